@@ -15,6 +15,7 @@ mod row;
 mod session;
 mod statement;
 mod table;
+mod taking_in;
 mod tls;
 mod value;
 mod verbs;
@@ -26,7 +27,8 @@ use std::time::{Duration, Instant};
 
 use loadframe_engine::access::{Auth, Secret};
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::event::Batch;
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use scylla::errors::{ConnectionError, ConnectionPoolError, MetadataError, NewSessionError};
@@ -42,6 +44,7 @@ use self::statement::Buffers;
 use crate::capture::Memory;
 use crate::net::deadline::{Deadline, Limit};
 use crate::net::per_thread::PerThread;
+use crate::take_in;
 
 /// How long to wait for a node before the load.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -104,7 +107,7 @@ impl Driver for Cql {
         let operation = Operation::map(form, number, context, self.timeout)?;
         let mut keyspaces = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         match &operation.kind {
-            Kind::Neutral(_, table) => {
+            Kind::Neutral(_, table) | Kind::TakeIn(_, table) => {
                 keyspaces.as_mut().map(|keyspaces| keyspaces.insert(table.keyspace.clone()));
             }
             Kind::Native(_) => *keyspaces = None,
@@ -158,6 +161,26 @@ impl Driver for Cql {
         reply
     }
 
+    fn takes_in(&self, operation: &Operation) -> bool {
+        matches!(operation.kind, Kind::TakeIn(..))
+    }
+
+    async fn take_in(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        _context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let Kind::TakeIn(form, table) = &operation.kind else { return take_in::without_source() };
+        self.asking(operation, async |asking| {
+            let table = asking.table(table).await?;
+            Ok(taking_in::take_in(&asking, &table, form, (batch, only), &mut connection.shown).await)
+        })
+        .await
+    }
+
     fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
         Some(&mut connection.memory.known)
     }
@@ -168,13 +191,11 @@ impl Driver for Cql {
 }
 
 impl Cql {
-    /// Asks on the thread's session, which is opened if it is not.
-    async fn ask(
+    /// Has `ask` ask on the thread's session, which is opened if it is not.
+    async fn asking(
         &self,
-        connection: &mut Connection,
         operation: &Operation,
-        values: &Values<'_>,
-        only: Option<&[u32]>,
+        ask: impl AsyncFnOnce(Asking<'_>) -> Result<Reply, Failure>,
     ) -> Reply {
         let thread = self.threads.get(Thread::default);
         let begun = Instant::now();
@@ -184,10 +205,18 @@ impl Cql {
             Err(failure) => return Reply::new(begun, Instant::now(), Err(failure)),
         };
         let asking = Asking { nodes: &self.nodes, thread: &thread, session, operation, limit };
-        match asking.ask(connection, values, values.draw.k, only).await {
-            Ok(reply) => reply,
-            Err(failure) => Reply::new(begun, Instant::now(), Err(failure)),
-        }
+        ask(asking).await.unwrap_or_else(|failure| Reply::new(begun, Instant::now(), Err(failure)))
+    }
+
+    /// Asks with the values that were drawn.
+    async fn ask(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        self.asking(operation, async |asking| asking.ask(connection, values, values.draw.k, only).await).await
     }
 
     fn settings(&self) -> Settings {

@@ -64,6 +64,8 @@ pub struct Connection {
     buffers: Buffers,
     /// What its user knows from answers.
     pub memory: Captured,
+    /// Numbers the requests that are not drawn; the first has the number of the client.
+    number: u64,
 }
 
 /// The routes of a client's requests.
@@ -156,7 +158,8 @@ impl Http1 {
                 Means::Shared(cap.pools.get(|| Pool::new(numbers.map(route).collect())))
             }
         };
-        Connection { means, node: 0, client: HttpClient::new(), buffers: Buffers::default(), memory: Captured::NONE }
+        let buffers = Buffers::default();
+        Connection { means, node: 0, client: HttpClient::new(), buffers, memory: Captured::NONE, number: client }
     }
 
     /// A request as text, without sending it. See [`Connection::shown`].
@@ -236,6 +239,18 @@ impl Connection {
     pub fn confine(&mut self, places: &[u32]) {
         self.buffers.only.clear();
         self.buffers.only.extend_from_slice(places);
+    }
+
+    /// Has `write` write the body of the next request, and say how many documents that is.
+    pub fn give(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) {
+        self.buffers.give(write);
+    }
+
+    /// The number of the next request that is not drawn.
+    pub fn number(&mut self) -> u64 {
+        let number = self.number;
+        self.number += 1;
+        number
     }
 
     /// Forgets the last request and its answer, when the next request is not sent.

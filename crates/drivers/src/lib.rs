@@ -18,5 +18,6 @@ pub mod postgresql;
 pub mod redis;
 pub mod search;
 pub mod several;
+mod take_in;
 mod tally;
 mod timeout;

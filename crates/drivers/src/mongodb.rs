@@ -13,12 +13,14 @@ mod line;
 mod nodes;
 mod operation;
 mod request;
+mod taking_in;
 mod terms;
 
 use std::sync::Arc;
 
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::event::Batch;
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
@@ -36,6 +38,7 @@ use crate::net::discovery::DiscoveryError;
 use crate::net::per_thread::PerThread;
 use crate::net::topology::Assignment;
 use crate::neutral::Neutral;
+use crate::take_in;
 use crate::tally::Tally;
 
 /// The driver of one target.
@@ -54,6 +57,8 @@ pub struct Connection {
     room: Room,
     deadline: Deadline,
     memory: Memory,
+    /// Numbers the batches of events; the first has the number of the client.
+    number: u64,
     /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
 }
@@ -105,6 +110,7 @@ impl Driver for Mongo {
             room: Room::default(),
             deadline: Deadline::default(),
             memory: Memory::default(),
+            number: client,
             shown: None,
         }
     }
@@ -122,6 +128,30 @@ impl Driver for Mongo {
         let reply = self.ask(connection, operation, &values, only).await;
         connection.memory.settle(known, reply.outcome.is_ok());
         reply
+    }
+
+    fn takes_in(&self, operation: &Operation) -> bool {
+        matches!(operation.kind, Kind::TakeIn(_))
+    }
+
+    async fn take_in(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        _context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let Kind::TakeIn(form) = &operation.kind else { return take_in::without_source() };
+        let limit = Limit::starting_now(operation.timeout);
+        if let Err(failure) = self.find_out(limit).await {
+            return Reply::unsent(failure);
+        }
+        let thread = self.threads.get(Thread::default);
+        let k = connection.number;
+        connection.number += 1;
+        let asking = Asking { nodes: &self.nodes, thread: &thread, operation, k, only, limit };
+        asking.take_in(connection, form, batch).await
     }
 
     fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
@@ -143,6 +173,11 @@ impl Driver for Mongo {
                 Ok(commands.ok()?.into_iter().next()?.0)
             }
             Kind::Neutral(neutral) => connection.room.verb(neutral, operation.concern, &values)?,
+            Kind::TakeIn(form) => {
+                let sample = take_in::sample();
+                let commands = taking_in::commands(form, (&sample, None), operation.concern, &mut Tally::default());
+                Ok(commands.ok()?.into_iter().next()?.0)
+            }
         };
         bson::json(&command.ok()?).map(|command| command.to_string())
     }
@@ -153,6 +188,23 @@ impl Driver for Mongo {
 }
 
 impl Mongo {
+    /// Finds out what the target is, where that is not known.
+    async fn find_out(&self, limit: Limit) -> Result<(), Failure> {
+        if self.nodes.mode() == Mode::Unknown {
+            match limit.within(self.nodes.discover()).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Err(error.into()),
+                None => return Err(limit.missed()),
+            }
+        }
+        if self.nodes.claim() {
+            let nodes = self.nodes.clone();
+            // The next client that doubts it asks again.
+            tokio::spawn(async move { nodes.discover().await.is_ok() });
+        }
+        Ok(())
+    }
+
     /// Finds out what the target is, where that is not known, and asks.
     async fn ask(
         &self,
@@ -162,17 +214,8 @@ impl Mongo {
         only: Option<&[u32]>,
     ) -> Reply {
         let limit = Limit::starting_now(operation.timeout);
-        if self.nodes.mode() == Mode::Unknown {
-            match limit.within(self.nodes.discover()).await {
-                Some(Ok(())) => {}
-                Some(Err(error)) => return Reply::unsent(error.into()),
-                None => return Reply::unsent(limit.missed()),
-            }
-        }
-        if self.nodes.claim() {
-            let nodes = self.nodes.clone();
-            // The next client that doubts it asks again.
-            tokio::spawn(async move { nodes.discover().await.is_ok() });
+        if let Err(failure) = self.find_out(limit).await {
+            return Reply::unsent(failure);
         }
         let thread = self.threads.get(Thread::default);
         Asking { nodes: &self.nodes, thread: &thread, operation, k: values.draw.k, only, limit }

@@ -5,25 +5,29 @@ use std::time::Instant;
 
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::event::Batch;
 use loadframe_engine::plan::{PlanError, Target};
 use serde_json::Value;
+
+use crate::take_in::{TAKE_IN, count};
 
 /// The driver that does nothing.
 pub struct Null;
 
 impl Driver for Null {
-    type Operation = ();
+    /// Whether it takes in the events of a source.
+    type Operation = bool;
     type Connection = ();
 
     fn new(_target: &Target) -> Result<Self, PlanError> {
         Ok(Self)
     }
 
-    fn map(&self, _form: &Value, _context: &Context) -> Result<(), PlanError> {
-        Ok(())
+    fn map(&self, form: &Value, _context: &Context) -> Result<bool, PlanError> {
+        Ok(form.get(TAKE_IN).is_some())
     }
 
-    fn requests(&self, _operation: &()) -> Option<u64> {
+    fn requests(&self, _operation: &bool) -> Option<u64> {
         None
     }
 
@@ -36,7 +40,7 @@ impl Driver for Null {
     fn execute(
         &self,
         _connection: &mut (),
-        _operation: &(),
+        _operation: &bool,
         _context: &Context,
         _draw: &Draw,
         _only: Option<&[u32]>,
@@ -46,7 +50,24 @@ impl Driver for Null {
         ready(Reply { documents: 1, ..Reply::new(sent, done, Ok(())) })
     }
 
-    async fn show(&self, connection: &mut (), operation: &(), context: &Context, draw: &Draw) -> (Reply, Exchange) {
+    fn takes_in(&self, operation: &bool) -> bool {
+        *operation
+    }
+
+    fn take_in(
+        &self,
+        _connection: &mut (),
+        _operation: &bool,
+        _context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> impl Future<Output = Reply> {
+        let sent = Instant::now();
+        let done = Instant::now();
+        ready(Reply { documents: count(batch, only) as u64, ..Reply::new(sent, done, Ok(())) })
+    }
+
+    async fn show(&self, connection: &mut (), operation: &bool, context: &Context, draw: &Draw) -> (Reply, Exchange) {
         let exchange = Exchange { request: "nothing".into(), answer: "nothing".into() };
         (self.execute(connection, operation, context, draw, None).await, exchange)
     }

@@ -10,9 +10,11 @@ mod paging;
 mod repeat;
 mod step;
 mod steps;
+mod taking_in;
 
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::event::Batch;
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
@@ -25,6 +27,7 @@ use crate::search::dialect::Dialect;
 pub use crate::search::operations::Operation;
 use crate::search::step::SearchStep;
 use crate::search::steps::Exchanges;
+use crate::take_in;
 
 /// The driver of one target.
 #[derive(Debug)]
@@ -86,8 +89,29 @@ impl Driver for Search {
         draw: &Draw,
         only: Option<&[u32]>,
     ) -> Reply {
+        if operation.take_in.is_some() {
+            return take_in::without_source();
+        }
         connection.confine(only.unwrap_or_default());
         self.remember(connection, operation, context, draw, |_, _, _| ()).await
+    }
+
+    fn takes_in(&self, operation: &Operation) -> bool {
+        operation.take_in.is_some()
+    }
+
+    async fn take_in(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        match &operation.take_in {
+            Some(form) => self.send_events(connection, (operation, form), context, batch, only).await,
+            None => take_in::without_source(),
+        }
     }
 
     fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
@@ -102,6 +126,9 @@ impl Driver for Search {
         draw: &Draw,
     ) -> Option<String> {
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        if let Some(form) = &operation.take_in {
+            connection.give(|body| operations::take_in::body(form, &take_in::sample(), None, body));
+        }
         let mut written = |SearchStep { request, .. }: &SearchStep| self.http.written(connection, request, &values);
         let steps = [&operation.step].into_iter().chain(&operation.then);
         Some(steps.map(&mut written).collect::<Vec<_>>().join("\n"))
@@ -114,6 +141,9 @@ impl Driver for Search {
         context: &Context,
         draw: &Draw,
     ) -> (Reply, Exchange) {
+        if operation.take_in.is_some() {
+            return self.sample(connection, operation, context, draw);
+        }
         let (mut shown, mut exchanges) = (Exchange::default(), 0);
         let show = |connection: &Connection, request: &Request, reply: &Reply| {
             exchanges += 1;
@@ -227,6 +257,7 @@ impl Search {
                     rejected: verdict.rejected,
                     recall: verdict.recall,
                     lost: verdict.lost,
+                    refused: verdict.refused,
                     ..answered.reply(verdict.documents, verdict.outcome)
                 }
             }

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::event::Batch;
 use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::Captured;
@@ -140,6 +141,24 @@ impl Driver for Several {
         let asked = driver.execute(&mut connection.connections[*target], operation, context, draw, only).await;
         self.lend(connection, *target);
         self.renumbered(connection, *target, asked)
+    }
+
+    fn takes_in(&self, operation: &Operation) -> bool {
+        self.drivers[operation.target].takes_in(&operation.operation)
+    }
+
+    async fn take_in(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let Operation { target, operation } = operation;
+        let driver = &self.drivers[*target];
+        let taken = driver.take_in(&mut connection.connections[*target], operation, context, batch, only).await;
+        self.renumbered(connection, *target, taken)
     }
 
     fn render(

@@ -16,6 +16,8 @@ pub struct Tally {
     first: Option<Failure>,
     /// The places of those that may get through when they are sent again.
     rejected: Vec<u32>,
+    /// The places of those that are lost, where they are known.
+    refused: Vec<u32>,
 }
 
 impl Tally {
@@ -45,6 +47,7 @@ impl Tally {
             self.rejected.extend_from_slice(places);
             self.first.get_or_insert(failure);
         } else {
+            self.refused.extend_from_slice(places);
             self.fail(failure);
         }
     }
@@ -52,7 +55,7 @@ impl Tally {
     /// The reply to the request, which took from `sent` to `done`, without its bytes and its node. A request of which
     /// nothing got through, and not because of what it carried, failed as a whole: all of it may be sent again.
     pub fn settle(self, sent: Instant, done: Instant) -> Reply {
-        let Self { succeeded, wrong, lost, first, mut rejected } = self;
+        let Self { succeeded, wrong, lost, first, mut rejected, mut refused } = self;
         let whole = succeeded == 0 && !wrong;
         let outcome = match first {
             None => Ok(()),
@@ -60,10 +63,11 @@ impl Tally {
             Some(first) => Err(Failure { class: ErrorClass::Item, ..first }),
         };
         rejected.sort_unstable();
+        refused.sort_unstable();
         if outcome.as_ref().is_err_and(|failure| failure.class.may_pass()) {
             rejected.clear();
         }
-        Reply { documents: succeeded, rejected, lost, ..Reply::new(sent, done, outcome) }
+        Reply { documents: succeeded, rejected, lost, refused, ..Reply::new(sent, done, outcome) }
     }
 }
 
@@ -108,9 +112,11 @@ mod tests {
         let mut wrong = Tally { rejected: tally.rejected.clone(), first: tally.first.clone(), ..Tally::default() };
         let reply = settle(tally);
         assert_eq!((reply.documents, reply.rejected, reply.lost), (1, vec![1, 5, 6], false));
+        assert!(reply.refused.is_empty());
         wrong.count(2, Err(failure(ErrorClass::Client)));
         let reply = settle(wrong);
         assert_eq!((reply.documents, reply.rejected, reply.lost), (0, vec![1, 5, 6], true));
+        assert_eq!(reply.refused, [2]);
         let mut tally = Tally::default();
         tally.count(0, Err(failure(ErrorClass::Rejected)));
         let reply = settle(tally);

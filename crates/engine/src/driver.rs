@@ -140,6 +140,20 @@ pub trait Driver: Sized + Send + Sync + 'static {
         None
     }
 
+    /// What is shown of an operation that takes in events, which sends nothing by itself: a sample of its request.
+    fn sample(
+        &self,
+        connection: &mut Self::Connection,
+        operation: &Self::Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> (Reply, Exchange) {
+        let now = Instant::now();
+        let request = self.render(connection, operation, context, draw).unwrap_or_default();
+        let answer = "not sent: the operation sends the events of a source, and the request is a sample".to_owned();
+        (Reply::new(now, now, Ok(())), Exchange { request, answer })
+    }
+
     /// The same request and its answer as readable text, for `loadframe check`: what the client took down, and where
     /// it got no answer the reason.
     fn show(
@@ -150,6 +164,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
         draw: &Draw,
     ) -> impl Future<Output = (Reply, Exchange)> {
         async move {
+            if self.takes_in(operation) {
+                return self.sample(connection, operation, context, draw);
+            }
             if let Some(taken_down) = Self::exchange(connection) {
                 *taken_down = Some(Exchange::default());
             }
@@ -188,6 +205,8 @@ pub struct Reply {
     pub rejected: Vec<u32>,
     /// Whether documents of a bulk request failed that are not among `rejected`: sending them again changes nothing.
     pub lost: bool,
+    /// Their places among those that this attempt carried, where the driver knows them.
+    pub refused: Vec<u32>,
     /// How many of the documents that should have been found were, if that was asserted.
     pub recall: Option<Recall>,
 }
@@ -206,6 +225,7 @@ impl Reply {
             parts: Vec::new(),
             rejected: Vec::new(),
             lost: false,
+            refused: Vec::new(),
             recall: None,
         }
     }

@@ -40,16 +40,24 @@ pub async fn ask(
 ) -> Reply {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
-    let mut sum = Sum::default();
-    let mut ready = Vec::new();
+    let (mut tally, mut ready) = (Tally::default(), Vec::new());
     for (place, (_, line)) in Bulk::chosen(&lines, only).enumerate() {
         match bind(asking, table, bulk, line).await {
             Ok(bound) => ready.push((place, bound)),
-            Err(failure) => sum.tally.count(place, Err(failure)),
+            Err(failure) => tally.count(place, Err(failure)),
         }
     }
+    execute(asking, &ready, tally, shown).await
+}
+
+/// A statement with its values, and the place of its document among those that are sent.
+pub type Placed = (usize, (Rc<PreparedStatement>, Row));
+
+/// Executes statements; documents that none could be made of are in `tally`.
+pub async fn execute(asking: &Asking<'_>, ready: &[Placed], tally: Tally, shown: &mut Option<Exchange>) -> Reply {
+    let mut sum = Sum { tally, ..Sum::default() };
     let sent = Instant::now();
-    let execute = async |(place, (statement, row)): &(usize, (Rc<PreparedStatement>, Row))| {
+    let execute = async |(place, (statement, row)): &Placed| {
         (*place, asking.execute(statement, row, &mut Deadline::default()).await)
     };
     let executions = ready.iter().map(execute);

@@ -14,6 +14,7 @@ use crate::assertion::Assertion;
 use crate::capture::{Captures, Place};
 use crate::form::{self, Form};
 use crate::neutral::{Cell, Neutral, VERBS};
+use crate::take_in::{TAKE_IN, TakeIn};
 use crate::timeout;
 
 /// The options beside the kind.
@@ -55,6 +56,8 @@ pub enum Kind {
     Neutral(Neutral, TableName),
     /// A statement of the workload's own.
     Native(Native),
+    /// The events of a source, and the table that they go into.
+    TakeIn(TakeIn, TableName),
 }
 
 /// A statement with a value for each of its markers.
@@ -69,7 +72,7 @@ pub struct Native {
 impl Operation {
     /// Maps `{"read": {...}, "timeout": 5}` or `{"cql": {...}}`. `timeout` holds unless the form has its own.
     pub fn map(form: &Value, number: usize, context: &Context, timeout: Duration) -> Result<Self, PlanError> {
-        let kinds: Vec<_> = VERBS.into_iter().chain(["cql"]).collect();
+        let kinds: Vec<_> = VERBS.into_iter().chain(["cql", TAKE_IN]).collect();
         let (kind, argument) = form::kind(form, &kinds, &OPTIONS)?;
         let given = form.get("consistency").filter(|given| !given.is_null()).map(consistency).transpose()?;
         // What a read must see of a write when replicas are several, and no dearer when there is one.
@@ -79,6 +82,10 @@ impl Operation {
             let (native, given) = Native::map(argument, context).map_err(|error| error.within(kind))?;
             terms.consistency = given.unwrap_or(terms.consistency);
             Kind::Native(native)
+        } else if kind == TAKE_IN {
+            let take_in = TakeIn::map_undivided(argument).map_err(|error| error.within(kind))?;
+            let table = TableName::parse(&take_in.collection).map_err(|error| error.within(kind))?;
+            Kind::TakeIn(take_in, table)
         } else {
             let neutral = Neutral::map(kind, argument, context);
             let neutral =
@@ -90,7 +97,11 @@ impl Operation {
             Some(assert) => Some(kind.asserted(Assertion::map(assert, &context.variables)?)?),
             None => None,
         };
-        let reads = !matches!(&kind, Kind::Neutral(neutral, _) if !neutral.reads());
+        let reads = match &kind {
+            Kind::Neutral(neutral, _) => neutral.reads(),
+            Kind::Native(_) => true,
+            Kind::TakeIn(..) => false,
+        };
         let captures = Captures::of_documents(form, reads, &context.variables)?;
         Ok(Self { number, kind, terms, assertion, captures })
     }
@@ -177,6 +188,19 @@ mod tests {
                 .starts_with("read: \"a b\" is not a valid table name")
         );
         assert!(error(json!({"read": {"collection": "a", "id": "1"}, "timeout": 0})).contains("timeout"));
+    }
+
+    #[test]
+    fn events_are_taken_into_a_table_by_the_day_of_their_document() {
+        let form = |daily: &str, table: &str| json!({"take_in": {"collection": table, "daily": daily}});
+        let Kind::TakeIn(take_in, table) = map(form("event", "logs.ads")).unwrap().kind else { panic!() };
+        assert_eq!((table.keyspace.as_str(), table.table.as_str()), ("logs", "ads"));
+        assert!(take_in.daily.is_some());
+        assert!(map(form("arrival", "ads")).unwrap_err().starts_with("take_in: the day of a document would change"));
+        assert!(map(form("event", "a b")).unwrap_err().starts_with("take_in: \"a b\" is not a valid table name"));
+        let mut capturing = form("event", "ads");
+        capturing["capture"] = json!({"x": {"field": "a"}});
+        assert!(map(capturing).is_err());
     }
 
     #[test]

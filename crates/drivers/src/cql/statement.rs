@@ -11,7 +11,7 @@ use super::value::{Mismatch, encode, encode_id};
 use crate::neutral::{Cell, Scalar, Write, fields};
 
 /// Separates the names of columns in a key of the prepared statements.
-const SEPARATOR: u8 = 0;
+pub const SEPARATOR: u8 = 0;
 
 /// Memory that a client uses again and again.
 #[derive(Debug, Default)]
@@ -156,6 +156,16 @@ impl<'a> Document<'a> {
             None => Err(failure(ErrorClass::Client, "a document without an id")),
         }
     }
+}
+
+/// The values of an event's insertion: its document's id, the day if there is one, and the line.
+pub fn event_row(statement: &PreparedStatement, id: &str, day: Option<&str>, line: &str) -> Result<Row, Failure> {
+    let mut row = Row::default();
+    bind_id(&mut row, statement, 0, id.as_bytes())?;
+    for (at, text) in (1..).zip(day.into_iter().chain([line])) {
+        bind(&mut row, statement, at, |column, out| encode(&Scalar::Text(text.into()), column, out))?;
+    }
+    Ok(row)
 }
 
 fn bind_id(row: &mut Row, statement: &PreparedStatement, at: usize, id: &[u8]) -> Result<(), Failure> {

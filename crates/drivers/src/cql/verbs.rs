@@ -10,6 +10,7 @@ use super::operation::{Kind, Native};
 use super::statement::columns;
 use super::table::Table;
 use crate::neutral::{Neutral, Read, Scan, Write};
+use crate::take_in::without_source;
 
 /// The read of a read_modify_write among its operation's statements, which are found by names of columns.
 const READING: &[u8] = b"\0";
@@ -27,6 +28,7 @@ impl Asking<'_> {
         let (neutral, name) = match &self.operation.kind {
             Kind::Native(native) => return self.native(connection, native, values).await,
             Kind::Neutral(neutral, name) => (neutral, name),
+            Kind::TakeIn(..) => return Ok(without_source()),
         };
         let table = &*self.table(name).await?;
         Ok(match neutral {

@@ -47,6 +47,8 @@ pub enum Body {
     Text(Template),
     /// Lines of JSON: documents, and the action for each.
     Batches(Box<dyn Batches>),
+    /// Lines of JSON that are in the buffer already; see [`Buffers::give`].
+    Given,
     /// JSON, with what was taken from earlier answers between its two pieces; see [`Buffers::carried`].
     Around(Template, Template),
 }
@@ -58,7 +60,7 @@ impl Body {
             Self::None => b"",
             Self::Json(_) | Self::Around(..) => b"content-type: application/json\r\n",
             Self::Text(_) => b"content-type: text/plain; charset=utf-8\r\n",
-            Self::Lines(_) | Self::Batches(_) => b"content-type: application/x-ndjson\r\n",
+            Self::Lines(_) | Self::Batches(_) | Self::Given => b"content-type: application/x-ndjson\r\n",
         }
     }
 }
@@ -105,6 +107,15 @@ pub struct Buffers {
     pub carried: Vec<u8>,
     /// The places of the documents that the next request carries, of those that it would carry; all if it is empty.
     pub only: Vec<u32>,
+    /// How many documents the body has that was given.
+    given: u64,
+}
+
+impl Buffers {
+    /// Has `write` write the body of the next request, and say how many documents that is.
+    pub fn give(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) {
+        self.given = write(&mut self.body);
+    }
 }
 
 /// A request, ready to be sent.
@@ -199,7 +210,7 @@ impl Request {
     pub fn requests(&self) -> Option<u64> {
         match &self.body {
             Body::Batches(batches) => Some(batches.requests()),
-            Body::None | Body::Json(_) | Body::Lines(_) | Body::Text(_) | Body::Around(..) => None,
+            Body::None | Body::Json(_) | Body::Lines(_) | Body::Text(_) | Body::Around(..) | Body::Given => None,
         }
     }
 
@@ -208,7 +219,7 @@ impl Request {
         let body = match &self.body {
             Body::Json(template) | Body::Lines(template) | Body::Text(template) => [Some(template), None],
             Body::Around(before, after) => [Some(before), Some(after)],
-            Body::None | Body::Batches(_) => [None, None],
+            Body::None | Body::Batches(_) | Body::Given => [None, None],
         };
         [&self.line, &self.fields.template].into_iter().chain(body.into_iter().flatten())
     }
@@ -221,12 +232,15 @@ impl Request {
         values: &Values,
         buffers: &'a mut Buffers,
     ) -> Rendered<'a> {
-        let Buffers { head, body, compressed, scratch, carried, only } = buffers;
+        let Buffers { head, body, compressed, scratch, carried, only, given } = buffers;
         head.clear();
-        body.clear();
+        if !matches!(self.body, Body::Given) {
+            body.clear();
+        }
         let mut documents = 0;
         match &self.body {
             Body::None => {}
+            Body::Given => documents = *given,
             Body::Json(template) | Body::Lines(template) | Body::Text(template) if template.fixed().is_some() => {}
             Body::Json(template) | Body::Lines(template) | Body::Text(template) => template.render(values, body),
             Body::Around(before, after) => {
@@ -279,7 +293,7 @@ impl Request {
     fn body<'a>(&'a self, rendered: &'a [u8]) -> &'a [u8] {
         match &self.body {
             Body::Json(template) | Body::Lines(template) | Body::Text(template) => template.fixed().unwrap_or(rendered),
-            Body::None | Body::Batches(_) | Body::Around(..) => rendered,
+            Body::None | Body::Batches(_) | Body::Given | Body::Around(..) => rendered,
         }
     }
 }

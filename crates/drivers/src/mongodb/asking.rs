@@ -5,20 +5,23 @@ use std::time::Instant;
 
 use bson::RawDocumentBuf;
 use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
+use loadframe_engine::event::Batch;
 use loadframe_engine::variables::Values;
 
 use super::Connection;
 use super::answer::Answer;
 use super::bson::json;
-use super::bulk;
+use super::bulk::{self, Commands};
 use super::failure::{self, is_displaced, unfit};
 use super::line::{Line, Thread};
 use super::nodes::{Mode, MongoNodes};
 use super::operation::{Concern, Kind, Operation};
+use super::taking_in;
 use crate::capture::Memory;
 use crate::json::Unexpected;
 use crate::net::deadline::Limit;
-use crate::neutral::{Bulk, Neutral};
+use crate::neutral::{Action, Bulk, Neutral};
+use crate::take_in::{TakeIn, without_source};
 use crate::tally::Tally;
 
 /// One operation of one client.
@@ -60,6 +63,7 @@ impl Asking<'_> {
         let (command, take) = match &self.operation.kind {
             Kind::Query(template) => (connection.room.native(template, values), Take::Documents),
             Kind::Command(template) => (connection.room.native(template, values), Take::Told),
+            Kind::TakeIn(_) => return without_source(),
             Kind::Neutral(neutral) => match neutral {
                 Neutral::Bulk(bulk) => return self.bulk(connection, bulk).await,
                 _ => {
@@ -84,7 +88,7 @@ impl Asking<'_> {
             Kind::Neutral(Neutral::Scan(_)) | Kind::Query(_) | Kind::Command(_) => {
                 self.judged(asked, values, &mut connection.memory).reply()
             }
-            Kind::Neutral(_) => asked.then(Answer::done).reply(),
+            Kind::Neutral(_) | Kind::TakeIn(_) => asked.then(Answer::done).reply(),
         }
     }
 
@@ -172,7 +176,26 @@ impl Asking<'_> {
 
     async fn bulk(&self, connection: &mut Connection, bulk: &Bulk) -> Reply {
         let mut tally = Tally::default();
-        let commands = match bulk::commands((bulk, self.only), self.operation.concern, self.k, &mut tally) {
+        let commands = bulk::commands((bulk, self.only), self.operation.concern, self.k, &mut tally);
+        self.write(connection, commands, bulk.action, tally).await
+    }
+
+    /// Sends the events of a batch.
+    pub async fn take_in(&self, connection: &mut Connection, form: &TakeIn, batch: &Batch) -> Reply {
+        let mut tally = Tally::default();
+        let commands = taking_in::commands(form, (batch, self.only), self.operation.concern, &mut tally);
+        self.write(connection, commands, Action::Upsert, tally).await
+    }
+
+    /// Sends the commands that write documents; those that could not be written are in `tally`.
+    async fn write(
+        &self,
+        connection: &mut Connection,
+        commands: Result<Commands, Unexpected>,
+        action: Action,
+        mut tally: Tally,
+    ) -> Reply {
+        let commands = match commands {
             Ok(commands) => commands,
             Err(unexpected) => {
                 tally.fail(unfit(unexpected));
@@ -194,7 +217,7 @@ impl Asking<'_> {
                 Ok(Answer::Found(_)) => unreachable!("a write finds nothing"),
                 Err(failure) => Err(failure.clone()),
             };
-            bulk::count(told, &places, bulk.action, &mut tally);
+            bulk::count(told, &places, action, &mut tally);
         }
         let Reply { sent, done, bytes_sent, bytes_received, node, .. } = whole;
         Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }

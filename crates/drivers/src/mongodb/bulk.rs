@@ -29,18 +29,44 @@ pub fn commands(
 ) -> Result<Commands, Unexpected> {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
+    let name = match verb(bulk) {
+        Verb::Insert => ("insert", "documents"),
+        Verb::Change { .. } => UPDATE,
+        Verb::Delete => ("delete", "deletes"),
+    };
+    gathered(
+        Bulk::chosen(&lines, only),
+        |out, (_, line)| item(out, bulk, line),
+        |items, ends| whole(name, &bulk.collection, concern, items, ends),
+        "a document of the corpus is not a JSON object, or has no id",
+        tally,
+    )
+}
+
+/// The name of a command that updates, and of the list of what it updates.
+pub const UPDATE: (&str, &str) = ("update", "updates");
+
+/// Writes documents, each by `item`, into as few commands as hold them, each made by `whole` of what was written and of
+/// where each document ends. One that cannot be written counts in `tally` as refused for the reason `unfit`.
+pub fn gathered<T>(
+    documents: impl Iterator<Item = T>,
+    mut item: impl FnMut(&mut Vec<u8>, T) -> Result<(), Unexpected>,
+    whole: impl Fn(&[u8], &[usize]) -> Result<RawDocumentBuf, Unexpected>,
+    unfit: &str,
+    tally: &mut Tally,
+) -> Result<Commands, Unexpected> {
     let mut commands = Vec::new();
     let (mut items, mut ends, mut places) = (Vec::new(), Vec::new(), Vec::new());
-    for (place, (_, line)) in (0..).zip(Bulk::chosen(&lines, only)) {
+    for (place, document) in (0..).zip(documents) {
         let begin = items.len();
-        if item(&mut items, bulk, line).is_err() {
+        if item(&mut items, document).is_err() {
             items.truncate(begin);
-            tally.fail(failure(ErrorClass::Client, "a document of the corpus is not a JSON object, or has no id"));
+            tally.fail_at(&[place], failure(ErrorClass::Client, unfit));
             continue;
         }
         if !ends.is_empty() && (items.len() > LIMIT || ends.len() == MOST) {
             let rest = items.split_off(begin);
-            commands.push((whole(bulk, concern, &items, &ends)?, std::mem::take(&mut places)));
+            commands.push((whole(&items, &ends)?, std::mem::take(&mut places)));
             items = rest;
             ends.clear();
         }
@@ -48,21 +74,22 @@ pub fn commands(
         places.push(place);
     }
     if !ends.is_empty() {
-        commands.push((whole(bulk, concern, &items, &ends)?, places));
+        commands.push((whole(&items, &ends)?, places));
     }
     Ok(commands)
 }
 
-/// One command of all `items`, which end at `ends`.
-fn whole(bulk: &Bulk, concern: Option<Concern>, items: &[u8], ends: &[usize]) -> Result<RawDocumentBuf, Unexpected> {
-    let (name, list) = match verb(bulk) {
-        Verb::Insert => ("insert", "documents"),
-        Verb::Change { .. } => ("update", "updates"),
-        Verb::Delete => ("delete", "deletes"),
-    };
+/// One command of all `items`, which end at `ends`; it and its list have these names.
+pub fn whole(
+    (name, list): (&str, &str),
+    collection: &str,
+    concern: Option<Concern>,
+    items: &[u8],
+    ends: &[usize],
+) -> Result<RawDocumentBuf, Unexpected> {
     command(|out| {
         out.reserve(items.len() + 8 * ends.len());
-        text(out, name, &bulk.collection);
+        text(out, name, collection);
         // A document that fails does not stop the others.
         switch(out, "ordered", false);
         array(out, list, |out| {
@@ -156,9 +183,13 @@ pub fn count(answer: Result<&Document, Failure>, places: &[u32], action: Action,
     for error in answer.get_array("writeErrors").into_iter().flatten().filter_map(|error| error.as_document()) {
         failed += 1;
         let index = error.get_i32("index").ok().and_then(|index| usize::try_from(index).ok());
+        let mut failure = inside(error);
+        if action == Action::Upsert && overtaken(error) {
+            failure.class = ErrorClass::Rejected;
+        }
         match index.and_then(|index| places.get(index)) {
-            Some(place) => tally.fail_at(&[*place], inside(error)),
-            None => tally.fail(inside(error)),
+            Some(place) => tally.fail_at(&[*place], failure),
+            None => tally.fail(failure),
         }
     }
     // An unacknowledged write is answered without a number.
@@ -172,6 +203,13 @@ pub fn count(answer: Result<&Document, Failure>, places: &[u32], action: Action,
         let message = if action == Action::Update || action == Action::Delete { "not found" } else { "not written" };
         tally.fail(failure(ErrorClass::Client, message));
     }
+}
+
+/// Whether an upsert failed because another client made the document meanwhile: sent again, it finds the document.
+fn overtaken(error: &Document) -> bool {
+    const DUPLICATE_KEY: i32 = 11000;
+    error.get_i32("code").is_ok_and(|code| code == DUPLICATE_KEY)
+        && error.get_str("errmsg").is_ok_and(|words| words.contains(" _id_ "))
 }
 
 /// How many documents a command found or made.
@@ -198,12 +236,27 @@ mod tests {
         (documents, outcome.err().map(|failure| (failure.class, failure.message)))
     }
 
+    /// The places of the documents that were rejected and refused.
+    fn places(answer: &Document, action: Action) -> (Vec<u32>, Vec<u32>) {
+        let mut tally = Tally::default();
+        count(Ok(answer), &(0..10).collect::<Vec<_>>(), action, &mut tally);
+        let now = Instant::now();
+        let Reply { rejected, refused, .. } = tally.settle(now, now);
+        (rejected, refused)
+    }
+
     #[test]
     fn documents_are_counted_by_what_the_answer_says_of_them() {
         assert_eq!(counted(Ok(&doc! {"n": 10, "ok": 1.0}), Action::Create), (10, None));
         assert_eq!(counted(Ok(&doc! {"ok": 1.0}), Action::Create), (10, None));
         let duplicate = doc! {"n": 9, "writeErrors": [{"index": 3, "code": 11000, "errmsg": "E11000"}]};
         assert_eq!(counted(Ok(&duplicate), Action::Create), (9, Some((ErrorClass::Item, "E11000".into()))));
+        let words = "E11000 duplicate key error collection: loadframe.ads index: _id_ dup key: { _id: \"a\" }";
+        let overtaken = doc! {"n": 9, "writeErrors": [{"index": 3, "code": 11000, "errmsg": words}]};
+        assert_eq!(counted(Ok(&overtaken), Action::Upsert), (9, Some((ErrorClass::Item, words.into()))));
+        assert_eq!(places(&overtaken, Action::Upsert), (vec![3], vec![]), "it may pass");
+        assert_eq!(places(&overtaken, Action::Create), (vec![], vec![3]));
+        assert_eq!(places(&duplicate, Action::Upsert), (vec![], vec![3]), "another index has it");
         let missing = doc! {"n": 7, "nModified": 7};
         assert_eq!(counted(Ok(&missing), Action::Update), (7, Some((ErrorClass::Item, "not found".into()))));
         let unsure = doc! {"n": 10, "writeConcernError": {"code": 64, "errmsg": "waiting"}};

@@ -15,6 +15,7 @@ use crate::assertion::Assertion;
 use crate::capture::{Captures, Place};
 use crate::form::{self, Form};
 use crate::neutral::{Neutral, VERBS};
+use crate::take_in::{TAKE_IN, TakeIn};
 use crate::timeout;
 
 /// The options beside the kind.
@@ -46,6 +47,8 @@ pub enum Kind {
     Query(Template),
     /// A command of the workload's own.
     Command(Template),
+    /// The events of a source.
+    TakeIn(TakeIn),
 }
 
 /// What has to be done for a write before it is answered.
@@ -108,7 +111,7 @@ impl Prefer {
 impl Operation {
     /// Maps `{"read": {...}, "timeout": 5}` or `{"find": {...}}`. `timeout` holds unless the form has its own.
     pub fn map(form: &Value, context: &Context, timeout: Duration) -> Result<Self, PlanError> {
-        let kinds: Vec<_> = VERBS.into_iter().chain(["find", "aggregate", "command"]).collect();
+        let kinds: Vec<_> = VERBS.into_iter().chain(["find", "aggregate", "command", TAKE_IN]).collect();
         let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
         let variables = &context.variables;
         bson::verify(argument).map_err(|error| error.within(name))?;
@@ -116,6 +119,7 @@ impl Operation {
             "find" => find(argument, variables).map(Kind::Query).map_err(|error| error.within(name))?,
             "aggregate" => aggregate(argument, variables).map(Kind::Query).map_err(|error| error.within(name))?,
             "command" => command(argument, variables).map(Kind::Command).map_err(|error| error.within(name))?,
+            TAKE_IN => TakeIn::map_undivided(argument).map(Kind::TakeIn).map_err(|error| error.within(name))?,
             _ => {
                 let neutral = Neutral::map(name, argument, context);
                 let other = || PlanError::new(unknown("operation", name, kinds.iter().copied()));
@@ -129,7 +133,11 @@ impl Operation {
             Some(assert) => Some(kind.asserted(Assertion::map(assert, variables)?)?),
             None => None,
         };
-        let reads = !matches!(&kind, Kind::Neutral(neutral) if !neutral.reads());
+        let reads = match &kind {
+            Kind::Neutral(neutral) => neutral.reads(),
+            Kind::Query(_) | Kind::Command(_) => true,
+            Kind::TakeIn(_) => false,
+        };
         let captures = Captures::of_documents(form, reads, variables)?;
         let timeout = timeout::of_operation(form, timeout)?;
         Ok(Self { kind, timeout, concern, prefer: prefer.unwrap_or(Prefer::Primary), assertion, captures })
@@ -142,8 +150,9 @@ impl Kind {
         let reads = match self {
             Self::Neutral(neutral) => matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)),
             Self::Query(_) | Self::Command(_) => true,
+            Self::TakeIn(_) => false,
         };
-        let writes = matches!(self, Self::Neutral(neutral) if !matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)));
+        let writes = !reads;
         if concern.is_some() && !writes {
             let remedy = if matches!(self, Self::Command(_)) { "say writeConcern inside it" } else { "leave it out" };
             return Err(PlanError::new(format!("{name} has no \"write_concern\" here; {remedy}")));

@@ -69,11 +69,22 @@ pub struct Verdict {
     pub recall: Option<Recall>,
     /// See [`Reply::lost`](loadframe_engine::driver::Reply::lost).
     pub lost: bool,
+    /// See [`Reply::refused`](loadframe_engine::driver::Reply::refused).
+    pub refused: Vec<u32>,
 }
 
 impl Verdict {
     fn new(documents: u64, outcome: Result<(), Failure>) -> Self {
-        Self { documents, outcome, hits: 0, cut_off: false, rejected: Vec::new(), lost: false, recall: None }
+        Self {
+            documents,
+            outcome,
+            hits: 0,
+            cut_off: false,
+            rejected: Vec::new(),
+            lost: false,
+            refused: Vec::new(),
+            recall: None,
+        }
     }
 
     /// Adds what the workload asserts to the judgement of an answer to `judge`.
@@ -138,7 +149,7 @@ impl Judge {
             Self::Snapshot => snapshot(body),
             Self::Bulk => bulk(body, sent),
             Self::Items { documents } => {
-                bulk(body, documents).map(|verdict| Verdict { rejected: Vec::new(), lost: false, ..verdict })
+                bulk(body, documents).map(|verdict| Verdict::new(verdict.documents, verdict.outcome))
             }
         };
         verdict.unwrap_or_else(|Unexpected| {
@@ -398,13 +409,15 @@ fn bulk(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
         let status = item["status"].as_u64().and_then(|status| u16::try_from(status).ok());
         status.and_then(class_of).is_some_and(ErrorClass::may_pass)
     };
-    let rejected: Vec<u32> = failed.iter().filter(|(_, item)| may_pass(item)).map(|(place, _)| *place).collect();
+    let (mut rejected, mut refused) = (Vec::new(), Vec::new());
+    for (place, item) in &failed {
+        if may_pass(item) { &mut rejected } else { &mut refused }.push(*place);
+    }
     let items = failed.len() as u64;
     let message =
         format!("{items} of {sent} items failed, the first with {}: {}", first["status"], words(&first["error"]));
-    let lost = rejected.len() < failed.len();
     let verdict = Verdict::new(sent.saturating_sub(items), Err(Failure { class, message }));
-    Ok(Verdict { rejected, lost, ..verdict })
+    Ok(Verdict { rejected, lost: !refused.is_empty(), refused, ..verdict })
 }
 
 /// What an answer's body says is wrong, in the store's own words.

@@ -5,6 +5,7 @@ mod bulk;
 mod documents;
 mod paging;
 mod searching;
+pub mod take_in;
 mod taken;
 
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::assertion::Assertion;
 use crate::form::{self, Form};
 use crate::http1::capture::Captures;
 use crate::http1::request::{Body, Line, Request};
+use crate::take_in::{TAKE_IN, TakeIn};
 use crate::timeout;
 
 /// An operation, ready to be executed.
@@ -45,6 +47,8 @@ pub struct Operation {
     pub timeout: Duration,
     /// What is taken from the answer to the last step.
     pub captures: Captures,
+    /// Where events go, of an operation that takes in those of a source.
+    pub take_in: Option<TakeIn>,
 }
 
 /// What a form says: a step, and what comes after it.
@@ -68,7 +72,7 @@ impl Made {
 }
 
 /// The kinds of operations.
-const KINDS: [&str; 38] = [
+const KINDS: [&str; 39] = [
     "insert",
     "read",
     "update",
@@ -107,6 +111,7 @@ const KINDS: [&str; 38] = [
     "delete_snapshot",
     "wait_for_health",
     "request",
+    TAKE_IN,
 ];
 
 /// An update reads a document and writes it back. One that another update overtakes is done again by the store, up to
@@ -129,13 +134,21 @@ impl Operation {
     pub fn map(form: &Value, context: &Context, dialect: &Dialect, timeout: Duration) -> Result<Self, PlanError> {
         let (kind, argument) = form::kind(form, &KINDS, &OPTIONS)?;
         let mapping = Mapping { context, dialect };
+        let take_in = match kind {
+            TAKE_IN => Some(TakeIn::map(argument).map_err(|error| error.within(kind))?),
+            _ => None,
+        };
         let Made { mut step, mut then, parts, pages } = match kind {
             "read_modify_write" => mapping.read_modify_write(argument),
             "scroll" => mapping.scroll(argument),
             "search_after" => mapping.search_after(argument),
             "composite" => mapping.composite(argument),
             "shrink" => mapping.shrink(argument),
-            _ => mapping.single(kind, argument).map(Made::from),
+            _ => match &take_in {
+                Some(take_in) => mapping.take_in(take_in),
+                None => mapping.single(kind, argument),
+            }
+            .map(Made::from),
         }
         .map_err(|error| error.within(kind))?;
         let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
@@ -143,7 +156,9 @@ impl Operation {
             None => None,
         };
         let repeat = match form.get("repeat").filter(|repeat| !repeat.is_null()) {
-            Some(_) if pages.is_some() || !then.is_empty() || step.request.requests().is_some() => {
+            Some(_)
+                if pages.is_some() || !then.is_empty() || step.request.requests().is_some() || take_in.is_some() =>
+            {
                 return Err(PlanError::new(format!(
                     "repeat: only a single request can be repeated, and this is {kind}"
                 )));
@@ -151,6 +166,9 @@ impl Operation {
             Some(repeat) => Some(Repeat::map(repeat, &context.variables)?),
             None => None,
         };
+        if take_in.is_some() && form.get("capture").is_some_and(|capture| !capture.is_null()) {
+            return Err(PlanError::new("capture: an operation that takes in events gives no values"));
+        }
         let captures = Captures::new(taken::located(form.get("capture"), kind)?.as_ref(), &context.variables)?;
         if captures.read_body() && (pages.is_some() || !then.is_empty()) {
             return Err(PlanError::new(format!("capture: only one answer gives values, and {kind} has several")));
@@ -164,7 +182,7 @@ impl Operation {
             first.into_iter().chain(&mut then).filter(unread).for_each(|step| step.request.ignore_answer());
         }
         let timeout = timeout::of_operation(form, timeout)?;
-        Ok(Self { step, then, parts, pages, repeat, assertion, timeout, captures })
+        Ok(Self { step, then, parts, pages, repeat, assertion, timeout, captures, take_in })
     }
 
     /// Whether it may consist of any number of exchanges.

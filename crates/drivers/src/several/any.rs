@@ -2,6 +2,7 @@
 
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::event::Batch;
 use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::Captured;
@@ -126,6 +127,33 @@ macro_rules! any_of {
                         AnyConnection::$variant(connection),
                         AnyOperation::$variant(operation),
                     ) => driver.execute(connection, operation, context, draw, only).await,)*
+                    _ => unreachable!("an operation and a connection are of the driver that made them"),
+                }
+            }
+
+            /// See [`Driver::takes_in`].
+            pub fn takes_in(&self, operation: &AnyOperation) -> bool {
+                match (self, operation) {
+                    $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.takes_in(operation),)*
+                    _ => unreachable!("an operation is asked of the driver that mapped it"),
+                }
+            }
+
+            /// See [`Driver::take_in`].
+            pub async fn take_in(
+                &self,
+                connection: &mut AnyConnection,
+                operation: &AnyOperation,
+                context: &Context,
+                batch: &Batch,
+                only: Option<&[u32]>,
+            ) -> Reply {
+                match (self, connection, operation) {
+                    $((
+                        Self::$variant(driver),
+                        AnyConnection::$variant(connection),
+                        AnyOperation::$variant(operation),
+                    ) => driver.take_in(connection, operation, context, batch, only).await,)*
                     _ => unreachable!("an operation and a connection are of the driver that made them"),
                 }
             }

@@ -13,6 +13,7 @@ use tokio_rustls::rustls::ServerConfig;
 
 use crate::certificates::Authority;
 use crate::scripted::{Client, Server, answer};
+use crate::taking_in::bids;
 
 /// Counts the allocations of each thread.
 struct Counting;
@@ -151,4 +152,35 @@ fn inside_tls_each_record_costs_a_few() {
     let count = allocations::<Search>(&form, HITS, &json!({"tls": {"ca": authority.file()}}), Some(config));
     // Rustls puts each record, one there and one back, into a vector of its own.
     assert!(count <= 400, "{count} for 100 requests");
+}
+
+#[test]
+fn a_batch_of_events_allocates_nothing() {
+    let server = Server::play(|listener| {
+        let mut peer = listener.accept();
+        for _ in 0..200 {
+            peer.request().unwrap();
+            peer.send(answer("200 OK", r#"{"errors":false,"items":[]}"#));
+        }
+    });
+    let mut client = Client::new(&[&server.host], 0);
+    let form = json!({"take_in": {"collection": "ads", "daily": "event"}});
+    let operation = client.driver.map(&form, &client.context).unwrap();
+    let batch = bids(&[r#"{"type":"bid"}"#; 100]);
+    let places: Vec<u32> = (0..50).collect();
+    let Client { driver, connection, context, runtime } = &mut client;
+    let count = runtime.block_on(async {
+        let mut before = 0;
+        for number in 0..200 {
+            if number == 100 {
+                before = ALLOCATIONS.with(Cell::get);
+            }
+            let only = (number % 2 == 0).then_some(&places[..]);
+            let reply = driver.take_in(connection, &operation, context, &batch, only).await;
+            assert!(reply.outcome.is_ok(), "{:?}", reply.outcome);
+        }
+        ALLOCATIONS.with(Cell::get) - before
+    });
+    server.finish();
+    assert_eq!(count, 0);
 }

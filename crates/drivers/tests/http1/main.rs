@@ -11,6 +11,7 @@ mod paging;
 mod requests;
 mod rest;
 mod scripted;
+mod taking_in;
 mod tls;
 mod topology;
 mod verbs;

@@ -166,6 +166,8 @@ fn a_bulk_request_counts_the_items_that_the_store_took() {
     let (documents, failure) = judged(Judge::Bulk, 200, &bulk_answer(&[201, 400, 201, 429, 409]), 5);
     let expected = "3 of 5 items failed, the first with 400: kind: reason 400".to_owned();
     assert_eq!((documents, failure), (2, Some((ErrorClass::Item, expected))));
+    let verdict = Judge::Bulk.judge(200, bulk_answer(&[201, 400, 201, 429, 409]).to_string().as_bytes(), 5);
+    assert_eq!((verdict.rejected, verdict.refused, verdict.lost), (vec![3], vec![1, 4], true));
 }
 
 #[test]

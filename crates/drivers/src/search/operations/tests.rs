@@ -11,6 +11,7 @@ use super::*;
 use crate::http1::access::Access;
 use crate::http1::request::Buffers;
 use crate::net::target_node::Host;
+use crate::take_in::tests::batch;
 
 fn context() -> Context {
     let variables = json!({"low": {"constant": 7}, "k": {"sequential": {"from": 0}}, "name": {"constant": "a b"}});
@@ -405,6 +406,7 @@ fn an_older_version_is_asked_in_its_own_paths() {
     assert_eq!(line(update), "POST /c/_doc/3/_update?retry_on_conflict=100");
     let bulk = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 10}});
     assert_eq!(line(bulk), "POST /c/_doc/_bulk");
+    assert_eq!(line(json!({"take_in": {"collection": "c", "daily": "event"}})), "POST /c/_doc/_bulk");
     assert_eq!(line(json!({"get": {"collection": "c", "id": 1}})), "GET /c/_doc/1");
 }
 
@@ -464,4 +466,48 @@ fn only_a_single_request_is_repeated() {
     let scroll = json!({"scroll": {"collection": "c", "size": 1}, "repeat": {"every": 1}});
     assert!(error(scroll).contains("only a single request can be repeated"));
     assert_eq!(map(json!({"count": {"collection": "c"}, "repeat": {}})).unwrap().parts, ["attempt"]);
+}
+
+#[test]
+fn an_event_sets_its_own_field_of_its_document_in_the_collection_of_its_day() {
+    let batch = batch(&[
+        (0, "a", 1_488_412_799_999, r#"{"id":"a"}"#),
+        (2, r#"\"é\u00e9"#, 1_488_412_800_000, r#"{"bid_id":"\"éé"}"#),
+        (1, "a", 1_488_412_799_999, r#"{"bid_id":"a"}"#),
+    ]);
+    let body = |daily: Value, only: Option<&[u32]>| {
+        let operation = map(json!({"take_in": {"collection": "ads", "daily": daily}})).unwrap();
+        let mut body = b"of the request before".to_vec();
+        let events = super::take_in::body(&operation.take_in.unwrap(), &batch, only, &mut body);
+        (events, String::from_utf8(body).unwrap())
+    };
+    let update = |index: &str, id: &str, doc: &str| {
+        format!(
+            "{{\"update\":{{{index}\"_id\":\"{id}\",\"retry_on_conflict\":100}}}}\n{{\"doc\":{{{doc}}},\"doc_as_upsert\":true}}\n"
+        )
+    };
+    let index = |day: &str| format!("\"_index\":\"ads-{day}\",");
+    let (bid, win) = (r#""bid":{"id":"a"}"#, r#""win":{"bid_id":"a"}"#);
+    let click = r#""click":{"bid_id":"\"éé"}"#;
+    let (first, second, third) = (index("2017.03.01"), index("2017.03.02"), index("2017.03.03"));
+    let by_event = [update(&first, "a", bid), update(&second, r#"\"é\u00e9"#, click), update(&first, "a", win)];
+    assert_eq!(body(json!("event"), None), (3, by_event.concat()));
+    assert_eq!(body(json!("event"), Some(&[1])), (1, by_event[1].clone()));
+    let by_arrival = [update(&second, "a", bid), update(&third, r#"\"é\u00e9"#, click), update(&second, "a", win)];
+    assert_eq!(body(json!("arrival"), None), (3, by_arrival.concat()));
+    assert_eq!(body(Value::Null, Some(&[0, 2])), (2, update("", "a", bid) + &update("", "a", win)));
+}
+
+#[test]
+fn an_operation_that_takes_in_events_reads_nothing() {
+    let take_in = |more: Value| {
+        let mut form = json!({"take_in": {"collection": "ads"}});
+        form.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        error(form)
+    };
+    assert!(take_in(json!({"repeat": {"every": 1}})).contains("only a single request can be repeated"));
+    assert!(take_in(json!({"assert": {"min_hits": 1}})).starts_with("assert: only searches have hits"));
+    assert!(take_in(json!({"capture": {"low": {"json": "/took"}}})).starts_with("capture: "));
+    let error = error(json!({"take_in": {"collection": "ads", "daily": "day"}}));
+    assert!(error.starts_with("take_in: unknown kind of day \"day\""), "{error}");
 }
