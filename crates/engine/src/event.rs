@@ -3,7 +3,6 @@
 //! Events travel in batches. A batch keeps its lines in one piece of memory, so that a million events a second cost no
 //! allocation each.
 
-mod adbids;
 pub mod generate;
 
 use std::ops::Range;

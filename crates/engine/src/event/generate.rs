@@ -1,10 +1,11 @@
 //! Events that are made up instead of received: the lines of a log, in the order of their instants.
 
+mod adbids;
+
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::event::adbids::Adbids;
 use crate::nearest::unknown;
 use crate::plan::PlanError;
 use crate::profile::Profile;
@@ -38,7 +39,7 @@ type New = fn(&Order<'_>) -> Result<Box<dyn Generate>, PlanError>;
 
 const GENERATORS: [(&str, New); 1] = [("adbids", |order| {
     plain(order.with)?;
-    Ok(Box::new(Adbids::new(order)))
+    Ok(Box::new(adbids::Adbids::new(order)))
 })];
 
 /// An error where something is said to a generator that takes no options.

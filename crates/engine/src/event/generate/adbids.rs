@@ -11,10 +11,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use super::{Generate, Order};
 use crate::calendar;
 use crate::digits::{pair, push_u64};
 use crate::draw::{Draw, hash_name, mix};
-use crate::event::generate::{Generate, Order};
 use crate::profile::Profile;
 use crate::schedule::Share;
 use places::{COUNTRIES, regions};

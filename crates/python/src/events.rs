@@ -1,0 +1,51 @@
+//! Logs of generated events as files, for whoever wants the lines themselves.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use loadframe_engine::calendar;
+use loadframe_engine::event::generate::{Order, generator};
+use loadframe_engine::plan::{Level, PlanError};
+use loadframe_engine::profile::Profile;
+use loadframe_engine::schedule::Share;
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use serde_json::Map;
+
+/// Writes the log of `documents` documents, `rate` new ones per second from the instant `start` on (such as
+/// `2017-03-01T12:00:00Z`), as NDJSON into `path`, and returns how many lines that are. Raises PlanRefused for an unknown
+/// generator, a bad rate or instant, OSError if the file cannot be written.
+#[pyfunction]
+#[pyo3(signature = (path, *, generator, seed, documents, rate, start))]
+pub fn generate_events(
+    py: Python<'_>,
+    path: PathBuf,
+    generator: &str,
+    seed: u64,
+    documents: u64,
+    rate: f64,
+    start: &str,
+) -> PyResult<u64> {
+    let wrong = || PlanError::new(format!("{start:?} is not an instant such as 2017-03-01T12:00:00Z"));
+    let made = calendar::milliseconds(start).ok_or_else(wrong).and_then(|start| {
+        let share = Share { index: 0, of: 1 };
+        let rate = Profile::new(&Level::Constant(rate))?;
+        let with = Map::new();
+        self::generator(generator, &Order { seed, rate, documents: Some(documents), start, share, with: &with })
+    });
+    let mut events = made.map_err(super::refused)?;
+    let write = || {
+        let mut file = BufWriter::new(File::create(&path)?);
+        let (mut line, mut lines) = (Vec::new(), 0);
+        while events.next(&mut line).is_some() {
+            line.push(b'\n');
+            file.write_all(&line)?;
+            line.clear();
+            lines += 1;
+        }
+        file.flush()?;
+        Ok(lines)
+    };
+    py.detach(write).map_err(|error: std::io::Error| PyOSError::new_err(format!("{}: {error}", path.display())))
+}
