@@ -71,11 +71,16 @@ def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place
 
 
 def _made(file: WorkloadFile) -> Iterator[str]:
-    """Yield the names of collections, and of aliases for some, that operations of the workload make."""
+    """Yield the names of aliases of collections, and what operations of the workload make: collections and aliases."""
+    for collection in file.collections.values():
+        if collection.elasticsearch is not None:
+            yield from collection.elasticsearch.aliases
     for form in (form for operation in file.operations.values() for form in every_form(operation).values()):
         if form.create_collection is not None:
             yield form.create_collection.collection
             yield from form.create_collection.aliases or {}
+        if form.put_template is not None:
+            yield from form.put_template.aliases or {}
         if form.shrink is not None:
             yield form.shrink.to
         if form.rollover is not None:
