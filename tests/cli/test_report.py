@@ -43,8 +43,8 @@ def test_a_run_is_written_in_the_format_of_the_mpi_benchmarker(experiment, tmp_p
     run = experiment / "runs" / "b1-nodes1-clients8"
     done = loadframe("report", run, "--format", "queries", "--output", tmp_path / "q.json")
     assert done.returncode == 0, done.stderr
-    (phase,) = json.loads((tmp_path / "q.json").read_text())
-    assert phase["range_100"]["0"][0].keys() == {"latency", "docs"}
+    (step,) = json.loads((tmp_path / "q.json").read_text())
+    assert step["search_results"][0]["responses"][0][0].keys() == {"latency", "docs"}
 
 
 def test_an_experiment_has_no_such_format(experiment, tmp_path):

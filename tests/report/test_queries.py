@@ -1,38 +1,68 @@
 """The MPI benchmarker's result format: what a run recorded, request by request, as far as histograms tell."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from loadframe.report.run.queries import queries
+from loadframe.record.schema import ERROR_CLASSES
+from loadframe.report.run.queries import CODES, _query, queries
 from simulated import Truth, write_run
+
+CLIENTS = 8
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    return write_run(tmp_path_factory.mktemp("queries"), "r1", Truth(failed_share=0.1))
+    return write_run(tmp_path_factory.mktemp("queries"), "r1", Truth(failed_share=0.1), clients=CLIENTS)
 
 
-def test_there_is_a_mapping_of_queries_and_ranks_for_each_measured_phase(run):
-    (phase,) = queries(run)
-    assert list(phase) == ["range_100"]
-    assert list(phase["range_100"]) == ["0"]
+@pytest.fixture(scope="module")
+def step(run):
+    (step,) = queries(run)
+    return step
 
 
-def test_the_latencies_are_those_of_the_histogram(run):
-    (phase,) = queries(run)
-    latencies = [request["latency"] for request in phase["range_100"]["0"] if "latency" in request]
+@pytest.fixture(scope="module")
+def requests(step):
+    (result,) = step["search_results"]
+    return list(itertools.chain(*result["responses"]))
+
+
+def test_there_is_a_step_for_each_measured_phase_with_its_times(step, run):
+    assert list(step) == ["search_results", "warmup_time_secs", "execution_time_secs", "sleep_between_requests_secs"]
+    phase = run.summary.phases[0]
+    assert (step["warmup_time_secs"], step["execution_time_secs"]) == (phase.warmup, phase.duration)
+    assert step["sleep_between_requests_secs"] == 0
+
+
+def test_a_client_is_a_rank_and_has_its_share_of_the_requests(step, requests):
+    (result,) = step["search_results"]
+    counts = [len(responses) for responses in result["responses"]]
+    assert len(counts) == CLIENTS
+    assert max(counts) - min(counts) <= 1
+    assert sum(counts) == len(requests)
+
+
+def test_the_latencies_are_those_of_the_histogram(run, requests):
+    latencies = [request["latency"] for request in requests if "latency" in request]
     whole = run.histograms.total("range_100/range_100/service")
     assert len(latencies) == whole.count
     for quantile in (0.1, 0.5, 0.9, 0.99):
         assert np.quantile(latencies, quantile) == pytest.approx(whole.quantile(quantile), rel=0.01)
 
 
-def test_documents_are_those_of_a_request_and_the_warm_up_is_not_in_it(run):
-    (phase,) = queries(run)
-    assert {request["docs"] for request in phase["range_100"]["0"] if "docs" in request} == {100.0}
+def test_documents_are_those_of_a_request_and_the_warm_up_is_not_in_it(requests):
+    assert {request["docs"] for request in requests if "docs" in request} == {100.0}
 
 
-def test_each_request_that_failed_has_its_class(run):
-    (phase,) = queries(run)
-    failed = [request["error_code"] for request in phase["range_100"]["0"] if "error_code" in request]
-    assert failed == ["timeout"] * run.summary.phases[0].operations["range_100"].errors["timeout"]
+def test_each_request_that_failed_has_the_code_of_its_class(run, requests):
+    failed = [request["error_code"] for request in requests if "error_code" in request]
+    assert failed == [408] * run.summary.phases[0].operations["range_100"].errors["timeout"]
+    assert set(CODES) == {error.name for error in ERROR_CLASSES}
+
+
+def test_a_query_is_the_body_that_was_sent_with_its_number_of_hits():
+    search = {"collection": "trips", "size": 100, "body": {"query": {"match_all": {}}}}
+    assert _query("all", {"search": search}) == {"body": {"query": {"match_all": {}}, "size": 100}}
+    assert _query("fill", {"bulk": {}}) == {"operation": "fill"}

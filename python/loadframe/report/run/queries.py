@@ -1,26 +1,76 @@
-"""The MPI benchmarker's result format, for the analysis scripts that read it: per query and rank a list of requests.
+"""The MPI benchmarker's result format, for the analysis scripts that read it: a list of steps, with what each rank saw.
 
-`[{"OPERATION": {"0": [{"latency": s, "docs": n}, ..., {"error_code": text}, ...]}}, ...]`, one mapping for each phase
-that was measured. A run records histograms and no single requests. So each second's latencies are read back from its
-histogram, exact to three digits and in ascending order within the second; `docs` is the mean of that second. All ranks
-were merged when the run was recorded, and stand as rank 0. The latency is the service time, as the benchmarker's.
+`[{"search_results": [{"query": {"body": ...}, "responses": [[{"latency": s, "docs": n}, {"error_code": 429}, ...], ...
+]}], "warmup_time_secs": ..., "execution_time_secs": ..., "sleep_between_requests_secs": ...}]`, a step for each phase
+that was measured, and in `responses` a list for each rank.
+
+A run records histograms and no single requests. So each second's latencies are read back from its histogram, exact to
+three digits and in ascending order within the second; `docs` is the mean of that second. A rank of the benchmarker is a
+closed loop, which is a client here: requests are dealt out to as many in turn, since which client made one is not
+recorded. The latency is the service time, as the benchmarker's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loadframe.record import Run
 from loadframe.record.schema import ERROR_CLASSES
 from loadframe.record.schema.summary import PhaseSummary
 
-Request = dict[str, float | str]
+Request = dict[str, float | int]
+#: The benchmarker knows HTTP's codes alone. A class has the one that it is usually answered with; 0 stands for none.
+CODES = {
+    "connect": 0,
+    "timeout": 408,
+    "rejected": 429,
+    "client": 400,
+    "server": 500,
+    "item": 207,
+    "assertion": 422,
+    "unseen": 404,
+}
 
 
-def queries(run: Run) -> list[dict[str, dict[str, list[Request]]]]:
-    """Return a run in the benchmarker's format: latencies in seconds, errors by the name of their class."""
+def queries(run: Run) -> list[dict[str, Any]]:
+    """Return a run in the benchmarker's format: times in seconds, errors by an HTTP code."""
     rows = [row for row in run.series.to_pylist() if row["segment"] == "measure"]
-    phases = run.summary.measured
-    return [{name: {"0": list(_requests(run, phase, name, rows))} for name in phase.operations} for phase in phases]
+    asked = {phase.get("name"): phase for phase in run.manifest.workload.phases}
+    return [_step(run, phase, asked.get(phase.name, {}), rows) for phase in run.summary.measured]
+
+
+def _step(run: Run, phase: PhaseSummary, asked: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    ranks = sum(stream.clients for stream in phase.streams if isinstance(stream.clients, int)) or 1
+    forms = asked.get("operations", {})
+    return {
+        "search_results": [
+            {
+                "query": _query(name, forms.get(name, {})),
+                "responses": _dealt(list(_requests(run, phase, name, rows)), ranks),
+            }
+            for name in phase.single
+        ],
+        "warmup_time_secs": phase.warmup,
+        "execution_time_secs": phase.duration,
+        "sleep_between_requests_secs": max((_think_time(stream.pacing) for stream in phase.streams), default=0.0),
+    }
+
+
+def _query(name: str, form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body that was sent; the operation's name where it has none."""
+    search = form.get("search")
+    if not isinstance(search, Mapping):
+        return {"operation": name}
+    # The benchmarker's files have the number of hits in the body.
+    return {"body": {**(search.get("body") or {}), **{key: search[key] for key in ("size",) if key in search}}}
+
+
+def _think_time(pacing: Mapping[str, Any]) -> float:
+    think_time = pacing.get("closed", {}).get("think_time", 0.0)
+    return float(think_time) if isinstance(think_time, int | float) else 0.0
+
+
+def _dealt(requests: list[Request], ranks: int) -> list[list[Request]]:
+    return [requests[rank::ranks] for rank in range(ranks)]
 
 
 def _requests(run: Run, phase: PhaseSummary, operation: str, rows: list[dict[str, Any]]) -> Iterator[Request]:
@@ -35,7 +85,7 @@ def _requests(run: Run, phase: PhaseSummary, operation: str, rows: list[dict[str
                 yield {"latency": latency or 0.0, "docs": docs}
     for error in ERROR_CLASSES:
         for _ in range(sum(row[f"error_{error.name}"] or 0 for row in seconds)):
-            yield {"error_code": error.name}
+            yield {"error_code": CODES[error.name]}
 
 
 def _mean_documents(rows: list[dict[str, Any]], second: int) -> float:
