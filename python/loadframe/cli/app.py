@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SUMMARIES = {
     "demo": "Start real clusters of one to four nodes, load them, and say how they scale.",
     "bench": "Run one workload on one cluster and record it.",
+    "ingest": "Take events from a TCP port, files or standard input into a store, and count them there.",
     "run": "Run a designed experiment. The same command goes on where an earlier one stopped.",
     "slurm": "Write a batch script that runs an experiment as a job of Slurm, and submit it if asked.",
     "plan": "Say what a design can know, by making it many times in virtual time. Starts nothing.",

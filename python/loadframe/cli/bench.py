@@ -26,16 +26,15 @@ from loadframe.cli.choices import (
     core_limits,
     exclude,
     placed,
-    require_writable,
     start_ranks,
 )
+from loadframe.cli.clusters import named, require_free
 from loadframe.cli.output import Json, print_json, tell
 from loadframe.errors import BadInput
 from loadframe.ranges import MOST_NODES, MOST_SEED, MOST_THREADS
 from loadframe.units import parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
-    from loadframe.cluster import Cluster
     from loadframe.workload import ResolvedPhase, ResolvedWorkload
 
 _EXAMPLES = """\b
@@ -173,7 +172,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     if only:
         loaded = loaded.choose(only.split(","), where="--only")
     path = output or Path("results") / f"{loaded.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    _require_free(path)
+    require_free(path)
     addresses, reached = access.existing(context.params)
 
     from loadframe.experiment.elastic.schedule import Schedule, parse_schedule, require_in_time, require_nodes
@@ -201,7 +200,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
         if hosts:
             started = Cluster.attach(addresses, store, reached)
         elif cluster:
-            started = _named(cluster, store, context)
+            started = named(cluster, store, context)
         else:
             # Everything that can be wrong with the workload is said before a node starts.
             spec = ClusterSpec(
@@ -265,21 +264,6 @@ def _recorded_spread(path: Path | None, spread: str) -> dict[str, Any] | None:
     return recorded
 
 
-def _named(name: str, asked: str, context: typer.Context) -> "Cluster":
-    """Return the named cluster; BadInput if it is of another kind than a --store that was given."""
-    from loadframe.cluster import Cluster
-    from loadframe.store import find
-
-    cluster = Cluster.load(name)
-    source = context.get_parameter_source("store")
-    if source is not None and source.name != "DEFAULT" and find(asked).kind != cluster.store.kind:
-        raise BadInput(
-            f"cluster {name} is {cluster.store.kind}, not {asked}",
-            remedy="leave --store out: a named cluster is known by its name",
-        )
-    return cluster
-
-
 def _show(path: Path, as_json: bool) -> None:
     from loadframe.record import Run
     from loadframe.report.run.document import run_document
@@ -326,12 +310,6 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
                 f"{option} is about data that is there, and a new cluster has none",
                 remedy="name a cluster with --hosts or --cluster, or leave it out",
             )
-
-
-def _require_free(path: Path) -> None:
-    if path.exists():
-        raise BadInput("it exists already", where=str(path), remedy="name another folder with --output")
-    require_writable(path.parent)
 
 
 def _chosen(workload: "ResolvedWorkload", override: dict[str, Any], reuse: bool) -> "Sequence[ResolvedPhase]":

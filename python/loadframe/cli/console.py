@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from loadframe.cli.event_words import EventWords
 from loadframe.cli.output import err, tell
 from loadframe.experiment.listener import Listener
 from loadframe.progress import TimeLeft
@@ -37,6 +38,7 @@ class Console(Listener):
         self._whole: TaskID | None = None
         self._phase: TaskID | None = None
         self._left: TimeLeft | None = None
+        self._events = EventWords()
         #: The last figures of the phase, and the second of the last line that had some.
         self._figures: PhaseProgress | None = None
         self._told = 0
@@ -93,14 +95,16 @@ class Console(Listener):
         """Show the figures of the last second."""
         if self._phase is None:
             return
+        for words in self._events.addresses(progress.sources):
+            tell(f"  {words}")
         self._figures = progress
-        self._bars.update(self._phase, completed=progress.seconds, figures=_words(progress))
+        self._bars.update(self._phase, completed=progress.seconds, figures=self._words(progress))
         if not err.is_terminal and progress.seconds > self._told:
             self._print_figures(progress)
 
     def _print_figures(self, progress: "PhaseProgress") -> None:
         self._told = progress.seconds
-        words = f"  {progress.seconds} s: {_words(progress)}"
+        words = f"  {progress.seconds} s: {self._words(progress)}"
         tell("  ".join(filter(None, [words, self._words_of_time_left()])))
 
     def _tell_figures(self) -> None:
@@ -114,6 +118,10 @@ class Console(Listener):
         if self._phase is not None:
             self._bars.remove_task(self._phase)
         self._phase, self._figures, self._told = None, None, 0
+        self._events.begin()
+
+    def _words(self, progress: "PhaseProgress") -> str:
+        return "  ".join(filter(None, [self._events.words(progress.seconds, progress.sources), _words(progress)]))
 
     def _words_of_time_left(self) -> str:
         seconds = self._left.seconds if self._left is not None else None

@@ -5,11 +5,13 @@ This names them, finds their files and identifies them by hash; the events only 
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
+from pydantic_core import PydanticCustomError
 
 from loadframe.errors import BadInput
 from loadframe.ranges import MOST_SEED
@@ -203,3 +205,40 @@ def _file(path: Path, error: Callable[[str, str], BadInput]) -> str:
 
 def _pointer(dotted: str) -> str:
     return f"/{dotted.replace('.', '/')}"
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Other events for a source than its own: those at an address, or in files, or on standard input; None: its own."""
+
+    listen: str | None = None
+    files: tuple[Path, ...] = ()
+    stdin: bool = False
+    batch: int | None = None
+    flush: float | None = None
+    idle: float | None = None
+
+    def check(self) -> None:
+        """BadInput for an address that cannot be listened at, and for files that cannot be read."""
+        if self.listen is not None:
+            try:
+                _listens(self.listen)
+            except PydanticCustomError as error:
+                said = error.context or {}
+                raise BadInput(said["what"], where="--listen", remedy=said["remedy"]) from None
+        for file in self.files:
+            require_readable(file, lambda what, remedy: BadInput(what, remedy=remedy))
+
+    def into(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a source, as plans have it, with these events."""
+        unchanged = self.listen is None and not self.files and not self.stdin
+        fed = {key: value for key, value in source.items() if unchanged or key not in (*WAYS, "replay", "idle")}
+        if self.listen is not None:
+            # Its certificate stays.
+            fed["listen"] = {**source.get("listen", {}), "address": self.listen}
+        if self.files:
+            fed["files"] = [str(file.absolute()) for file in self.files]
+        if self.stdin:
+            fed["stdin"] = True
+        said = {"batch": self.batch, "flush": self.flush, "idle": self.idle}
+        return fed | {key: value for key, value in said.items() if value is not None}

@@ -1,0 +1,228 @@
+"""`loadframe ingest`: events that come by TCP, in files or on standard input go into a store, and are counted there."""
+
+import contextlib
+import secrets
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from loadframe import interrupts
+from loadframe.cli import access, loss
+from loadframe.cli.app import app
+from loadframe.cli.choices import Cores, Home, assignments, core_limits, exclude
+from loadframe.cli.clusters import named, require_free
+from loadframe.cli.output import Json, print_json, tell
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.ranges import MOST_NODES, MOST_THREADS
+from loadframe.units import format_count, parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from loadframe.experiment.ingest import Ingested
+    from loadframe.workload.sources import Feed
+
+_EXAMPLES = """\b
+Examples:
+  loadframe ingest adbids --listen 127.0.0.1:5000 --for 5m
+  loadframe ingest adbids events.ndjson.gz --json
+  my_generator | loadframe ingest adbids - --hosts 127.0.0.1:9200 --reuse
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the order in which that is checked
+    context: typer.Context,
+    workload: Annotated[str, typer.Argument(help="A workload of the library, or a workload file, with a source.")],
+    files: Annotated[
+        list[str] | None, typer.Argument(help="NDJSON files, plain, .gz, .bz2 or .zst; - is standard input.")
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="Take lines from connections to this host:port; port 0 is any that is free.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=4096, help="Connections that send batches.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Events in a request at most.")] = None,
+    flush: Annotated[str | None, typer.Option(help="When a batch is sent that is not full, such as 500ms.")] = None,
+    for_: Annotated[str | None, typer.Option("--for", help="End after this time.")] = None,
+    idle: Annotated[str | None, typer.Option(help="End when no line has come for so long.")] = None,
+    only: Annotated[
+        str | None, typer.Option(help="The phase that takes events in; `ingest`, or the only one, if not given.")
+    ] = None,
+    store: Annotated[str, typer.Option(help="The store to start, or the kind of the one at --hosts.")] = "opensearch",
+    version: Annotated[
+        str | None, typer.Option(help="The store's version; the newest embedded one if not given.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Nodes to start; 1 if not given.")] = None,
+    cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
+    cores: Cores = None,
+    home: Home = None,
+    hosts: Annotated[
+        str | None, typer.Option(help="Use the cluster at these host:port or https://host:port, comma-separated.")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="Use this named cluster, which `cluster up` started.")] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Drop collections that an existing cluster has already.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before --replace drops data of a cluster at --hosts.")
+    ] = False,
+    reuse: Annotated[
+        bool, typer.Option("--reuse", help="Keep an existing cluster's data; skip what prepares it.")
+    ] = False,
+    set_: Annotated[list[str], typer.Option("--set", help="A workload parameter, name=value; may be repeated.")] = [],
+    threads: Annotated[int, typer.Option(min=1, max=MOST_THREADS, help="Worker threads of the generator.")] = 1,
+    output: Annotated[Path | None, typer.Option(help="The run folder to write.")] = None,
+    user: access.User = None,
+    password_file: access.PasswordFile = None,
+    api_key_file: access.ApiKeyFile = None,
+    token_file: access.TokenFile = None,
+    ca: access.Ca = None,
+    cert: access.Cert = None,
+    key: access.Key = None,
+    insecure: access.Insecure = False,
+    compress: access.Compress = False,
+    as_json: Json = False,
+) -> None:
+    """Take events from a TCP port, files or standard input into a store, and count them there.
+
+    Without a port or files the workload's own source is taken. It ends with the files, after --for or --idle, or with
+    Ctrl-C; what came until then is sent. The status is 1 if events are left over that the store does not have.
+    """
+    starting = {"--version": version, "--nodes": nodes, "--cpus": cpus, "--memory": memory, "--cores": cores}
+    given = {**starting, "--home": home, "--hosts": hosts, "--cluster": cluster, "--replace": replace, "--reuse": reuse}
+    exclude(given, ["--hosts"], ["--cluster"], "each names a cluster")
+    exclude(given, ["--replace"], ["--reuse"], "one drops the data that the other keeps")
+    exclude(given, ["--hosts", "--cluster"], [*starting, "--home"], "a cluster that exists is as it is")
+    feed = _feed(listen, files or [], batch, flush, idle)
+    duration = _positive(for_, "--for")
+
+    # What follows takes a second or two to import, which help and slips of the pen should not cost.
+    from loadframe.experiment.ingest import documents, fed_by, ingested, phase_of
+    from loadframe.workload import load_workload
+
+    loaded = load_workload(workload, assignments(set_))
+    name = phase_of(loaded, only)
+    loaded = loaded.choose([name])
+    path = output or Path("results") / f"{loaded.name}-ingest-{time.strftime('%Y%m%d-%H%M%S')}"
+    require_free(path)
+    addresses, reached = access.existing(context.params)
+
+    from loadframe.cli.console import Console
+    from loadframe.cluster import Cluster, ClusterSpec, Limits
+    from loadframe.experiment.session import Labels, Session, require_sound
+    from loadframe.load import Generator
+    from loadframe.record import Run
+    from loadframe.store import find
+
+    generator = Generator(threads)
+    with Console() as console:
+        started: AbstractContextManager[Cluster]
+        if hosts:
+            started = Cluster.attach(addresses, store, reached)
+        elif cluster:
+            started = named(cluster, store, context)
+        else:
+            limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None, **core_limits(cores))
+            spec = ClusterSpec(store=store, version=version, nodes=nodes or 1, limits=limits, home=home)
+            kind = find(store)
+            # Everything that can be wrong with the workload is said before a node starts.
+            phase = fed_by(
+                loaded.for_family(kind.family, spec.nodes, console.step).phase(name),
+                feed,
+                workers=workers,
+                duration=duration,
+            )
+            require_sound([phase], kind.driver, Cluster.prospect(spec), generator, spec.nodes)
+            started = Cluster.start(spec, console.step)
+        with started as live:
+            resolved = loaded.for_family(live.store.family, live.size, console.step)
+            fed = fed_by(resolved.phase(name), feed, workers=workers, duration=duration)
+            phases = [*(phase for phase in resolved.phases if phase.prepares and not reuse), fed]
+            if hosts or cluster:
+                require_sound(phases, live.store.driver, live.target(), generator, live.size)
+            session = Session(live, resolved, seed=secrets.randbits(32), generator=generator, listener=console)
+            if not reuse:
+                session.create_collections(
+                    replace=replace or not (hosts or cluster), confirm=loss.confirm if hosts and not yes else None
+                )
+            try:
+                session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True)
+            except KeyboardInterrupt:
+                if not path.exists() or name not in [phase.name for phase in Run(path).summary.phases]:
+                    raise
+                # That is how a stream without an end of its own ends.
+                interrupts.answer()
+            counted = documents(fed, live)
+    _show(ingested(Run(path).summary.phases, counted, str(path)), as_json)
+
+
+def _feed(listen: str | None, files: Sequence[str], batch: int | None, flush: str | None, idle: str | None) -> "Feed":
+    """Return where events come from; BadInput for what contradicts itself, and for a port that is taken."""
+    if listen and files:
+        raise BadInput("events come from --listen or from files, not from both", remedy="give one of them")
+    if "-" in files and len(files) > 1:
+        raise BadInput("standard input and files cannot be taken together", remedy="give - alone, or files alone")
+    if idle and files and files != ["-"]:
+        raise BadInput("files end by themselves, and are not waited for", remedy="leave --idle out")
+    from loadframe.workload.sources import Feed
+
+    named_files = tuple(Path(file) for file in files if file != "-")
+    times = {"flush": _positive(flush, "--flush"), "idle": _positive(idle, "--idle")}
+    feed = Feed(listen=listen, files=named_files, stdin="-" in files, batch=batch, **times)
+    feed.check()
+    if listen:
+        _require_port(listen)
+    return feed
+
+
+def _require_port(address: str) -> None:
+    """BadInput if nothing can listen there: said before a store is started."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        with contextlib.closing(socket.socket(family, kind, protocol)) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(where)
+            tried.listen()
+    except OSError as error:
+        what = f"nothing can listen at {address}: {error.strerror or error}"
+        raise BadInput(what, where="--listen", remedy="choose another port, or port 0 for any that is free") from None
+
+
+def _positive(text: str | None, option: str) -> float | None:
+    """Return an option's time, s; BadInput for 0."""
+    seconds = parse_duration(text) if text else None
+    if seconds == 0:
+        raise BadInput(f"{option} 0 leaves no time", remedy="give more than 0")
+    return seconds
+
+
+def _show(came: "Ingested", as_json: bool) -> None:
+    """Print what came of the events; LoadframeError if some are left over."""
+    figures = came.figures
+    if as_json:
+        print_json(came.as_dict())
+    else:
+        said: dict[str, Any] = {
+            "lines": figures.lines,
+            "events accepted": figures.accepted,
+            "events indexed": figures.indexed,
+            "dead letters": figures.dead,
+            "left over": figures.left_over,
+            "documents in the store": came.documents,
+        }
+        for words, count in said.items():
+            print(f"{words:24}{format_count(count):>14}")
+    if figures.kept:
+        tell(f"dead letters are in {Path(came.run) / figures.kept}")
+    tell(f"recorded in {came.run}; `loadframe report {came.run}` draws it")
+    if figures.left_over:
+        raise LoadframeError(
+            f"{figures.left_over:,} events were accepted and are not in the store",
+            where=came.run,
+            remedy="send them again: the same event once more changes nothing",
+        )

@@ -1,0 +1,107 @@
+"""Taking the events of one source into a store: which phase does it, with what feed, and what came of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from loadframe.cluster import Cluster
+from loadframe.errors import BadInput
+from loadframe.record.schema.source import SourceFigures
+from loadframe.record.schema.summary import PhaseSummary
+from loadframe.workload import ResolvedPhase, Workload
+from loadframe.workload.phases import Ended, Stream
+from loadframe.workload.sources import Feed
+from loadframe.yamlfile import did_you_mean
+
+#: The phase that is taken where a workload has several with sources.
+USUAL = "ingest"
+
+
+def phase_of(workload: Workload, wanted: str | None) -> str:
+    """Return the name of the phase that takes events in; BadInput if there is none, or if it is not clear which."""
+    fed = {
+        phase.name: [stream.source for stream in phase.named_streams if stream.source is not None]
+        for phase in workload.file.phases
+        if not phase.prepares
+    }
+    names = [name for name, sources in fed.items() if sources]
+    if not names:
+        remedy = "name one whose phases have a source, such as adbids, or add a source to it"
+        raise BadInput(
+            f"the workload {workload.name} takes no events in", where=str(workload.document.path), remedy=remedy
+        )
+    name = wanted or (USUAL if USUAL in names else names[0])
+    if name not in names:
+        what = f"the workload {workload.name} has no phase {name!r} that takes events in"
+        raise BadInput(what, where="--only", remedy=did_you_mean(name, names))
+    if len(fed[name]) > 1:
+        what = (
+            f"the phase {name!r} takes events from {' and '.join(map(str, fed[name]))}, and which is meant is not clear"
+        )
+        raise BadInput(what, where=str(workload.document.path), remedy="name a phase with one source by --only")
+    return name
+
+
+def fed_by(phase: ResolvedPhase, feed: Feed, *, workers: int | None, duration: float | None) -> ResolvedPhase:
+    """Return the phase with the events of another feed, which it takes in until they end, or for a time in s."""
+    (name,) = phase.sources
+    fed = replace(phase, sources={name: feed.into(phase.sources[name])}, stop_when=())
+    if duration is not None:
+        fed = fed.override(duration=duration)
+    streams = tuple(_until_all_is_sent(stream, workers, for_good=duration is None) for stream in fed.streams)
+    if duration is not None:
+        return replace(fed, streams=streams)
+    (ending,) = (str(stream.name) for stream in streams if stream.source is not None)
+    return replace(fed, streams=streams, stop="ended", ends_with=(ending,) if len(streams) > 1 else ())
+
+
+def _until_all_is_sent(stream: Stream, workers: int | None, *, for_good: bool) -> Stream:
+    if stream.source is None:
+        return stream
+    ends = {**dict.fromkeys(Ended.model_fields), "until": "exhausted"} if for_good else {}
+    return stream.model_copy(update={"workers": workers or stream.workers, **ends})
+
+
+def documents(phase: ResolvedPhase, cluster: Cluster) -> int:
+    """Refresh and count the documents that the store has in the collections of a phase's events."""
+    (form,) = (form["take_in"] for form in phase.operations.values() if "take_in" in form)
+    # A search engine keeps each day in a collection of its own.
+    by_day = form.get("daily") is not None and cluster.store.family == "elasticsearch"
+    return cluster.count(f"{form['collection']}-*" if by_day else form["collection"])
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What came of a source, and how many documents the store has afterwards."""
+
+    source: str
+    figures: SourceFigures
+    seconds: float
+    documents: int
+    run: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for programs."""
+        figures, seconds = self.figures, self.seconds
+        return {
+            "source": self.source,
+            "lines": figures.lines,
+            "accepted": figures.accepted,
+            "indexed": figures.indexed,
+            "documents": self.documents,
+            "dead_letters": figures.dead,
+            "dead_letters_by_reason": dict(figures.dead_letters),
+            "left_over": figures.left_over,
+            "connections": figures.connections,
+            "bytes": figures.bytes,
+            "seconds": seconds,
+            "indexed_per_second": figures.indexed / seconds if seconds else 0.0,
+            "run": self.run,
+        }
+
+
+def ingested(phases: Sequence[PhaseSummary], counted: int, run: str) -> Ingested:
+    """Return what came of the source of a run's last phase."""
+    phase = phases[-1]
+    ((source, figures),) = phase.sources.items()
+    return Ingested(source, figures, phase.warmup + phase.duration, counted, run)

@@ -1,0 +1,40 @@
+"""What is told of sources of events while they are read."""
+
+from loadframe.cli.event_words import EventWords
+from loadframe.load import SourceProgress
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def ads(accepted, indexed, dead=0, address="127.0.0.1:5000"):
+    return {"ads": SourceProgress(accepted + dead, accepted, indexed, dead, accepted - indexed, address)}
+
+
+def test_totals_are_told_as_rates_of_the_last_second():
+    clock = Clock()
+    words = EventWords(clock)
+    assert words.words(0, ads(0, 0)) == "ads: no events yet, 0 waiting, 0 dead letters"
+    clock.now = 2.0
+    said = "ads: 1,000 events/s accepted, 900 indexed, 200 waiting, 1 dead letter"
+    assert words.words(1, ads(2000, 1800, dead=1)) == said
+    clock.now = 2.2
+    assert words.words(1, ads(2400, 2200, dead=1)) == said, "the same second has the same words"
+    clock.now = 3.0
+    assert words.words(2, ads(2000, 1800, dead=1)).startswith("ads: 0 events/s accepted, 0 indexed")
+
+
+def test_where_a_source_listens_is_told_once_in_a_phase():
+    words = EventWords(Clock())
+    assert words.addresses(ads(0, 0)) == ["ads listens at 127.0.0.1:5000"]
+    words.words(0, ads(0, 0))
+    assert words.addresses(ads(0, 0)) == []
+    words.begin()
+    assert words.addresses(ads(0, 0)) == ["ads listens at 127.0.0.1:5000"]
+    assert words.addresses(ads(0, 0, address=None)) == []

@@ -1,0 +1,47 @@
+"""`loadframe ingest`: what cannot be taken in is said before a store is started."""
+
+import socket
+
+import pytest
+
+from commands import within
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("adbid", "-"), "adbid"),
+        (("nyc_taxis", "-"), "takes no events in"),
+        (("./w.yaml", "--listen", "127.0.0.1:0", "e.ndjson"), "not from both"),
+        (("./w.yaml", "-", "e.ndjson"), "cannot be taken together"),
+        (("./w.yaml", "gone.ndjson"), "there is no file"),
+        (("./w.yaml", "e.ndjson", "--idle", "5s"), "files end by themselves"),
+        (("./w.yaml", "--listen", "5000"), "not an address to listen at"),
+        (("./w.yaml", "-", "--for", "0s"), "--for 0 leaves no time"),
+        (("./w.yaml", "-", "--only", "busy"), "no phase 'busy'"),
+        (("./w.yaml", "-", "--hosts", "127.0.0.1:1", "--nodes", "2"), "contradict each other"),
+        (("./w.yaml", "-", "--store", "redis"), "no form for stores of the family"),
+    ],
+)
+def test_what_cannot_be_taken_in_is_refused(tmp_path, monkeypatch, words, what):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.yaml").write_text(
+        "workload: w\n"
+        "sources: {ads: {stdin: true, events: {kinds: {bid: {id: id, time: time}}}}}\n"
+        "operations: {take_in: {take_in: {collection: ads, daily: event}}}\n"
+        "phases: [{name: filling, operation: take_in, source: ads, until: exhausted}]\n"
+    )
+    (tmp_path / "e.ndjson").write_text('{"type": "bid", "id": "a", "time": 1}\n')
+    status, output, errors = within("ingest", *words)
+    assert (status, output) == (2, "")
+    assert what in " ".join(errors.split())
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_port_that_is_taken_is_refused():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        status, _, errors = within("ingest", "adbids", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert status == 2
+    assert "nothing can listen at 127.0.0.1:" in errors

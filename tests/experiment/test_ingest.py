@@ -1,0 +1,130 @@
+"""Which phase takes events in, and what becomes of it when the events come from somewhere else."""
+
+from pathlib import Path
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.experiment.ingest import fed_by, ingested, phase_of
+from loadframe.record.schema.source import SourceFigures
+from loadframe.workload import load_workload
+from loadframe.workload.sources import Feed
+from made_up_runs import operation, phase
+
+WORKLOAD = """\
+workload: w
+sources:
+  ads: {{{way}, batch: 7, events: {{type: type, kinds: {{bid: {{id: id, time: time}}}}}}}}
+operations:
+  take_in: {{take_in: {{collection: ads, daily: event}}}}
+  look: {{count: {{collection: ads}}}}
+collections: {{ads: {{}}}}
+phases:
+  - {phase}
+  - {{name: look, operation: look, clients: 1, requests: 1}}
+"""
+ALONE = "{name: filling, operation: take_in, source: ads, duration: 60s}"
+WITH_QUERIES = """{name: busy, duration: 60s, streams: [{operation: take_in, source: ads},
+      {operation: look, rate: 5}]}"""
+
+
+def workload(folder, *, way="listen: 127.0.0.1:5000, idle: 3s", phase=ALONE):
+    path = folder / "w.yaml"
+    path.write_text(WORKLOAD.format(way=way, phase=phase))
+    return load_workload(str(path))
+
+
+def plan(folder, feed, *, workers=None, duration=None, **parts):
+    loaded = workload(folder, **parts)
+    fed = fed_by(
+        loaded.for_family("elasticsearch", 1).phase(phase_of(loaded, None)), feed, workers=workers, duration=duration
+    )
+    return fed.plan(seed=1, hosts=["a:1"], driver="search")
+
+
+def test_files_take_the_place_of_a_port_and_end_the_phase(tmp_path):
+    made = plan(tmp_path, Feed(files=(Path("/a.ndjson"), Path("/b.gz"))), workers=9)
+    source = made["sources"]["ads"]
+    assert source["files"] == ["/a.ndjson", "/b.gz"]
+    assert source.keys().isdisjoint({"listen", "idle"})
+    assert source["batch"] == 7
+    (stream,) = made["streams"]
+    assert (stream["stop"], stream["pacing"]["source"]["workers"]) == ("exhausted", 9)
+
+
+def test_a_port_takes_the_place_of_files_and_keeps_a_certificate(tmp_path):
+    (tmp_path / "c.pem").write_text("PEM")
+    listen = "listen: {address: 'a:1', certificate: c.pem, key: c.pem}"
+    made = plan(tmp_path, Feed(listen="127.0.0.1:0", idle=5.0, batch=9, flush=0.1), duration=4.0, way=listen)
+    source = made["sources"]["ads"]
+    secret = str(tmp_path / "c.pem")
+    assert source["listen"] == {"address": "127.0.0.1:0", "certificate": secret, "key": secret}
+    assert (source["idle"], source["batch"], source["flush"]) == (5.0, 9, 0.1)
+    assert made["streams"][0]["stop"] == {"duration": 4.0}
+
+
+def test_standard_input_is_not_replayed(tmp_path):
+    (tmp_path / "e.ndjson").write_text("{}\n")
+    way = "files: [e.ndjson], replay: {time: time}"
+    source = plan(tmp_path, Feed(stdin=True), way=way)["sources"]["ads"]
+    assert source["stdin"] is True
+    assert source.keys().isdisjoint({"files", "replay"})
+
+
+def test_without_a_feed_the_source_is_the_workloads_own(tmp_path):
+    source = plan(tmp_path, Feed())["sources"]["ads"]
+    assert (source["listen"], source["idle"]) == ({"address": "127.0.0.1:5000"}, 3.0)
+
+
+def test_queries_beside_the_events_end_with_them(tmp_path):
+    made = plan(tmp_path, Feed(stdin=True), phase=WITH_QUERIES)
+    assert [stream["stop"] for stream in made["streams"]] == ["exhausted", "ended"]
+    assert made["ends_with"] == ["take_in"]
+    timed = plan(tmp_path, Feed(stdin=True), phase=WITH_QUERIES, duration=9.0)
+    assert [stream["stop"] for stream in timed["streams"]] == [{"duration": 9.0}, {"duration": 9.0}]
+
+
+def test_a_workload_without_events_is_refused():
+    with pytest.raises(BadInput, match="takes no events in"):
+        phase_of(load_workload("nyc_taxis"), None)
+
+
+def test_a_phase_that_takes_no_events_in_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="no phase 'look' that takes events in") as caught:
+        phase_of(workload(tmp_path), "look")
+    assert caught.value.remedy is not None
+    assert "filling" in caught.value.remedy
+
+
+@pytest.mark.parametrize("address", ["5000", "127.0.0.1", "127.0.0.1:http"])
+def test_what_is_not_an_address_is_refused(address):
+    with pytest.raises(BadInput, match="not an address to listen at") as caught:
+        Feed(listen=address).check()
+    assert caught.value.where == "--listen"
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="there is no file"):
+        Feed(files=(tmp_path / "gone.ndjson",)).check()
+
+
+def test_what_came_of_it_is_told_to_programs():
+    figures = SourceFigures(
+        lines=12, accepted=10, indexed=9, left_over=1, dead_letters={"no id": 2}, connections=3, bytes=99
+    )
+    last = phase("filling", {"take_in": operation(1.0)}, sources={"ads": figures}, warmup=0.0, duration=3.0)
+    assert ingested([last], 5, "results/r").as_dict() == {
+        "source": "ads",
+        "lines": 12,
+        "accepted": 10,
+        "indexed": 9,
+        "documents": 5,
+        "dead_letters": 2,
+        "dead_letters_by_reason": {"no id": 2},
+        "left_over": 1,
+        "connections": 3,
+        "bytes": 99,
+        "seconds": 3.0,
+        "indexed_per_second": 3.0,
+        "run": "results/r",
+    }
