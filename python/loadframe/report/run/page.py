@@ -19,6 +19,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.page import render
 from loadframe.report.run.plots import run_over_time
+from loadframe.report.run.sources import sources_over_time, sources_table
 from loadframe.report.setup import manifest_facts, run_facts
 from loadframe.report.tables import generator_table, growth_table, operations_table, ranks_table
 from loadframe.units import format_count
@@ -46,6 +47,8 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
         bands=run_bands(run, bands) if bands else None,
         growth=growth_table(phases),
         closed=closed_text(phases),
+        sources=sources_table(phases),
+        sources_over_time=sources_over_time(run, "events-over-time"),
         over_time=run_over_time(run, "run-over-time") if run.series.num_rows else None,
         cpu=run_cpu(processes_of(run)),
         generator=generator_table(summary.generator) if summary.generator else None,

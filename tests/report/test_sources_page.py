@@ -1,0 +1,68 @@
+"""The page of a run whose events came from outside: what came of them, and how fast."""
+
+import io
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from pages import Page
+from rich.console import Console
+
+from loadframe.record import Run
+from loadframe.record.schema.source import SourceFigures
+from loadframe.report.run.page import run_page
+from loadframe.report.run.terminal import print_run
+from simulated import Truth, write_run
+
+ADS = SourceFigures(
+    lines=5000,
+    accepted=4990,
+    indexed=4980,
+    left_over=6,
+    dead_letters={"not JSON": 10, "refused": 4},
+    kept="dead-letters-range_100-ads.ndjson",
+    connections=2,
+    bytes=10**6,
+    address="127.0.0.1:5000",
+)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of which a source of events and its telemetry are known."""
+    run = Run(write_run(tmp_path, "r1", Truth()).path)
+    summary = run.summary
+    run.__dict__["summary"] = replace(summary, phases=(replace(summary.phases[0], sources={"ads": ADS}),))
+    rows = [
+        {"time": float(second), "source": "source:ads", "metric": metric, "value": value, "machine": None}
+        for second in range(3)
+        for metric, value in (("accepted", 900.0 + second), ("indexed", 800.0 + second), ("waiting", 100.0))
+    ]
+    sampled = pa.Table.from_pylist(rows, run.telemetry.schema)
+    run.__dict__["telemetry"] = pa.concat_tables([run.telemetry, sampled])
+    return run
+
+
+def test_the_page_says_what_came_of_the_events_and_draws_them_second_by_second(run):
+    page = Page(run_page(run))
+    assert "Events from outside" in page.headings
+    # 4,980 events in 6 s.
+    for words in ("127.0.0.1:5000", "5,000", "4,990", "4,980", "830", "10 not JSON, 4 refused"):
+        assert words in page.text
+    traces = {trace["name"]: trace["y"] for trace in page.plots["events-over-time"]["traces"]}
+    assert traces == {
+        "ads accepted": [900.0, 901.0, 902.0],
+        "ads indexed": [800.0, 801.0, 802.0],
+        "ads waiting": [100.0, 100.0, 100.0],
+    }
+
+
+def test_the_terminal_says_it_in_a_line(run):
+    console = Console(file=io.StringIO(), width=200)
+    print_run(run, console)
+    assert "ads: 4,990 events accepted, 4,980 indexed, 14 dead letters" in console.file.getvalue()
+
+
+def test_a_run_without_events_has_no_such_section(tmp_path):
+    page = Page(run_page(write_run(tmp_path, "r1", Truth())))
+    assert "Events from outside" not in page.headings
