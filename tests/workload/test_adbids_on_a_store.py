@@ -50,10 +50,10 @@ def right(log: Path) -> Answers:
 
 def documents(log: Path) -> dict[str, dict[str, Any]]:
     """The document of each bid, by id."""
-    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    merged: dict[str, dict[str, Any]] = defaultdict(dict)
     for event in map(json.loads, log.read_text().splitlines()):
-        found[event.get("bid_id") or event["id"]][event["type"]] = event
-    return found
+        merged[event.get("bid_id") or event["id"]][event["type"]] = event
+    return merged
 
 
 def ask(cluster: Cluster, folder: Path, fill: Callable[[], None], **parameters: Any) -> dict[str, str]:
@@ -94,26 +94,26 @@ def test_a_search_engine_answers_all_five(node, tmp_path, log, right, published)
             assert json.load(answer)["errors"] is False
 
     asked, day = right.asked_for(), today() - timedelta(days=1)
-    found = {}
+    answers = {}
     for name, request in ask(node, tmp_path, fill, published=published, **asked).items():
         head, _, body = request.partition("\n\n")
         path = head.split()[1]
-        found[name] = node.store.request(node.addresses, "POST", path, json.loads(body))["aggregations"]
+        answers[name] = node.store.request(node.addresses, "POST", path, json.loads(body))["aggregations"]
     if today() - timedelta(days=1) != day:
         pytest.skip("the day ended while yesterday was asked for")
-    assert len(found) == 5
+    assert len(answers) == 5
     settings = node.store.request(node.addresses, "GET", f"/ads-{day:%Y.%m.%d}/_settings")
-    (index,) = (found["settings"]["index"] for found in settings.values())
+    (index,) = (said["settings"]["index"] for said in settings.values())
     assert (index["number_of_shards"], index["refresh_interval"]) == ("3", "45s")
     assert index["translog"] == {"durability": "async", "sync_interval": "45s"}
 
     spend, countries = right.ad_spend(asked["ad"])
     assert spend > 0
-    assert found["ad_spend"]["spend"]["value"] == pytest.approx(spend)
-    buckets = found["ad_spend"]["countries"]["buckets"]
+    assert answers["ad_spend"]["spend"]["value"] == pytest.approx(spend)
+    buckets = answers["ad_spend"]["countries"]["buckets"]
     assert {b["key"]: (b["doc_count"], b["spend"]["value"]) for b in buckets} == close(countries)
 
-    days = found["region_spend"]["days"]["buckets"]
+    days = answers["region_spend"]["days"]["buckets"]
     by_day = {
         (b["key_as_string"][:10], p["key"]): (p["doc_count"], p["spend"]["value"])
         for b in days
@@ -122,27 +122,27 @@ def test_a_search_engine_answers_all_five(node, tmp_path, log, right, published)
     assert by_day == close(right.region_spend(asked["region"], asked["regional_ad"])) != {}
 
     if published:
-        totals = found["campaign_totals"]
+        totals = answers["campaign_totals"]
         clicks, wins, spend = right.campaign_totals(asked["campaign"], day)
         assert wins > 0
         assert (totals["clicks"]["value"], totals["impressions"]["value"]) == (clicks, wins)
         assert totals["spend"]["value"] == pytest.approx(spend)
         # Each shard names its first 160, so that a publisher's wins may be too few, and never too many.
         most = {publisher: wins for publisher, wins, _ in right.top_publishers()}
-        for bucket in found["publishers_of_all"]["publishers"]["buckets"]:
+        for bucket in answers["publishers_of_all"]["publishers"]["buckets"]:
             assert bucket["wins"]["value"] <= most.get(bucket["key"], min(most.values()))
         return
     ads = [
         (b["key"], b["clicks"]["value"], b["impressions"]["value"], pytest.approx(b["spend"]["value"]))
-        for b in found["campaign_ads"]["ads"]["buckets"]
+        for b in answers["campaign_ads"]["ads"]["buckets"]
     ]
     assert ads == right.campaign_ads(asked["campaign"], day) != []
     best = [
-        (b["key"], b["doc_count"], counts(b["devices"]), counts(b["zips"])) for b in found["top_ads"]["ads"]["buckets"]
+        (b["key"], b["doc_count"], counts(b["devices"]), counts(b["zips"])) for b in answers["top_ads"]["ads"]["buckets"]
     ]
     assert best == right.top_ads()
     publishers = [
-        (b["key"], b["doc_count"], b["clicks"]["value"]) for b in found["top_publishers"]["publishers"]["buckets"]
+        (b["key"], b["doc_count"], b["clicks"]["value"]) for b in answers["top_publishers"]["publishers"]["buckets"]
     ]
     assert publishers == right.top_publishers()
 
@@ -167,37 +167,37 @@ def test_mongodb_answers_all_five(mongodb, tmp_path, log, right, published):
             )
 
     asked, day = right.asked_for(), today() - timedelta(days=1)
-    found: dict[str, list[dict[str, Any]]] = {}
+    answers: dict[str, list[dict[str, Any]]] = {}
     with pymongo.MongoClient(f"mongodb://{mongodb.addresses[0]}") as client:
         for name, request in ask(mongodb, tmp_path, fill, published=published, **asked).items():
             command = {**json.loads(request), "cursor": {"batchSize": 10_000}}
-            found[name] = client["loadframe"].command(command)["cursor"]["firstBatch"]
+            answers[name] = client["loadframe"].command(command)["cursor"]["firstBatch"]
     if today() - timedelta(days=1) != day:
         pytest.skip("the day ended while yesterday was asked for")
-    assert len(found) == 5
+    assert len(answers) == 5
 
     spend, countries = right.ad_spend(asked["ad"])
-    (ad,) = found["ad_spend"]
+    (ad,) = answers["ad_spend"]
     assert ad["spend"] == pytest.approx(spend)
     assert {c["country"]: (c["bids"], c["spend"]) for c in ad["countries"]} == close(countries)
 
-    by_day = {(r["_id"]["day"], r["_id"]["publisher"]): (r["bids"], r["spend"]) for r in found["region_spend"]}
+    by_day = {(r["_id"]["day"], r["_id"]["publisher"]): (r["bids"], r["spend"]) for r in answers["region_spend"]}
     assert by_day == close(right.region_spend(asked["region"], asked["regional_ad"])) != {}
 
     best = [
-        (ad["_id"], ad["wins"], summed(ad["places"], "device"), summed(ad["places"], "zip")) for ad in found["top_ads"]
+        (ad["_id"], ad["wins"], summed(ad["places"], "device"), summed(ad["places"], "zip")) for ad in answers["top_ads"]
     ]
     assert best == right.top_ads()
     if published:
-        (totals,) = found["campaign_totals"]
+        (totals,) = answers["campaign_totals"]
         clicks, wins, spend = right.campaign_totals(asked["campaign"], day)
         assert (totals["clicks"], totals["impressions"], totals["spend"]) == (clicks, wins, pytest.approx(spend))
-        publishers = [(p["_id"], p["wins"]) for p in found["publishers_of_all"]]
+        publishers = [(p["_id"], p["wins"]) for p in answers["publishers_of_all"]]
         assert publishers == [(publisher, wins) for publisher, wins, _ in right.top_publishers()]
         return
-    ads = [(ad["_id"], ad["clicks"], ad["impressions"], pytest.approx(ad["spend"])) for ad in found["campaign_ads"]]
+    ads = [(ad["_id"], ad["clicks"], ad["impressions"], pytest.approx(ad["spend"])) for ad in answers["campaign_ads"]]
     assert ads == right.campaign_ads(asked["campaign"], day) != []
-    assert [(p["_id"], p["wins"], p["clicks"]) for p in found["top_publishers"]] == right.top_publishers()
+    assert [(p["_id"], p["wins"], p["clicks"]) for p in answers["top_publishers"]] == right.top_publishers()
 
 
 def summed(places: list[dict[str, Any]], by: str) -> dict[str, int]:

@@ -37,12 +37,12 @@ fn text<'a>(event: &'a Value, pointer: &str) -> &'a str {
 
 /// Whether a share of `n` draws is what `expected` says, within 4.5 standard errors of a share.
 #[track_caller]
-fn assert_share(found: usize, n: usize, expected: f64, what: &str) {
-    let found = found as f64 / n as f64;
+fn assert_share(share: usize, n: usize, expected: f64, what: &str) {
+    let share = share as f64 / n as f64;
     let error = (expected * (1.0 - expected) / n as f64).sqrt();
     assert!(
-        (found - expected).abs() < 4.5 * error,
-        "{what}: {found} where {expected} is expected, standard error {error}"
+        (share - expected).abs() < 4.5 * error,
+        "{what}: {share} where {expected} is expected, standard error {error}"
     );
 }
 
