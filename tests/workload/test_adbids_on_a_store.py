@@ -138,7 +138,8 @@ def test_a_search_engine_answers_all_five(node, tmp_path, log, right, published)
     ]
     assert ads == right.campaign_ads(asked["campaign"], day) != []
     best = [
-        (b["key"], b["doc_count"], counts(b["devices"]), counts(b["zips"])) for b in answers["top_ads"]["ads"]["buckets"]
+        (b["key"], b["doc_count"], counts(b["devices"]), counts(b["zips"]))
+        for b in answers["top_ads"]["ads"]["buckets"]
     ]
     assert best == right.top_ads()
     publishers = [
@@ -185,7 +186,8 @@ def test_mongodb_answers_all_five(mongodb, tmp_path, log, right, published):
     assert by_day == close(right.region_spend(asked["region"], asked["regional_ad"])) != {}
 
     best = [
-        (ad["_id"], ad["wins"], summed(ad["places"], "device"), summed(ad["places"], "zip")) for ad in answers["top_ads"]
+        (ad["_id"], ad["wins"], summed(ad["places"], "device"), summed(ad["places"], "zip"))
+        for ad in answers["top_ads"]
     ]
     assert best == right.top_ads()
     if published:
