@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulate": COMMON | {"store", "analyze", "record"},
     "report": COMMON | {"analyze", "record"},
     "experiment": COMMON | {"yamlfile", "load", "observe", "cluster", "analyze", "simulate", "workload", "record"},
+    "live": COMMON | {"load", "record", "experiment"},
 }
 #: The top: imports everything, and nothing imports it.
 TOP = "cli"

@@ -49,7 +49,7 @@ def test_the_list_of_commands_says_what_each_command_says_of_itself():
     context = typer.Context(group)
     assert isinstance(group, Commands)
     modules = {module.name for module in pkgutil.iter_modules(cli.__path__)}
-    helpers = {"access", "app", "choices", "clusters", "console", "event_words", "loss", "output"}
+    helpers = {"access", "app", "choices", "clusters", "console", "event_words", "loss", "output", "web"}
     assert {name.partition("_")[0] for name in modules - helpers} == set(group.list_commands(context))
     for name, summary in SUMMARIES.items():
         command = group.get_command(context, name)

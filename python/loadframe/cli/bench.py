@@ -30,6 +30,7 @@ from loadframe.cli.choices import (
 )
 from loadframe.cli.clusters import named, require_free
 from loadframe.cli.output import Json, print_json, tell
+from loadframe.cli.web import Web, WebAddress, published, require_web
 from loadframe.errors import BadInput
 from loadframe.ranges import MOST_NODES, MOST_SEED, MOST_THREADS
 from loadframe.units import parse_duration, parse_rate, parse_size
@@ -134,6 +135,8 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     key: access.Key = None,
     insecure: access.Insecure = False,
     compress: access.Compress = False,
+    web: Web = False,
+    web_address: WebAddress = None,
     as_json: Json = False,
 ) -> None:
     """Run one workload on one cluster and record it."""
@@ -162,6 +165,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
             "--at": at or None,
         }
     )
+    page = require_web(web, web_address)
     override = _levels(clients, rate, arrivals, warmup, duration)
     start_ranks(ranks)
 
@@ -182,6 +186,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Limits
     from loadframe.experiment.design_estimate import resolved_seconds
+    from loadframe.experiment.listener import Listeners
     from loadframe.experiment.rescue import rescue
     from loadframe.experiment.session import Labels, Session, require_sound
     from loadframe.host.local import LocalHost
@@ -195,7 +200,8 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     # One of the same name makes room.
     for kept in rescue(path.parent, lambda run: run != path.name):
         tell(f"what a killed run had recorded is in {kept}")
-    with Console() as console:
+    with published("bench", loaded.name, path, page) as publisher, Console() as console:
+        listener = Listeners(console, publisher)
         started: AbstractContextManager[Cluster]
         if hosts:
             started = Cluster.attach(addresses, store, reached)
@@ -215,30 +221,30 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
                 **placed(machines, per_machine, network, scratch),
             )
             kind = find(store)
-            chosen = _chosen(loaded.for_family(kind.family, spec.nodes, console.step), override, reuse=False)
+            chosen = _chosen(loaded.for_family(kind.family, spec.nodes, listener.step), override, reuse=False)
             require_sound(chosen, kind.driver, Cluster.prospect(spec), generator, spec.nodes)
             require_in_time(actions, chosen)
-            started = Cluster.start(spec, console.step)
+            started = Cluster.start(spec, listener.step)
         with started as live:
-            resolved = loaded.for_family(live.store.family, live.size, console.step)
+            resolved = loaded.for_family(live.store.family, live.size, listener.step)
             phases = _chosen(resolved, override, reuse)
             if hosts or cluster:
                 require_sound(phases, live.store.driver, live.target(), generator, live.size)
             require_in_time(actions, phases)
             require_nodes(actions, live)
-            beside = Schedule(live, actions, phases, console.step) if actions else None
+            beside = Schedule(live, actions, phases, listener.step) if actions else None
             session = Session(
                 live,
                 resolved,
                 seed=secrets.randbits(32) if seed is None else seed,
                 generator=generator,
-                listener=console,
+                listener=listener,
             )
             if not reuse:
                 session.create_collections(
                     replace=replace or not (hosts or cluster), confirm=loss.confirm if hosts and not yes else None
                 )
-            console.expect({phase.name: resolved_seconds(phase) for phase in phases})
+            listener.expect({phase.name: resolved_seconds(phase) for phase in phases})
             try:
                 session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True, beside=beside)
             except KeyboardInterrupt:

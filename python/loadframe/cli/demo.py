@@ -8,6 +8,7 @@ import typer
 from loadframe.cli.app import app
 from loadframe.cli.output import out, tell
 from loadframe.cli.run import carry_out
+from loadframe.cli.web import published
 
 if TYPE_CHECKING:
     from loadframe.analyze.sweep import Sweep
@@ -31,7 +32,8 @@ def demo(
     from loadframe.experiment.design import design
 
     loaded = demo_experiment()
-    carry_out(loaded, design(loaded), output, retry_failed=True, as_json=False)
+    with published("demo", loaded.name, output, None) as live:
+        carry_out(loaded, design(loaded), output, live, retry_failed=True, as_json=False)
     out.print(f"\n{claim(read_sweep(output))}", markup=False, highlight=False, style="bold")
     report = (output / "report.html").resolve()
     tell(f"\nThe report: {report.as_uri()}")

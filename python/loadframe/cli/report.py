@@ -108,8 +108,10 @@ def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: 
         print_strong_weak(pair, out)
 
 
-def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple[float, ...] = ()) -> None:
-    """Report on a folder; BadInput where it is neither a run nor an experiment, or cannot be read or written.
+def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple[float, ...] = ()) -> Path:
+    """Report on a folder, and return where the page is.
+
+    BadInput where it is neither a run nor an experiment, or cannot be read or written.
 
     `bands`: the bounds of bands of response time, s, which the report then has.
 
@@ -143,6 +145,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple
         show()
     if unanswerable:
         raise unanswerable
+    return target
 
 
 def _write(target: Path, text: str) -> None:

@@ -11,12 +11,14 @@ from loadframe import interrupts
 from loadframe.cli.app import app
 from loadframe.cli.choices import Ranks, start_ranks
 from loadframe.cli.output import Json, out, print_json, tell
+from loadframe.cli.web import Web, WebAddress, published, require_web
 from loadframe.errors import BadInput, LoadframeError
 
 if TYPE_CHECKING:
     from loadframe.experiment.deadline import Deadline
     from loadframe.experiment.design import Design
     from loadframe.experiment.experiment import Experiment
+    from loadframe.live.publisher import Publisher
 
 #: Columns that no line of a design takes.
 _WIDEST = 10_000
@@ -40,9 +42,12 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", help="Start an experiment that takes longer than a day.")] = False,
     ranks: Ranks = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make failed runs again.")] = False,
+    web: Web = False,
+    web_address: WebAddress = None,
     as_json: Json = False,
 ) -> None:
     """Run a designed experiment. The same command goes on where an earlier one stopped."""
+    page = require_web(web, web_address)
     if not dry_run:
         start_ranks(ranks)
     from loadframe.experiment.design import design
@@ -64,15 +69,20 @@ def run(
             where=str(experiment),
             remedy="say --yes if that is meant, or take fewer levels or repetitions; --dry-run shows the runs",
         )
-    carry_out(loaded, planned, output or Path("results") / loaded.name, retry_failed=retry_failed, as_json=as_json)
+    path = output or Path("results") / loaded.name
+    with published("run", loaded.name, path, page) as live:
+        carry_out(loaded, planned, path, live, retry_failed=retry_failed, as_json=as_json)
 
 
-def carry_out(loaded: "Experiment", planned: "Design", path: Path, *, retry_failed: bool, as_json: bool) -> None:
+def carry_out(
+    loaded: "Experiment", planned: "Design", path: Path, live: "Publisher", *, retry_failed: bool, as_json: bool
+) -> None:
     """Run what the folder lacks, then report; LoadframeError when runs have failed, OutOfTime when the job ends."""
     from loadframe.cli.console import Console
     from loadframe.cli.report import write_report
     from loadframe.experiment.design import describe
     from loadframe.experiment.folder import ExperimentFolder
+    from loadframe.experiment.listener import Listeners
     from loadframe.experiment.loop import run_experiment
 
     folder = ExperimentFolder(path, describe(loaded, planned))
@@ -83,14 +93,14 @@ def carry_out(loaded: "Experiment", planned: "Design", path: Path, *, retry_fail
     deadline = _deadline()
     try:
         with Console() as console, deadline.watched():
-            run_experiment(loaded, planned, folder, console, deadline)
+            run_experiment(loaded, planned, folder, Listeners(console, live), deadline)
     except KeyboardInterrupt:
         if deadline.interrupted:
             interrupts.answer()
             raise deadline.over() from None
         tell(f"stopped; the same command goes on with what is missing in {path}")
         raise
-    write_report(path, output=None, as_json=as_json)
+    live.reported(write_report(path, output=None, as_json=as_json))
     failed_runs = folder.failed()
     if failed_runs:
         raise LoadframeError(

@@ -1,6 +1,7 @@
-"""`loadframe watch`: what a cluster's nodes do, once a second, until Ctrl-C."""
+"""`loadframe watch`: what a cluster's nodes do, or on a page how a run goes, once a second, until Ctrl-C."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count as counting
@@ -13,8 +14,11 @@ from rich.table import Table
 
 from loadframe import interrupts
 from loadframe.cli.app import app
+from loadframe.cli.choices import exclude
 from loadframe.cli.output import out
+from loadframe.cli.web import WebAddress, require_web, serving
 from loadframe.cluster import Cluster
+from loadframe.errors import BadInput
 from loadframe.units import format_count, format_share, format_size
 
 if TYPE_CHECKING:
@@ -25,6 +29,8 @@ Examples:
   loadframe watch trial
   loadframe watch trial --count 10
   loadframe watch trial --json | jq -c '[.time, .nodes[]."process.cpu"]'
+  loadframe watch --web
+  loadframe watch nodes --web --web-address 0.0.0.0:8350
 """
 
 #: Title, metric, how it is written. Of every node, whatever its store.
@@ -42,15 +48,32 @@ _GAP = 2
 
 @app.command(epilog=_EXAMPLES)
 def watch(
-    name: Annotated[str, typer.Argument(help="The cluster's name.", show_default=False)],
+    name: Annotated[
+        str | None, typer.Argument(help="The cluster's name; with --web, that of a run or an experiment.")
+    ] = None,
     count: Annotated[int | None, typer.Option(help="Stop after so many looks, one a second.", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each look as one line of JSON.")] = False,
+    web: Annotated[
+        bool, typer.Option("--web", help="Serve a page of the run that goes on on this machine, the newest if several.")
+    ] = False,
+    web_address: WebAddress = None,
 ) -> None:
     """Show what each node does, once a second: its process, its limits, and what its store says. Ctrl-C ends it.
 
     cpu is in cores; throttled is the time that threads stood still for the CPU quota, in s/s. The nodes' traffic goes
     over the loopback interface, whose bytes are the machine's, not a node's.
+
+    With --web a page in a browser shows the run that goes on: throughput, response times, errors, the nodes' CPU, data
+    in motion and events.
     """
+    given = {"--web": web, "--count": count, "--json": as_json}
+    exclude(given, ["--web"], ["--count", "--json"], "a page prints nothing")
+    page = require_web(web, web_address)
+    if page:
+        _serve(name, page)
+        return
+    if name is None:
+        raise BadInput("no cluster is named", remedy="name one, or say --web for the run that goes on")
     cluster = Cluster.load(name)
     try:
         if as_json:
@@ -66,6 +89,27 @@ def watch(
     except KeyboardInterrupt:
         # That is how one stops watching.
         interrupts.answer()
+
+
+def _serve(name: str | None, page: tuple[str, int]) -> None:
+    """Serve the page of the newest run, and of those that follow it, until Ctrl-C; BadInput if no run goes on."""
+    from loadframe.live.following import commands
+    from loadframe.live.relay import Relay
+
+    going_on = commands(name)
+    if not going_on:
+        others = ", ".join(dict.fromkeys(command["name"] for _, command in commands()))
+        start = "start one with `loadframe bench` or `loadframe run`, as the same user, with the same LOADFRAME_STATE"
+        raise BadInput(
+            f"no run of the name {name} is going on here" if name else "no run is going on here",
+            remedy=f"these are: {others}" if others else start,
+        )
+    with serving(page, Relay(lambda: [path for path, _ in commands(name)])) as served:
+        out.print(f"{going_on[-1][1]['name']}: {served.url}; Ctrl-C ends the page", markup=False, highlight=False)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            interrupts.answer()
 
 
 def _looks(cluster: Cluster, most: int | None) -> "Iterator[tuple[float, Look]]":

@@ -195,6 +195,7 @@ class Session:
         with interrupts.deferred(), RunWriter(parent, run_id) as writer:
             manifest = self._manifest(run_id, writer, phases, labels)
             writer.draft(manifest)
+            self.listener.recording(writer)
             if hub := present():
                 hub.recording(writer.folder)
             pace = [yardstick()]

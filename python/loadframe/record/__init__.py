@@ -9,6 +9,7 @@ from loadframe.record.draft import ManifestDraft, file_record
 from loadframe.record.reader import Recordings, Run
 from loadframe.record.schema.manifest import Manifest
 from loadframe.record.schema.summary import Summary
+from loadframe.record.subscriber import Subscriber
 from loadframe.record.writer import RunWriter
 
 if TYPE_CHECKING:
@@ -16,4 +17,4 @@ if TYPE_CHECKING:
     from loadframe._engine import Histogram as Histogram
     from loadframe._engine import HistogramLog as HistogramLog
 
-__all__ = ["Manifest", "ManifestDraft", "Recordings", "Run", "RunWriter", "Summary", "file_record"]
+__all__ = ["Manifest", "ManifestDraft", "Recordings", "Run", "RunWriter", "Subscriber", "Summary", "file_record"]

@@ -29,6 +29,7 @@ from loadframe.record.merge import (
 from loadframe.record.partial import partial_name, remove_stale
 from loadframe.record.reader import Recordings
 from loadframe.record.redact import plain
+from loadframe.record.subscriber import Closed, Finished, Happened, Sampled, Subscriber
 from loadframe.record.wreck import BEGUN, SCRATCH, Wreck
 
 #: Samples kept in memory before they are written as a row group: about 2 MB, some minutes of a small cluster.
@@ -52,6 +53,7 @@ class RunWriter:
         self._lock = threading.Lock()
         self._phases: list[PhaseRecording] = []
         self._rows: list[tuple[float, str, str, float, str | None]] = []
+        self._subscribers: tuple[Subscriber, ...] = ()
         self._joined = False
         self._finished = False
 
@@ -83,6 +85,7 @@ class RunWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
+            self._tell(Closed())
             if self._finished:
                 self._events.close()
                 return
@@ -121,6 +124,11 @@ class RunWriter:
         """A folder for what is not part of the run when it is finished."""
         return self._partial / SCRATCH
 
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Have a subscriber told what is recorded from now on, how the run ends, and that it has ended."""
+        with self._lock:
+            self._subscribers += (subscriber,)
+
     def draft(self, manifest: Mapping[str, Any]) -> None:
         """Write down what the run is to be, in case that its process dies: see `wreck`."""
         with self._writing():
@@ -151,15 +159,19 @@ class RunWriter:
         """Record that something happened `time` s since the run began; now, unless it is given."""
         time = self.elapsed() if time is None else time
         wall = (self.started + timedelta(seconds=time)).isoformat(timespec="milliseconds")
-        line = json.dumps(plain({"time": round(time, 6), "wall": wall, "kind": kind, **fields}), allow_nan=False)
+        happened = plain({"time": round(time, 6), "wall": wall, "kind": kind, **fields})
+        line = json.dumps(happened, allow_nan=False)
         with self._writing():
             self._events.write(f"{line}\n")
             self._events.flush()
+            self._tell(Happened(happened))
 
     def telemetry(self, time: float, source: str, metric: str, value: float, machine: str | None = None) -> None:
         """Write down a sample; `time` is s since the run began. It reaches the disk with many others."""
         with self._writing():
             self._rows.append((time, source, metric, float(value), machine))
+            if self._subscribers:
+                self._tell(Sampled(time, source, metric, float(value)))
             if len(self._rows) >= _BUFFERED:
                 self._flush()
 
@@ -200,7 +212,12 @@ class RunWriter:
             self._partial.rename(self.path)
             _sync(self.path.parent)
             self._finished = True
+            self._tell(Finished(self.path, plain(summary)))
         return self.path
+
+    def _tell(self, told: object) -> None:
+        for subscriber in self._subscribers:
+            subscriber.put(told)
 
     def _order_events(self) -> None:
         """Put the events into the order of time: what others did meanwhile is recorded when they are done."""

@@ -1,0 +1,130 @@
+"use strict";
+// One chart over time: its latest values as numbers, and lines below, with events at their times.
+
+const SVG = "http://www.w3.org/2000/svg";
+const HEIGHT = 168, LEFT = 46, RIGHT = 10, TOP = 32, BOTTOM = 20;
+// About how wide a letter of the axes is, px.
+const LETTER = 6.5;
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function shape(name, attributes, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+// Three digits that count, thousands separated.
+function number(value) {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  const digits = size >= 100 ? 0 : Math.max(0, 2 - Math.floor(Math.log10(size)));
+  return Number(value.toFixed(Math.min(digits, 6))).toLocaleString("en");
+}
+
+// Short enough for the space left of an axis.
+function short(value) {
+  for (const [unit, letter] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]])
+    if (Math.abs(value) >= unit) return `${Number((value / (letter === "k" ? 1e3 : unit)).toPrecision(3))}${letter}`;
+  return Number(value.toPrecision(3)).toLocaleString("en");
+}
+
+// The least of 1, 2 and 5 times a power of ten by which `most` has no more than `steps` steps.
+function step(most, steps) {
+  const power = 10 ** Math.floor(Math.log10(most / steps));
+  return [1, 2, 5, 10].map((times) => times * power).find((width) => most / width <= steps);
+}
+
+function timeStep(span, steps) {
+  const widths = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800];
+  return widths.find((width) => span / width <= steps) ?? 3600;
+}
+
+function timeText(seconds) {
+  if (seconds % 60 || !seconds) return `${seconds} s`;
+  return `${seconds / 60} min`;
+}
+
+class Chart {
+  constructor(parent, title) {
+    this.title = title;
+    this.now = element("ul", { class: "now" });
+    this.svg = shape("svg", { role: "img", height: HEIGHT });
+    this.box = element("section", { class: "chart" }, element("h2", {}, title), this.now, this.svg);
+    parent.append(this.box);
+  }
+
+  // `lines`: {name, points: [[s, value or null]], style, text: the latest value in words}. `notes`: [name, text] of what
+  // has no line. `from`, `to`: s. `events`: [s, number]. `unit` is that of the axis.
+  draw({ lines, notes = [], unit, from, to, events }) {
+    this.list(lines, notes);
+    const width = Math.max(this.svg.clientWidth, 200);
+    const right = width - RIGHT, bottom = HEIGHT - BOTTOM;
+    const most = Math.max(0, ...lines.flatMap((line) => line.points.map((point) => point[1] ?? 0)));
+    const height = step(most || 1, 4);
+    const top = Math.max(height * Math.ceil((most || 1) / height), height);
+    const x = (time) => LEFT + ((time - from) / (to - from)) * (right - LEFT);
+    const y = (value) => bottom - (value / top) * (bottom - TOP);
+    const shapes = [shape("text", { x: 0, y: 10 }, unit)];
+    for (let value = 0; value <= top * 1.0001; value += height) {
+      shapes.push(shape("line", { class: "grid", x1: LEFT, x2: right, y1: y(value), y2: y(value) }));
+      shapes.push(shape("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)));
+    }
+    const every = timeStep(to - from, Math.max(2, Math.floor((right - LEFT) / 70)));
+    for (let time = Math.ceil(from / every) * every; time <= to; time += every) {
+      const text = timeText(time), half = (text.length * LETTER) / 2;
+      const middle = Math.min(Math.max(x(time), half), width - half);
+      shapes.push(shape("text", { x: middle, y: HEIGHT - 5, "text-anchor": "middle" }, text));
+    }
+    shapes.push(...this.marks(events, x, right, bottom));
+    for (const line of lines) shapes.push(...this.path(line, x, y));
+    this.svg.replaceChildren(...shapes);
+    const said = [...lines.map((line) => `${line.name} ${line.text}`), ...notes.map((note) => note.join(" "))];
+    this.svg.setAttribute("aria-label", `${this.title} over time; latest: ${said.join(", ")}`);
+  }
+
+  list(lines, notes) {
+    const entries = lines.map((line) => {
+      const key = shape("svg", { "aria-hidden": "true" });
+      key.append(shape("line", { class: `line ${line.style}`, x1: 1, x2: 19, y1: 4, y2: 4 }));
+      return element("li", {}, key, element("span", {}, line.name), element("b", {}, line.text));
+    });
+    for (const [name, text] of notes)
+      entries.push(element("li", {}, element("span", {}, name), element("b", {}, text)));
+    this.now.replaceChildren(...entries);
+  }
+
+  // A second without a value is a gap: a line across it would hide an outage.
+  path(line, x, y) {
+    let way = "", pen = false;
+    for (const [time, value] of line.points) {
+      if (value === null) { pen = false; continue; }
+      way += `${pen ? "L" : "M"}${x(time).toFixed(1)} ${y(value).toFixed(1)}${pen ? "" : "h.01"}`;
+      pen = true;
+    }
+    return way ? [shape("path", { class: `line ${line.style}`, d: way })] : [];
+  }
+
+  // Lines at events; the numbers of those that are close to each other stand together, so that none covers another.
+  marks(events, x, right, bottom) {
+    const shapes = [], groups = [];
+    for (const [time, mark] of events) {
+      const at = x(time);
+      shapes.push(shape("line", { class: "event", x1: at, x2: at, y1: TOP - 4, y2: bottom }));
+      const last = groups.at(-1);
+      if (last && at - last.at < (String(last.marks[0]).length + String(mark).length + 3) * LETTER) last.marks.push(mark);
+      else groups.push({ at, marks: [mark] });
+    }
+    for (const { at, marks } of groups) {
+      const text = marks.length > 1 ? `${Math.min(...marks)}–${Math.max(...marks)}` : `${marks[0]}`;
+      shapes.push(shape("text", { x: Math.min(at, right - text.length * LETTER), y: TOP - 8 }, text));
+    }
+    return shapes;
+  }
+}

@@ -1,0 +1,210 @@
+// What the page shows, from the records that the server sends: see docs/live.md.
+
+// Seconds that a chart shows at most, and at least.
+const LONGEST = 600, SHORTEST = 30;
+// More nodes than these are shown by the least, the median and the most of them.
+const NODES = 8;
+const ROWS = 40;
+// Events that are only of the samplers: they are listed, and not marked.
+const UNMARKED = new Set(["gap", "gap over"]);
+
+const part = (id) => document.getElementById(id);
+let shown, charts = {}, drawing = false;
+
+function begin(command) {
+  shown = { command, part: null, run: null, step: "", finished: [], remarks: [], over: null };
+  beginRun({ run: null });
+  shown.run = null;
+}
+
+function beginRun(run) {
+  Object.assign(shown, { run, phase: null, load: [], watched: [], events: [], over: null });
+}
+
+const TAKE = {
+  command: begin,
+  run: beginRun,
+  part: (record) => { shown.part = record; },
+  phase: (record) => { shown.phase = record; shown.step = ""; },
+  load: (record) => { push(shown.load, record); },
+  watched: (record) => { push(shown.watched, record); },
+  event: (record) => { shown.events.push({ number: shown.events.length + 1, ...record.event }); },
+  finished: (record) => { shown.finished.push(record); shown.phase = null; },
+  step: (record) => { shown.step = record.text; },
+  remark: (record) => { shown.remarks.push(record.text); },
+  over: (record) => { shown.over = record; shown.phase = null; shown.step = ""; },
+};
+
+function push(records, record) {
+  // A phase that was told late may go back in time a little; lines do not.
+  if (records.length && record.time <= records.at(-1).time) return;
+  // A hole in time is a gap in the lines.
+  if (records.length && record.time - records.at(-1).time > 5) records.push({ time: record.time, hole: true });
+  records.push(record);
+  while (records[0].time < record.time - LONGEST) records.shift();
+}
+
+function draw() {
+  drawing = false;
+  if (!shown) return;
+  drawWords();
+  drawCharts();
+  rows("events", [...shown.events].reverse(), (event) => [
+    element("td", {}, String(event.number)), element("td", {}, event.time.toFixed(1)),
+    element("td", { class: "word" }, eventText(event)),
+  ]);
+  rows("runs", [...shown.finished].reverse(), (run) => [
+    element("td", { class: "word" }, run.run), element("td", { class: "word" }, ...verdict(run)),
+  ]);
+  part("remarks").hidden = !shown.remarks.length;
+  part("remarks").querySelector("ul").replaceChildren(
+    ...shown.remarks.slice(-ROWS).reverse().map((text) => element("li", {}, text)));
+}
+
+function drawWords() {
+  const { command, phase, over } = shown;
+  part("command").textContent = `loadframe ${command.command}, process ${command.process}, since ${clock(command.started)}`;
+  part("name").textContent = command.name;
+  const words = [];
+  if (shown.part) words.push(`run ${shown.part.number} of ${shown.part.of}`);
+  if (shown.run) words.push(shown.run.run ?? "filling the store");
+  const second = shown.load.at(-1)?.second ?? 0;
+  if (phase) words.push(`phase ${phase.phase}`, phase.seconds ? `${second} s of ${number(phase.seconds)} s` : `${second} s`);
+  part("stand").textContent = over ? "" : words.join(" · ");
+  part("bar").hidden = !phase?.seconds;
+  if (phase?.seconds) part("bar").value = Math.min(second / phase.seconds, 1);
+  part("step").textContent = shown.step;
+  document.title = `${over ? "ended" : phase ? phase.phase : "waiting"} · ${command.name} · loadframe`;
+  part("end").hidden = !over;
+  part("end").classList.toggle("bad", Boolean(over) && over.how !== "done");
+  part("end").replaceChildren(...(over ? ending() : []));
+}
+
+const HOW = {
+  done: "The command has ended.",
+  interrupted: "The command was interrupted.",
+  failed: "The command has failed.",
+  killed: "The command was killed: it ended without a word.",
+};
+
+function ending() {
+  const { over, finished, command } = shown;
+  const lines = [element("p", {}, HOW[over.how])];
+  if (over.why) lines.push(element("p", {}, over.why));
+  const last = finished.at(-1);
+  if (finished.length === 1) lines.push(element("p", {}, `The run ${last.run}: `, ...verdict(last)));
+  else if (finished.length) {
+    const valid = finished.filter((run) => run.valid).length;
+    lines.push(element("p", {}, `${valid} of ${finished.length} runs are valid.`));
+  }
+  if (over.report) lines.push(element("p", {}, "The report: ", element("code", {}, over.report)));
+  else if (last) {
+    const path = finished.length === 1 ? last.path : command.path;
+    lines.push(element("p", {}, "Recorded in ", element("code", {}, path), "; ",
+      element("code", {}, `loadframe report ${path}`), " draws it."));
+  }
+  return lines;
+}
+
+function verdict(run) {
+  if (run.status !== "done") return [element("span", { class: "invalid" }, run.status)];
+  if (run.valid) return [element("span", { class: "valid" }, "valid")];
+  return [element("span", { class: "invalid" }, "not valid"), `: ${run.reasons.join("; ")}`];
+}
+
+function drawCharts() {
+  const { load, watched, events } = shown;
+  const marked = events.filter((event) => !UNMARKED.has(event.kind)).sort((one, other) => one.time - other.time);
+  const to = Math.max(SHORTEST, load.at(-1)?.time ?? 0, watched.at(-1)?.time ?? 0, marked.at(-1)?.time ?? 0);
+  const from = Math.max(0, to - LONGEST);
+  const frame = { from, to, events: marked.filter((event) => event.time >= from).map((event) => [event.time, event.number]) };
+  const of = (records, value) => records.map((record) => [record.time, record.hole ? null : value(record) ?? null]);
+  const now = load.at(-1);
+
+  const throughput = [line("requests", of(load, (record) => record.requests), "s0", rate(now?.requests))];
+  if (load.some((record) => record.documents))
+    throughput.push(line("documents", of(load, (record) => record.documents), "s2", rate(now?.documents)));
+  chart("Throughput").draw({ ...frame, unit: "1/s", lines: throughput });
+
+  const slowest = Math.max(0, ...load.map((record) => record.p99 ?? 0));
+  const [unit, scale] = slowest < 1e-3 ? ["µs", 1e6] : slowest < 10 ? ["ms", 1e3] : ["s", 1];
+  const times = (name, style) => line(
+    name, of(load, (record) => record[name] === null ? null : record[name] * scale), style, duration(now?.[name]));
+  chart("Response time").draw({ ...frame, unit, lines: [times("p50", "s2"), times("p99", "s1 dash")] });
+
+  chart("Errors").draw({
+    ...frame, unit: "1/s", lines: [line("errors", of(load, (record) => record.errors), "s1", rate(now?.errors))],
+    notes: [["in this phase", now ? number(now.all_errors) : "–"]],
+  });
+
+  const seen = watched.at(-1);
+  const notes = seen?.machine === undefined ? [] : [["whole machine busy", `${number(100 * seen.machine)} %`]];
+  chart("CPU of the nodes").draw({ ...frame, unit: "cores", lines: cpuLines(watched, of), notes });
+
+  if (watched.some((record) => record.moving !== undefined)) {
+    const pieces = (name, key, style) => line(name, of(watched, (record) => record[key]), style, count(seen[key]));
+    chart("Shards and other data in motion").draw({
+      ...frame, unit: "pieces", lines: [pieces("moving", "moving", "s0"), pieces("missing", "missing", "s1 dash")],
+      notes: [["nodes that serve", count(seen.nodes)]],
+    });
+  } else {
+    charts["Shards and other data in motion"]?.box.remove();
+    delete charts["Shards and other data in motion"];
+  }
+}
+
+function cpuLines(watched, of) {
+  const names = [...new Set(watched.flatMap((record) => Object.keys(record.cpu ?? {})))].sort(byNumber);
+  const cores = (value) => value === undefined || value === null ? "–" : number(Math.round(value * 100) / 100);
+  const last = watched.at(-1)?.cpu ?? {};
+  if (names.length <= NODES)
+    return names.map((name, at) => line(name, of(watched, (record) => record.cpu[name]), `s${at}`, cores(last[name])));
+  const place = { least: 0, median: 0.5, most: 1 };
+  return Object.entries(place).map(([name, share], at) => {
+    const pick = (record) => {
+      const values = Object.values(record.cpu).sort((one, other) => one - other);
+      return values[Math.round(share * (values.length - 1))];
+    };
+    return line(`${name} of ${names.length}`, of(watched, pick), `s${at}`, cores(pick({ cpu: last })));
+  });
+}
+
+const byNumber = new Intl.Collator("en", { numeric: true }).compare;
+const line = (name, points, style, text) => ({ name, points, style, text });
+const chart = (title) => (charts[title] ??= new Chart(part("charts"), title));
+const rate = (value) => (value === undefined ? "–" : `${number(value)}/s`);
+const count = (value) => (value === undefined ? "–" : number(value));
+const clock = (text) => new Date(text).toLocaleTimeString("en-GB");
+
+function duration(seconds) {
+  if (seconds === undefined || seconds === null) return "–";
+  return seconds < 1e-3 ? `${number(seconds * 1e6)} µs` : seconds < 1 ? `${number(seconds * 1e3)} ms` : `${number(seconds)} s`;
+}
+
+function eventText(event) {
+  const { number: _, time, wall, kind, nodes, ...rest } = event;
+  const more = Object.entries(rest).filter(([, value]) => value !== null && typeof value !== "object");
+  const words = [kind, ...(nodes?.length ? [nodes.join(", ")] : [])].join(": ");
+  const said = more.map(([key, value]) => `${key} ${typeof value === "number" ? number(value) : value}`).join(", ");
+  return said ? `${words} (${said})` : words;
+}
+
+function rows(id, records, cells) {
+  part(id).hidden = !records.length;
+  part(id).querySelector("tbody").replaceChildren(
+    ...records.slice(0, ROWS).map((record) => element("tr", {}, ...cells(record))));
+}
+
+function redraw() {
+  if (!drawing) requestAnimationFrame(draw);
+  drawing = true;
+}
+
+const source = new EventSource("events");
+source.onmessage = (message) => {
+  for (const record of JSON.parse(message.data)) if (shown || record.kind === "command") TAKE[record.kind]?.(record);
+  redraw();
+};
+source.onopen = () => { part("lost").hidden = true; };
+source.onerror = () => { part("lost").hidden = Boolean(shown?.over); };
+addEventListener("resize", redraw);

@@ -1,0 +1,228 @@
+"""Tells a feed how a command goes: a listener of its progress, and a subscriber of the writers of its runs.
+
+All that is heard goes into one bounded queue. A thread of its own takes it out once a second and writes it into the
+feed, so that neither a slow disk nor a watcher holds a run up. Where the feed cannot be written the command goes on
+without.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from loadframe.errors import LoadframeError
+from loadframe.experiment.listener import Listener
+from loadframe.live.feed import Feed
+from loadframe.live.history import Record
+from loadframe.load import Progress
+from loadframe.record import RunWriter, Subscriber
+from loadframe.record.subscriber import Closed, Finished, Happened, Sampled
+
+#: Seconds between two writes into the feed.
+_EVERY = 1.0
+
+
+@dataclass(frozen=True)
+class _Recording:
+    run_id: str
+    began: float  #: s of the monotonic clock
+
+
+@dataclass(frozen=True)
+class _Phase:
+    name: str
+    seconds: float | None
+    at: float  #: s of the monotonic clock, as below
+
+
+@dataclass(frozen=True)
+class _Heard:
+    progress: Progress
+    at: float
+
+
+class Publisher(Listener):
+    """Writes the feed of one command while it is entered. It raises nothing."""
+
+    def __init__(self, command: str, name: str, path: Path) -> None:
+        """`command` is which it is, such as `bench`; `name` is what it runs, and `path` the folder that it writes."""
+        started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._queue = Subscriber()
+        self._queue.put(
+            {
+                "kind": "command",
+                "command": command,
+                "name": name,
+                "path": str(path.absolute()),
+                "process": os.getpid(),
+                "started": started,
+            }
+        )
+        self._feed = Feed()
+        #: The feed's file, which is there while the command goes on.
+        self.path = self._feed.path
+        self._records = _Records()
+        self._told: int | None = None
+        self._report: str | None = None
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="live", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        how = "done" if kind is None else "interrupted" if kind is KeyboardInterrupt else "failed"
+        why = error.what if isinstance(error, LoadframeError) else None
+        self._queue.put({"kind": "over", "how": how, "why": why, "report": self._report})
+        self._leaving.set()
+        # A disk that hangs holds the end up no longer than this.
+        self._thread.join(5 * _EVERY)
+
+    def reported(self, path: Path) -> None:
+        """The command has written a report, which is to be read at its end."""
+        self._report = str(path.absolute())
+
+    def step(self, text: str) -> None:
+        """Tell what begins."""
+        self._queue.put({"kind": "step", "text": text})
+
+    def remark(self, text: str) -> None:
+        """Tell what the user should read."""
+        self._queue.put({"kind": "remark", "text": text})
+
+    def run(self, index: int, runs: int, run_id: str) -> None:
+        """Tell which of the runs this is."""
+        self._queue.put({"kind": "part", "number": index + 1, "of": runs})
+
+    def recording(self, writer: RunWriter) -> None:
+        """Listen to the writer of a run."""
+        self._queue.put(_Recording(writer.run_id, writer.began))
+        writer.subscribe(self._queue)
+
+    def phase(self, name: str, seconds: float | None) -> None:
+        """Tell that a phase begins."""
+        self._told = None
+        self._queue.put(_Phase(name, seconds, time.monotonic()))
+
+    def progress(self, progress: Progress) -> None:
+        """Tell each second's figures once."""
+        if progress.seconds and progress.seconds != self._told:
+            self._told = progress.seconds
+            self._queue.put(_Heard(progress, time.monotonic()))
+
+    def _run(self) -> None:
+        try:
+            with self._feed:
+                over = False
+                while not over:
+                    self._feed.append(self._records.of(self._queue.take()))
+                    over = self._leaving.wait(_EVERY)
+                self._feed.append(self._records.of(self._queue.take()))
+        except (OSError, LoadframeError):
+            # Nobody can watch this command; that is not worth its failure.
+            return
+
+
+class _Records:
+    """Makes records of what was heard. It knows which run it was heard in, and since when times are counted."""
+
+    def __init__(self) -> None:
+        self._zero = 0.0
+        self._recording = self._preparing = False
+        self._before: Progress | None = None
+
+    def of(self, heard: list[Any]) -> list[Record]:
+        """Return the records of what was heard in about a second; of all samples together there is one."""
+        records: list[Record] = []
+        samples: list[Sampled] = []
+        for each in heard:
+            if isinstance(each, Sampled):
+                samples.append(each)
+                continue
+            if samples and not isinstance(each, Happened):
+                # Another run may begin here.
+                records += _watched(samples)
+                samples = []
+            records += [each] if isinstance(each, Mapping) else self._made(each)
+        return [*records, *_watched(samples)]
+
+    def _made(self, heard: object) -> Iterator[Record]:
+        match heard:
+            case _Recording():
+                self._recording, self._preparing, self._zero = True, False, heard.began
+                yield {"kind": "run", "run": heard.run_id}
+            case _Phase():
+                if not (self._recording or self._preparing):
+                    self._preparing, self._zero = True, heard.at
+                    yield {"kind": "run", "run": None}
+                self._before = None
+                since = round(heard.at - self._zero, 3)
+                yield {"kind": "phase", "phase": heard.name, "seconds": heard.seconds, "time": since}
+            case _Heard():
+                yield self._load(heard)
+            case Happened():
+                yield {"kind": "event", "event": heard.fields}
+            case Finished():
+                yield _finished(heard)
+            case Closed():
+                self._recording = False
+
+    def _load(self, heard: _Heard) -> Record:
+        now, before = heard.progress, self._before
+        self._before = now
+        errors, seconds = now.errors, now.seconds
+        if before is not None:
+            errors, seconds = errors - before.errors, seconds - before.seconds
+        return {
+            "kind": "load",
+            "time": round(heard.at - self._zero, 3),
+            "second": now.seconds,
+            "requests": now.throughput,
+            "documents": now.documents_throughput,
+            "p50": now.response_p50,
+            "p99": now.response_p99,
+            "errors": errors / seconds,
+            "all_errors": now.errors,
+        }
+
+
+def _watched(samples: list[Sampled]) -> Iterator[Record]:
+    """Yield what was seen of nodes, machine and cluster; the last sample of each metric counts."""
+    nodes: dict[str, float] = {}
+    rest: dict[str, float] = {}
+    for sample in samples:
+        if sample.metric == "process.cpu" and sample.source.startswith("node:"):
+            nodes[sample.source.removeprefix("node:")] = sample.value
+        elif name := _SHOWN.get((sample.source, sample.metric)):
+            rest[name] = sample.value
+    if nodes or rest:
+        yield {"kind": "watched", "time": round(samples[-1].time, 3), "cpu": nodes, **rest}
+
+
+#: Source and metric of the telemetry -> its name in a record.
+_SHOWN = {
+    ("host", "cpu.busy"): "machine",
+    ("cluster", "data.moving"): "moving",
+    ("cluster", "data.missing"): "missing",
+    ("cluster", "nodes"): "nodes",
+}
+
+
+def _finished(heard: Finished) -> Record:
+    verdict = heard.summary.get("verdict") or {}
+    return {
+        "kind": "finished",
+        "run": heard.path.name,
+        "path": str(heard.path.absolute()),
+        "status": heard.summary["status"],
+        "valid": verdict.get("valid"),
+        "reasons": [reason["cause"] for reason in verdict.get("reasons", ())],
+    }

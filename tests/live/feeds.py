@@ -1,0 +1,57 @@
+"""Commands that are made up: what they would tell a feed."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic, sleep
+from typing import Any
+
+import httpx
+
+from loadframe.live.feed import Feed
+from loadframe.live.following import commands
+from loadframe.live.relay import Relay
+from loadframe.live.server import Server
+
+#: Seconds; machines are busy.
+PATIENCE = 60
+
+
+def until(told: Callable[[], Any]) -> Any:
+    """Return what is told as soon as it is something."""
+    end = monotonic() + PATIENCE
+    while not (value := told()):
+        assert monotonic() < end
+        sleep(0.02)
+    return value
+
+
+def command(name: str = "taxis", started: str = "2026-01-01T00:00:00") -> dict[str, Any]:
+    """Return the first record of a feed."""
+    return {"kind": "command", "command": "bench", "name": name, "path": f"/r/{name}-1", "process": 1,
+            "started": started}  # fmt: skip
+
+
+@contextmanager
+def feed(*records: dict[str, Any]) -> Iterator[Feed]:
+    """Write these records, and hold the feed open."""
+    with Feed() as written:
+        written.append(records)
+        yield written
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """Serve whatever goes on; return the page's address."""
+    relay = Relay(lambda: [path for path, _ in commands()])
+    with Server("127.0.0.1", 0, relay) as server, relay:
+        yield server.url
+
+
+def told(url: str) -> Iterator[dict[str, Any]]:
+    """Yield the records that the page is told."""
+    with httpx.stream("GET", f"{url}events", timeout=PATIENCE) as answer:
+        assert answer.headers["content-type"] == "text/event-stream"
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                yield from json.loads(line.removeprefix("data: "))
