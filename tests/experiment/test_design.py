@@ -169,3 +169,23 @@ def test_a_phase_that_its_users_end_is_as_long_as_they_think_at_least(load, tmp_
     # An experiment with a duration of its own ends them before.
     (tmp_path / "e.yaml").write_text(text + "duration: 10s\n")
     assert length_is_known(load_experiment(tmp_path / "e.yaml"))
+
+
+def test_a_stream_that_is_generated_lasts_as_long_as_its_rate_says(load):
+    text = """\
+experiment: e
+store: {kind: opensearch}
+workload: adbids
+with: {documents: 60000, rate: RATE}
+kind: settings
+scheme: full
+factors: {with.shards: [1, 3]}
+measure: [ingest]
+"""
+
+    def seconds(rate):
+        experiment = load(text.replace("RATE", rate))
+        return estimate(design(experiment), experiment)
+
+    # Of two runs each takes 2 minutes at 500 bids/s; at more than a store takes in, that is what decides: 6 s.
+    assert seconds("500") - seconds("1000000") == pytest.approx(2 * (120 - 6))

@@ -1,6 +1,7 @@
 """How long an experiment will take, roughly: what `--dry-run` says before anybody waits for it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from loadframe.units import format_duration
 from loadframe.workload import ResolvedPhase, Workload, least_seconds, walks_journeys
@@ -74,7 +75,9 @@ def resolved_seconds(phase: ResolvedPhase) -> float | None:
         return phase.warmup + phase.duration
     if phase.stop != "exhausted":
         return phase.warmup + REQUESTS
-    return phase.warmup + sum(corpus.get("documents") or 0 for corpus in phase.corpora.values()) / INGESTION
+    documents = sum(corpus.get("documents") or 0 for corpus in phase.corpora.values())
+    streams = [_stream_seconds(source["generate"]) for source in phase.sources.values() if "generate" in source]
+    return phase.warmup + max([documents / INGESTION, *streams])
 
 
 def phase_seconds(
@@ -104,4 +107,14 @@ def phase_seconds(
         for form in every_form(workload.file.operations[name]).values()
         if form.bulk is not None
     }
-    return before + sum(workload.documents(corpus) for corpus in bulks) / INGESTION
+    generated = [
+        workload.file.sources[stream.source].generate for stream in phase.named_streams if stream.source is not None
+    ]
+    streams = [_stream_seconds(generate.plan()) for generate in generated if generate is not None]
+    return before + max([sum(workload.documents(corpus) for corpus in bulks) / INGESTION, *streams])
+
+
+def _stream_seconds(generate: Mapping[str, Any]) -> float:
+    """Return about how long events last that the engine makes, s; 0 where their rate changes or they do not end."""
+    rate, documents = generate["rate"], generate.get("documents") or 0
+    return documents / min(rate, INGESTION) if isinstance(rate, int | float) and rate > 0 else 0.0
