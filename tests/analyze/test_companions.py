@@ -1,4 +1,4 @@
-"""Routers and servers of the configuration are no nodes: what is said of nodes' CPUs goes by those that keep data."""
+"""Routers and servers of the configuration are not nodes: what is said of nodes' CPUs goes by those that keep data."""
 
 from pathlib import Path
 from types import SimpleNamespace

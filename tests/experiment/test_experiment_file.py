@@ -296,3 +296,11 @@ def test_a_run_that_failed_says_on_which_machines_it_was_to_be(load, tmp_path):
     manifest = Run(tmp_path / "results" / "runs" / planned.runs[0].id).manifest
     assert [machine["name"] for machine in manifest.store.machines] == ["a", "b"]
     assert "('machines', 'a, b')" in str(manifest_facts(manifest))
+
+
+def test_what_fills_the_store_is_measured_on_an_empty_one(load):
+    filling = load(EXPERIMENT + "prepare: []\nmeasure: [fill]\n")
+    assert all(factor.hard for factor in filling.factors)
+    runs = design(filling).runs
+    assert len({run.state for run in runs}) == len(runs), "a run fills what another has filled"
+    assert not all(factor.hard for factor in load(EXPERIMENT).factors)

@@ -45,8 +45,8 @@ loads:
     ],
 )
 def test_arithmetic(text, value):
-    found = expression(text).value({"nodes": 4, "store.limits.cpus": 0.5})
-    assert (found, type(found)) == (value, type(value))
+    number = expression(text).value({"nodes": 4, "store.limits.cpus": 0.5})
+    assert (number, type(number)) == (value, type(value))
 
 
 @pytest.mark.parametrize(

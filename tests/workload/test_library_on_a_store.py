@@ -44,6 +44,7 @@ def test_every_step_is_answered_well(node, tmp_path, name):
         ("unacknowledged", "async", "0"),
         ("acknowledged", "async", "1"),
         ("journaled", "request", "1"),
+        ("fsynced", "request", "1"),
         ("majority", "request", "all"),
     ],
 )

@@ -37,14 +37,14 @@ class Derived:
 def derived(experiment: "Experiment") -> tuple[Derived, ...]:
     """Return the values of an experiment's file that are expressions; BadInput, at the place, for an unsound one."""
     document = experiment.document
-    found = []
+    written = []
     for name, place, value in _values(experiment.file):
         if is_expression(value):
             try:
-                found.append(Derived(name, place, expression(value)))
+                written.append(Derived(name, place, expression(value)))
             except BadInput as error:
                 raise document.error(place, error.what, error.remedy) from None
-    return tuple(found)
+    return tuple(written)
 
 
 def levels_of(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, Level]:
@@ -75,7 +75,13 @@ def values_of(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[
 
 
 def hardened(experiment: "Experiment") -> "Experiment":
-    """Return the experiment with factors hard to change where what they change the store or its data by follows."""
+    """Return the experiment with factors hard to change that the store or its data follow.
+
+    All are where a run measures what fills or prepares the store: it can be measured once on each cluster.
+    """
+    phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
+    if any(phase.prepares or phase.until == "exhausted" for phase in phases):
+        return replace(experiment, factors=tuple(_hard(factor, True) for factor in experiment.factors))
     shaping = experiment.workload.shaping(experiment.prepared)
     written = [(one.name, one.written) for one in derived(experiment)]
     for factor in experiment.factors:

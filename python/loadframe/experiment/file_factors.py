@@ -92,25 +92,25 @@ def _following(
     where: Callable[[str, int | None], Place],
 ) -> Factor:
     """Return a factor of which some levels are expressions of other factors, with all that these come to."""
-    found: set[Level] = set()
+    numbers: set[Level] = set()
     for index, level in enumerate(levels):
         try:
             if is_expression(level):
                 require_names(expression(str(level)), [factor.name for factor in others])
             for combination in itertools.product(*(factor.levels for factor in others)):
                 names = (factor.name for factor in others)
-                found.add(_worked_out(name, level, dict(zip(names, combination, strict=True))))
+                numbers.add(_worked_out(name, level, dict(zip(names, combination, strict=True))))
         except BadInput as error:
             raise document.error(where(name, index), f"a level of {name}: {error.what}", error.remedy) from None
-    return Factor(name, tuple(sorted(found, key=lambda level: float(level or 0))), hard=False, written=levels)
+    return Factor(name, tuple(sorted(numbers, key=lambda level: float(level or 0))), hard=False, written=levels)
 
 
 def _worked_out(name: str, level: Level, treatment: Mapping[str, Level]) -> Level:
     """Return a level of clients or of the rate as a number."""
     if not is_expression(level):
         return READERS[name](level)
-    found = expression(str(level))
-    return found.whole(treatment) if name == "clients" else found.positive(treatment)
+    written = expression(str(level))
+    return written.whole(treatment) if name == "clients" else written.positive(treatment)
 
 
 def _sound(level: Level) -> Level:
