@@ -73,6 +73,7 @@ class Truth:
     others_cpu: float | None = None  #: what all nodes but the first use, where it is something else
     companions: Mapping[str, float] = field(default_factory=dict)  #: what processes beside the nodes use, by name
     watched: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    totals: Mapping[str, Callable[[int], float]] = field(default_factory=dict)  #: by the end of a measured second
     #: With a rate, the load is open.
     rate: float | None = None
     #: What throughput is multiplied with in each second, and response times divided by; what is told meanwhile: time
@@ -340,6 +341,8 @@ def _watch(writer: RunWriter, truth: Truth, nodes: int) -> None:
             for metric, (first, last) in truth.watched.items():
                 value = first + (last - first) * max(second - truth.warmup, 0) / max(truth.seconds - 1, 1)
                 writer.telemetry(0.5 + second, f"node:{node}", metric, value)
+            for metric, total in truth.totals.items():
+                writer.telemetry(1.5 + second, f"node:{node}", metric, total(second - truth.warmup))
             writer.telemetry(0.5 + second, f"node:{node}", "process.read", truth.reads.get(nodes, 0.0))
             if second == truth.warmup + truth.seconds - 1:
                 # A look comes shortly after the window, too.

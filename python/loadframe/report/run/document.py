@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loadframe.analyze.bands import bands_of
+from loadframe.analyze.dips import dips_of
 from loadframe.analyze.percentiles import percentiles_document
 from loadframe.analyze.processes import processes_of
 from loadframe.record import Run
@@ -12,7 +13,8 @@ from loadframe.record import Run
 def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
     """Return the run's path, its summary, and under `percentiles` the intervals by phase, operation and name, in s.
 
-    What each process used is under `cpu` by phase and name, where processes were watched.
+    What each process used is under `cpu` by phase and name, where processes were watched. Where throughput dips again
+    and again, `dips` says for each such phase how, and what the store did meanwhile.
 
     With the bounds of bands of response time, s, their shares are under `bands` by phase and operation.
     """
@@ -22,6 +24,8 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
             phase: {name: of_process.as_dict() for name, of_process in processes.items()}
             for phase, processes in used.items()
         }
+    if dips := dips_of(run):
+        document["dips"] = [at.as_dict() for at in dips]
     if bands:
         known = bands_of(run, bands)
         document["bands"] = {

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from loadframe.analyze.dips import dips_of
 from loadframe.analyze.processes import processes_of
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
@@ -18,6 +19,7 @@ from loadframe.report.labels import (
     with_failures,
 )
 from loadframe.report.page import render
+from loadframe.report.run.dips import dips_table, dips_text
 from loadframe.report.run.plots import run_over_time
 from loadframe.report.run.sources import sources_over_time, sources_table
 from loadframe.report.setup import manifest_facts, run_facts
@@ -30,6 +32,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
     manifest, summary = run.manifest, run.summary
     workload = manifest.workload.name or run.path.name
     phases = summary.phases
+    dips = dips_of(run)
     return render(
         "run.html.j2",
         title=f"{workload}: loadframe report",
@@ -49,7 +52,8 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
         closed=closed_text(phases),
         sources=sources_table(phases),
         sources_over_time=sources_over_time(run, "events-over-time"),
-        over_time=run_over_time(run, "run-over-time") if run.series.num_rows else None,
+        over_time=run_over_time(run, "run-over-time", dips) if run.series.num_rows else None,
+        dips=[(dips_text(at), dips_table(at)) for at in dips],
         cpu=run_cpu(processes_of(run)),
         generator=generator_table(summary.generator) if summary.generator else None,
         ranks=ranks_table(phases),

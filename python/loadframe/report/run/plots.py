@@ -1,6 +1,6 @@
 """Plots of one run over time: throughput and percentiles, second by second."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadframe.analyze.dips import DipsOfPhase
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
 from loadframe.report.plot import (
     COLORS,
     GRID,
+    MUTED,
     Axis,
     Figure,
     Label,
@@ -53,8 +55,11 @@ def phase_over_time(run: Run, phase: PhaseSummary, operation: str | None, name: 
     )
 
 
-def run_over_time(run: Run, name: str) -> Figure:
-    """Draw a whole run: successes per second above, percentiles of each operation below, phases side by side."""
+def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figure:
+    """Draw a whole run: successes per second above, percentiles of each operation below, phases side by side.
+
+    A dotted line marks the beginning of each of `dips`.
+    """
     traces: list[Trace] = []
     phases = run.summary.phases
     shown: set[str] = set()
@@ -78,8 +83,12 @@ def run_over_time(run: Run, name: str) -> Figure:
         ],
         traces,
         "Above, requests answered well in each second; below, median and 99th percentile of their response times."
-        " Vertical lines separate the phases; warm-up is shaded. An axis is logarithmic where phases differ widely.",
-        rules=[Rule(phase.start, color=GRID) for phase in phases],
+        " Vertical lines separate the phases; warm-up is shaded. An axis is logarithmic where phases differ widely."
+        + (" Dotted lines mark dips that come again." if dips else ""),
+        rules=[
+            *(Rule(phase.start, color=GRID) for phase in phases),
+            *(Rule(begin, color=MUTED, dash="dot") for at in dips for begin in at.begins),
+        ],
         shades=[Shade(phase.start, phase.start + phase.warmup) for phase in phases if phase.warmup],
         labels=[
             Label(phase.start + (phase.warmup + phase.duration) / (2 if not many else 4), phase.name)

@@ -1,0 +1,138 @@
+"""Finds dips that come again at equal distances in a series of throughputs, one for each second.
+
+The autocorrelation of the series, without its trend, has a local maximum at the period. Seconds depend on each other
+anyway, so how high that maximum has to be is taken from 200 first-order autoregressive series with the same
+correlation and length: higher than in 99 of 100. The series is then folded at the period, which says where in it the
+dip lies. A slow wave is found as well as a short stop; what comes at irregular distances is not.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from loadframe.analyze.autocorrelation import detrended, lag_one
+
+Series = npt.NDArray[np.float64]
+
+#: A period is seen so often at least, and is as long as this or longer, s.
+_CYCLES = 3
+_SHORTEST = 4
+#: Fewer seconds say nothing of periods.
+_LEAST = 40
+_SURROGATES = 200
+_LEVEL = 0.01
+#: Of several maxima of nearly the same height the first is the period, the others are its multiples.
+_NEARLY = 0.7
+#: Dips of less than this share of the level are not worth a sentence.
+_SHALLOW = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Dips:
+    """Dips that come again: `period` and `length` in s, `depth` as a share of `level`, 1/s.
+
+    `inside` says of each second whether it lies in a dip. `lost` is what each second had less than the level, 1/s.
+    `share` is the part of all that would have been done at that level that was lost in dips.
+    """
+
+    period: float
+    length: int
+    depth: float
+    level: float
+    inside: npt.NDArray[np.bool_]
+    lost: Series
+    share: float
+
+    @property
+    def begins(self) -> list[int]:
+        """The seconds in which dips begin."""
+        before = np.concatenate([[False], self.inside[:-1]])
+        return [int(second) for second in np.flatnonzero(self.inside & ~before)]
+
+
+def periodic_dips(throughput: Series) -> Dips | None:
+    """Return the dips that come again in throughputs of successive seconds, 1/s; None where there are none."""
+    values = np.asarray(throughput, dtype=float)
+    if len(values) < _LEAST or values.mean() <= 0 or np.ptp(values) == 0:
+        return None
+    residuals = detrended(values)
+    lags = _lags(len(values))
+    heights = _heights(residuals, lags)
+    if not len(heights) or heights.max() <= _threshold(len(values), lag_one(residuals), lags):
+        return None
+    first = int(np.flatnonzero(heights >= _NEARLY * heights.max())[0])
+    return _folded(values, residuals, _refined(residuals, int(lags[first])))
+
+
+def _lags(seconds: int) -> npt.NDArray[np.int64]:
+    return np.arange(_SHORTEST, seconds // _CYCLES + 1)
+
+
+def _correlations(residuals: Series) -> Series:
+    """Return the autocorrelation at each lag from 0 on, each by as many products as there are."""
+    n = len(residuals)
+    spectrum = np.fft.rfft(residuals, 2 * n)
+    products = np.fft.irfft(np.abs(spectrum) ** 2)[:n]
+    correlations: Series = products / (n - np.arange(n)) / (products[0] / n)
+    return correlations
+
+
+def _heights(residuals: Series, lags: npt.NDArray[np.int64]) -> Series:
+    """Return the autocorrelation at those lags at which it has a local maximum, and 0 at the others."""
+    known = _correlations(residuals)
+    at = known[lags]
+    peak = (at >= known[lags - 1]) & (at >= known[lags + 1])
+    return np.where(peak, np.maximum(at, 0.0), 0.0)
+
+
+def _threshold(seconds: int, rho: float, lags: npt.NDArray[np.int64]) -> float:
+    """Return what the highest local maximum of a series without a period exceeds in one of 100."""
+    from scipy.signal import lfilter  # which takes long to import, and most runs have no series that needs it
+
+    random = np.random.default_rng(1)
+    highest = []
+    for _ in range(_SURROGATES):
+        noise = random.standard_normal(seconds)
+        noise[0] /= np.sqrt(1 - rho**2)
+        series = lfilter([1.0], [1.0, -rho], noise)
+        highest.append(float(_heights(detrended(series), lags).max(initial=0.0)))
+    return float(np.quantile(highest, 1 - _LEVEL))
+
+
+def _refined(residuals: Series, lag: int) -> float:
+    """Return the period between whole seconds: from the farthest multiple at which there still is a maximum near."""
+    known = _correlations(residuals)
+    period = float(lag)
+    for multiple in range(2, int(2 * len(residuals) / 3 / lag) + 1):
+        middle = round(multiple * period)
+        near = np.arange(max(middle - 2, 1), min(middle + 3, len(known)))
+        if len(near) < 5 or known[near].max() <= 0:
+            break
+        period = float(near[np.argmax(known[near])]) / multiple
+    return period
+
+
+def _folded(values: Series, residuals: Series, period: float) -> Dips | None:
+    places = (np.arange(len(values)) % period).astype(int)
+    count = int(places.max()) + 1
+    folded = np.array([residuals[places == place].mean() for place in range(count)])
+    usual = float(np.median(folded))
+    deepest = int(np.argmin(folded))
+    half = usual - (usual - folded[deepest]) / 2
+    places_inside = {deepest}
+    for step in (1, -1):
+        place = (deepest + step) % count
+        while folded[place] < half and place not in places_inside:
+            places_inside.add(place)
+            place = (place + step) % count
+    inside = np.isin(places, sorted(places_inside))
+    # The trend belongs to the level: what is lost is lost against the seconds around.
+    trend = values - residuals
+    level = trend + float(np.median(residuals[~inside])) if (~inside).any() else trend
+    lost = np.maximum(level - values, 0.0)
+    mean = float(level.mean())
+    depth = float((level[inside] - values[inside]).mean()) / mean
+    if depth < _SHALLOW:
+        return None
+    return Dips(period, len(places_inside), depth, mean, inside, lost, float(lost[inside].sum() / level.sum()))
