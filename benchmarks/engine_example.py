@@ -1,0 +1,24 @@
+"""The engine's own example programs, which measure one part of it and print one JSON object."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from loadframe.errors import BadInput, LoadframeError
+
+ROOT = Path(__file__).parents[1]
+
+
+def measured(example: str, *arguments: str) -> dict[str, Any]:
+    """Build the example as releases are built, run it, and return what it printed."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")
+    command = [cargo, "run", "--release", "--locked", "--quiet", "-p", "loadframe-engine", "--example", example]
+    child = subprocess.run([*command, "--", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    if child.returncode:
+        raise LoadframeError(f"the example {example} did not run: {child.stderr.strip()[-2000:]}")
+    result: dict[str, Any] = json.loads(child.stdout)
+    return result
