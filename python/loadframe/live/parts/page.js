@@ -117,6 +117,7 @@ function drawCharts() {
   const marked = events.filter((event) => !UNMARKED.has(event.kind)).sort((one, other) => one.time - other.time);
   const to = Math.max(SHORTEST, load.at(-1)?.time ?? 0, watched.at(-1)?.time ?? 0, marked.at(-1)?.time ?? 0);
   const from = Math.max(0, to - LONGEST);
+  for (const title of ["Throughput", "Response time", "Errors", "CPU of the nodes"]) chart(title);
   const frame = { from, to, events: marked.filter((event) => event.time >= from).map((event) => [event.time, event.number]) };
   const of = (records, value) => records.map((record) => [record.time, record.hole ? null : value(record) ?? null]);
   const now = load.at(-1);
@@ -207,4 +208,5 @@ source.onmessage = (message) => {
 };
 source.onopen = () => { part("lost").hidden = true; };
 source.onerror = () => { part("lost").hidden = Boolean(shown?.over); };
-addEventListener("resize", redraw);
+// A chart's width changes with the window, with a scroll bar, and with the number of charts beside it.
+new ResizeObserver(redraw).observe(part("charts"));

@@ -1,0 +1,141 @@
+"""The live page in a browser: it shows the figures of a real run, goes on with it, and says how it ended."""
+
+import signal
+from pathlib import Path
+
+import chromium
+import pytest
+from chromium import Chromium
+from feeds import command, feed, served
+
+from commands import Running, open_folder
+
+if lacking := chromium.missing():
+    pytest.skip(lacking, allow_module_level=True)
+
+WORKLOAD = """\
+workload: small
+collections: {trips: {elasticsearch: {}}}
+corpora: {trips: {generate: nyc_taxi_trip, documents: 500}}
+operations:
+  fill: {bulk: {collection: trips, corpus: trips, size: 50}}
+  look: {search: {collection: trips, size: 1}}
+phases:
+  - {name: fill, prepares: true, operation: fill, clients: 1, until: exhausted}
+  - {name: look, operation: look, clients: 2, duration: DURATION}
+"""
+TEXT = "(document.body?.innerText ?? '')"
+#: No text of a chart covers another, and none stands outside of its chart.
+OVERLAPS = """(() => {
+  const bad = [];
+  for (const svg of document.querySelectorAll('.chart > svg')) {
+    const frame = svg.getBoundingClientRect();
+    const boxes = [...svg.querySelectorAll('text')].map((text) => [text.textContent, text.getBoundingClientRect()]);
+    boxes.forEach(([text, box], at) => {
+      if (box.left < frame.left - 1 || box.right > frame.right + 1) bad.push(`${text} leaves its chart`);
+      for (const [other, there] of boxes.slice(at + 1))
+        if (box.left < there.right && there.left < box.right &&
+            box.top < there.bottom - 2 && there.top < box.bottom - 2)
+          bad.push(`${text} covers ${other}`);
+    });
+  }
+  return bad;
+})()"""
+
+
+@pytest.fixture
+def folder(monkeypatch):
+    with open_folder("page") as folder:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("LOADFRAME_STATE", str(folder / "state"))
+        yield folder
+
+
+def address(running: Running) -> str:
+    running.wait_for("the live page: http", "\n")
+    return running.stderr.partition("the live page: ")[2].split()[0]
+
+
+def latest(title: str) -> str:
+    """Return the expression for the first latest value of a chart, empty without one."""
+    return (
+        f"([...document.querySelectorAll('.chart')].find((box) => box.querySelector('h2').textContent === '{title}')"
+        "?.querySelector('.now b')?.textContent ?? '–').replace('–', '')"
+    )
+
+
+@pytest.mark.store
+def test_a_real_run_is_shown_while_it_goes_on_with_its_events_and_its_end(folder):
+    Path("small.yaml").write_text(WORKLOAD.replace("DURATION", "2m"))
+    words = ("bench", "./small.yaml", "--store", "sim", "--nodes", 2, "--at", "2s=grow", "--web", "--web-address", 0)
+    with Chromium(dark=True) as browser, Running(*words, "--output", "runs/first", folder=folder) as bench:
+        browser.open(address(bench))
+        assert browser.wait_for(latest("Throughput")).endswith("/s")
+        assert browser.wait_for(latest("Response time")).split()[1] in ("µs", "ms", "s")
+        assert float(browser.wait_for(latest("CPU of the nodes"))) >= 0
+        assert browser.wait_for(f"{TEXT}.includes('phase started (phase look)')")
+        assert browser.wait_for("document.querySelectorAll('.chart path').length > 3")
+        assert browser.wait_for(f"{TEXT}.includes('node joined: node-2')")
+        assert browser.wait_for("document.querySelectorAll('.chart .event').length > 0")
+        assert browser.wait_for(latest("Shards and other data in motion"))
+        browser.wait_for(f"{OVERLAPS}.length === 0")
+        bench.send(signal.SIGINT)
+        said = browser.wait_for(f"{TEXT}.includes('The command has ended.') && {TEXT}")
+        assert "The run first: interrupted" in said
+        assert str(folder / "runs" / "first") in said
+        assert browser.evaluate("document.getElementById('lost').hidden"), "it is over, so nothing is lost"
+
+
+@pytest.mark.store
+def test_an_experiment_goes_from_run_to_run_on_one_page_and_ends_with_the_report(folder):
+    Path("small.yaml").write_text(WORKLOAD.replace("DURATION", "3s"))
+    Path("e.yaml").write_text(
+        "experiment: two\nstore: {kind: sim}\nworkload: ./small.yaml\nkind: scale\nfactors: {clients: [1, 2]}\n"
+    )
+    with Chromium() as browser, served() as url, Running("run", "e.yaml", folder=folder):
+        browser.open(url)
+        said = browser.wait_for(f"{TEXT}.includes('The command has ended.') && {TEXT}")
+        assert "of 2 runs are valid." in said
+        assert browser.evaluate("document.querySelectorAll('#runs tbody tr').length") == 2
+        assert str(folder / "results" / "two" / "report.html") in said
+        assert browser.evaluate(latest("Throughput")), "the last figures stay"
+
+
+@pytest.mark.parametrize(("width", "dark"), [(360, False), (1400, True)])
+def test_the_page_of_a_long_run_with_many_nodes_and_events_can_be_read(folder, width, dark):
+    with Chromium(width, 800, dark=dark) as browser, feed(*long_run()) as written, served() as url:
+        browser.open(url)
+        said = browser.wait_for(f"{TEXT}.includes('run 3 of 12') && {TEXT}")
+        assert "phase look · 700 s of 3,600 s" in said
+        assert browser.evaluate(latest("Throughput")) == "2,300/s"
+        assert browser.evaluate(latest("Errors")) == "0/s"
+        assert "median of 20" in said
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        browser.wait_for(f"{OVERLAPS}.length === 0")
+        written.append([{"kind": "run", "run": "r4"}])
+        assert browser.wait_for("document.querySelectorAll('.chart path').length === 0"), "the next run begins anew"
+
+
+def long_run():
+    yield command("taxis")
+    yield {"kind": "finished", "run": "r1", "path": "/r/r1", "status": "done", "valid": True, "reasons": []}
+    why = "the generator was the limit: worker 0 used 93 % of a core"
+    yield {"kind": "finished", "run": "r2", "path": "/r/r2", "status": "done", "valid": False, "reasons": [why]}
+    yield {"kind": "part", "number": 3, "of": 12}
+    yield {"kind": "run", "run": "r3"}
+    yield {"kind": "phase", "phase": "look", "seconds": 3600.0, "time": 1.0}
+    for second in range(1, 701):
+        yield {"kind": "load", "time": second + 1.2, "second": second, "requests": 2000 + second % 400, "documents": 0,
+               "p50": None if 500 < second < 520 else 0.002, "p99": 0.02 + second % 9 / 1000, "errors": 0.0,
+               "all_errors": 3}  # fmt: skip
+        cpu = {f"node-{node}": node / 10 + second % 7 / 20 for node in range(20)}
+        yield {"kind": "watched", "time": second + 1.0, "cpu": cpu, "machine": 0.87, "moving": second % 5,
+               "missing": 0, "nodes": 20}  # fmt: skip
+    for at, kind in (
+        (180, "node killed"),
+        (183, "node restarted"),
+        (400, "node joined"),
+        (401, "cluster balanced"),
+        (690, "x"),
+    ):
+        yield {"kind": "event", "event": {"time": at, "wall": "", "kind": kind, "nodes": ["node-3"]}}
