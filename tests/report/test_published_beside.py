@@ -106,3 +106,15 @@ def test_instants_of_an_elastic_run_are_those_of_its_events(tmp_path):
     page = Page(read_report(path).page)
     assert "trigger fired" in page.text
     assert "1 min 50 s" in page.text
+
+
+def test_ranks_for_each_node_are_clients_and_not_levels_to_keep(tmp_path):
+    path = write_experiment(tmp_path / "e", QUIET, nodes=(1,), clients=(4, 8))
+    file = path / "experiment.json"
+    description = json.loads(file.read_text())
+    for entry in description["design"]:
+        entry["treatment"] = {"ranks_per_node": entry["treatment"]["clients"]}
+    known = published(figure(levels={"clients": 8}, change=0.5, against={"clients": 4}))
+    file.write_text(json.dumps(description | {"published": known}))
+    (one,) = beside(read_experiment(path))[0].measured
+    assert one.change.value == pytest.approx(QUIET.throughput(1, 8) / QUIET.throughput(1, 4) - 1, abs=0.03)

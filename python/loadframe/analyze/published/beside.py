@@ -20,6 +20,8 @@ from loadframe.analyze.published.figures import INSTANTS, PublishedFigure
 from loadframe.analyze.sweep.treatments import Noise, main_operation, pooled_noise
 
 _CLIENTS = "clients"
+#: Factors that say how many clients there are.
+_LOADS = (_CLIENTS, "ranks_per_node")
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -
     places: dict[str, list[_Group]] = defaultdict(list)
     for group in groups:
         # The load that the publication does not name is not a level to keep: each size is taken at its own.
-        others = {name: level for name, level in group.treatment.items() if name not in named and name != _CLIENTS}
+        others = {name: level for name, level in group.treatment.items() if name not in (*named, *_LOADS)}
         places[json.dumps(others, sort_keys=True)].append(group)
     for place, members in places.items():
         chosen = _best(members, figure.levels, figure.measure)
