@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from loadframe.analyze.published import PublishedFigure
 from loadframe.cluster import below
 from loadframe.errors import BadInput
 from loadframe.experiment import derived
@@ -16,6 +15,7 @@ from loadframe.workload.collections import redefined
 from loadframe.yamlfile import Document
 
 if TYPE_CHECKING:
+    from loadframe.analyze.published import PublishedFigure
     from loadframe.experiment.kinds import Kind
 
 #: The key of published figures in experiment.json.
@@ -37,7 +37,7 @@ class Experiment:
     prepared: tuple[str, ...]
     measured: tuple[str, ...]
     #: What a publication says of the same question, for the report.
-    published: tuple[PublishedFigure, ...] = ()
+    published: tuple["PublishedFigure", ...] = ()
 
     @property
     def name(self) -> str:

@@ -15,7 +15,6 @@ from loadframe.experiment.expression import is_expression
 from loadframe.experiment.file_factors import Factor, read_factors
 from loadframe.experiment.file_model import ExperimentFile
 from loadframe.experiment.kinds import Kind
-from loadframe.experiment.published import read_published
 from loadframe.workload import Workload, load_workload
 from loadframe.workload.resolved import paced
 from loadframe.yamlfile import Document, Place, did_you_mean, read, shown, validate
@@ -52,6 +51,9 @@ def load_experiment(path: str | Path) -> Experiment:
     kind.check(experiment)
     derived.check(experiment)
     if file.published:
+        # The statistics behind it take a second to import, which most files do not need.
+        from loadframe.experiment.published import read_published
+
         experiment = replace(experiment, published=read_published(experiment, file.published))
     if file.arrivals and not experiment.arrivals:
         what = "arrivals are those of open loads, and all loads here are closed"
