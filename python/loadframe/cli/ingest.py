@@ -17,6 +17,7 @@ from loadframe.cli.app import app
 from loadframe.cli.choices import Cores, Home, assignments, core_limits, exclude
 from loadframe.cli.clusters import named, require_free
 from loadframe.cli.output import Json, print_json, tell
+from loadframe.cli.web import published
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.ranges import MOST_NODES, MOST_THREADS
 from loadframe.units import format_count, parse_duration, parse_size
@@ -113,13 +114,15 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
 
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Limits
+    from loadframe.experiment.listener import Listeners
     from loadframe.experiment.session import Labels, Session, require_sound
     from loadframe.load import Generator
     from loadframe.record import Run
     from loadframe.store import find
 
     generator = Generator(threads)
-    with Console() as console:
+    with published("ingest", loaded.name, path, None) as publisher, Console() as console:
+        listener = Listeners(console, publisher)
         started: AbstractContextManager[Cluster]
         if hosts:
             started = Cluster.attach(addresses, store, reached)
@@ -131,20 +134,20 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
             kind = find(store)
             # Everything that can be wrong with the workload is said before a node starts.
             phase = fed_by(
-                loaded.for_family(kind.family, spec.nodes, console.step).phase(name),
+                loaded.for_family(kind.family, spec.nodes, listener.step).phase(name),
                 feed,
                 workers=workers,
                 duration=duration,
             )
             require_sound([phase], kind.driver, Cluster.prospect(spec), generator, spec.nodes)
-            started = Cluster.start(spec, console.step)
+            started = Cluster.start(spec, listener.step)
         with started as live:
-            resolved = loaded.for_family(live.store.family, live.size, console.step)
+            resolved = loaded.for_family(live.store.family, live.size, listener.step)
             fed = fed_by(resolved.phase(name), feed, workers=workers, duration=duration)
             phases = [*(phase for phase in resolved.phases if phase.prepares and not reuse), fed]
             if hosts or cluster:
                 require_sound(phases, live.store.driver, live.target(), generator, live.size)
-            session = Session(live, resolved, seed=secrets.randbits(32), generator=generator, listener=console)
+            session = Session(live, resolved, seed=secrets.randbits(32), generator=generator, listener=listener)
             if not reuse:
                 session.create_collections(
                     replace=replace or not (hosts or cluster), confirm=loss.confirm if hosts and not yes else None
