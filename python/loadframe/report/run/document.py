@@ -5,6 +5,7 @@ from typing import Any
 
 from loadframe.analyze.bands import bands_of
 from loadframe.analyze.dips import dips_of
+from loadframe.analyze.five_seconds import five_seconds
 from loadframe.analyze.percentiles import percentiles_document
 from loadframe.analyze.processes import processes_of
 from loadframe.record import Run
@@ -24,6 +25,14 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
             phase: {name: of_process.as_dict() for name, of_process in processes.items()}
             for phase, processes in used.items()
         }
+    document["samples"] = {
+        phase.name: {
+            name: spread.as_dict()
+            for name, column in (("requests", "successes"), ("documents", "documents"))
+            if (spread := five_seconds(run, phase, column))
+        }
+        for phase in run.summary.measured
+    }
     if dips := dips_of(run):
         document["dips"] = [at.as_dict() for at in dips]
     if bands:

@@ -20,6 +20,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.page import render
 from loadframe.report.run.dips import dips_table, dips_text
+from loadframe.report.run.five_seconds import samples_table
 from loadframe.report.run.plots import run_over_time
 from loadframe.report.run.sources import sources_over_time, sources_table
 from loadframe.report.setup import manifest_facts, run_facts
@@ -53,6 +54,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
         sources=sources_table(phases),
         sources_over_time=sources_over_time(run, "events-over-time"),
         over_time=run_over_time(run, "run-over-time", dips) if run.series.num_rows else None,
+        samples=samples_table(run) if run.series.num_rows else None,
         dips=[(dips_text(at), dips_table(at)) for at in dips],
         cpu=run_cpu(processes_of(run)),
         generator=generator_table(summary.generator) if summary.generator else None,

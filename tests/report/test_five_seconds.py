@@ -1,0 +1,40 @@
+"""Throughput in samples of 5 s, as publications give it: least, quartiles, mean, greatest."""
+
+import numpy as np
+import pytest
+from pages import Page
+
+from loadframe.analyze.five_seconds import five_seconds, least_and_p95
+from loadframe.report.run.document import run_document
+from loadframe.report.run.page import run_page
+from simulated import Truth, write_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    factor = [1.0] * 5 + [0.5] * 5 + [2.0] * 5 + [1.5] * 5 + [9.0] * 3
+    truth = Truth(seconds=23, noise=0.0, factor=lambda second: factor[max(second, 0)])
+    return write_run(tmp_path_factory.mktemp("samples"), "r1", truth)
+
+
+def test_samples_are_of_five_seconds_and_a_cut_one_is_left_out(run):
+    phase = run.summary.phases[0]
+    spread = five_seconds(run, phase)
+    rate = spread.least / 0.5
+    figures = [spread.q1, spread.median, spread.mean, spread.q3, spread.most]
+    expected = [*np.quantile([1, 0.5, 2, 1.5], (0.25, 0.5)), 1.25, np.quantile([1, 0.5, 2, 1.5], 0.75), 2]
+    assert spread.samples == 4
+    assert figures == pytest.approx([rate * value for value in expected], rel=0.05)
+    assert five_seconds(run, phase, "documents").mean == pytest.approx(100 * spread.mean)
+
+
+def test_the_least_response_time_is_below_the_95th_percentile(run):
+    least, p95 = least_and_p95(run, run.summary.phases[0], "range_100")
+    assert 0 < least < p95
+
+
+def test_the_page_and_the_document_have_them(run, tmp_path):
+    assert "Samples of 5 s" in Page(run_page(run)).headings
+    assert run_document(run)["samples"]["range_100"]["documents"]["samples"] == 4
+    short = write_run(tmp_path, "r2", Truth(seconds=3))
+    assert "Samples of 5 s" not in Page(run_page(short)).headings
