@@ -8,7 +8,6 @@ mod excerpt;
 mod form;
 pub mod http;
 mod http1;
-mod json;
 pub mod mongodb;
 mod net;
 pub mod neutral;
@@ -21,3 +20,5 @@ pub mod several;
 mod take_in;
 mod tally;
 mod timeout;
+
+use loadframe_engine::json;

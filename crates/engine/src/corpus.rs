@@ -14,7 +14,7 @@ mod mediawiki;
 mod nyc_taxi_trip;
 mod pieces;
 mod quantiles;
-mod unpacked;
+pub(crate) mod unpacked;
 mod vectors;
 mod wanted;
 mod wikipedia_revision;

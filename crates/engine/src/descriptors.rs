@@ -21,6 +21,7 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
             Pacing::Closed { .. } => (profile.greatest() as u64, "clients"),
             Pacing::Open { max_in_flight, .. } => (max_in_flight, "requests in flight (max_in_flight)"),
             Pacing::Users { users, clients, .. } => (users.min(clients), "clients"),
+            Pacing::Source { workers, .. } => (workers, "workers"),
         };
         clients = clients.saturating_add(count);
         asked.push(format!("stream {:?}: {count} {what}", stream.name));
@@ -64,7 +65,7 @@ mod tests {
         .unwrap();
         let profile = match &plan.streams[0].pacing {
             Pacing::Closed { clients: level, .. } | Pacing::Open { rate: level, .. } => Profile::new(level).unwrap(),
-            Pacing::Users { .. } => Profile::new(&crate::plan::Level::Constant(1.0)).unwrap(),
+            Pacing::Users { .. } | Pacing::Source { .. } => Profile::new(&crate::plan::Level::Constant(1.0)).unwrap(),
         };
         provide(&plan, &[profile])
     }

@@ -112,6 +112,7 @@ pub fn describe(
         "parts": parts.collect::<Vec<_>>(),
         "set_aside": part.set_aside.iter()
             .map(|(corpus, (lines, kept))| json!({"corpus": corpus, "lines": lines, "kept": kept})).collect::<Vec<_>>(),
+        "sources": part.sources,
         "error_classes": ErrorClass::ALL.map(ErrorClass::name),
     });
     if ranks {

@@ -1,7 +1,8 @@
 //! What all workers of a phase share, mapped and checked, and what a worker returns when it ends.
 
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use crate::gathering::{Gathering, Standing};
 use crate::plan::Plan;
 use crate::profile::Profile;
 use crate::second::State;
+use crate::source::{Source, Told};
 
 /// What all workers of a phase share, read-only but for the flags and the counters.
 pub struct Phase<D: Driver> {
@@ -32,6 +34,8 @@ pub struct Phase<D: Driver> {
     pub counters: Vec<Counter>,
     /// The simulated clock of each stream whose users share one.
     pub gatherings: Vec<Option<Gathering>>,
+    /// The source of each stream that has one.
+    pub sources: Vec<Option<Arc<Source>>>,
     /// Set from outside: end now.
     pub stop: AtomicBool,
     /// Why the generator itself failed, if it did.
@@ -66,6 +70,11 @@ impl<D: Driver> Phase<D> {
     /// A stream has ended the phase: what is in flight is waited for, and nothing else is sent.
     pub fn end(&self) {
         let _ = self.ended.set(Instant::now());
+    }
+
+    /// How its sources stand, by their names.
+    pub fn told(&self) -> BTreeMap<String, Told> {
+        self.sources.iter().flatten().map(|source| source.told()).collect()
     }
 
     /// Where streams and counters of this process stand.

@@ -13,10 +13,12 @@ use crate::draw::hash_name;
 mod error;
 mod journey;
 mod seconds;
+mod source;
 mod visible;
 
 pub use error::{PlanError, PlanErrorKind};
 pub use journey::{Ask, Clock, Comparison, Missing, Repeat, Step, Test, Timed, Way, When};
+pub use source::{Events, Kind, Listen, Made, Replay, Source};
 pub use visible::Visible;
 
 /// Seconds that no phase lasts, and that clocks can still count: 30 years.
@@ -65,6 +67,9 @@ pub struct Plan {
     /// The operations that look until what was written is seen, by name.
     #[serde(default)]
     pub visible: BTreeMap<String, Visible>,
+    /// Where events come from, by name.
+    #[serde(default)]
+    pub sources: BTreeMap<String, Source>,
     /// The streams that fork at the phase's start and join at its end.
     pub streams: Vec<Stream>,
     /// The streams, the first of which to end ends the phase; without any the phase ends with its last stream.
@@ -237,6 +242,13 @@ pub enum Pacing {
         #[serde(default, with = "seconds")]
         over: Duration,
     },
+    /// Requests carry the events of a source, and are due when these arrive.
+    Source {
+        /// The source's name.
+        source: String,
+        /// How many clients, each with its connection, send batches of events; over all generators.
+        workers: u64,
+    },
 }
 
 /// A number of clients or a rate; see [`crate::profile`].
@@ -325,7 +337,8 @@ pub enum Stop {
     Requests(u64),
     /// After each user has walked its journey so often.
     Journeys(u64),
-    /// When each document of the operation's corpus has been sent once.
+    /// When each document of the operation's corpus has been sent once, or when a source has ended and all of its events
+    /// have been sent.
     Exhausted,
     /// When the phase ends, which another stream decides.
     Ended,

@@ -15,6 +15,11 @@ pub struct Rest {
 }
 
 impl Rest {
+    /// Of a request whose earlier ones have left these documents, or all.
+    pub fn of(documents: Option<Vec<u32>>) -> Self {
+        Self { documents, ..Self::default() }
+    }
+
     /// The documents that the next attempt carries, by their places in the whole request; `None` is all.
     pub fn documents(&self) -> Option<&[u32]> {
         self.documents.as_deref()

@@ -4,7 +4,7 @@ mod ending;
 mod prepare;
 mod sinks;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -28,6 +28,7 @@ use crate::plan::{Plan, PlanError};
 use crate::rank::RankRecorder;
 use crate::recorder::{Interval, Recorder};
 use crate::slot::Slot;
+use crate::source::{self, Source, Told};
 use crate::tally::{Progress, Shown, Tally, shown};
 use crate::worker;
 use ending::{Ended, finish};
@@ -87,7 +88,7 @@ impl Running {
 
     /// Figures for a waiting user.
     pub fn progress(&self) -> Progress {
-        shown(&self.progress)
+        Progress { sources: self.phase.told(), ..shown(&self.progress) }
     }
 
     /// Waits for the end and returns the outcome, the content of `outcome.json`, or this rank's
@@ -111,6 +112,7 @@ impl Drop for Running {
 
 /// What can be asked of a phase while it runs, independent of its driver.
 trait Control: Send + Sync {
+    fn told(&self) -> BTreeMap<String, Told>;
     fn stop(&self);
     fn hold(&self);
     fn obey(&self, orders: &Orders);
@@ -118,6 +120,10 @@ trait Control: Send + Sync {
 }
 
 impl<D: Driver> Control for Phase<D> {
+    fn told(&self) -> BTreeMap<String, Told> {
+        Self::told(self)
+    }
+
     fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -220,6 +226,10 @@ fn launch<D: Driver, S: Ending>(
     seconds: Seconds,
     tell: impl FnOnce(&Phase<D>, Ended) -> Result<Value, String> + Send + 'static,
 ) -> Result<Running, PlanError> {
+    let hears = phase.clone();
+    let fail: source::Fail = Arc::new(move |words| hears.fail(words));
+    let reading = Reading(phase.sources.iter().flatten().cloned().collect());
+    reading.0.iter().try_for_each(|source| source.begin(beginning.at, &fail))?;
     let (mut links, mut ends) = (Vec::new(), Vec::new());
     for thread in 0..phase.plan.threads as usize {
         let (finished, intervals) = channel();
@@ -239,7 +249,9 @@ fn launch<D: Driver, S: Ending>(
         .name("collector".into())
         .spawn(move || {
             let _bell = bell;
-            finish(&phase2, sink, links, &workers, beginning).and_then(|ended| tell(&phase2, ended))
+            let ended = finish(&phase2, sink, links, &workers, beginning);
+            drop(reading);
+            ended.and_then(|ended| tell(&phase2, ended))
         })
         .map_err(no_thread)?;
     // From here on dropping it ends everything that was started.
@@ -253,6 +265,15 @@ fn launch<D: Driver, S: Ending>(
     // The collector waits for workers until it knows that it has them all.
     drop(started_workers);
     spawned.map(|()| running)
+}
+
+/// Sources that are read, until nobody takes their events any more.
+struct Reading(Vec<Arc<Source>>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|source| source.end());
+    }
 }
 
 /// Says that a phase is over, however its thread ends.

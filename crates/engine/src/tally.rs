@@ -1,12 +1,14 @@
 //! What is added up of a phase while its seconds go by: totals, figures for people who wait, and the conditions that
 //! end it early.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use crate::microseconds::{clear, histogram};
 use crate::plan::{Condition, Metric, Plan};
 use crate::recorder::{Counts, Interval, Message};
 use crate::slot::Slot;
+use crate::source::Told;
 
 /// Messages kept of a phase, per operation and error class.
 const MESSAGES: usize = 5;
@@ -28,6 +30,8 @@ pub struct Progress {
     pub documents_throughput: u64,
     /// 50th and 99th percentile of the last second's response times, microseconds.
     pub response: (u64, u64),
+    /// How the sources stand, by their names.
+    pub sources: BTreeMap<String, Told>,
 }
 
 /// The progress that its readers share.

@@ -8,6 +8,7 @@ mod closed;
 mod ending;
 mod open;
 mod request;
+mod source;
 mod users;
 
 use std::cell::{Cell, RefCell};
@@ -186,6 +187,7 @@ impl<D: Driver> Worker<D> {
             Pacing::Closed { .. } => profile.greatest() as u64,
             Pacing::Open { max_in_flight, .. } => max_in_flight,
             Pacing::Users { users, clients, .. } => users.min(clients),
+            Pacing::Source { workers, .. } => workers,
         };
         let share = Share::new(phase.plan.rank, phase.plan.ranks, thread, phase.plan.threads).among(parts);
         self.nothing_left(index, share.is_none());
@@ -213,9 +215,16 @@ impl<D: Driver> Worker<D> {
                     let manners = Manners { users, think_time, over };
                     self.clone().users(part, manners, parts, thread as usize, &mut clients).await;
                 }
+                Pacing::Source { .. } => {
+                    let source = phase.sources[index].as_ref().expect("each such stream has its source");
+                    for client in share.numbers(parts) {
+                        clients.spawn_local(self.clone().take_in(part.clone(), source.clone(), client));
+                    }
+                }
             }
         }
-        let clock_ends = ends.filter(|_| phase.limits[index].is_none() && !clients.is_empty());
+        let ends_itself = phase.limits[index].is_some() || phase.sources[index].is_some();
+        let clock_ends = ends.filter(|_| !ends_itself && !clients.is_empty());
         // Requests in flight at the end are waited for, but not for ever.
         let give_up = ends.map(|ends| ends + phase.plan.drain);
         let all = async {

@@ -130,6 +130,18 @@ fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyD
     dict.set_item("documents_throughput", progress.documents_throughput)?;
     dict.set_item("response_p50", seconds(progress.response.0 as f64))?;
     dict.set_item("response_p99", seconds(progress.response.1 as f64))?;
+    let sources = PyDict::new(py);
+    for (name, told) in &progress.sources {
+        let source = PyDict::new(py);
+        source.set_item("lines", told.lines)?;
+        source.set_item("accepted", told.accepted)?;
+        source.set_item("indexed", told.indexed)?;
+        source.set_item("dead_letters", told.dead())?;
+        source.set_item("waiting", told.waiting)?;
+        source.set_item("address", told.address.as_deref())?;
+        sources.set_item(name, source)?;
+    }
+    dict.set_item("sources", sources)?;
     Ok(dict)
 }
 

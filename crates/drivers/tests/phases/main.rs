@@ -3,6 +3,7 @@
 mod ends;
 mod ranks;
 mod records;
+mod sources;
 mod streams;
 
 use std::collections::BTreeSet;

@@ -127,6 +127,11 @@ fn plain(source: impl BufRead + 'static, format: Option<Format>) -> io::Result<B
     })
 }
 
+/// A file's bytes without its compression, by the ending of its name.
+pub fn stream(source: impl BufRead + 'static, path: &Path) -> io::Result<Box<dyn Read>> {
+    plain(source, Format::of(path))
+}
+
 /// Frames of Zstandard, one after the other; none when all are read.
 struct Frames<R: BufRead>(Option<StreamingDecoder<R, FrameDecoder>>);
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::share::Share;
 use crate::phase::StreamEnd;
 use crate::recorder::Counts;
+use crate::source::Told;
 
 /// Ranks named with a host that they cannot reach.
 const NAMED: usize = 8;
@@ -39,6 +40,8 @@ pub struct Part {
     pub unreachable: BTreeMap<String, Unreachable>,
     /// Corpora of which lines were kept aside: how many, and the files that have them.
     pub set_aside: BTreeMap<String, (u64, Vec<String>)>,
+    /// How the sources stood in the end.
+    pub sources: BTreeMap<String, Told>,
     /// The shares of the ranks, by their numbers.
     pub by_rank: Vec<Share>,
 }
@@ -87,6 +90,9 @@ impl Part {
             if *mine < theirs {
                 *mine = theirs;
             }
+        }
+        for (name, theirs) in other.sources {
+            self.sources.entry(name).or_default().add(theirs);
         }
         self.by_rank.extend(other.by_rank);
         self.by_rank.sort_by_key(|share| share.rank);

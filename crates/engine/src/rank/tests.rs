@@ -206,6 +206,7 @@ fn part(plan: &Plan, kept: &Kept) -> Part {
         hosts: kept.hosts.iter().cloned().collect(),
         unreachable: BTreeMap::new(),
         set_aside: BTreeMap::new(),
+        sources: BTreeMap::new(),
         by_rank: vec![serde_json::from_value(share).unwrap()],
     }
 }

@@ -107,6 +107,7 @@ impl Ended {
             hosts: phase.driver.hosts().into_iter().collect(),
             unreachable: unreachable.into_iter().map(|(host, why)| (host, who(why))).collect(),
             set_aside: set_aside(&phase.context.corpora),
+            sources: phase.told(),
             by_rank: vec![share],
         }
     }

@@ -1,10 +1,11 @@
 //! Checks a plan and maps its operations: every error of a plan is reported here, before anything is sent.
 
+mod sources;
 mod users;
 
 use std::collections::HashSet;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::corpus::Corpora;
@@ -17,6 +18,7 @@ use crate::phase::Phase;
 use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Stream, Think, ThinkDraw};
 use crate::profile::Profile;
 use crate::slot::Slot;
+use crate::source::Source;
 use crate::variables::{Origin, VariableId, Variables};
 
 /// Reports everything that can be wrong with a plan; afterwards only files and sockets can fail. `together`: ranks tell
@@ -49,6 +51,8 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
         for (name, share) in shares {
             let form = &plan.operations[name];
             let operation = driver.map(form, &context).map_err(|e| e.within(format!("operation {name:?}")))?;
+            let takes_in = driver.takes_in(&operation);
+            sources::suits(stream, takes_in).map_err(|e| e.within(format!("operation {name:?}")))?;
             let requests = driver.requests(&operation);
             if requests.is_some() && stream.mix.len() + stream.journey.len() != 1 {
                 let cause = "it sends each document of its corpus once, so it needs a stream of its own";
@@ -60,7 +64,9 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             // A journey may come by the same operation twice.
             let known = slots.iter().position(|other| *other == slot);
             let slot = known.unwrap_or_else(|| {
-                let parts = driver.parts(&operation).iter().map(|part| Slot { part: Some(part), ..slot.clone() });
+                let events = takes_in.then_some(&sources::EVENT);
+                let parts =
+                    driver.parts(&operation).iter().chain(events).map(|part| Slot { part: Some(part), ..slot.clone() });
                 let place = slots.len();
                 slots.extend([slot.clone()].into_iter().chain(parts));
                 place
@@ -91,7 +97,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
                 return Err(PlanError::new(cause).within(place()));
             }
             Stop::Requests(requests) => Some(exhausted.map_or(requests, |most| most.min(requests)) / course.steps()),
-            Stop::Exhausted if exhausted.is_none() => {
+            Stop::Exhausted if exhausted.is_none() && !sources::has(stream) => {
                 let cause = "it runs until its corpus is exhausted, but its operation reads no corpus";
                 return Err(PlanError::new(cause).within(place()));
             }
@@ -101,6 +107,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
         let profile = match &stream.pacing {
             Pacing::Closed { clients: level, .. } | Pacing::Open { rate: level, .. } => Profile::new(level),
             Pacing::Users { users: number, clients, .. } => Profile::new(&users(*number, *clients)),
+            Pacing::Source { workers, .. } => Profile::new(&Level::Constant(*workers as f64)),
         };
         profiles.push(profile.map_err(|e| e.within(place()))?);
         courses.push(course);
@@ -115,6 +122,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
         refuse_ranks_that_see_no_end(&plan, &profiles)?;
     }
     descriptors::provide(&plan, &profiles)?;
+    let sources = sources::of(&plan)?;
     runtime()?.block_on(driver.verify()).map_err(|e| e.within("target"))?;
     let plan_threads = plan.threads;
     Ok((
@@ -126,6 +134,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             profiles,
             limits,
             gatherings,
+            sources,
             counters: counters.places.iter().map(|_| Counter::new(plan_threads, together)).collect(),
             stop: AtomicBool::new(false),
             held: AtomicBool::new(false),
@@ -181,6 +190,7 @@ fn refuse_ranks_that_see_no_end(plan: &Plan, profiles: &[Profile]) -> Result<(),
             Pacing::Closed { .. } => (profile.greatest() as u64, "clients"),
             Pacing::Open { max_in_flight, .. } => (max_in_flight, "requests in flight"),
             Pacing::Users { users, clients, .. } => (users.min(clients), "clients"),
+            Pacing::Source { workers, .. } => (workers, "workers"),
         };
         if plan.ends_with.contains(&stream.name) && parts < plan.ranks {
             let cause = format!("it ends the phase, and its {parts} {what} do not go round {} generators", plan.ranks);
@@ -254,7 +264,7 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
                 return within(format!("rate of {rate} a second: give more than 0"));
             }
             Pacing::Open { max_in_flight: 0, .. } => return within("max_in_flight of 0 drops everything".into()),
-            Pacing::Open { .. } => {}
+            Pacing::Open { .. } | Pacing::Source { .. } => {}
         }
         match stream.stop {
             Stop::Duration(Duration::ZERO) => return within("duration of 0 s: give more than 0".into()),

@@ -126,7 +126,7 @@ fn equal_bytes(block: &[u8; BLOCK], byte: u8) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use loadframe_engine::draw::Draw;
+    use crate::draw::Draw;
 
     use super::*;
 

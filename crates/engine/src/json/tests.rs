@@ -1,6 +1,6 @@
 //! The scanner against a full parser, on random documents.
 
-use loadframe_engine::draw::Draw;
+use crate::draw::Draw;
 use serde_json::{Map, Value, json};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! JSON Pointer (RFC 6901): one value inside a JSON text, found without reading the rest.
 
-use loadframe_engine::plan::PlanError;
+use crate::plan::PlanError;
 
 use super::{Cursor, Unexpected};
 

@@ -1,0 +1,389 @@
+//! Streams whose requests carry the events of a source: none is lost, and each is counted once.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+
+use loadframe_engine::event::Batch;
+
+use super::*;
+
+/// Takes events in, but for those that it is told to do otherwise with.
+struct Fussy;
+
+/// What it does: how long it takes, and how many of its first requests it rejects one half of, or gives no answer to.
+struct Manner {
+    pause: Duration,
+    half_rejected: AtomicU64,
+    unanswered: AtomicU64,
+    /// Events whose line has this text are refused for good.
+    refused: String,
+}
+
+impl Driver for Fussy {
+    type Operation = Manner;
+    type Connection = ();
+
+    fn new(_: &Target) -> Result<Self, PlanError> {
+        Ok(Self)
+    }
+    fn map(&self, form: &Value, _: &Context) -> Result<Manner, PlanError> {
+        Ok(Manner {
+            pause: Duration::from_millis(form["ms"].as_u64().unwrap_or(0)),
+            half_rejected: AtomicU64::new(form["half_rejected"].as_u64().unwrap_or(0)),
+            unanswered: AtomicU64::new(form["unanswered"].as_u64().unwrap_or(0)),
+            refused: form["refused"].as_str().unwrap_or("\0").to_owned(),
+        })
+    }
+    fn requests(&self, _: &Manner) -> Option<u64> {
+        None
+    }
+    fn connection(&self, _: u64) {}
+    fn takes_in(&self, _: &Manner) -> bool {
+        true
+    }
+    async fn execute(&self, (): &mut (), _: &Manner, _: &Context, _: &Draw, _: Option<&[u32]>) -> Reply {
+        unreachable!("its operations take in events")
+    }
+    async fn take_in(&self, (): &mut (), manner: &Manner, _: &Context, batch: &Batch, only: Option<&[u32]>) -> Reply {
+        let sent = Instant::now();
+        tokio::time::sleep(manner.pause).await;
+        let one_less = |left: &AtomicU64| {
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        };
+        let reply = |class: Option<ErrorClass>| {
+            let outcome = class.map_or(Ok(()), |class| Err(Failure::new(class, "as it was told")));
+            Reply { bytes_sent: 1, ..Reply::new(sent, Instant::now(), outcome) }
+        };
+        if one_less(&manner.unanswered) {
+            return reply(Some(ErrorClass::Connect));
+        }
+        let carried: Vec<u32> = only.map_or_else(|| (0..batch.events.len() as u32).collect(), <[u32]>::to_vec);
+        let is_refused = |place: &u32| {
+            let line = batch.line(&batch.events[*place as usize]);
+            memchr::memmem::find(line, manner.refused.as_bytes()).is_some()
+        };
+        let places = |wanted: &dyn Fn(usize, &u32) -> bool| -> Vec<u32> {
+            carried.iter().enumerate().filter(|(at, place)| wanted(*at, place)).map(|(at, _)| at as u32).collect()
+        };
+        let refused = places(&|_, place| is_refused(place));
+        let half = one_less(&manner.half_rejected);
+        let rejected = places(&|at, place| half && at % 2 == 1 && !is_refused(place));
+        let documents = (carried.len() - refused.len() - rejected.len()) as u64;
+        let class = (documents < carried.len() as u64).then_some(ErrorClass::Item);
+        Reply { documents, rejected, refused, ..reply(class) }
+    }
+    async fn show(&self, (): &mut (), _: &Manner, _: &Context, _: &Draw) -> (Reply, Exchange) {
+        unreachable!("no test shows it")
+    }
+}
+
+fn events() -> Value {
+    json!({"type": "/type", "kinds": {
+        "bid": {"id": "/id", "time": "/time"}, "win": {"id": "/bid_id", "time": "/bid_time"},
+    }})
+}
+
+fn taking_in(source: Value, stop: Value) -> Value {
+    let mut plan = plan(json!({
+        "name": "s", "mix": [["take_in", 1]], "pacing": {"source": {"source": "ads", "workers": 3}}, "stop": stop,
+    }));
+    plan["operations"] = json!({"take_in": {"take_in": {}}});
+    plan["sources"] = json!({"ads": source});
+    plan["sources"]["ads"]["events"] = events();
+    plan["sources"]["ads"]["flush"] = json!(0.02);
+    plan
+}
+
+fn bid(number: u64) -> String {
+    format!("{{\"type\": \"bid\", \"id\": \"b{number}\", \"time\": \"2017-03-01T12:00:00.{:03}Z\"}}\n", number % 1000)
+}
+
+fn file(folder: &Folder, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    let path = folder.0.join(name);
+    std::fs::write(&path, content).unwrap();
+    path
+}
+
+fn count(outcome: &Value, key: &str) -> u64 {
+    outcome["sources"]["ads"][key].as_u64().unwrap()
+}
+
+/// What all sources promise.
+fn adds_up(outcome: &Value) {
+    let letters = outcome["sources"]["ads"]["dead_letters"].as_object().unwrap();
+    let dead = |refused: bool| -> u64 {
+        letters.iter().filter(|(reason, _)| (*reason == "refused") == refused).map(|(_, n)| n.as_u64().unwrap()).sum()
+    };
+    assert_eq!(count(outcome, "lines"), count(outcome, "accepted") + dead(false), "{outcome}");
+    let ends = count(outcome, "indexed") + dead(true) + count(outcome, "left_over");
+    assert_eq!(count(outcome, "accepted"), ends, "{outcome}");
+}
+
+#[test]
+fn each_line_of_files_is_an_event_or_a_dead_letter_with_its_reason() {
+    let texts = Folder::new();
+    let first: String = (0..10_000).map(bid).collect();
+    let odd = [
+        "{\"type\": \"win\", \"bid_id\": \"b1\", \"bid_time\": 1488369600000}\n",
+        "\n",
+        "not JSON\n",
+        "[1, 2]\n",
+        "{\"id\": \"b1\", \"time\": 5}\n",
+        "{\"type\": \"sale\", \"id\": \"b1\", \"time\": 5}\n",
+        "{\"type\": \"bid\", \"time\": 5}\n",
+        "{\"type\": \"bid\", \"id\": \"\", \"time\": 5}\n",
+        "{\"type\": \"bid\", \"id\": \"b1\"}\n",
+        "{\"type\": \"bid\", \"id\": \"b1\", \"time\": \"yesterday\"}\n",
+        "{\"type\": \"bid\", \"id\": \"last\", \"time\": 5}",
+    ];
+    let paths = [file(&texts, "first.ndjson", first), file(&texts, "odd.ndjson", odd.concat())];
+    for threads in [1, 2, 3] {
+        let letters = texts.0.join(format!("letters-{threads}.ndjson"));
+        let mut plan = taking_in(json!({"files": paths, "dead_letters": letters}), json!("exhausted"));
+        plan["threads"] = json!(threads);
+        let (outcome, folder) = run::<Null>(&plan);
+        adds_up(&outcome);
+        let source = &outcome["sources"]["ads"];
+        assert_eq!((&source["accepted"], &source["left_over"]), (&json!(10_002), &json!(0)), "{source}");
+        let reasons = json!({
+            "not a JSON object": 2, "no type": 1, "unknown type": 1, "no id": 2, "no time": 1, "unreadable time": 1,
+        });
+        assert_eq!(source["dead_letters"], reasons);
+        let kept = std::fs::read_to_string(letters).unwrap();
+        let kept: Vec<Value> = kept.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(kept.len(), 8);
+        assert_eq!(kept[0]["line"], "not JSON");
+        assert!(kept[0]["source"].as_str().unwrap().ends_with("odd.ndjson:3"), "{}", kept[0]);
+        // Each event has a response time of its own, beside its request's.
+        let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
+        assert_eq!(log.total("p/take_in.event/response", 0.0, f64::INFINITY).unwrap().len(), 10_002);
+        let documents = outcome["operations"][0]["documents"].as_u64().unwrap();
+        assert_eq!(documents, 10_002);
+    }
+}
+
+#[test]
+fn what_the_store_cannot_take_now_is_sent_again_and_what_it_refuses_is_a_dead_letter() {
+    let texts = Folder::new();
+    let path = file(&texts, "log.ndjson", (0..5_000).map(bid).collect::<String>());
+    for retries in [0, 2] {
+        let mut plan = taking_in(json!({"files": [path], "batch": 100}), json!("exhausted"));
+        plan["operations"]["take_in"] = json!({"half_rejected": 5, "unanswered": 2, "refused": "\"b77\""});
+        plan["streams"][0]["retries"] = json!(retries);
+        let (outcome, _folder) = run::<Fussy>(&plan);
+        adds_up(&outcome);
+        assert_eq!((count(&outcome, "indexed"), count(&outcome, "left_over")), (4_999, 0), "{outcome}");
+        assert_eq!(outcome["sources"]["ads"]["dead_letters"], json!({"refused": 1}));
+    }
+}
+
+#[test]
+fn what_the_store_never_took_is_left_over() {
+    let texts = Folder::new();
+    let path = file(&texts, "log.ndjson", (0..500).map(bid).collect::<String>());
+    let mut plan = taking_in(json!({"files": [path]}), json!({"duration": 0.3}));
+    plan["operations"]["take_in"] = json!({"unanswered": 1_000_000});
+    plan["drain"] = json!(0.2);
+    let (outcome, _folder) = run::<Fussy>(&plan);
+    adds_up(&outcome);
+    assert_eq!((count(&outcome, "indexed"), count(&outcome, "left_over")), (0, 500), "{outcome}");
+}
+
+/// Begins a phase that listens, and says where.
+fn listening<D: Driver>(plan: &Value, folder: &Folder) -> (Running, SocketAddr) {
+    let running = begin::<D>(plan, folder);
+    let address = running.progress().sources["ads"].address.clone().expect("it listens at once");
+    (running, address.parse().unwrap())
+}
+
+/// Ends a phase once so many lines have come to their ends: a port has no end of its own.
+fn settled(running: &Running, lines: u64) -> Value {
+    let begun = Instant::now();
+    loop {
+        let told = &running.progress().sources["ads"];
+        if told.indexed + told.dead() == lines {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{lines} lines are waited for: {told:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+    running.stop();
+    ended(running)
+}
+
+fn ended(running: &Running) -> Value {
+    assert!(running.wait(Duration::from_secs(60)));
+    running.outcome().unwrap()
+}
+
+#[test]
+fn senders_by_tcp_may_be_many_and_go_away_in_the_middle_of_a_line() {
+    let mut plan = taking_in(json!({"listen": {"address": "127.0.0.1:0"}, "batch": 64}), json!("exhausted"));
+    plan["threads"] = json!(2);
+    let folder = Folder::new();
+    let (running, address) = listening::<Null>(&plan, &folder);
+    let senders: Vec<_> = (0..8)
+        .map(|sender| {
+            thread::spawn(move || {
+                let mut stream = TcpStream::connect(address).unwrap();
+                for number in 0..1_000 {
+                    // A line comes in two pieces.
+                    let line = bid(sender * 1_000 + number);
+                    let (one, other) = line.split_at(7);
+                    stream.write_all(one.as_bytes()).unwrap();
+                    stream.write_all(other.as_bytes()).unwrap();
+                }
+                stream.write_all(&bid(0).as_bytes()[..20]).unwrap();
+            })
+        })
+        .collect();
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+    let outcome = settled(&running, 8_008);
+    adds_up(&outcome);
+    assert_eq!((count(&outcome, "indexed"), count(&outcome, "connections")), (8_000, 8), "{outcome}");
+    assert_eq!(outcome["sources"]["ads"]["dead_letters"], json!({"cut off": 8}));
+}
+
+#[test]
+fn lines_that_no_sender_should_send_are_dead_letters() {
+    let letters = Folder::new();
+    let source = json!({
+        "listen": {"address": "127.0.0.1:0"}, "longest_line": 1000,
+        "dead_letters": letters.0.join("letters.ndjson"),
+    });
+    let folder = Folder::new();
+    let (running, address) = listening::<Null>(&taking_in(source, json!("exhausted")), &folder);
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(&vec![b'x'; 10 << 20]).unwrap();
+    stream.write_all(b"\n\xff\xfe\x00\x80 junk\n\r\n").unwrap();
+    stream.write_all(bid(7).replace('\n', "\r\n").as_bytes()).unwrap();
+    drop(stream);
+    let outcome = settled(&running, 3);
+    adds_up(&outcome);
+    assert_eq!(count(&outcome, "indexed"), 1);
+    assert_eq!(outcome["sources"]["ads"]["dead_letters"], json!({"too long": 1, "not a JSON object": 1}));
+    let kept = std::fs::read_to_string(letters.0.join("letters.ndjson")).unwrap();
+    assert!(kept.len() < 20_000, "{} bytes are kept of a line of 10 MB", kept.len());
+}
+
+#[test]
+fn senders_wait_while_the_store_is_slow_and_memory_stays_bounded() {
+    let source = json!({"listen": {"address": "127.0.0.1:0"}, "batch": 500, "buffer": 100_000});
+    let mut plan = taking_in(source, json!("exhausted"));
+    plan["operations"]["take_in"] = json!({"ms": 5});
+    let folder = Folder::new();
+    let (running, address) = listening::<Fussy>(&plan, &folder);
+    let mut stream = TcpStream::connect(address).unwrap();
+    for number in 0..50_000 {
+        stream.write_all(bid(number).as_bytes()).unwrap();
+    }
+    drop(stream);
+    let outcome = settled(&running, 50_000);
+    adds_up(&outcome);
+    assert_eq!(count(&outcome, "indexed"), 50_000);
+    // A reading of 64 KiB, or twice that, may come on top.
+    assert!(count(&outcome, "most_bytes") < 400_000, "{outcome}");
+}
+
+#[test]
+fn a_sender_is_told_how_many_of_its_lines_are_safe_and_that_is_never_too_many() {
+    let source = json!({"listen": {"address": "127.0.0.1:0"}, "batch": 50, "acknowledge": true});
+    let mut plan = taking_in(source, json!("exhausted"));
+    plan["operations"]["take_in"] = json!({"half_rejected": 3, "unanswered": 1});
+    let folder = Folder::new();
+    let (running, address) = listening::<Fussy>(&plan, &folder);
+    let mut stream = TcpStream::connect(address).unwrap();
+    let heard = BufReader::new(stream.try_clone().unwrap());
+    for number in 0..1_000 {
+        stream.write_all(bid(number).as_bytes()).unwrap();
+    }
+    stream.write_all(b"not JSON\n").unwrap();
+    let (mut told, mut before) = (0, 0);
+    for line in heard.lines() {
+        let said: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        told = said["acknowledged"].as_u64().unwrap();
+        assert!(told > before && told <= 1_001, "{told} after {before}");
+        before = told;
+        if told == 1_001 {
+            break;
+        }
+    }
+    assert_eq!(told, 1_001);
+    drop(stream);
+    let outcome = settled(&running, 1_001);
+    adds_up(&outcome);
+    assert_eq!(count(&outcome, "indexed"), 1_000);
+}
+
+#[test]
+fn a_log_is_replayed_in_its_order_though_its_clock_runs_backwards() {
+    let texts = Folder::new();
+    let line = |id: &str, at: i64| format!("{{\"type\": \"bid\", \"id\": \"{id}\", \"time\": {at}}}\n");
+    let text = [line("a", 5_000), line("b", 5_200), line("c", 1_000), line("d", 1_300)].concat();
+    let path = file(&texts, "log.ndjson", text);
+    let source = json!({"files": [path], "replay": {"time": "/time", "speed": 10.0}});
+    let (outcome, _folder) = run::<Null>(&taking_in(source, json!("exhausted")));
+    adds_up(&outcome);
+    assert_eq!(count(&outcome, "indexed"), 4);
+}
+
+#[test]
+fn a_generator_gives_the_same_number_of_events_to_any_number_of_threads() {
+    let made = json!({"generate": {"generator": "adbids", "rate": 20_000, "documents": 3_000}});
+    let mut lines = BTreeSet::new();
+    for threads in [1, 3] {
+        let mut plan = taking_in(made.clone(), json!("exhausted"));
+        plan["sources"]["ads"]["events"]["kinds"]["click"] = json!({"id": "/bid_id", "time": "/bid_time"});
+        plan["threads"] = json!(threads);
+        let (outcome, _folder) = run::<Null>(&plan);
+        adds_up(&outcome);
+        lines.insert((count(&outcome, "lines"), count(&outcome, "indexed")));
+    }
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let (lines, indexed) = lines.pop_first().unwrap();
+    assert_eq!(lines, indexed);
+    assert!(lines > 3_000, "a tenth of the bids is won: {lines}");
+}
+
+#[test]
+fn a_port_that_nobody_sends_to_is_closed_when_the_time_is_over_or_the_phase_is_stopped() {
+    for stop in [json!({"duration": 0.2}), json!("exhausted")] {
+        let plan = taking_in(json!({"listen": {"address": "127.0.0.1:0"}}), stop.clone());
+        let folder = Folder::new();
+        let (running, address) = listening::<Null>(&plan, &folder);
+        let _silent = TcpStream::connect(address).unwrap();
+        if stop == "exhausted" {
+            running.stop();
+        }
+        let outcome = ended(&running);
+        assert_eq!(count(&outcome, "lines"), 0);
+    }
+}
+
+#[test]
+fn a_port_is_closed_when_nothing_has_come_for_so_long() {
+    let source = json!({"listen": {"address": "127.0.0.1:0"}, "idle": 0.2});
+    let (outcome, _folder) = run::<Null>(&taking_in(source, json!({"duration": 3600})));
+    assert_eq!(count(&outcome, "lines"), 0);
+    assert_eq!(outcome["streams"][0]["ran_out"], true, "{outcome}");
+}
+
+#[test]
+fn what_cannot_be_is_said_before_anything_is_read() {
+    let said = |plan: &Value| {
+        let folder = Folder::new();
+        let plan = serde_json::from_value(plan.clone()).unwrap();
+        start::<Null>(plan, &folder.0).err().expect("it is refused").message
+    };
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    assert!(said(&taking_in(json!({"listen": {"address": address}}), json!("exhausted"))).contains(&address));
+    assert!(said(&taking_in(json!({"files": ["/nowhere/at/all"]}), json!("exhausted"))).contains("/nowhere/at/all"));
+    let mut plan = taking_in(json!({"listen": {"address": "127.0.0.1:0"}}), json!("exhausted"));
+    plan["operations"]["take_in"] = json!({"something": "else"});
+    assert!(said(&plan).contains("takes in no events"));
+    plan["operations"]["take_in"] = json!({"take_in": {}});
+    plan["streams"][0]["pacing"] = json!({"closed": {"clients": 1}});
+    assert!(said(&plan).contains("has none"));
+}

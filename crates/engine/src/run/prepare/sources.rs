@@ -1,0 +1,57 @@
+//! Checks the sources of a plan, and the streams that take their events in.
+
+use std::collections::HashSet;
+
+use super::*;
+
+/// The part of an operation that takes in events, beside the driver's own: each event, from its arrival until the store
+/// has it.
+pub(super) const EVENT: &str = "event";
+
+/// Whether a stream's requests come from a source.
+pub(super) fn has(stream: &Stream) -> bool {
+    matches!(stream.pacing, Pacing::Source { .. })
+}
+
+/// Whether an operation can be one of a stream.
+pub(super) fn suits(stream: &Stream, takes_in: bool) -> Result<(), PlanError> {
+    match (has(stream), takes_in) {
+        (true, false) => Err(PlanError::new(format!(
+            "it takes in no events, and the stream {:?} has a source: give it an operation that does",
+            stream.name
+        ))),
+        (false, true) => Err(PlanError::new(format!(
+            "it takes in the events of a source, and the stream {:?} has none: give it one",
+            stream.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The source of each stream that has one.
+pub(super) fn of<'a>(plan: &'a Plan) -> Result<Vec<Option<Arc<Source>>>, PlanError> {
+    let mut used = HashSet::new();
+    let mut of_stream = |stream: &'a Stream| {
+        let Pacing::Source { source: name, workers } = &stream.pacing else { return Ok(None) };
+        let fail = |cause: String| Err(PlanError::new(cause).within(format!("stream {:?}", stream.name)));
+        let Some(source) = plan.sources.get(name) else {
+            return fail(crate::nearest::unknown("source", name, plan.sources.keys().map(String::as_str)));
+        };
+        if !used.insert(name) {
+            return fail(format!("another stream has the source {name:?}, too: give each its own"));
+        }
+        if stream.mix.len() != 1 {
+            return fail("the events of a source go to one operation: give one".into());
+        }
+        if *workers < plan.ranks {
+            return fail(format!("{workers} workers do not go round {} generators: give each one", plan.ranks));
+        }
+        if matches!(stream.stop, Stop::Requests(_) | Stop::Journeys(_)) {
+            return fail(
+                "a stream with a source lasts for a time, until the source is exhausted, or as the phase".into(),
+            );
+        }
+        Source::new(name, source, plan).map(|source| Some(Arc::new(source)))
+    };
+    plan.streams.iter().map(&mut of_stream).collect()
+}

@@ -1,0 +1,232 @@
+//! Sources: where events come from that the generator does not make up as requests (a port, files, standard input, a log
+//! that is replayed, a generator of events).
+//!
+//! Readers on threads of their own cut lines ([`intake`]), read them ([`line`]) and put the events into a [`queue`], from
+//! which the clients of a stream take them in batches. What is not an event is a dead letter ([`letters`]).
+
+mod dealt;
+mod files;
+pub mod instant;
+mod intake;
+pub mod letters;
+pub mod line;
+mod listen;
+mod paced;
+pub mod queue;
+mod safe;
+mod stdin;
+mod told;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use crate::panics;
+use crate::plan::{self, PlanError};
+use crate::profile::Profile;
+use crate::schedule::Share;
+pub use dealt::{Fate, dealt};
+use letters::{Bundle, Letters, Reason};
+use line::Reader;
+use listen::Port;
+use queue::{Queue, Taken};
+pub use told::Told;
+
+/// What is counted of a source.
+#[derive(Debug, Default)]
+struct Counts {
+    lines: AtomicU64,
+    accepted: AtomicU64,
+    indexed: AtomicU64,
+    bytes: AtomicU64,
+    connections: AtomicU64,
+}
+
+/// A source, from the plan's check to the phase's end.
+#[derive(Debug)]
+pub struct Source {
+    name: String,
+    plan: plan::Source,
+    seed: u64,
+    /// This rank's part of what all ranks read.
+    share: Share,
+    readers: usize,
+    reader: Reader,
+    letters: Letters,
+    counts: Counts,
+    /// Where clients find its events.
+    pub queue: Queue,
+    address: OnceLock<String>,
+    trouble: Mutex<Vec<String>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What is called with words when a reader panics.
+pub type Fail = Arc<dyn Fn(String) + Send + Sync>;
+
+impl Source {
+    /// Checks what the plan says of it; reads nothing yet.
+    pub fn new(name: &str, plan: &plan::Source, phase: &plan::Plan) -> Result<Self, PlanError> {
+        let place = || format!("source {name:?}");
+        Self::checked(name, plan, phase).map_err(|e| e.within(place()))
+    }
+
+    fn checked(name: &str, plan: &plan::Source, phase: &plan::Plan) -> Result<Self, PlanError> {
+        let ways = [plan.listen.is_some(), !plan.files.is_empty(), plan.stdin, plan.generate.is_some()];
+        if ways.iter().filter(|way| **way).count() != 1 {
+            return Err(PlanError::new("it has to have one of listen, files, stdin and generate"));
+        }
+        if phase.ranks > 1 && (plan.stdin || plan.listen.is_some()) {
+            let way = if plan.stdin { "standard input is read" } else { "a port is listened on" };
+            return Err(PlanError::new(format!("{way} by one process: {} ranks cannot share it", phase.ranks)));
+        }
+        if plan.batch == 0 || plan.buffer == 0 || plan.longest_line == 0 {
+            return Err(PlanError::new("batch, buffer and longest_line of 0 let nothing through: give 1 or more"));
+        }
+        if let Some(replay) = &plan.replay {
+            if plan.files.is_empty() {
+                return Err(PlanError::new("only files can be replayed at their own times"));
+            }
+            if !(replay.speed > 0.0 && replay.speed.is_finite()) {
+                return Err(PlanError::new(format!("a speed of {}: give more than 0", replay.speed)));
+            }
+        }
+        if plan.acknowledge && plan.listen.is_none() {
+            return Err(PlanError::new("only senders by TCP can be told what is safe: acknowledge needs listen"));
+        }
+        files::check(&plan.files)?;
+        if let Some(listen) = &plan.listen {
+            listen::check(listen)?;
+        }
+        let share = Share { index: phase.rank, of: phase.ranks };
+        let reader = Reader::new(&plan.events, plan.replay.as_ref().map(|replay| replay.time.as_str()))?;
+        let readers = if plan.listen.is_some() { phase.threads as usize } else { 1 };
+        let queue = Queue::new(plan.batch, plan.flush, plan.buffer, reader.names.clone(), readers);
+        let source = Self {
+            name: name.to_owned(),
+            plan: plan.clone(),
+            seed: phase.seed,
+            share,
+            readers,
+            reader,
+            letters: Letters::new(plan.dead_letters.as_deref()),
+            counts: Counts::default(),
+            queue,
+            address: OnceLock::new(),
+            trouble: Mutex::default(),
+            threads: Mutex::default(),
+        };
+        if let Some(made) = &plan.generate {
+            Profile::new(&made.rate)?;
+            paced::generator(&source, made, 0)?;
+        }
+        Ok(source)
+    }
+
+    /// Begins to read at `start`. An error, and nothing is read, if a port cannot be had.
+    pub fn begin(self: &Arc<Self>, start: Instant, fail: &Fail) -> Result<(), PlanError> {
+        let place = || format!("source {:?}", self.name);
+        let mut port = match &self.plan.listen {
+            Some(listen) => Some(Port::open(listen, self.readers).map_err(|e| e.within(place()))?),
+            None => None,
+        };
+        if let Some(port) = &port {
+            let _ = self.address.set(port.address.to_string());
+        }
+        for number in 0..self.readers {
+            let (source, fail, part) = (self.clone(), fail.clone(), port.as_mut().map(|port| port.part(number)));
+            let thread = thread::Builder::new().name(format!("source-{number}"));
+            let thread = thread.spawn(move || {
+                let _listening = panics::listen(move |words| fail(format!("the reader of a source panicked: {words}")));
+                let _ended = Reads(&source);
+                if !source.queue.sleep_until(start) {
+                    return;
+                }
+                let read = match part {
+                    Some(part) => listen::read(&source, part),
+                    None if source.plan.stdin => stdin::read(&source),
+                    None if source.plan.generate.is_some() || source.plan.replay.is_some() => {
+                        paced::read(&source, start)
+                    }
+                    None => files::read(&source),
+                };
+                if let Err(words) = read {
+                    source.say(words);
+                }
+            });
+            let thread = thread.map_err(|e| {
+                self.queue.close();
+                PlanError::machine(format!("cannot start a thread: {e}"))
+            })?;
+            self.threads.lock().expect("no thread panics while it holds the lock").push(thread);
+        }
+        Ok(())
+    }
+
+    /// Reads nothing more, and waits until that is so.
+    pub fn end(&self) {
+        self.queue.finish();
+        let threads = std::mem::take(&mut *self.threads.lock().expect("no thread panics while it holds the lock"));
+        for thread in threads {
+            // Of a reader that panicked the phase has heard.
+            let _ = thread.join();
+        }
+    }
+
+    /// Takes down what went wrong, once in the same words.
+    fn say(&self, words: String) {
+        let mut trouble = self.trouble.lock().expect("no thread panics while it holds the lock");
+        if !trouble.contains(&words) && trouble.len() < 20 {
+            trouble.push(words);
+        }
+    }
+
+    fn came(&self, bytes: usize) {
+        self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a reading, and writes its dead letters.
+    fn counted(&self, lines: u64, events: u64, letters: &mut Bundle) {
+        self.counts.lines.fetch_add(lines, Ordering::Relaxed);
+        self.counts.accepted.fetch_add(events, Ordering::Relaxed);
+        self.write(letters);
+    }
+
+    fn write(&self, letters: &mut Bundle) {
+        if let Err(words) = self.letters.write(letters) {
+            self.say(words);
+        }
+    }
+
+    /// Events of a batch have come to their ends, each as `fates` say by places; `words` are the store's.
+    pub fn settle(&self, taken: &Taken, fates: &[(u32, Fate)], words: &str) {
+        let (mut indexed, mut refused, mut letters) = (0, 0, Bundle::default());
+        for &(place, fate) in fates {
+            match fate {
+                Fate::Left => continue,
+                Fate::Taken => indexed += 1,
+                Fate::Refused => {
+                    refused += 1;
+                    if self.letters.kept() {
+                        let line = taken.batch.line(&taken.batch.events[place as usize]);
+                        letters.add(Reason::Refused, words, line, &self.name);
+                    }
+                }
+            }
+            taken.settle(place as usize);
+        }
+        self.counts.indexed.fetch_add(indexed, Ordering::Relaxed);
+        self.letters.count(Reason::Refused, refused);
+        self.write(&mut letters);
+    }
+}
+
+/// A reader at work, however its thread ends.
+struct Reads<'a>(&'a Source);
+
+impl Drop for Reads<'_> {
+    fn drop(&mut self) {
+        self.0.queue.reader_ended();
+    }
+}

@@ -1,0 +1,61 @@
+//! What becomes of the events of a batch by one answer of the store.
+
+use crate::driver::Reply;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The store has it.
+    Taken,
+    /// It may get through when it is sent again.
+    Left,
+    /// The store refuses it for good.
+    Refused,
+}
+
+/// What became of `events` events, of which the request carried those at the places `only`, or all.
+pub fn dealt(reply: &Reply, events: usize, only: Option<&[u32]>) -> Vec<(u32, Fate)> {
+    let whole = match &reply.outcome {
+        Err(failure) if reply.rejected.is_empty() && reply.refused.is_empty() => match failure.class.may_pass() {
+            true => Fate::Left,
+            false => Fate::Refused,
+        },
+        _ => Fate::Taken,
+    };
+    let mut fates: Vec<(u32, Fate)> = match only {
+        None => (0..events as u32).map(|place| (place, whole)).collect(),
+        Some(only) => only.iter().map(|place| (*place, whole)).collect(),
+    };
+    for (places, fate) in [(&reply.rejected, Fate::Left), (&reply.refused, Fate::Refused)] {
+        for place in places {
+            if let Some((_, old)) = fates.get_mut(*place as usize) {
+                *old = fate;
+            }
+        }
+    }
+    fates
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::driver::{ErrorClass, Failure};
+
+    fn reply(class: Option<ErrorClass>, rejected: &[u32], refused: &[u32]) -> Reply {
+        let now = Instant::now();
+        let outcome = class.map_or(Ok(()), |class| Err(Failure::new(class, "no")));
+        Reply { rejected: rejected.to_vec(), refused: refused.to_vec(), ..Reply::new(now, now, outcome) }
+    }
+
+    #[test]
+    fn events_that_the_answer_does_not_name_share_the_fate_of_the_request() {
+        use Fate::{Left, Refused, Taken};
+        assert_eq!(dealt(&reply(None, &[], &[]), 2, None), [(0, Taken), (1, Taken)]);
+        assert_eq!(dealt(&reply(Some(ErrorClass::Connect), &[], &[]), 2, None), [(0, Left), (1, Left)]);
+        assert_eq!(dealt(&reply(Some(ErrorClass::Client), &[], &[]), 1, None), [(0, Refused)]);
+        let mixed = reply(Some(ErrorClass::Item), &[0], &[2]);
+        assert_eq!(dealt(&mixed, 9, Some(&[3, 5, 7])), [(3, Left), (5, Taken), (7, Refused)]);
+    }
+}

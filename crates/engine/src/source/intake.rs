@@ -1,0 +1,209 @@
+//! Cuts what comes from one place (a connection, a file) into lines, and hands over the events that they are.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use memchr::memchr_iter;
+
+use super::Source;
+use super::letters::{Bundle, Reason};
+use super::queue::Chunk;
+use super::safe::Safe;
+use crate::event::Event;
+use crate::schedule::Share;
+
+/// So many bytes are asked for at a time.
+const READING: usize = 64 << 10;
+
+/// So many bytes of a line that is too long are kept for its letter.
+const KEPT: usize = 4096;
+
+/// See the module.
+pub struct Intake<'a> {
+    source: &'a Source,
+    from: From,
+    /// What has come and was not cut yet; it has no end of a line in it between readings.
+    buffer: Vec<u8>,
+    /// The beginning of a line that is too long, the rest of which is passed over.
+    too_long: Option<Vec<u8>>,
+    /// What the sender is told, if it wants to be.
+    pub safe: Option<Rc<RefCell<Safe>>>,
+}
+
+/// Where lines come from, for their letters.
+#[derive(Clone, Debug)]
+pub enum From {
+    /// A sender.
+    Sender(String),
+    /// A file and the number of its last line.
+    File(String, u64),
+}
+
+impl fmt::Display for From {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sender(name) => f.write_str(name),
+            Self::File(name, line) => write!(f, "{name}:{line}"),
+        }
+    }
+}
+
+impl From {
+    /// Whether the present line is this rank's: each has every n-th.
+    fn is_mine(&self, share: Share) -> bool {
+        match self {
+            Self::Sender(_) => true,
+            Self::File(_, line) => (line - 1) % share.of == share.index,
+        }
+    }
+
+    fn next(&mut self) {
+        if let Self::File(_, line) = self {
+            *line += 1;
+        }
+    }
+}
+
+/// The wall clock, milliseconds since 1970.
+pub fn wall() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
+impl<'a> Intake<'a> {
+    /// Nothing has come yet.
+    pub fn new(source: &'a Source, from: From) -> Self {
+        Self { source, from, buffer: Vec::new(), too_long: None, safe: None }
+    }
+
+    /// Where bytes are to be added, with room for some.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        self.buffer.reserve(READING);
+        &mut self.buffer
+    }
+
+    /// Adds what `read` puts into a slice, and says how much that was.
+    pub fn fill<E>(&mut self, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, E> {
+        let before = self.buffer.len();
+        self.buffer.resize(before + READING, 0);
+        let count = read(&mut self.buffer[before..]);
+        self.buffer.truncate(before + count.as_ref().map_or(0, |count| *count));
+        count
+    }
+
+    /// So many bytes were added now: their whole lines are handed over.
+    pub fn arrived(&mut self, count: usize) {
+        let (now, arrival) = (Instant::now(), wall());
+        self.source.came(count);
+        let mut reading = Reading { events: Vec::new(), lines: 0, letters: Bundle::default(), now, arrival };
+        let mut start = 0;
+        let fresh = self.buffer.len() - count;
+        for end in memchr_iter(b'\n', &self.buffer[fresh..]) {
+            let end = fresh + end;
+            self.from.next();
+            match self.too_long.take() {
+                _ if !self.from.is_mine(self.source.share) => {}
+                Some(beginning) => reading.refuse(self.source, Reason::TooLong, &beginning, &self.from),
+                None => reading.line(self.source, &self.buffer, start, end, &self.from),
+            }
+            start = end + 1;
+        }
+        self.hand_over(reading, start);
+        if self.buffer.len() > self.source.plan.longest_line {
+            let kept = self.buffer.len().min(KEPT);
+            self.too_long.get_or_insert_with(|| self.buffer[..kept].to_vec());
+        }
+        if self.too_long.is_some() {
+            self.buffer = Vec::new();
+        }
+    }
+
+    /// Nothing more comes. `whole`: what has no end of a line is a line nevertheless.
+    pub fn end(&mut self, whole: bool) {
+        let (now, arrival) = (Instant::now(), wall());
+        let mut reading = Reading { events: Vec::new(), lines: 0, letters: Bundle::default(), now, arrival };
+        self.from.next();
+        let end = self.buffer.len();
+        let beginning = self.too_long.take();
+        if !self.from.is_mine(self.source.share) {
+            return;
+        }
+        if let Some(beginning) = beginning {
+            let reason = if whole { Reason::TooLong } else { Reason::CutOff };
+            reading.refuse(self.source, reason, &beginning, &self.from);
+        } else if whole {
+            reading.line(self.source, &self.buffer, 0, end, &self.from);
+        } else if !self.buffer.trim_ascii().is_empty() {
+            reading.refuse(self.source, Reason::CutOff, &self.buffer, &self.from);
+        }
+        self.hand_over(reading, end);
+    }
+
+    /// Hands over the events that end before `end`.
+    fn hand_over(&mut self, mut reading: Reading, end: usize) {
+        let Self { source, buffer, safe, .. } = self;
+        if reading.lines == 0 {
+            buffer.drain(..end);
+            return;
+        }
+        source.counted(reading.lines, reading.events.len() as u64, &mut reading.letters);
+        let ticket = safe.as_ref().map(|safe| safe.borrow_mut().read(reading.lines, reading.events.len()));
+        let rest = buffer[end..].to_vec();
+        // Small readings must not keep large buffers.
+        let bytes = if end < buffer.capacity() / 2 {
+            let bytes = buffer[..end].to_vec();
+            buffer.clear();
+            buffer.extend_from_slice(&rest);
+            bytes
+        } else {
+            std::mem::replace(buffer, rest)
+        };
+        source.queue.push(Chunk { bytes, events: reading.events, ticket });
+    }
+}
+
+/// What one reading has brought.
+struct Reading {
+    events: Vec<Event>,
+    lines: u64,
+    letters: Bundle,
+    now: Instant,
+    arrival: i64,
+}
+
+impl Reading {
+    /// A line, which may be empty.
+    fn line(&mut self, source: &Source, buffer: &[u8], start: usize, end: usize, from: &From) {
+        let line = buffer[start..end].trim_ascii();
+        if line.is_empty() {
+            return;
+        }
+        if line.len() > source.plan.longest_line {
+            return self.refuse(source, Reason::TooLong, line, from);
+        }
+        match source.reader.read(line) {
+            Ok(said) => {
+                self.lines += 1;
+                let start = line.as_ptr() as usize - buffer.as_ptr() as usize;
+                self.events.push(Event {
+                    arrived: self.now,
+                    line: start..start + line.len(),
+                    id: start + said.id.start..start + said.id.end,
+                    kind: said.kind,
+                    time: said.time,
+                    arrival: self.arrival,
+                });
+            }
+            Err(reason) => self.refuse(source, reason, line, from),
+        }
+    }
+
+    fn refuse(&mut self, source: &Source, reason: Reason, line: &[u8], from: &From) {
+        self.lines += 1;
+        source.letters.count(reason, 1);
+        if source.letters.kept() {
+            self.letters.add(reason, "", line, from);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Dead letters: lines that are not events, and events that the store refuses for good. They are counted by their
+//! reason, and kept in a file if the plan names one.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::json;
+
+/// So many bytes of a line are kept.
+const KEPT: usize = 4096;
+
+/// Why a line is not an event of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Reason {
+    /// It is not a JSON object.
+    NoObject,
+    /// It does not say its kind.
+    NoKind,
+    /// The source does not know its kind.
+    UnknownKind,
+    /// It has no id, or an empty one.
+    NoId,
+    /// It has no time.
+    NoTime,
+    /// Its time cannot be read.
+    OddTime,
+    /// It is longer than lines may be.
+    TooLong,
+    /// Its sender went away in the middle of it.
+    CutOff,
+    /// The store refused it.
+    Refused,
+}
+
+impl Reason {
+    const ALL: [Self; 9] = [
+        Self::NoObject,
+        Self::NoKind,
+        Self::UnknownKind,
+        Self::NoId,
+        Self::NoTime,
+        Self::OddTime,
+        Self::TooLong,
+        Self::CutOff,
+        Self::Refused,
+    ];
+
+    /// As it is counted.
+    pub fn name(self) -> &'static str {
+        [
+            "not a JSON object",
+            "no type",
+            "unknown type",
+            "no id",
+            "no time",
+            "unreadable time",
+            "too long",
+            "cut off",
+            "refused",
+        ][self as usize]
+    }
+}
+
+/// The dead letters of a source.
+#[derive(Debug, Default)]
+pub struct Letters {
+    counts: [AtomicU64; Reason::ALL.len()],
+    /// Made with the first letter.
+    file: Option<(PathBuf, Mutex<Option<File>>)>,
+}
+
+/// Dead letters that are written together.
+#[derive(Default)]
+pub struct Bundle(String);
+
+impl Bundle {
+    /// Adds a letter. `words` may say more of the reason.
+    pub fn add(&mut self, reason: Reason, words: &str, line: &[u8], from: impl fmt::Display) {
+        let line = String::from_utf8_lossy(&line[..line.len().min(KEPT)]);
+        let colon = if words.is_empty() { "" } else { ": " };
+        let reason = format!("{}{colon}{words}", reason.name());
+        let letter = json!({"reason": reason, "line": line, "source": from.to_string()});
+        writeln!(self.0, "{letter}").expect("text can be written to");
+    }
+}
+
+impl Letters {
+    /// None yet. They are added to the file, if one is named.
+    pub fn new(path: Option<&Path>) -> Self {
+        Self { counts: Default::default(), file: path.map(|path| (path.to_owned(), Mutex::default())) }
+    }
+
+    /// Whether they are kept, and not just counted.
+    pub fn kept(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Counts letters.
+    pub fn count(&self, reason: Reason, letters: u64) {
+        self.counts[reason as usize].fetch_add(letters, Ordering::Relaxed);
+    }
+
+    /// Writes letters that were counted; an error in words.
+    pub fn write(&self, bundle: &mut Bundle) -> Result<(), String> {
+        let letters = std::mem::take(&mut bundle.0);
+        let Some((path, file)) = self.file.as_ref().filter(|_| !letters.is_empty()) else { return Ok(()) };
+        let mut file = file.lock().expect("no thread panics while it holds the lock");
+        let opened = match &mut *file {
+            Some(file) => Ok(file),
+            none => OpenOptions::new().append(true).create(true).open(path).map(|file| none.insert(file)),
+        };
+        let written = opened.and_then(|file| file.write_all(letters.as_bytes()));
+        written.map_err(|error| format!("dead letters are lost: {}: {error}", path.display()))
+    }
+
+    /// How many there are of a reason.
+    pub fn of(&self, reason: Reason) -> u64 {
+        self.counts[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// How many there are by reason, where there are any.
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        let counts = Reason::ALL.map(|reason| (reason.name().to_owned(), self.of(reason)));
+        counts.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+}

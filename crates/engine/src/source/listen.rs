@@ -1,0 +1,258 @@
+//! Lines that come by TCP, over any number of connections, which the reading threads share.
+
+use std::cell::RefCell;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{JoinSet, LocalSet};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::Source;
+use super::intake::{From, Intake};
+use super::safe::Safe;
+use crate::plan::{Listen, PlanError};
+
+/// How often it is seen whether lines still come.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Senders are told this long what is safe when nothing more becomes it.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// After a connection could not be accepted, as for want of file descriptors, the next is tried after this time.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A port that is open, until the reading threads have their parts of it.
+pub struct Port {
+    /// Where it is.
+    pub address: SocketAddr,
+    listener: Option<TcpListener>,
+    tls: Option<TlsAcceptor>,
+    senders: Vec<UnboundedSender<std::net::TcpStream>>,
+    receivers: Vec<Option<UnboundedReceiver<std::net::TcpStream>>>,
+}
+
+/// A reading thread's part of a port: the first accepts connections for all.
+pub struct Part {
+    accepts: Option<(TcpListener, Vec<UnboundedSender<std::net::TcpStream>>)>,
+    connections: UnboundedReceiver<std::net::TcpStream>,
+    tls: Option<TlsAcceptor>,
+}
+
+/// Whether the certificate can be used, if one is named.
+pub fn check(listen: &Listen) -> Result<(), PlanError> {
+    tls(listen).map(drop)
+}
+
+fn tls(listen: &Listen) -> Result<Option<TlsAcceptor>, PlanError> {
+    let (certificate, key) = match (&listen.certificate, &listen.key) {
+        (None, None) => return Ok(None),
+        (Some(certificate), Some(key)) => (certificate, key),
+        _ => return Err(PlanError::new("TLS needs a certificate and its key: give both")),
+    };
+    let wrong = |path: &std::path::Path, error: &dyn std::fmt::Display| {
+        PlanError::new(format!("{}: it cannot be used for TLS: {error}", path.display()))
+    };
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.map_err(|error| wrong(certificate, &error))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret))
+        .map_err(|error| wrong(certificate, &error))?;
+    Ok(Some(TlsAcceptor::from(Arc::new(config))))
+}
+
+impl Port {
+    /// Opens it for so many reading threads.
+    pub fn open(listen: &Listen, threads: usize) -> Result<Self, PlanError> {
+        let tls = tls(listen)?;
+        let cannot = |error: std::io::Error| {
+            let cause = "give another address, or end what has it";
+            PlanError::new(format!("cannot listen on {}: {error}: {cause}", listen.address))
+        };
+        let listener = TcpListener::bind(&listen.address).map_err(cannot)?;
+        listener.set_nonblocking(true).map_err(cannot)?;
+        let address = listener.local_addr().map_err(cannot)?;
+        let (senders, receivers) = (0..threads).map(|_| unbounded_channel()).unzip();
+        let receivers: Vec<UnboundedReceiver<_>> = receivers;
+        Ok(Self {
+            address,
+            listener: Some(listener),
+            tls,
+            senders,
+            receivers: receivers.into_iter().map(Some).collect(),
+        })
+    }
+
+    /// A thread's part. Once each.
+    pub fn part(&mut self, number: usize) -> Part {
+        let accepts = self.listener.take().map(|listener| (listener, std::mem::take(&mut self.senders)));
+        let connections = self.receivers[number].take().expect("each thread takes its part once");
+        Part { accepts, connections, tls: self.tls.clone() }
+    }
+}
+
+/// Reads until nothing is wanted any more, or nothing has come for so long as the plan says.
+pub fn read(source: &Arc<Source>, part: Part) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start a runtime: {error}"))?;
+    let Part { accepts, mut connections, tls } = part;
+    LocalSet::new().block_on(&runtime, async {
+        let mut served = JoinSet::new();
+        let first = accepts.is_some();
+        if let Some((listener, senders)) = accepts {
+            let listener = tokio::net::TcpListener::from_std(listener);
+            let listener = listener.map_err(|error| format!("cannot listen: {error}"))?;
+            served.spawn_local(accept(source.clone(), listener, senders));
+        }
+        let idle = async {
+            match source.plan.idle.filter(|_| first) {
+                Some(idle) => nothing_comes(source, idle).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut idle = std::pin::pin!(idle);
+        loop {
+            tokio::select! {
+                () = source.queue.closed() => break,
+                () = &mut idle => {
+                    source.queue.close_by_itself();
+                    break;
+                }
+                Some(stream) = connections.recv() => {
+                    let (source, tls) = (source.clone(), tls.clone());
+                    served.spawn_local(serve(source, stream, tls));
+                }
+            }
+        }
+        // Senders that are told what is safe hear it until the end.
+        tokio::select! {
+            () = async { while served.join_next().await.is_some() {} } => {}
+            () = async {
+                source.queue.finished().await;
+                if source.plan.acknowledge {
+                    tokio::time::sleep(LAST_WORDS).await;
+                }
+            } => {}
+        }
+        Ok(())
+    })
+}
+
+async fn accept(
+    source: Arc<Source>,
+    listener: tokio::net::TcpListener,
+    senders: Vec<UnboundedSender<std::net::TcpStream>>,
+) {
+    for sender in senders.iter().cycle() {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted.and_then(|(stream, _)| stream.into_std()),
+            () = source.queue.closed() => return,
+        };
+        match accepted {
+            Ok(stream) => {
+                source.counts.connections.fetch_add(1, Ordering::Relaxed);
+                let _ = sender.send(stream);
+            }
+            Err(error) => {
+                source.say(format!("a connection could not be accepted: {error}"));
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Returns when no line has come for so long, though there was room.
+async fn nothing_comes(source: &Source, idle: Duration) {
+    let (mut lines, mut last) = (0, Instant::now());
+    loop {
+        tokio::time::sleep(LOOK.min(idle)).await;
+        let now = source.counts.lines.load(Ordering::Relaxed);
+        if now != lines || source.queue.is_full() {
+            (lines, last) = (now, Instant::now());
+        } else if last.elapsed() >= idle {
+            return;
+        }
+    }
+}
+
+/// Reads one connection to its end.
+async fn serve(source: Arc<Source>, stream: std::net::TcpStream, tls: Option<TlsAcceptor>) {
+    let from = stream.peer_addr().map_or_else(|_| "a sender".to_owned(), |address| address.to_string());
+    let Ok(stream) = TcpStream::from_std(stream) else { return };
+    match tls {
+        None => lines(&source, stream, from).await,
+        Some(tls) => {
+            let accepted = tokio::select! {
+                accepted = tls.accept(stream) => accepted,
+                () = source.queue.closed() => return,
+            };
+            match accepted {
+                Ok(stream) => lines(&source, stream, from).await,
+                Err(error) => source.say(format!("a sender does not speak TLS as it should: {error}")),
+            }
+        }
+    }
+}
+
+async fn lines(source: &Source, stream: impl AsyncRead + AsyncWrite, from: String) {
+    let (mut reading, writing) = split(stream);
+    let mut intake = Intake::new(source, From::Sender(from));
+    let safe = source.plan.acknowledge.then(|| Rc::new(RefCell::new(Safe::default())));
+    intake.safe.clone_from(&safe);
+    let read = async {
+        while source.queue.room().await {
+            let count = tokio::select! {
+                count = reading.read_buf(intake.buffer()) => count,
+                () = source.queue.closed() => break,
+            };
+            match count {
+                Ok(count) if count > 0 => intake.arrived(count),
+                // A sender that went away without a word is one that went away.
+                Ok(_) | Err(_) => break,
+            }
+        }
+        intake.end(false);
+        if let Some(safe) = &safe {
+            safe.borrow_mut().end();
+        }
+    };
+    match &safe {
+        None => read.await,
+        Some(safe) => drop(tokio::join!(read, acknowledge(safe, writing))),
+    }
+}
+
+/// Tells a sender how many of its lines are safe, whenever there are more, until all of them are.
+async fn acknowledge(safe: &RefCell<Safe>, mut writing: impl AsyncWrite + Unpin) {
+    let bell = safe.borrow().bell.clone();
+    let mut told = 0;
+    loop {
+        bell.notified().await;
+        let (lines, all) = {
+            let mut safe = safe.borrow_mut();
+            (safe.lines(), safe.is_all())
+        };
+        if lines > told {
+            told = lines;
+            if writing.write_all(format!("{{\"acknowledged\": {lines}}}\n").as_bytes()).await.is_err() {
+                return;
+            }
+            let _ = writing.flush().await;
+        }
+        if all {
+            let _ = writing.shutdown().await;
+            return;
+        }
+    }
+}

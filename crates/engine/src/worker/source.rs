@@ -1,0 +1,122 @@
+//! Clients of a stream whose requests carry the events of a source: each takes the next batch, sends it, and keeps what
+//! the store could not take for another time.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::request::Start;
+use super::{PAUSE, Seat, Stream, Worker};
+use crate::driver::{Driver, ErrorClass, Part};
+use crate::rest::Rest;
+use crate::source::queue::{Next, Taken};
+use crate::source::{Fate, Source, dealt};
+
+/// A client whose requests keep failing waits this long at most before the next one.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+impl<D: Driver> Worker<D> {
+    /// A client's loop, until the source has ended and nothing of it is left.
+    pub(super) async fn take_in(self: Rc<Self>, stream: Rc<Stream>, source: Arc<Source>, client: u64) {
+        let mut connection = self.phase.driver.connection(client);
+        let seat = self.seat(client);
+        let mut pause = PAUSE;
+        loop {
+            let mut changed = std::pin::pin!(source.queue.changed());
+            changed.as_mut().enable();
+            let now = Instant::now();
+            if self.is_over(&stream, now) {
+                // What has arrived in time is still sent.
+                source.queue.close();
+            }
+            match source.queue.take(now) {
+                Next::Batch(mut taken) => {
+                    let gone = self.send(&stream, &mut connection, seat, &source, &mut taken).await;
+                    if taken.left.is_none() {
+                        source.queue.done(&taken);
+                        pause = PAUSE;
+                        continue;
+                    }
+                    source.queue.put_back(taken);
+                    if gone {
+                        self.timer.sleep_until(Instant::now() + pause).await;
+                        pause = LONGEST_PAUSE.min(pause * 2);
+                    }
+                }
+                Next::Wait(until) => {
+                    let ends = self.ends(&stream).filter(|ends| *ends > now);
+                    let until = until.into_iter().chain(ends).min();
+                    let due = async {
+                        match until {
+                            Some(until) => self.timer.sleep_until(until).await,
+                            None => std::future::pending().await,
+                        }
+                    };
+                    tokio::select! {
+                        () = changed => {}
+                        () = due => {}
+                        () = self.over.notified() => {}
+                    }
+                }
+                Next::Ended => {
+                    self.nothing_left(stream.index, source.queue.ran_out());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sends what is left of a batch, with its retries, and records it. What is left then stands in the batch; returns
+    /// whether that is all of it.
+    async fn send(
+        &self,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        seat: Seat,
+        source: &Source,
+        taken: &mut Taken,
+    ) -> bool {
+        let choice = &self.phase.courses[stream.index].choices[0];
+        let scheduled = taken.oldest().unwrap_or_else(Instant::now);
+        // A batch waits for its events, and for a client that is free: the generator is late with neither.
+        let start = Start { scheduled, started: scheduled };
+        self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
+        let name = self.phase.driver.parts(&choice.operation).len();
+        let most = self.phase.plan.streams[stream.index].retries;
+        let (driver, context) = (&self.phase.driver, &self.phase.context);
+        let mut rest = Rest::of(taken.left.take());
+        let mut parts = Vec::new();
+        let mut retries = 0;
+        loop {
+            let reply = driver.take_in(connection, &choice.operation, context, &taken.batch, rest.documents()).await;
+            let fates = dealt(&reply, taken.batch.events.len(), rest.documents());
+            let words = reply.outcome.as_ref().err().map_or("", |failure| failure.message.as_str());
+            source.settle(taken, &fates, words);
+            let part = |&(place, fate): &(u32, Fate)| {
+                let failed = match fate {
+                    Fate::Left => return None,
+                    Fate::Taken => None,
+                    Fate::Refused => Some(ErrorClass::Item),
+                };
+                let sent = taken.batch.events[place as usize].arrived;
+                Some(Part { name, sent, done: reply.done, documents: u64::from(failed.is_none()), failed })
+            };
+            parts.extend(fates.iter().filter_map(part));
+            let left: Vec<u32> =
+                fates.iter().filter(|(_, fate)| *fate == Fate::Left).map(|(place, _)| *place).collect();
+            if !left.is_empty() && retries < most {
+                retries += 1;
+                rest.after(&reply);
+                let times = self.times(stream, start);
+                self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
+                continue;
+            }
+            let gone = left.len() == fates.len();
+            taken.left = Some(left).filter(|left| !left.is_empty());
+            let mut reply = rest.settle(reply);
+            reply.parts.append(&mut parts);
+            self.record(stream, choice, seat, start, reply);
+            return gone;
+        }
+    }
+}
