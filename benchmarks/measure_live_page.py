@@ -41,7 +41,7 @@ def main() -> None:
     alone = min(spent["no page"])
     for way, seconds in spent.items():
         least = min(seconds)
-        told = ", ".join(f"{each:.2f}" for each in seconds)
+        told = ", ".join(f"{run:.2f}" for run in seconds)
         print(f"  {way}: {told} CPU s in runs of {SECONDS} s; the least is {(least - alone) / SECONDS:+.2%} of a core")
 
 

@@ -97,9 +97,9 @@ def _files(parent: Path) -> Iterator[Path]:
 
 def going_on() -> list[Path]:
     """Return the feeds of commands that are going on, in no order."""
-    found = []
+    feeds = []
     for path in _files(folder()):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if is_held(file):
-                found.append(path)
-    return found
+                feeds.append(path)
+    return feeds

@@ -74,5 +74,5 @@ def commands(name: str | None = None) -> list[tuple[Path, Record]]:
             for path, command in told
             if name is None or name in (command["name"], Path(command["path"]).name)
         ),
-        key=lambda each: each[1]["started"],
+        key=lambda feed: feed[1]["started"],
     )

@@ -143,15 +143,15 @@ class _Records:
         """Return the records of what was heard in about a second; of all samples together there is one."""
         records: list[Record] = []
         samples: list[Sampled] = []
-        for each in heard:
-            if isinstance(each, Sampled):
-                samples.append(each)
+        for message in heard:
+            if isinstance(message, Sampled):
+                samples.append(message)
                 continue
-            if samples and not isinstance(each, Happened):
+            if samples and not isinstance(message, Happened):
                 # Another run may begin here.
                 records += _watched(samples)
                 samples = []
-            records += [each] if isinstance(each, Mapping) else self._made(each)
+            records += [message] if isinstance(message, Mapping) else self._made(message)
         return [*records, *_watched(samples)]
 
     def _made(self, heard: object) -> Iterator[Record]:
