@@ -17,6 +17,8 @@ from commands import within
         (("./w.yaml", "gone.ndjson"), "there is no file"),
         (("./w.yaml", "e.ndjson", "--idle", "5s"), "files end by themselves"),
         (("./w.yaml", "--listen", "5000"), "not an address to listen at"),
+        (("./w.yaml", "e.ndjson", "--acknowledge"), "only those who send to a port can be told"),
+        (("./w.yaml", "--acknowledge"), "only those who send to a port can be told"),
         (("./w.yaml", "-", "--for", "0s"), "--for 0 leaves no time"),
         (("./w.yaml", "-", "--only", "busy"), "no phase 'busy'"),
         (("./w.yaml", "-", "--hosts", "127.0.0.1:1", "--nodes", "2"), "contradict each other"),

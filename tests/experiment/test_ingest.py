@@ -63,6 +63,15 @@ def test_a_port_takes_the_place_of_files_and_keeps_a_certificate(tmp_path):
     assert made["streams"][0]["stop"] == {"duration": 4.0}
 
 
+def test_only_senders_to_a_port_are_acknowledged(tmp_path):
+    assert plan(tmp_path, Feed(acknowledge=True))["sources"]["ads"]["acknowledge"] is True
+    way = "listen: 127.0.0.1:5000, acknowledge: true"
+    assert plan(tmp_path, Feed(listen="127.0.0.1:0"), way=way)["sources"]["ads"]["acknowledge"] is True
+    assert "acknowledge" not in plan(tmp_path, Feed(stdin=True), way=way)["sources"]["ads"]
+    with pytest.raises(BadInput, match="only those who send to a port"):
+        plan(tmp_path, Feed(stdin=True, acknowledge=True))
+
+
 def test_standard_input_is_not_replayed(tmp_path):
     (tmp_path / "e.ndjson").write_text("{}\n")
     way = "files: [e.ndjson], replay: {time: time}"

@@ -76,6 +76,11 @@ def test_what_is_said_of_batches_and_workers_is_in_the_plan(load):
     assert (stream["pacing"]["source"]["workers"], stream["stop"], stream["retries"]) == (9, "exhausted", 3)
 
 
+def test_senders_to_a_port_are_told_what_is_safe_if_that_is_asked_for(load):
+    assert plan(load, f"{LISTEN}\n    acknowledge: true")["sources"]["ads"]["acknowledge"] is True
+    assert "acknowledge" not in plan(load, f"{LISTEN}\n    acknowledge: false")["sources"]["ads"]
+
+
 def test_files_and_certificates_lie_beside_the_workload(load, log, tmp_path):
     replayed = plan(load, 'files: ["${log}"]\n    replay: {time: bid.time, speed: "${speed}"}')
     assert replayed["sources"]["ads"]["files"] == [str(log)]
@@ -182,6 +187,7 @@ def test_a_collection_that_is_not_of_a_day_has_to_be_there(load, refused):
         (f"{LISTEN}\n    batch: 0", "0", "at least 1"),
         (f"{LISTEN}\n    flush: 0s", "0s", "above 0"),
         (f"{LISTEN}\n    buffer: 1k", "buffer", "longer than what may wait in memory"),
+        ("stdin: true\n    acknowledge: true", "acknowledge:", "only those who send to a port"),
         (f"{LISTEN}\n    buffers: 1m", "buffers:", "unknown key"),
     ],
 )

@@ -49,6 +49,9 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
     flush: Annotated[str | None, typer.Option(help="When a batch is sent that is not full, such as 500ms.")] = None,
     for_: Annotated[str | None, typer.Option("--for", help="End after this time.")] = None,
     idle: Annotated[str | None, typer.Option(help="End when no line has come for so long.")] = None,
+    acknowledge: Annotated[
+        bool, typer.Option("--acknowledge", help="Tell those who send to the port how many of their lines are safe.")
+    ] = False,
     only: Annotated[
         str | None, typer.Option(help="The phase that takes events in; `ingest`, or the only one, if not given.")
     ] = None,
@@ -98,7 +101,7 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
     exclude(given, ["--hosts"], ["--cluster"], "each names a cluster")
     exclude(given, ["--replace"], ["--reuse"], "one drops the data that the other keeps")
     exclude(given, ["--hosts", "--cluster"], [*starting, "--home"], "a cluster that exists is as it is")
-    feed = _feed(listen, files or [], batch, flush, idle)
+    feed = _feed(listen, files or [], batch, flush, idle, acknowledge=acknowledge)
     duration = _positive(for_, "--for")
 
     # What follows takes a second or two to import, which help and slips of the pen should not cost.
@@ -163,7 +166,15 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
     _show(ingested(Run(path).summary.phases, counted, str(path)), as_json)
 
 
-def _feed(listen: str | None, files: Sequence[str], batch: int | None, flush: str | None, idle: str | None) -> "Feed":
+def _feed(
+    listen: str | None,
+    files: Sequence[str],
+    batch: int | None,
+    flush: str | None,
+    idle: str | None,
+    *,
+    acknowledge: bool,
+) -> "Feed":
     """Return where events come from; BadInput for what contradicts itself, and for a port that is taken."""
     if listen and files:
         raise BadInput("events come from --listen or from files, not from both", remedy="give one of them")
@@ -175,7 +186,7 @@ def _feed(listen: str | None, files: Sequence[str], batch: int | None, flush: st
 
     named_files = tuple(Path(file) for file in files if file != "-")
     times = {"flush": _positive(flush, "--flush"), "idle": _positive(idle, "--idle")}
-    feed = Feed(listen=listen, files=named_files, stdin="-" in files, batch=batch, **times)
+    feed = Feed(listen=listen, files=named_files, stdin="-" in files, batch=batch, acknowledge=acknowledge, **times)
     feed.check()
     if listen:
         _require_port(listen)

@@ -118,7 +118,8 @@ class Source(Model):
 
     Events go to the store in batches of at most `batch`, a batch that is not full after `flush`. So many bytes of
     events may wait in memory as `buffer` says; then no more are read until some have gone. A line above `longest_line`
-    bytes is not an event. The source ends when no line has come for `idle`.
+    bytes is not an event. The source ends when no line has come for `idle`. With `acknowledge` those who send to a port
+    are told how many of their lines are safe.
     """
 
     listen: Annotated[Listen, BeforeValidator(_address_alone, json_schema_input_type=str | Listen)] | None = None
@@ -132,6 +133,7 @@ class Source(Model):
     buffer: Size = 64 << 20
     longest_line: Size = 1 << 20
     idle: Annotated[Duration, Field(gt=0)] | None = None
+    acknowledge: bool = False
 
     @model_validator(mode="after")
     def _one_way(self) -> "Source":
@@ -144,6 +146,9 @@ class Source(Model):
             raise wrong("only what is in files can be replayed", "say files, or remove it", key="replay")
         if self.idle is not None and given[0] in ("files", "generate"):
             raise wrong(f"{given[0]} end by themselves, and are not waited for", "remove it", key="idle")
+        if self.acknowledge and self.listen is None:
+            what = "only those who send to a port can be told what is safe"
+            raise wrong(what, "say listen, or remove it", key="acknowledge")
         if self.longest_line > self.buffer:
             key = "buffer" if "buffer" in self.model_fields_set else "longest_line"
             raise wrong("a line may be longer than what may wait in memory", "make buffer greater", key=key)
@@ -176,6 +181,7 @@ def resolve(source: Source, folder: Path, error: Callable[[str, str], BadInput])
         "events": source.events.plan(),
         **{key: getattr(source, key) for key in ("batch", "flush", "buffer", "longest_line")},
         **({} if source.idle is None else {"idle": source.idle}),
+        **({"acknowledge": True} if source.acknowledge else {}),
     }
 
 
@@ -217,6 +223,7 @@ class Feed:
     batch: int | None = None
     flush: float | None = None
     idle: float | None = None
+    acknowledge: bool = False
 
     def check(self) -> None:
         """BadInput for an address that cannot be listened at, and for files that cannot be read."""
@@ -230,7 +237,7 @@ class Feed:
             require_readable(file, lambda what, remedy: BadInput(what, remedy=remedy))
 
     def into(self, source: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a source, as plans have it, with these events."""
+        """Return a source, as plans have it, with these events; BadInput if nobody is there to acknowledge them to."""
         unchanged = self.listen is None and not self.files and not self.stdin
         fed = {key: value for key, value in source.items() if unchanged or key not in (*WAYS, "replay", "idle")}
         if self.listen is not None:
@@ -240,5 +247,10 @@ class Feed:
             fed["files"] = [str(file.absolute()) for file in self.files]
         if self.stdin:
             fed["stdin"] = True
-        said = {"batch": self.batch, "flush": self.flush, "idle": self.idle}
+        if "listen" not in fed:
+            fed.pop("acknowledge", None)
+            if self.acknowledge:
+                what = "only those who send to a port can be told what is safe"
+                raise BadInput(what, where="--acknowledge", remedy="give --listen, or leave it out")
+        said = {"batch": self.batch, "flush": self.flush, "idle": self.idle, "acknowledge": self.acknowledge or None}
         return fed | {key: value for key, value in said.items() if value is not None}
