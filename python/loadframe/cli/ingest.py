@@ -93,8 +93,9 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
 ) -> None:
     """Take events from a TCP port, files or standard input into a store, and count them there.
 
-    Without a port or files the workload's own source is taken. It ends with the files, after --for or --idle, or with
-    Ctrl-C; what came until then is sent. The status is 1 if events are left over that the store does not have.
+    Without a port or files the workload's own source is taken. It ends with the files, after --for or --idle, and what
+    came until then is sent; or at once with Ctrl-C. The status is 1 if events are left over that the store does not
+    have.
     """
     starting = {"--version": version, "--nodes": nodes, "--cpus": cpus, "--memory": memory, "--cores": cores}
     given = {**starting, "--home": home, "--hosts": hosts, "--cluster": cluster, "--replace": replace, "--reuse": reuse}
