@@ -138,8 +138,8 @@ def _shares(texts: Sequence[str], option: str, kinds: Sequence[str]) -> dict[str
 
 
 def _bound(text: str) -> "Bound":
-    from loadframe.analyze.comparison import RATES
     from loadframe.analyze.gate import Bound
+    from loadframe.analyze.rates import RATES
 
     match = re.fullmatch(r"\s*([a-z0-9.-]+)\s*(<=|>=)\s*(\S+)\s*", text)
     if not match:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.rates import RATES
 from loadframe.experiment.experiment import Experiment
 
 #: The worsenings that the table has.
@@ -34,8 +35,6 @@ class GateShape:
     def members(self, kind: str) -> int:
         """Return how many checks of a kind there are."""
         # The statistics take a second to import.
-        from loadframe.analyze.comparison import RATES
-
         per_treatment = {**dict.fromkeys(RATES, sum(self.closed)), "errors": len(self.operations)}
         return self.treatments * per_treatment.get(kind, sum(self.operations))
 
@@ -121,8 +120,6 @@ def _power(check: str, kind: str, runs: int, spread: float, share: float) -> Pow
     thresholds = Thresholds()
     error, freedom, level = spread * math.sqrt(2 / runs), runs - 1, thresholds.level * share
     # The statistics take a second to import.
-    from loadframe.analyze.comparison import RATES
-
     least, higher = thresholds.least_of(kind), kind in RATES
     return Power(
         check,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from loadframe.analyze.published import INSTANTS, MEASURES, PublishedFigure
+from loadframe.analyze.rates import RATES
 from loadframe.errors import BadInput
 from loadframe.experiment.file_factors import WITH
 from loadframe.reading import read_input
@@ -28,7 +29,6 @@ _NEEDED = ("measure", "value", "unit", "source")
 _OPTIONAL = ("phase", "series", "against")
 #: What can be said of a run whether or not an experiment varies it.
 _ALWAYS = ("nodes", "clients", "store.kind")
-_RATES = ("throughput", "documents")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _SHAPE = "write a header line with the columns measure, value, unit and source, and a line for each figure"
 
@@ -168,7 +168,7 @@ def _scalar(text: str, where: str) -> Any:
 
 def _scale(unit: str, measure: str, where: str) -> float:
     """Return what a value in this unit is multiplied with to be in 1/s, s or a share."""
-    if measure in _RATES:
+    if measure in RATES:
         _, slash, time = unit.partition("/")
         try:
             seconds = parse_duration(f"1{time}" if time.isalpha() else time)

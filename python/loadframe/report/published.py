@@ -5,6 +5,7 @@ from typing import Any
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.published import INSTANTS, Beside, MeasuredBeside
+from loadframe.analyze.rates import RATES
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace
@@ -12,7 +13,6 @@ from loadframe.report.tables import Cell, Table, split
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.units import format_change, format_count, format_duration, format_share
 
-_RATES = {"throughput": "requests/s", "documents": "documents/s"}
 _WORDS = {name: name.replace("_", " ") for name in INSTANTS}
 _NONE = "–"
 
@@ -144,7 +144,7 @@ def _place(levels: Mapping[str, Any], names: Sequence[str]) -> str:
 
 def _measure(at: Beside) -> str:
     figure = at.figure
-    words = _WORDS.get(figure.measure) or (figure.measure if figure.measure in _RATES else f"{figure.measure} response")
+    words = _WORDS.get(figure.measure) or (figure.measure if figure.measure in RATES else f"{figure.measure} response")
     words = "errors" if figure.measure == "errors" else words
     return f"{words} of {figure.phase}" if figure.phase else words
 
@@ -169,15 +169,15 @@ def _value(at: Beside) -> str:
     value, measure = at.figure.value, at.figure.measure
     if value is None:
         return _NONE
-    if measure in _RATES:
-        return f"{format_count(value)} {_RATES[measure]}"
+    if measure in RATES:
+        return f"{format_count(value)} {RATES[measure]}"
     return format_share(value, 1) if measure == "errors" else format_duration(value)
 
 
 def _mean(at: Beside, measured: MeasuredBeside | None) -> str:
     if measured is None:
         return _NONE
-    if at.figure.measure in _RATES:
+    if at.figure.measure in RATES:
         return measured_text(measured.mean)
     if at.figure.measure == "errors":
         return percent_text(measured.mean)

@@ -2,14 +2,13 @@
 
 from loadframe.analyze.comparison.comparison import LEAST, LEVEL, SESSION_SPREAD, Comparison, Contrast, compare
 from loadframe.analyze.comparison.groups import Group, read_groups, read_runs, split_by_treatment
-from loadframe.analyze.comparison.measures import KINDS, RATES, USUAL, Measure
+from loadframe.analyze.comparison.measures import KINDS, USUAL, Measure
 from loadframe.analyze.comparison.variants import compare_variants, read_variants
 
 __all__ = [
     "KINDS",
     "LEAST",
     "LEVEL",
-    "RATES",
     "SESSION_SPREAD",
     "USUAL",
     "Comparison",

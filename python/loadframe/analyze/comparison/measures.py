@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.rates import RATES
 from loadframe.analyze.reasons import ERROR_LIMIT
 from loadframe.record.schema.summary import OperationFigures
 
@@ -25,8 +26,6 @@ _MISSING = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001, "max": ERROR_LI
 #: What may be asked for by name, and in which direction it is better.
 KINDS = ("throughput", "documents", *_RESPONSES, "errors")
 USUAL = ("throughput", "p50", "p99")
-#: Those that count how much was done in a second.
-RATES = ("throughput", "documents")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from loadframe.analyze.comparison import LEVEL, RATES, Comparison, Group, Measure, compare
+from loadframe.analyze.comparison import LEVEL, Comparison, Group, Measure, compare
 from loadframe.analyze.comparison.ranks import holm
 from loadframe.analyze.effects import doubts
 from loadframe.analyze.effects.coding import Array, Term, columns_of
@@ -23,6 +23,7 @@ from loadframe.analyze.effects.ranking import Numbers, Standing, rank
 from loadframe.analyze.effects.schemes import ADAPTIVE, CONFIRM
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.rates import RATES
 from loadframe.analyze.sweep.telemetry import cores_used
 from loadframe.analyze.sweep.treatments import main_operation
 from loadframe.record import Run

@@ -8,11 +8,12 @@ very requests that were made, and so is one on the slowest response: these are c
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loadframe.analyze.comparison import RATES, Measure
+from loadframe.analyze.comparison import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate.checks import BLIND, Check, Standing, quantity, runs_text
 from loadframe.analyze.gate.thresholds import Bound
 from loadframe.analyze.means import geometric_mean, mean_share
+from loadframe.analyze.rates import RATES
 from loadframe.analyze.sessions import sessions_of
 
 

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from scipy import special
 
-from loadframe.analyze.comparison import RATES, Contrast, Measure
+from loadframe.analyze.comparison import Contrast, Measure
 from loadframe.analyze.comparison.estimate_ratio import RatioEstimate
 from loadframe.analyze.gate.power import detectable
 from loadframe.analyze.gate.thresholds import Bound, Thresholds
+from loadframe.analyze.rates import RATES
 from loadframe.units import format_change, format_count, format_duration, format_share
 
 #: Regression is worse than undecided, which is worse than passed.

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loadframe.analyze.comparison import LEVEL, RATES
+from loadframe.analyze.comparison import LEVEL
+from loadframe.analyze.rates import RATES
 
 #: What is checked unless other measures are named.
 KINDS = ("throughput", "p50", "p99", "errors")

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from loadframe.analyze.effects.schemes import ADAPTIVE, CONFIRM
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.rates import RATES
 from loadframe.experiment.design import Design, PlannedRun, describe, in_blocks, refuse_too_many, run_id, state_of
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
@@ -71,8 +72,6 @@ class Settings(Kind):
 
     def check(self, experiment: Experiment) -> None:
         """Refuse what cannot be the objective, and optimisers that are told to repeat."""
-        from loadframe.analyze.comparison import RATES
-
         written, document = _own(experiment.file), experiment.document
         phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
         opened = any(stream.is_open for phase in phases for stream in phase.named_streams)
@@ -208,7 +207,7 @@ def _read(planned: PlannedRun, runs_path: Path) -> RecordedRun:
 
 def _loss(objective: str, run: RecordedRun, phase: str) -> float | None:
     """Return what an optimiser makes small: the logarithm of a time, or of the inverse of throughput."""
-    from loadframe.analyze.comparison import RATES, Measure
+    from loadframe.analyze.comparison import Measure
     from loadframe.analyze.sweep.treatments import main_operation
 
     measure = Measure(phase, objective, None if objective in RATES else main_operation([run], phase))

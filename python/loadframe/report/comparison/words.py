@@ -1,7 +1,8 @@
 """A comparison in words: a sentence for each contrast, and what each came to."""
 
-from loadframe.analyze.comparison import RATES, Comparison, Contrast
+from loadframe.analyze.comparison import Comparison, Contrast
 from loadframe.analyze.comparison.measures import Measure
+from loadframe.analyze.rates import RATES
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import estimate_text
 from loadframe.units import format_change, format_count, format_share
