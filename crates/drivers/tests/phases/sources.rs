@@ -387,3 +387,18 @@ fn what_cannot_be_is_said_before_anything_is_read() {
     plan["streams"][0]["pacing"] = json!({"closed": {"clients": 1}});
     assert!(said(&plan).contains("has none"));
 }
+
+#[test]
+fn a_generator_without_an_end_is_ended_by_the_clock() {
+    let made = json!({"generate": {"generator": "adbids", "rate": 2_000}});
+    let mut plan = taking_in(made, json!({"duration": 0.5}));
+    plan["sources"]["ads"]["events"]["kinds"]["click"] = json!({"id": "/bid_id", "time": "/bid_time"});
+    plan["operations"]["take_in"] = json!({"ms": 30});
+    for threads in [1, 2] {
+        plan["threads"] = json!(threads);
+        let (outcome, _folder) = run::<Fussy>(&plan);
+        adds_up(&outcome);
+        assert_eq!(count(&outcome, "left_over"), 0);
+        assert!(count(&outcome, "indexed") > 0);
+    }
+}

@@ -303,8 +303,13 @@ impl Queue {
     }
 
     /// Nothing is wanted any more; what is there is still given out.
+    ///
+    /// Clients close it at each of their turns behind the end: only the first tells the others, or they would wake
+    /// themselves for ever.
     pub fn close(&self) {
-        self.change(|state| state.closed = true);
+        if !self.is_closed() {
+            self.change(|state| state.closed = true);
+        }
     }
 
     /// The source has ended by itself, though it could go on.
