@@ -42,7 +42,7 @@ impl Timing {
         self.0
     }
 
-    /// Adds the times to the reply. A success that does not tell one of them is none.
+    /// Adds the times to the reply. A success whose answer lacks one of them becomes a failure.
     pub fn read(&self, answer: &Answer, reply: &mut Reply) {
         if self.0.is_empty() {
             return;

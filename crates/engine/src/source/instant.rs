@@ -3,7 +3,7 @@
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// The instant that a JSON value is, milliseconds since 1970; `None` if it is none.
+/// The instant that a JSON value is, milliseconds since 1970; `None` if it does not say one.
 pub fn instant(json: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(json).ok()?;
     match text.strip_prefix('"') {

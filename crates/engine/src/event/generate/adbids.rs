@@ -125,7 +125,7 @@ impl Adbids {
         adbids
     }
 
-    /// The instant of a bid; `None` if there is none of that number.
+    /// The instant of a bid; `None` for a number that has no bid.
     fn bid(&self, number: u64) -> Option<(u64, i64)> {
         let seconds = (number < self.documents).then(|| self.rate.inverse(number as f64))??;
         Some((number, self.start + (seconds * SECOND as f64) as i64))
