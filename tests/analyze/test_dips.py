@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from loadframe.analyze.dips import periodic_dips
+from loadframe.analyze.dips import irregular_dips, periodic_dips
 
 
 def noisy(seconds, seed, *, share=0.05, rho=0.0, level=1000.0):
@@ -53,10 +53,19 @@ def test_a_single_stop_and_stops_at_irregular_distances_are_not_dips_that_come_a
     once = noisy(200, 1)
     once[80:90] *= 0.2
     assert periodic_dips(once) is None
-    irregular = noisy(200, 2)
-    for at in (20, 33, 71, 110, 118, 177):
+    assert irregular_dips(once) is None
+    irregular, starts = noisy(200, 2), (20, 33, 71, 110, 118, 177)
+    for at in starts:
         irregular[at : at + 3] *= 0.3
     assert periodic_dips(irregular) is None
+    dips = irregular_dips(irregular)
+    assert (dips.period, dips.length, dips.begins) == (None, 3, list(starts))
+    assert dips.depth == pytest.approx(0.7, abs=0.05)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
+def test_noise_has_no_irregular_dips(rho):
+    assert not any(irregular_dips(noisy(300, seed, share=0.1, rho=rho)) for seed in range(50))
 
 
 def test_what_is_short_constant_or_shallow_says_nothing():

@@ -111,6 +111,15 @@ def test_a_request_is_shown_without_being_sent(things):
     assert json.loads(shown["a"]) == {"find": "things", "filter": {"_id": "ann"}, "limit": 1, "singleBatch": True}
 
 
+def test_a_checkpoint_shows_in_the_figures(things):
+    before = sum(node["checkpoints"] for node in things.cluster.statistics().values())
+    for address in things.cluster.addresses:
+        things.cluster.store.client(address).ask({"fsync": 1})
+    after = things.cluster.statistics().values()
+    assert sum(node["checkpoints"] for node in after) > before
+    assert all(node["checkpoint_running"] in (0.0, 1.0) for node in after)
+
+
 def test_parameters_of_servers_that_run_can_be_changed(store):
     cluster = store.cluster
     cluster.store.configure(cluster.addresses, {"cache": "300m", "setParameter.ttlMonitorSleepSecs": 30})

@@ -154,6 +154,19 @@ def test_a_table_without_columns_holds_whole_documents(store):
         store.cluster.drop_collection("papers")
 
 
+def test_a_checkpoint_shows_in_the_figures_of_the_primary(things):
+    def primary():
+        return next(node for node in things.cluster.statistics().values() if node["primary"])
+
+    before = primary()
+    written, checkpoint = things.asked({"upsert": ANN | {"document": {"age": 1}}}, {"sql": {"statement": "CHECKPOINT"}})
+    assert (written["error"], checkpoint["error"]) == (None, None)
+    after = primary()
+    assert after["checkpoints"] > before["checkpoints"]
+    assert after["checkpoint_ms"] >= before["checkpoint_ms"]
+    assert after["vacuums_running"] >= 0
+
+
 def test_reads_go_where_they_are_told_and_writes_to_the_primary(things):
     two_people(things)
     figures = things.cluster.statistics()

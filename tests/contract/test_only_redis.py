@@ -35,6 +35,15 @@ def test_a_reply_serves_the_same_users_later_commands(things):
     assert (short["error"], short["message"].startswith("the reply has 2 items")) == ("assertion", True)
 
 
+def test_a_snapshot_shows_in_the_figures(things):
+    before = sum(node["forks"] for node in things.cluster.statistics().values())
+    (answer,) = things.asked({"command": ["BGSAVE", "SCHEDULE"]})
+    assert answer["error"] is None
+    after = things.cluster.statistics().values()
+    assert sum(node["forks"] for node in after) > before
+    assert {node["saving"] for node in after} <= {0.0, 1.0}
+
+
 def test_each_node_serves_half_of_the_slots(store):
     assert [node["slots"] for node in store.cluster.statistics().values()] == [8192, 8192]
 

@@ -186,6 +186,15 @@ def test_who_asks_is_a_user_with_a_password_and_a_certificate_is_one_file():
         STORE.with_access(Access(tls=Tls(certificate=Path("a"), key=Path("b"))))
 
 
+def test_checkpoints_are_told_wherever_a_version_has_them():
+    older = {"transaction checkpoints": 3, "transaction checkpoint currently running": 1}
+    older["transaction checkpoint total time (msecs)"] = 70
+    later = {"total succeed number of checkpoints": 3, "total time (msecs)": 70}
+    told = {"checkpoints": 3.0, "checkpoint_ms": 70.0}
+    assert figures.read({"wiredTiger": {"transaction": older}}) == told | {"checkpoint_running": 1.0}
+    assert figures.read({"wiredTiger": {"transaction": {}, "checkpoint": later}}) == told
+
+
 def test_figures_are_those_of_the_servers_status_and_what_it_lacks_is_left_out():
     status = {
         "opcounters": {"insert": 5},

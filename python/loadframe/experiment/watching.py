@@ -7,7 +7,17 @@ from secrets import token_hex
 
 from loadframe.cluster import Cluster, Machine
 from loadframe.cluster.node import Node
-from loadframe.observe import CgroupSampler, Gap, HostSampler, ProcessSampler, Sample, Sampler, StoreSampler, there
+from loadframe.observe import (
+    CgroupSampler,
+    Gap,
+    HostSampler,
+    JvmSampler,
+    ProcessSampler,
+    Sample,
+    Sampler,
+    StoreSampler,
+    there,
+)
 
 
 def samplers(cluster: Cluster) -> list[Sampler]:
@@ -21,6 +31,7 @@ def samplers(cluster: Cluster) -> list[Sampler]:
         ProcessSampler(
             lambda: {node.name: node.pid for node in here() if node.pid}, families=cluster.store.many_processes
         ),
+        JvmSampler(lambda: {node.name: node.pid for node in here() if node.pid}),
         CgroupSampler(lambda: {node.name: node.control_groups for node in here() if node.control_groups}),
         HostSampler(),
         StoreSampler(cluster.statistics),

@@ -5,6 +5,7 @@ They look once a second and write into the run's telemetry. They know process id
 
 from loadframe.observe.cgroup import CgroupSampler
 from loadframe.observe.health import HealthSampler
+from loadframe.observe.jvm import JvmSampler
 from loadframe.observe.machine import HostSampler
 from loadframe.observe.observer import Observer
 from loadframe.observe.own_group import OwnGroupSampler
@@ -19,6 +20,7 @@ __all__ = [
     "Gap",
     "HealthSampler",
     "HostSampler",
+    "JvmSampler",
     "Observer",
     "OwnGroupSampler",
     "ProcessSampler",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from loadframe.errors import LoadframeError
 from loadframe.observe.cgroup import CgroupSampler
+from loadframe.observe.jvm import JvmSampler
 from loadframe.observe.machine import HostSampler
 from loadframe.observe.process import ProcessSampler
 from loadframe.observe.sampler import Gap, Sample, Sampler
@@ -34,7 +35,11 @@ class _Watch:
         self._wanted = Wanted({}, {})
         processes = [ProcessSampler(lambda: self._wanted.pids, families=families) for families in (False, True)]
         self._processes = processes
-        self._rest: tuple[Sampler, ...] = (CgroupSampler(lambda: self._wanted.groups), HostSampler())
+        self._rest: tuple[Sampler, ...] = (
+            JvmSampler(lambda: self._wanted.pids),
+            CgroupSampler(lambda: self._wanted.groups),
+            HostSampler(),
+        )
 
     def look(self, wanted: Wanted) -> list[Sample | Gap]:
         self._wanted, now = wanted, time.monotonic()

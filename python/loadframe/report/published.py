@@ -170,7 +170,7 @@ def _value(at: Beside) -> str:
     if value is None:
         return _NONE
     if measure in RATES:
-        return f"{format_count(value)} {RATES[measure]}"
+        return f"{format_count(value)} {RATES[measure].unit}"
     return format_share(value, 1) if measure == "errors" else format_duration(value)
 
 

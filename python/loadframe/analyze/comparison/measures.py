@@ -66,10 +66,8 @@ class Measure:
         entry = run.phase(self.phase)
         if entry is None:
             return None
-        if self.kind == "throughput":
-            return entry.throughput
-        if self.kind == "documents":
-            return entry.documents_per_second
+        if self.kind in RATES:
+            return RATES[self.kind].of(entry)
         if self.kind == "errors":
             failed, requests = self.failures(run)
             return failed / requests if requests else None
@@ -123,7 +121,7 @@ def measures_of(runs: Sequence[RecordedRun], kinds: Sequence[str] = USUAL) -> tu
         operations = dict.fromkeys(name for entry in entries for name in entry.operations)
         opened = any(entry.has_open_load for entry in entries)
         for kind in kinds:
-            counted = kind == "throughput" or any(entry.documents_per_second for entry in entries)
+            counted = kind == "throughput" or any(RATES["documents"].of(entry) for entry in entries)
             if kind == "errors" or (kind in RATES and counted and not opened):
                 measures[Measure(phase, kind)] = None
             elif kind in _RESPONSES:

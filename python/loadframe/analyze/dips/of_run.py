@@ -1,60 +1,66 @@
 """Dips that come again in the phases of a run, beside what the telemetry says of the store in the same seconds."""
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadframe.analyze.dips.activities import Doing, doings
+from loadframe.analyze.dips.chance import Overlap, overlaps
+from loadframe.analyze.dips.irregular import irregular_dips
 from loadframe.analyze.dips.periods import Dips, Series, periodic_dips
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
 
-#: What a store does now and then that may hold requests up, by the totals of its statistics that grow meanwhile.
-ACTIVITIES = {
-    "merges_ms": "merges",
-    "refresh_ms": "refreshes",
-    "flush_ms": "flushes",
-    "gc_young_ms": "young collections of garbage",
-    "gc_old_ms": "old collections of garbage",
-    "cache_written_bytes": "writes of the cache, by checkpoints or to make room",
-    "process.written": "writes to storage",
-    "process.read": "reads from storage",
-    "cgroup.throttled": "stops by the CPU quota",
-}
-#: Those whose samples are rates already, and not totals.
-_RATES = {"process.written", "process.read", "cgroup.throttled"}
-
 
 @dataclass(frozen=True)
 class Activity:
-    """What the store did: the share of what dips lost in seconds with more of it than usual; the share of all seconds.
+    """What the store did, and how much of the loss falls into it.
 
     `inside` and `outside` are how much of it there was per second in dips and out of them, in the metric's unit.
     """
 
-    metric: str
-    words: str
-    lost: float
-    seconds: float
+    doing: Doing
+    overlap: Overlap
     inside: float
     outside: float
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        return vars(self)
+        return {
+            "metric": self.doing.metric,
+            "words": self.doing.words,
+            "lost": self.overlap.lost,
+            "seconds": self.overlap.seconds,
+            "p": self.overlap.p,
+            "inside": self.inside,
+            "outside": self.outside,
+        }
 
 
 @dataclass(frozen=True, eq=False)
 class DipsOfPhase:
-    """The dips of one phase, and what the store did meanwhile: first what most of the loss falls into."""
+    """The dips of one phase, and what the store did meanwhile: first what is the least likely by chance."""
 
     phase: PhaseSummary
     dips: Dips
     activities: tuple[Activity, ...]
+
+    @property
+    def claimed(self) -> tuple[Activity, ...]:
+        """Those into which more of the loss falls than chance explains."""
+        return tuple(activity for activity in self.activities if activity.overlap.claimed)
+
+    @property
+    def explained(self) -> Overlap | None:
+        """The loss in seconds of any claimed activity, beside the share of all seconds; None where none is claimed."""
+        if not self.claimed:
+            return None
+        any_of = np.any([activity.doing.busy for activity in self.claimed], axis=0)
+        (together,) = overlaps(_lost(self.dips), [any_of])
+        return together
 
     @property
     def begins(self) -> list[float]:
@@ -72,6 +78,7 @@ class DipsOfPhase:
             "lost_share": dips.share,
             "begins": self.begins,
             "activities": [activity.as_dict() for activity in self.activities],
+            "explained": self.explained and vars(self.explained),
         }
 
 
@@ -79,7 +86,8 @@ def dips_of(run: Run) -> list[DipsOfPhase]:
     """Return the measured phases of a run in which throughput dips again and again."""
     told = []
     for phase in run.summary.measured:
-        dips = periodic_dips(_throughput(run, phase))
+        throughput = _throughput(run, phase)
+        dips = periodic_dips(throughput) or irregular_dips(throughput)
         if dips:
             told.append(DipsOfPhase(phase, dips, tuple(_activities(run, phase, dips))))
     return told
@@ -98,50 +106,14 @@ def _throughput(run: Run, phase: PhaseSummary) -> Series:
     return counts.astype(float)
 
 
+def _lost(dips: Dips) -> Series:
+    return np.where(dips.inside, dips.lost, 0.0)
+
+
 def _activities(run: Run, phase: PhaseSummary, dips: Dips) -> list[Activity]:
-    lost = np.where(dips.inside, dips.lost, 0.0)
-    known = []
-    for metric, words in ACTIVITIES.items():
-        amounts = _amounts(run, phase, metric, len(dips.inside))
-        if amounts is None or np.ptp(amounts) == 0 or lost.sum() <= 0:
-            continue
-        busy = amounts > amounts.mean()
-        known.append(
-            Activity(
-                metric,
-                words,
-                float(lost[busy].sum() / lost.sum()),
-                float(busy.mean()),
-                float(amounts[dips.inside].mean()),
-                float(amounts[~dips.inside].mean()),
-            )
-        )
-    return sorted(known, key=lambda activity: activity.seconds - activity.lost)
-
-
-def _amounts(run: Run, phase: PhaseSummary, metric: str, seconds: int) -> npt.NDArray[np.float64] | None:
-    """Return how much there was in each second, all nodes together; None where it was not watched."""
-    table = run.telemetry
-    # A rate is that of the time before its sample, so the one of the last second comes when that is over.
-    rows = table.filter(
-        pc.and_(pc.equal(table["metric"], metric), pc.less_equal(table["time"], phase.begin + seconds + 1))
-    )
-    by_source: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for source, time, value in zip(
-        rows["source"].to_pylist(), rows["time"].to_pylist(), rows["value"].to_pylist(), strict=True
-    ):
-        by_source[source].append((time - phase.begin, value))
-    amounts = np.zeros(seconds)
-    seen = False
-    edges = np.arange(seconds + 1, dtype=float)
-    for samples in by_source.values():
-        times, values = np.array(sorted(samples)).T
-        if len(times) < 2 or times[0] > seconds or times[-1] < 0:
-            continue
-        if metric in _RATES:
-            values = np.concatenate([[0.0], np.cumsum(values[1:] * np.diff(times))])
-        # Totals begin anew with a node that was started again.
-        steps = np.maximum(np.diff(values), 0.0)
-        amounts += np.diff(np.interp(edges, times, np.concatenate([[0.0], np.cumsum(steps)])))
-        seen = True
-    return amounts if seen else None
+    watched = doings(run, phase, len(dips.inside))
+    known = [
+        Activity(doing, overlap, float(doing.amounts[dips.inside].mean()), float(doing.amounts[~dips.inside].mean()))
+        for doing, overlap in zip(watched, overlaps(_lost(dips), [doing.busy for doing in watched]), strict=True)
+    ]
+    return sorted(known, key=lambda activity: (activity.overlap.p, activity.overlap.seconds - activity.overlap.lost))

@@ -30,14 +30,15 @@ _SHALLOW = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Dips:
-    """Dips that come again: `period` and `length` in s, `depth` as a share of `level`, 1/s.
+    """Dips that come again: `period` and `length` in s, `depth` as a share of `level`, 1/s; at irregular distances no
+    `period`, and the mean length.
 
     `inside` says of each second whether it lies in a dip. `lost` is what each second had less than the level, 1/s.
     `share` is the part of all that would have been done at that level that was lost in dips.
     """
 
-    period: float
-    length: int
+    period: float | None
+    length: float
     depth: float
     level: float
     inside: npt.NDArray[np.bool_]

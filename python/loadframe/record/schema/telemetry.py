@@ -82,6 +82,12 @@ NODES = (
     Field("process.threads", "level", "threads", "threads of the process"),
     Field("process.read", "rate", "B/s", "read from storage; absent without permission to see it"),
     Field("process.written", "rate", "B/s", "written to storage; absent without permission to see it"),
+    Field(
+        "jvm.gc",
+        "rate",
+        "s/s",
+        "share of time for which a Java server stood still to collect garbage; of nodes whose JVM publishes it",
+    ),
     Field("cgroup.throttled", "rate", "1/s", "scheduling periods in which the CPU quota was exhausted"),
     Field(
         "cgroup.throttled_time", "rate", "s/s", "time for which threads were throttled by the quota, summed over CPUs"

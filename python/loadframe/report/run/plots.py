@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.dips import DipsOfPhase
+from loadframe.analyze.rates import RATES, THROUGHPUT, Rate
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
 from loadframe.report.plot import (
@@ -28,24 +29,27 @@ from loadframe.report.plot import (
     numbers,
     spread,
 )
+from loadframe.report.run.activity import store_activity
 
 #: More phases than these have slanted names.
 _LEVEL_NAMES = 4
 
 
-def phase_over_time(run: Run, phase: PhaseSummary, operation: str | None, name: str, caption: str) -> Figure:
-    """Draw one phase: successes per second above, median and 99th percentile of `operation` below."""
+def phase_over_time(
+    run: Run, phase: PhaseSummary, operation: str | None, name: str, caption: str, rate: Rate = THROUGHPUT
+) -> Figure:
+    """Draw one phase: requests or documents per second above, median and 99th percentile of `operation` below."""
     rows = _phase_rows(run, phase)
-    seconds, successes = _per_second(_single(rows, phase))
+    seconds, counts = _per_second(_single(rows, phase), rate)
     line, mark = Line(COLORS[0]), Mark(COLORS[0], size=5)
     end = phase.warmup + phase.duration
     return Figure(
         name,
         Axis("s since the phase began", range=(0, max(end, 1))),
-        [Panel(Axis("requests/s", from_zero=True)), Panel(Axis("ms", from_zero=True))],
+        [Panel(Axis(rate.unit, from_zero=True)), Panel(Axis("ms", from_zero=True))],
         [
-            Trace(numbers(seconds + 0.5), numbers(successes), "requests/s", line, mark, legend=False),
-            *_percentiles(rows.filter(pc.equal(rows["operation"], operation)), 0.5),
+            Trace(numbers(seconds + 0.5), numbers(counts), rate.unit, line, mark, legend=False),
+            *_percentiles(rows.filter(pc.equal(rows["operation"], operation)), 0.5, 1),
         ],
         caption,
         shades=[Shade(0, phase.warmup)] if phase.warmup else [],
@@ -56,35 +60,44 @@ def phase_over_time(run: Run, phase: PhaseSummary, operation: str | None, name: 
 
 
 def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figure:
-    """Draw a whole run: successes per second above, percentiles of each operation below, phases side by side.
+    """Draw a whole run: requests per second above, percentiles of each operation below, phases side by side.
 
-    A dotted line marks the beginning of each of `dips`.
+    Where documents were counted, those per second lie between. A dotted line marks the beginning of each of `dips`.
+    At the bottom stands when the store did what it does now and then.
     """
     traces: list[Trace] = []
     phases = run.summary.phases
     shown: set[str] = set()
+    rates = [rate for rate in RATES.values() if rate is THROUGHPUT or any(map(rate.of, phases))]
     for index, phase in enumerate(phases):
         rows, start = _phase_rows(run, phase), phase.start
-        seconds, successes = _per_second(_single(rows, phase))
         line = Line(COLORS[index % 2 * 2], 1.6)
-        traces.append(Trace(numbers(seconds + start + 0.5), numbers(successes), phase.name, line, legend=False))
+        for panel, rate in enumerate(rates):
+            seconds, counts = _per_second(_single(rows, phase), rate)
+            x = numbers(seconds + start + 0.5)
+            traces.append(Trace(x, numbers(counts), phase.name, line, panel=panel, legend=False))
         for operation in phase.operations:
-            traces += _percentiles(rows.filter(pc.equal(rows["operation"], operation)), start + 0.5, operation)
+            of_operation = rows.filter(pc.equal(rows["operation"], operation))
+            traces += _percentiles(of_operation, start + 0.5, len(rates), operation)
             shown.add(operation)
     if len(shown) <= 1:
         traces = [replace(trace, name=trace.group or trace.name) for trace in traces]
+    did = store_activity(run, len(rates) + 1)
     many = len(phases) > _LEVEL_NAMES
     return Figure(
         name,
         Axis("seconds since the run began", from_zero=True),
         [
-            Panel(spread(Axis("requests/s"), _values(traces, 0))),
-            Panel(spread(Axis("response time, ms"), _values(traces, 1))),
+            *(Panel(spread(Axis(rate.unit), _values(traces, panel))) for panel, rate in enumerate(rates)),
+            Panel(spread(Axis("response time, ms"), _values(traces, len(rates)))),
+            *did.panels,
         ],
-        traces,
-        "Above, requests answered well in each second; below, median and 99th percentile of their response times."
+        [*traces, *did.traces],
+        f"Above, requests answered well in each second{' and their documents' * (len(rates) > 1)}; below, median and"
+        " 99th percentile of their response times."
         " Vertical lines separate the phases; warm-up is shaded. An axis is logarithmic where phases differ widely."
-        + (" Dotted lines mark dips that come again." if dips else ""),
+        + (" Dotted lines mark dips that come again." if dips else "")
+        + did.words,
         rules=[
             *(Rule(phase.start, color=GRID) for phase in phases),
             *(Rule(begin, color=MUTED, dash="dot") for at in dips for begin in at.begins),
@@ -96,7 +109,7 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
         ],
         slanted=many,
         follow=True,
-        height=560 if many else 460,
+        height=(560 if many else 460) + 120 * (len(rates) - 1) + did.height,
     )
 
 
@@ -120,16 +133,16 @@ def _single(rows: pa.Table, phase: PhaseSummary) -> pa.Table:
     return rows.filter(pc.is_in(rows["operation"], pa.array(list(phase.single))))
 
 
-def _per_second(rows: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return whole seconds and the successes done in each, all operations and segments together."""
+def _per_second(rows: pa.Table, rate: Rate = THROUGHPUT) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return whole seconds and how much was done in each, all operations and segments together."""
     second = rows["second"].to_numpy()
     if not len(second):
         return np.array([]), np.array([])
-    counts = np.bincount(second, weights=rows["successes"].to_numpy())
+    counts = np.bincount(second, weights=rows[rate.column].to_numpy())
     return np.arange(len(counts), dtype=float), counts
 
 
-def _percentiles(rows: pa.Table, shift: float, operation: str = "") -> list[Trace]:
+def _percentiles(rows: pa.Table, shift: float, panel: int, operation: str = "") -> list[Trace]:
     """Return p50 and p99 of one operation by second; where warm-up and measurement meet, the larger segment's."""
     rows = rows.filter(pc.is_valid(rows["response_p50"])).sort_by([("second", "ascending"), ("successes", "ascending")])
     second = rows["second"].to_numpy()
@@ -145,6 +158,6 @@ def _percentiles(rows: pa.Table, shift: float, operation: str = "") -> list[Trac
         values[second[last] - whole[:1]] = 1e3 * rows[column].to_numpy()[last]
         x = numbers(whole.astype(float) + shift)
         traces.append(
-            Trace(x, numbers(values), f"{label} of {operation}" if operation else label, line, panel=1, group=label)
+            Trace(x, numbers(values), f"{label} of {operation}" if operation else label, line, panel=panel, group=label)
         )
     return traces

@@ -9,6 +9,7 @@ import numpy as np
 
 from loadframe.analyze.effects.settings import Settings, SettingsAt, short
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.rates import RATES
 from loadframe.report.comparison.page import contrasts_table
 from loadframe.report.comparison.words import p_text, quantity
 from loadframe.report.numbers import estimate_text
@@ -38,8 +39,11 @@ class ResultView:
     warnings: Sequence[Finding]
 
 
-def settings_page(settings: Settings, further: Sections = ()) -> str:
-    """Return the page of a settings experiment; `further` are sections that every kind of experiment has."""
+def settings_page(settings: Settings, further: Sections = (), over: Sections = ()) -> str:
+    """Return the page of a settings experiment; `further` are sections that every kind of experiment has.
+
+    `over` is that of curves over factors of numbers.
+    """
     description = settings.folder.description
     example = next((run.run for run in settings.folder.runs if run.usable and run.run), None)
     return render(
@@ -50,6 +54,7 @@ def settings_page(settings: Settings, further: Sections = ()) -> str:
         scheme=description["scheme"],
         results=[_view(result, description, f"s{index}") for index, result in enumerate(settings.results)],
         runs=runs_view(settings.folder),
+        over=over,
         further=further,
         facts=experiment_facts(settings.folder, example),
         file=description.get("file", ""),
@@ -185,9 +190,8 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str) -> Figure:
 
 def _unit(result: SettingsAt) -> tuple[float, str]:
     """Return the unit in which the objective is drawn, and what values are multiplied with for it."""
-    units = {"throughput": "requests/s", "documents": "documents/s"}
     kind = result.objective.kind
-    return (1.0, units[kind]) if kind in units else (1e3, "ms")
+    return (1.0, RATES[kind].unit) if kind in RATES else (1e3, "ms")
 
 
 def course(result: SettingsAt, name: str) -> Figure:

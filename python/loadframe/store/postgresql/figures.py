@@ -33,6 +33,22 @@ SELECT count(*) AS clients, count(*) FILTER (WHERE state = 'active') AS active,
        count(*) FILTER (WHERE wait_event_type = 'IO') AS waiting_for_storage
 FROM pg_stat_activity WHERE backend_type = 'client backend'
 """
+#: Checkpoints that were begun, and the time (ms) and bytes that they wrote; servers from 17 on have a view for them.
+_CHECKPOINTS = """
+SELECT checkpoints_timed + checkpoints_req AS checkpoints,
+       checkpoint_write_time + checkpoint_sync_time AS checkpoint_ms,
+       buffers_checkpoint * CAST(current_setting('block_size') AS bigint) AS checkpoint_written_bytes
+FROM pg_stat_bgwriter
+"""
+_CHECKPOINTS_17 = """
+SELECT num_timed + num_requested AS checkpoints, write_time + sync_time AS checkpoint_ms,
+       buffers_written * CAST(current_setting('block_size') AS bigint) AS checkpoint_written_bytes
+FROM pg_stat_checkpointer
+"""
+_VACUUMS = """
+SELECT CAST(current_setting('server_version_num') AS int) AS version, count(*) AS vacuums_running
+FROM pg_stat_progress_vacuum
+"""
 #: Where a server is in the log of all writes: what it has written, or as a replica applied.
 _POSITION = """
 SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE 1 END AS "primary",
@@ -44,8 +60,13 @@ SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE 1 END AS "primary",
 def read(client: Client) -> dict[str, float]:
     """Return a server's figures, but for how far it is behind."""
     figures: dict[str, float] = {}
-    for statement in (_DATABASES, _ACTIVITY, _POSITION):
-        (row,) = client.ask(statement)
+    (vacuums,) = client.ask(_VACUUMS)
+    checkpoints = _CHECKPOINTS_17 if vacuums.pop("version") >= 170000 else _CHECKPOINTS
+    rows = [
+        vacuums,
+        *(row for statement in (_DATABASES, _ACTIVITY, _POSITION, checkpoints) for row in client.ask(statement)),
+    ]
+    for row in rows:
         figures |= {name: float(value) for name, value in row.items() if value is not None}
     return figures
 

@@ -60,6 +60,7 @@ _FIGURES = {
     "rdb_bgsave_in_progress": "saving",
     "aof_rewrite_in_progress": "rewriting",
     "aof_current_size": "log_bytes",
+    "total_forks": "forks",
 }
 
 

@@ -1,0 +1,54 @@
+"""How long a Java server stood still for its garbage collections, read from the counters of its virtual machine."""
+
+import struct
+
+import pytest
+
+from loadframe.observe import jvm
+from loadframe.observe.jvm import JvmSampler, seconds_stopped
+
+
+def entry(name, value):
+    """Return one counter as HotSpot lays it out: its head, its name, its value at a multiple of 8."""
+    words = name.encode() + b"\0"
+    name_at = 20
+    data_at = -(-(name_at + len(words)) // 8) * 8
+    head = struct.pack("=iiiBBBBi", data_at + 8, name_at, 0, ord("J"), 0, 1, 3, data_at)
+    return (head + words).ljust(data_at, b"\0") + struct.pack("=q", value)
+
+
+def counters(*ticks, frequency=1_000_000_000):
+    entries = [entry("sun.os.hrt.frequency", frequency), entry("java.threads.live", 7)]
+    entries += [entry(f"sun.gc.collector.{number}.time", value) for number, value in enumerate(ticks)]
+    content = b"".join(entries)
+    prologue = struct.pack("=IBBBBiiqii", 0xC0C0FECA, 1, 2, 0, 1, 32 + len(content), 0, 0, 32, len(entries))
+    return prologue + content
+
+
+def test_the_pauses_of_all_collectors_count():
+    assert seconds_stopped(counters(1_500_000_000, 500_000_000)) == pytest.approx(2.0)
+    assert seconds_stopped(counters(5_000, frequency=1_000)) == pytest.approx(5.0)
+
+
+def test_another_file_says_nothing():
+    assert seconds_stopped(b"\0" * 64) is None
+
+
+def test_a_node_has_the_share_of_time_that_it_stood_still(tmp_path, monkeypatch):
+    file = tmp_path / "42"
+    monkeypatch.setattr(jvm, "published_by", lambda pid: file if pid == 42 else None)
+    sampler = JvmSampler(lambda: {"node-0": 42, "node-1": 43})
+    file.write_bytes(counters(1_000_000_000))
+    assert list(sampler.sample(10.0)) == []
+    file.write_bytes(counters(1_250_000_000))
+    (seen,) = sampler.sample(11.0)
+    assert (seen.source, seen.metric, seen.value) == ("node:node-0", "jvm.gc", pytest.approx(0.25))
+
+
+def test_a_file_that_is_gone_or_half_written_is_passed_over(tmp_path, monkeypatch):
+    file = tmp_path / "42"
+    monkeypatch.setattr(jvm, "published_by", lambda pid: file)
+    sampler = JvmSampler(lambda: {"node-0": 42})
+    assert list(sampler.sample(10.0)) == []
+    file.write_bytes(counters(1)[:50])
+    assert list(sampler.sample(11.0)) == []
