@@ -3,13 +3,15 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.sweep import pitfalls, read_sweep
+from loadframe.analyze.sweep.telemetry import by_source
 from loadframe.cluster.node import Node
 from loadframe.cluster.roster import Roster
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.cluster.state import describe
 from loadframe.experiment.elastic.director import keepers
-from simulated import Truth, write_experiment
+from simulated import Truth, write_experiment, write_run
 
 IDLE = {"config-0": 0.01, "router-0": 0.03}
 NODES = [
@@ -44,3 +46,9 @@ def test_a_manifest_names_the_others_with_their_roles():
 
 def test_nodes_of_an_attached_cluster_keep_data_as_far_as_is_known():
     assert not Node("a:1", "a:1").companion
+
+
+def test_what_is_averaged_over_nodes_leaves_the_others_out(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(node_cpu=0.5, companions=IDLE), nodes=2)
+    recorded = RecordedRun("r1", 1, {}, run)
+    assert set(by_source(recorded, "range_100", "node:", "process.cpu")) == {"node:0", "node:1"}

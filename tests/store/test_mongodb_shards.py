@@ -1,6 +1,7 @@
 """How shards join, leave and are balanced, asked of a router as MongoDB's documents say that it answers."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -54,6 +55,45 @@ def quick(monkeypatch):
 def ongoing(chunks: int, *databases: str, jumbo: int = 0) -> dict[str, Any]:
     remaining = {"chunks": chunks, "dbs": len(databases), "jumboChunks": jumbo}
     return {"state": "ongoing", "remaining": remaining, "dbsToMove": list(databases)}
+
+
+def status(set_name: str, second: int) -> dict[str, Any]:
+    """Return what a server says of itself whose last write was made in that second."""
+    written = datetime.fromtimestamp(second, tz=UTC)
+    return {"repl": {"setName": set_name, "isWritablePrimary": True, "lastWrite": {"lastWriteDate": written}}}
+
+
+def test_servers_of_the_configuration_are_asked_too_and_lag_is_within_a_set(monkeypatch):
+    store = find("mongodb")
+    answers = {
+        "r:1": {},
+        "a:0": status("s0", 100),
+        "b:0": status("s0", 97),
+        "a:1": status("s1", 40),
+        "c:1": status("c", 7),
+    }
+    two = [{"_id": "s0", "host": "s0/a:0,b:0"}, {"_id": "s1", "host": "s1/a:1"}]
+    clients = {
+        address: Router(
+            serverStatus=told,
+            listShards={"shards": two},
+            getShardMap={"map": {"config": "c/c:1"}},
+            getCmdLineOpts={"parsed": {}},
+        )
+        for address, told in answers.items()
+    }
+    monkeypatch.setattr(type(store), "client", lambda _, address: clients[address])
+    monkeypatch.setattr(type(store), "_hello", lambda _, addresses: (clients[addresses[0]], {"msg": "isdbgrid"}))
+    known = store.statistics(["r:1"])
+    assert set(known) == set(answers)
+    assert {name: node["lag_seconds"] for name, node in known.items() if "lag_seconds" in node} == {
+        "a:0": 0.0, "b:0": 3.0, "a:1": 0.0, "c:1": 0.0
+    }  # fmt: skip
+
+
+def test_a_user_who_may_not_ask_for_the_configuration_has_the_shards():
+    refusing = Router(getShardMap=MongoError("not authorized", "a:1", 13))
+    assert shards.configuration(refusing) == []
 
 
 STARTED = {"state": "started", "shard": "node-2", "dbsToMove": ["loadframe"]}

@@ -7,14 +7,20 @@ import pyarrow.compute as pc
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.processes import ALL, processes_of
 
+_NODE = "node:"
+
 
 def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
-    """Return the samples of a metric, of all sources with this beginning."""
+    """Return the samples of a metric, of all sources with this beginning, as `by_source` takes them."""
     return [value for values in by_source(run, phase, source, metric).values() for value in values]
 
 
 def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[str, list[float]]:
-    """Return the samples of a metric in their order, for each source with this beginning."""
+    """Return the samples of a metric in their order, for each source with this beginning.
+
+    Of nodes these are those that keep data: routers and servers of a configuration are beside the store, and would
+    only dilute what is averaged over nodes.
+    """
     entry = run.phase(phase)
     values: dict[str, list[float]] = defaultdict(list)
     if run.run is None or entry is None:
@@ -25,7 +31,8 @@ def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[st
     named = pc.and_(pc.starts_with(table["source"], source), pc.equal(table["metric"], metric))
     rows = table.filter(pc.and_(within, named)).sort_by("time")
     for name, value in zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True):
-        values[name].append(value)
+        if name.removeprefix(_NODE) not in run.manifest.store.companions:
+            values[name].append(value)
     return values
 
 

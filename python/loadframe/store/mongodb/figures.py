@@ -55,9 +55,17 @@ _PLACES = {
     "cache_max_bytes": "wiredTiger.cache.maximum bytes configured",
     "cache_read_bytes": "wiredTiger.cache.bytes read into cache",
     "cache_written_bytes": "wiredTiger.cache.bytes written from cache",
+    "checkpoint_running": "wiredTiger.transaction.transaction checkpoint currently running",
+    "checkpoints": "wiredTiger.transaction.transaction checkpoints",
+    "checkpoint_ms": "wiredTiger.transaction.transaction checkpoint total time (msecs)",
     "read_tickets": "wiredTiger.concurrentTransactions.read.available",
     "write_tickets": "wiredTiger.concurrentTransactions.write.available",
     "flow_control_lagged": "flowControl.isLagged",
+}
+#: Where servers from 8.0 on have some of them.
+_LATER = {
+    "checkpoints": "wiredTiger.checkpoint.total succeed number of checkpoints",
+    "checkpoint_ms": "wiredTiger.checkpoint.total time (msecs)",
 }
 #: The same, in microseconds there.
 _TIMES = {
@@ -71,9 +79,10 @@ _MEBIBYTE = 2**20
 def read(status: Mapping[str, Any]) -> dict[str, float]:
     """Return a server's figures; a figure that its version does not have is left out. Totals count from its start."""
     figures = {}
-    for name, place in _PLACES.items():
-        if (value := _at(status, place)) is not None:
-            figures[name] = float(value)
+    for places in (_LATER, _PLACES):
+        for name, place in places.items():
+            if (value := _at(status, place)) is not None:
+                figures[name] = float(value)
     for name, place in _TIMES.items():
         if (value := _at(status, place)) is not None:
             figures[name] = float(value) / 1e6
@@ -88,6 +97,12 @@ def written(status: Mapping[str, Any]) -> float | None:
     """Return when the last write that a member has was made, s since the epoch."""
     at = _at(status, "repl.lastWrite.lastWriteDate")
     return None if at is None else float(at.timestamp())
+
+
+def set_of(status: Mapping[str, Any]) -> str | None:
+    """Return the name of the replica set that a server is a member of."""
+    name = _at(status, "repl.setName")
+    return None if name is None else str(name)
 
 
 def name_of(options: Mapping[str, Any], address: str) -> str:

@@ -151,6 +151,15 @@ def members(router: Client) -> list[str]:
     return [address for members_of_shard in hosts for address in members_of_shard.split(",")]
 
 
+def configuration(router: Client) -> list[str]:
+    """Return the addresses of the servers of the configuration; none where the user may not ask for them."""
+    try:
+        known = router.ask({"getShardMap": 1})["map"]
+    except (MongoError, BadInput):
+        return []
+    return [address for address in str(known.get("config", "")).rpartition("/")[2].split(",") if address]
+
+
 def _shard_health(host: str, clients: Clients) -> Health:
     addresses = host.partition("/")[2].split(",")
     return sets.health(sets.primary(addresses, clients))

@@ -287,24 +287,27 @@ class MongoDB(Store):
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the figures of docs/stores/mongodb.md for each server that answers, by its node's name."""
         by_node: dict[str, dict[str, float]] = {}
-        written: dict[str, float] = {}
+        written: dict[str | None, dict[str, float]] = {}
         for address in self._servers(addresses):
             with contextlib.suppress(Unreachable):
                 status = self.client(address).ask(figures.ASKED)
                 name = self._name(address)
                 by_node[name] = figures.read(status)
                 if (last := figures.written(status)) is not None:
-                    written[name] = last
-        for name, last in written.items():
-            by_node[name]["lag_seconds"] = max(written.values()) - last
+                    written.setdefault(figures.set_of(status), {})[name] = last
+        # A member is behind those of its own set: another shard may have been written to later or not at all.
+        for members in written.values():
+            for name, last in members.items():
+                by_node[name]["lag_seconds"] = max(members.values()) - last
         if not by_node:
             raise Unreachable("no server answers", where=", ".join(addresses), remedy="see `loadframe cluster status`")
         return by_node
 
     def _servers(self, addresses: Sequence[str]) -> list[str]:
-        """Return the routers or members that were named; with routers also the servers behind them."""
+        """Return the routers or members that were named; with routers also shards and the configuration's servers."""
         server, hello = self._hello(addresses)
-        return [*addresses, *(shards.members(server) if _is_router(hello) else ())]
+        behind = [*shards.members(server), *shards.configuration(server)] if _is_router(hello) else []
+        return list(dict.fromkeys([*addresses, *behind]))
 
     def _name(self, address: str) -> str:
         if address not in self._names:
