@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from pages import Page
 
-from loadframe.analyze.five_seconds import five_seconds, least_and_p95
+from loadframe.analyze.five_seconds import five_seconds, five_seconds_by_node, least_and_p95
+from loadframe.analyze.rates import RATES
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
 from simulated import Truth, write_run
@@ -25,7 +26,19 @@ def test_samples_are_of_five_seconds_and_a_cut_one_is_left_out(run):
     expected = [*np.quantile([1, 0.5, 2, 1.5], (0.25, 0.5)), 1.25, np.quantile([1, 0.5, 2, 1.5], 0.75), 2]
     assert spread.samples == 4
     assert figures == pytest.approx([rate * value for value in expected], rel=0.05)
-    assert five_seconds(run, phase, "documents").mean == pytest.approx(100 * spread.mean)
+    assert five_seconds(run, phase, RATES["documents"]).mean == pytest.approx(100 * spread.mean)
+
+
+def test_each_node_has_the_samples_of_what_it_served(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(seconds=12, noise=0.0), nodes=2)
+    phase = run.summary.phases[0]
+    by_node = five_seconds_by_node(run, phase)
+    assert [spread.samples for spread in by_node.values()] == [2, 2]
+    assert sum(spread.mean for spread in by_node.values()) == pytest.approx(five_seconds(run, phase).mean, rel=0.02)
+    assert set(run_document(run)["samples"]["range_100"]["by_node"]) == set(by_node)
+    assert f"served by {next(iter(by_node))}" in Page(run_page(run)).text
+    alone = write_run(tmp_path, "r2", Truth(seconds=12))
+    assert five_seconds_by_node(alone, alone.summary.phases[0]) == {}
 
 
 def test_the_least_response_time_is_below_the_95th_percentile(run):

@@ -5,10 +5,12 @@ from typing import Any
 
 from loadframe.analyze.bands import bands_of
 from loadframe.analyze.dips import dips_of
-from loadframe.analyze.five_seconds import five_seconds
+from loadframe.analyze.five_seconds import five_seconds, five_seconds_by_node, least_and_p95
 from loadframe.analyze.percentiles import percentiles_document
 from loadframe.analyze.processes import processes_of
+from loadframe.analyze.rates import RATES
 from loadframe.record import Run
+from loadframe.record.schema.summary import PhaseSummary
 
 
 def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
@@ -25,14 +27,7 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
             phase: {name: of_process.as_dict() for name, of_process in processes.items()}
             for phase, processes in used.items()
         }
-    document["samples"] = {
-        phase.name: {
-            name: spread.as_dict()
-            for name, column in (("requests", "successes"), ("documents", "documents"))
-            if (spread := five_seconds(run, phase, column))
-        }
-        for phase in run.summary.measured
-    }
+    document["samples"] = {phase.name: _samples(run, phase) for phase in run.summary.measured}
     if dips := dips_of(run):
         document["dips"] = [at.as_dict() for at in dips]
     if bands:
@@ -42,3 +37,14 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
             for phase, operations in known.items()
         }
     return document
+
+
+def _samples(run: Run, phase: PhaseSummary) -> dict[str, Any]:
+    """Return a phase's samples of 5 s, all together and by node, and YCSB's least response time and p95, s."""
+    together = {rate.counted: five_seconds(run, phase, rate) for rate in RATES.values()}
+    times = {name: least_and_p95(run, phase, name) for name in phase.single}
+    return {
+        **{name: spread.as_dict() for name, spread in together.items() if spread},
+        "by_node": {host: spread.as_dict() for host, spread in five_seconds_by_node(run, phase).items()},
+        "least_and_p95": {name: list(pair) for name, pair in times.items() if pair},
+    }
