@@ -1,8 +1,9 @@
 """What a search for a capacity is said to have found."""
 
-from loadframe.analyze.capacity.answers import Attempt, Search
-from loadframe.analyze.capacity.criteria import Judgement
+from loadframe.analyze.capacity.answers import Attempt, Search, capacities_of
+from loadframe.analyze.capacity.criteria import Judgement, Slo
 from loadframe.analyze.capacity.search import Answer, Kind, Outcome
+from loadframe.report.capacity.words import documents_text, sentence
 
 
 def searched(answer: Answer, *trials: tuple[float, Outcome]) -> Search:
@@ -25,3 +26,20 @@ def test_without_an_answer_the_lowest_rate_says_what_was_in_the_way():
     result = searched(Answer(Kind.NONE, None, 2.0), (4, Outcome.FAILED), (2, Outcome.FAILED)).nearest
     assert result is not None
     assert result.rate == 2
+
+
+def test_a_capacity_is_told_in_documents_too_by_how_many_a_request_had():
+    def search(documents):
+        attempts = [
+            Attempt("t0", 400.0, Judgement(Outcome.PASSED, (), None, None, None, None), documents),
+            Attempt("t1", 800.0, Judgement(Outcome.FAILED, ("slow",), None, None, None, None), documents / 2),
+        ]
+        return Search(1, {}, tuple(attempts), Answer(Kind.BRACKETED, 400.0, 800.0))
+
+    (counted,) = capacities_of([[search(1000.0)]], 1)
+    assert counted.documents.value == 400 * 1000
+    assert documents_text(counted) == "400,000 to 800,000"
+    assert "documents/s" in sentence(counted, Slo(0.1))
+    (uncounted,) = capacities_of([[search(0.0)]], 1)
+    assert uncounted.documents is None
+    assert "documents" not in sentence(uncounted, Slo(0.1))

@@ -1,8 +1,8 @@
 """How narrow the intervals of an experiment's treatments are by now, so that repetitions can end when they do enough.
 
-The measure is the report's own: throughput where clients wait for answers, else, since an open load's throughput is
-what was offered, the median response time of the phase's main operation. Intervals share the relative spread of all
-repeated runs.
+The measure is the report's own: requests/s or documents/s where clients wait for answers, else, since an open load's
+throughput is what was offered, the median response time of the phase's main operation. Intervals share the relative
+spread of all repeated runs.
 """
 
 import json
@@ -12,19 +12,20 @@ from collections.abc import Iterable, Sequence
 
 from loadframe.analyze.comparison.measures import Measure
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.sweep.treatments import main_operation, pooled_noise
 
 
-def widest_interval(runs: Sequence[RecordedRun], phases: Iterable[str]) -> float:
+def widest_interval(runs: Sequence[RecordedRun], phases: Iterable[str], rate: Rate = THROUGHPUT) -> float:
     """Return the greatest half-width of a treatment's 95 % interval, relative to its mean; infinite while unknown.
 
     Infinite until every treatment has a valid run, and one of them was repeated.
     """
-    return max((_widest(runs, phase) for phase in phases), default=math.inf)
+    return max((_widest(runs, phase, rate) for phase in phases), default=math.inf)
 
 
-def _widest(runs: Sequence[RecordedRun], phase: str) -> float:
-    measure = _measure(runs, phase)
+def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
+    measure = _measure(runs, phase, rate)
     groups: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         value = measure.of(run) if run.sound else None
@@ -35,7 +36,7 @@ def _widest(runs: Sequence[RecordedRun], phase: str) -> float:
     return max((noise.half_width(len(values)) for values in groups.values()), default=math.inf)
 
 
-def _measure(runs: Sequence[RecordedRun], phase: str) -> Measure:
+def _measure(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> Measure:
     if any(stream.is_open for run in runs for stream in run.streams(phase)):
         return Measure(phase, "p50", main_operation(runs, phase))
-    return Measure(phase, "throughput")
+    return Measure(phase, rate.name)

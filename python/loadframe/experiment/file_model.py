@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, Strict, Tag, model_validator
 from pydantic.types import Discriminator
 
+from loadframe.analyze.levels import Spacing, numeric_levels
 from loadframe.cluster import is_path, parse_machine
 from loadframe.errors import BadInput
 from loadframe.experiment.expression import expression, is_expression
@@ -14,7 +15,20 @@ from loadframe.ranges import MOST_FIRST_SEED, MOST_NODES, MOST_RANKS, MOST_THREA
 from loadframe.units import Cores as CoreSets
 from loadframe.units import parse_cores, parse_share
 from loadframe.workload.pacing import Arrivals
-from loadframe.yamlfile import NOT_EMPTY, Bandwidth, Duration, Model, Name, Rate, Scalar, Size, quantity, shown, wrong
+from loadframe.yamlfile import (
+    NOT_EMPTY,
+    Bandwidth,
+    Duration,
+    Model,
+    Name,
+    Rate,
+    Scalar,
+    Size,
+    did_you_mean,
+    quantity,
+    shown,
+    wrong,
+)
 
 Count = Annotated[int, Field(ge=1)]
 Nodes = Annotated[int, Field(ge=1, le=MOST_NODES)]
@@ -185,3 +199,26 @@ class PacedFile(ExperimentFile):
 
     clients: Clients | None = None
     rate: PerSecond | None = None
+
+
+class DrawnFile(PacedFile):
+    """An experiment as it is written whose report has curves over each factor of numbers.
+
+    `axes` says how the axis of such a factor is spaced, where its levels are not to decide it.
+    """
+
+    factors: Annotated[Factors, NOT_EMPTY]
+    axes: dict[str, Spacing] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _axes_of_numbers(self) -> "DrawnFile":
+        for name, spacing in self.axes.items():
+            if name not in self.factors:
+                raise wrong(f"{name} is not a factor", did_you_mean(name, self.factors), key="axes")
+            levels = numeric_levels(self.factors[name])
+            if levels is None:
+                raise wrong(f"the levels of {name} are not two numbers or more, so they have no axis",
+                            "remove it", key="axes")  # fmt: skip
+            if spacing == "log" and min(levels.numbers.values()) <= 0:
+                raise wrong(f"{name} has the level 0, which a logarithmic axis cannot show", "say linear", key="axes")
+        return self

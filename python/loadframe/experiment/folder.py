@@ -13,7 +13,9 @@ from loadframe.record import ManifestDraft, Run, RunWriter, Summary
 from loadframe.record.partial import remove_run
 
 #: What may be reworded between two starts. All else makes other runs, and one folder holds runs of one kind.
-_WORDS = ("question", "file", "published")
+_WORDS = ("question", "file", "published", "axes")
+#: What besides only says how runs are shown, by the kind of experiment.
+_SHOWN = {"scale": ("objective",)}
 
 _FILE = "experiment.json"
 #: The key of runs that were not designed, but follow from the others.
@@ -58,9 +60,11 @@ class ExperimentFolder:
         self.runs_path.mkdir(exist_ok=True)
         if self._recorded():
             earlier = _check_same(file, description)
-            if (told := description.get("published")) and told != earlier.get("published"):
-                # It is held beside the runs and makes no other ones, so it may come when they are there.
-                _write(file, {**earlier, "published": told})
+            # What is held beside the runs, or says how they are shown, makes no other ones: it may come later.
+            keys = ("published", "axes", *_SHOWN.get(description.get("kind", ""), ()))
+            told = {key: description[key] for key in keys if description.get(key)}
+            if any(earlier.get(key) != value for key, value in told.items()):
+                _write(file, {**earlier, **told})
         else:
             _write(file, description)
 
@@ -115,7 +119,8 @@ def _check_same(file: Path, description: Mapping[str, Any]) -> dict[str, Any]:
     now = json.loads(json.dumps(description))
     try:
         earlier: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        different = [key for key in now if key not in _WORDS and earlier.get(key) != now[key]]
+        free = (*_WORDS, *_SHOWN.get(now.get("kind", ""), ()))
+        different = [key for key in now if key not in free and earlier.get(key) != now[key]]
     except (ValueError, AttributeError) as error:
         raise BadInput("the file cannot be read", where=str(file), remedy="name another with --output") from error
     # The design follows from the rest; a workload's name may stay while its file changes.

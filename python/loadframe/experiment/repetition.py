@@ -24,8 +24,10 @@ def next_block(
     # Few experiments ask for intervals, and the statistics take a second to import.
     from loadframe.analyze.experiment import RecordedRun
     from loadframe.analyze.precision import widest_interval
+    from loadframe.analyze.rates import RATES, THROUGHPUT
     from loadframe.record import Run
 
+    rate = RATES.get(getattr(experiment.file, "objective", ""), THROUGHPUT)
     recorded: dict[str, RecordedRun] = {}
     planned = design(with_repetitions(experiment, until.most)).runs
     for blocks in range(experiment.repetitions, until.most):
@@ -36,7 +38,7 @@ def next_block(
                 there = Run(folder) if folder.exists() else None
                 recorded[run.id] = RecordedRun(run.id, run.block, run.treatment, there)
         runs = [recorded[run.id] for run in so_far]
-        if widest_interval(runs, experiment.measured) <= until.relative_interval:
+        if widest_interval(runs, experiment.measured, rate) <= until.relative_interval:
             return ()
         following = [run for run in planned if run.block == blocks + 1]
         if any(not (runs_path / run.id).exists() for run in following):

@@ -10,8 +10,10 @@ from loadframe.analyze.bands import bands_at
 from loadframe.analyze.experiment import RecordedExperiment
 from loadframe.analyze.processes import processes_at
 from loadframe.analyze.published import beside
+from loadframe.analyze.sweep.over_factor import curves_over
 from loadframe.report.bands import experiment_bands, experiment_bands_on_terminal
 from loadframe.report.cpu import experiment_cpu, experiment_cpu_on_terminal
+from loadframe.report.over_factor import over_factor_section
 from loadframe.report.published import published_on_terminal, published_section
 from loadframe.report.tables import Sections, Table
 from loadframe.report.terminal_table import TerminalTable
@@ -22,8 +24,12 @@ _ROWS = 12
 
 @dataclass(frozen=True)
 class Further:
-    """Sections of the page, by their titles; tables of the terminal; keys of the JSON document."""
+    """Sections of the page, by their titles; tables of the terminal; keys of the JSON document.
 
+    `curves` is a section, too: those over factors of numbers, which are an answer and stand before the others.
+    """
+
+    curves: Sections
     sections: Sections
     tables: Sequence[TerminalTable]
     document: dict[str, Any]
@@ -40,6 +46,9 @@ def further(folder: RecordedExperiment, bounds: Sequence[float] = ()) -> Further
     sections: list[tuple[str, Table]] = []
     tables: list[TerminalTable] = []
     document: dict[str, Any] = {}
+    curves = curves_over(folder) if _combines(folder) else ()
+    if curves:
+        document["over_factors"] = [curve.as_dict() for curve in curves]
     if figures := beside(folder):
         sections.append(("Published and measured", published_section(figures)))
         tables.append(published_on_terminal(figures))
@@ -55,4 +64,11 @@ def further(folder: RecordedExperiment, bounds: Sequence[float] = ()) -> Further
         document["cpu"] = [row.as_dict() for row in used]
         if len(used) <= _ROWS:
             tables.append(experiment_cpu_on_terminal(used))
-    return Further(sections, tables, document)
+    over: Sections = [("Over factors of numbers", over_factor_section(curves))] if curves else []
+    return Further(over, sections, tables, document)
+
+
+def _combines(folder: RecordedExperiment) -> bool:
+    """Whether each level of a factor was measured at the same levels of the others, so that there are lines."""
+    description = folder.description
+    return bool(description["kind"] == "scale" or description.get("scheme") == "full")

@@ -31,9 +31,9 @@ def seconds_estimate(estimate: Estimate | None) -> str:
     return f"{text} [{format_duration(estimate.low)}, {format_duration(estimate.high)}]"
 
 
-def rate_text(rate: float) -> str:
+def rate_text(rate: float, unit: str) -> str:
     """Write a throughput: `1,234 requests/s`; a dash where it is not finite."""
-    return f"{format_count(rate)} requests/s" if math.isfinite(rate) else "–"
+    return f"{format_count(rate)} {unit}" if math.isfinite(rate) else "–"
 
 
 def interval_text(estimate: Estimate) -> str:

@@ -85,7 +85,7 @@ def speedup_table(curves: PhaseCurves) -> Table:
             ]
         )
     return Table(
-        ("nodes", "clients", "runs", "requests/s", "speed-up", "efficiency", "p50", "p99", "in flight"),
+        ("nodes", "clients", "runs", curves.rate.unit, "speed-up", "efficiency", "p50", "p99", "in flight"),
         rows,
         names=0,
         note="Means over repetitions with 95 % intervals, which share one relative spread, pooled over all treatments,"

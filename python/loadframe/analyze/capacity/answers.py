@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcom
 from loadframe.analyze.capacity.thresholds import Array, Thresholds, thresholds
 from loadframe.analyze.estimate import Estimate, mean_interval
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
+from loadframe.analyze.rates import RATES, THROUGHPUT
 from loadframe.record import Run
 
 RATE: Final = "rate"
@@ -26,11 +28,15 @@ USERS: Final = "users"
 
 @dataclass(frozen=True)
 class Attempt:
-    """A run of a search: its rate (1/s) or its number of users, which is a rate here too, and what it says."""
+    """A run of a search: its rate (1/s) or its number of users, which is a rate here too, and what it says.
+
+    `documents` is how many the store took or returned for each request, where the rate is one of requests.
+    """
 
     run: str
     rate: float
     judgement: Judgement
+    documents: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,20 @@ class Capacity:
     rates: tuple[float, ...] = ()
     error: float = 0.0
     over: str = RATE
+
+    @property
+    def documents(self) -> Estimate | None:
+        """The same in documents/s, by how many there were for each request in trials that passed; None without any."""
+        passed = [
+            attempt.documents
+            for search in self.searches
+            for attempt in search.attempts
+            if attempt.judgement.outcome is Outcome.PASSED
+        ]
+        if self.rate is None or not passed or not all(passed):
+            return None
+        factor = fmean(passed)
+        return Estimate(self.rate.value * factor, self.rate.low * factor, self.rate.high * factor)
 
     @property
     def telling(self) -> tuple[Answer, ...]:
@@ -146,9 +166,17 @@ def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Seque
         rate = float(run.treatment[bounds.over])
         if run.run is not None:
             of_rate = rate if bounds.over == RATE else None
-            attempts.append(Attempt(run.id, rate, judged(run.run.path, slo, tuple(phases), of_rate)))
+            judgement = judged(run.run.path, slo, tuple(phases), of_rate)
+            attempts.append(Attempt(run.id, rate, judgement, _documents(run, phases) if of_rate else 0.0))
     end = search(bounds, [Trial(attempt.rate, attempt.judgement.outcome) for attempt in attempts])
     return Search(runs[0].block, without_rate(runs[0].treatment, bounds.over), tuple(attempts), end)
+
+
+def _documents(run: RecordedRun, phases: Sequence[str]) -> float:
+    """Return how many documents there were for each request; of several phases, which differ in it, nothing."""
+    entry = run.phase(phases[0]) if len(phases) == 1 else None
+    requests = THROUGHPUT.of(entry) if entry else 0.0
+    return RATES["documents"].of(entry) / requests if entry and requests else 0.0
 
 
 #: From the least to the most that an answer leaves open.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedExperiment, read_experiment
+from loadframe.analyze.rates import Rate, rate_of
 from loadframe.analyze.scalability import Scaling
 from loadframe.analyze.sweep.curves import Curve, PhaseCurves, SpeedUp, phase_curves
 from loadframe.analyze.sweep.document import curves_document
@@ -34,9 +35,10 @@ _SIZES = ("nodes", "clients")
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """A scale experiment, analysed: its folder, and the curves of each measured phase."""
+    """A scale experiment, analysed: its folder, what its throughputs count, and the curves of each measured phase."""
 
     folder: RecordedExperiment
+    rate: Rate
     curves: tuple[PhaseCurves, ...]
     #: Shapes of clusters that have the same CPUs in all, where nodes and their CPU limit are factors.
     equal: tuple[Shape, ...]
@@ -48,6 +50,7 @@ class Sweep:
         return {
             "experiment": self.folder.description["experiment"],
             "question": self.folder.description.get("question"),
+            "unit": self.rate.unit,
             "curves": [curves_document(curves) for curves in self.curves],
             "equal_resources": [
                 {
@@ -71,13 +74,14 @@ def read_sweep(path: Path) -> Sweep:
     folder = read_experiment(path)
     seed = int(folder.description.get("seed") or 0)
     scaling: Scaling = "weak" if folder.description.get("scaling") == "weak" else "strong"
+    rate = rate_of(folder.description)
     curves, told = [], []
     for phase in folder.description["measure"]:
         for others in _other_levels(folder):
             runs = [run for run in folder.runs if others.items() <= run.treatment.items()]
-            curves.append(phase_curves(runs, phase, others, seed=seed, scaling=scaling))
+            curves.append(phase_curves(runs, phase, others, seed=seed, scaling=scaling, rate=rate))
             told.append(tiers(runs, phase))
-    return Sweep(folder, tuple(curves), equal_resources(curves), tuple(told))
+    return Sweep(folder, rate, tuple(curves), equal_resources(curves), tuple(told))
 
 
 def _other_levels(folder: RecordedExperiment) -> list[Mapping[str, Any]]:

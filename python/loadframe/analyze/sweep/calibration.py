@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.sweep.telemetry import cpu_shares
 
 IDLE, OVERLOADED = 0.2, 0.9
@@ -37,13 +38,13 @@ class Calibration:
     busiest: float | None
 
 
-def clients_tried(run: RecordedRun, phase: str) -> ClientsTried:
+def clients_tried(run: RecordedRun, phase: str, rate: Rate = THROUGHPUT) -> ClientsTried:
     """Return what a run says of its number of clients."""
     clients, entry = run.clients(phase) or 0, run.phase(phase)
     if not run.sound or entry is None:
         return ClientsTried(clients, None)
     shares = cpu_shares(run, phase).values()
-    return ClientsTried(clients, entry.throughput, min(shares, default=None), max(shares, default=None))
+    return ClientsTried(clients, rate.of(entry), min(shares, default=None), max(shares, default=None))
 
 
 def next_clients(trials: Sequence[ClientsTried]) -> int | None:

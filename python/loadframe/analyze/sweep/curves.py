@@ -8,6 +8,7 @@ from typing import Any
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.scalability import ScalabilityFit, Scaling, fit
 from loadframe.analyze.sweep.bends import Bend, bend
 from loadframe.analyze.sweep.calibration import Calibration, calibrate, clients_tried
@@ -41,6 +42,7 @@ class SpeedUp:
 class PhaseCurves:
     """What a scale experiment says of one measured phase, at one level of all factors but nodes and clients.
 
+    `rate` is what its throughputs count: requests or documents.
     `best` is the treatment that each number of nodes is taken at: all that is said or drawn of it is of this one.
     `at_edge` lists the numbers of nodes whose best clients were the most that were measured, so that their capacity may
     be higher. `bends` say what ended the growth over clients, `calibrations` how many of those load each number of
@@ -49,6 +51,7 @@ class PhaseCurves:
 
     phase: str
     others: Mapping[str, Any]
+    rate: Rate
     operation: str | None
     points: tuple[Point, ...]
     treatments: tuple[Treatment, ...]
@@ -63,11 +66,17 @@ class PhaseCurves:
 
 
 def phase_curves(
-    runs: Sequence[RecordedRun], phase: str, others: Mapping[str, Any], *, seed: int, scaling: Scaling
+    runs: Sequence[RecordedRun],
+    phase: str,
+    others: Mapping[str, Any],
+    *,
+    seed: int,
+    scaling: Scaling,
+    rate: Rate = THROUGHPUT,
 ) -> PhaseCurves:
     """Analyse one phase over runs that differ in nodes and clients only; `scaling` is what data do as nodes grow."""
     operation = main_operation(runs, phase)
-    measured = points(runs, phase, operation)
+    measured = points(runs, phase, operation, rate)
     treatments, noise = gather(measured)
     by_nodes: dict[int | None, list[Treatment]] = defaultdict(list)
     for treatment in treatments:
@@ -87,6 +96,7 @@ def phase_curves(
     return PhaseCurves(
         phase=phase,
         others=others,
+        rate=rate,
         operation=operation,
         points=measured,
         treatments=treatments,
@@ -100,15 +110,15 @@ def phase_curves(
                 None, (bend(runs, phase, group, chosen) for chosen, group in zip(best, by_nodes.values(), strict=True))
             )
         ),
-        calibrations=tuple(filter(None, (_calibration(runs, phase, nodes) for nodes in by_nodes))),
+        calibrations=tuple(filter(None, (_calibration(runs, phase, nodes, rate) for nodes in by_nodes))),
         warnings=pitfalls(runs, phase, best),
     )
 
 
-def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None) -> Calibration | None:
+def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None, rate: Rate) -> Calibration | None:
     at_nodes = [run for run in runs if run.nodes == nodes]
     several = len({run.clients(phase) for run in at_nodes}) > 1
-    return calibrate(nodes, [clients_tried(run, phase) for run in at_nodes]) if several else None
+    return calibrate(nodes, [clients_tried(run, phase, rate) for run in at_nodes]) if several else None
 
 
 def _curve(

@@ -296,7 +296,8 @@ def _about_storage(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) ->
 def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatment]) -> Iterator[Finding]:
     by_id = {run.id: run for run in usable}
     runs = {
-        treatment.nodes or 1: [(by_id[point.run], point.throughput) for point in treatment.points] for treatment in best
+        treatment.nodes or 1: [(by_id[point.run], point.throughput / point.per_request) for point in treatment.points]
+        for treatment in best
     }
     costs = {nodes: fmean(cores_used(run, phase) / rate for run, rate in pairs) for nodes, pairs in runs.items()}
     few, many = min(costs, default=0), max(costs, default=0)

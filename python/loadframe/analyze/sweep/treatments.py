@@ -14,12 +14,16 @@ import numpy as np
 
 from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.record.schema.summary import Latency
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run at one size: throughput in 1/s, response times in s of its main operation (None without a success)."""
+    """One run at one size: throughput in 1/s, response times in s of its main operation (None without a success).
+
+    Throughput is of requests or documents; `per_request` is how many of what it counts there were for each request.
+    """
 
     run: str
     nodes: int | None
@@ -30,6 +34,7 @@ class Point:
     response_mean: float | None
     usable: bool
     block: int | None = None
+    per_request: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class Treatment:
     throughput: Estimate
     response_p50: float | None
     response_p99: float | None
-    #: Requests in flight on average, by Little's law: throughput times mean response time.
+    #: Requests in flight on average, by Little's law: requests/s times mean response time.
     parallelism: float | None
     #: What its runs' throughputs are to be multiplied by, where it was chosen for these: 1 or less.
     without_luck: float = 1.0
@@ -81,7 +86,9 @@ class Treatment:
         return [point.throughput * self.without_luck for point in self.points]
 
 
-def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tuple[Point, ...]:
+def points(
+    runs: Iterable[RecordedRun], phase: str, operation: str | None, rate: Rate = THROUGHPUT
+) -> tuple[Point, ...]:
     """Return a point for each run that measured the phase, also for those that may not be used."""
     points = []
     for run in runs:
@@ -95,12 +102,13 @@ def points(runs: Iterable[RecordedRun], phase: str, operation: str | None) -> tu
                 run=run.id,
                 nodes=run.nodes,
                 clients=run.clients(phase),
-                throughput=entry.throughput,
+                throughput=rate.of(entry),
                 response_p50=response.p50,
                 response_p99=response.p99,
                 response_mean=response.mean,
                 usable=run.sound,
                 block=run.block,
+                per_request=rate.of(entry) / entry.throughput if entry.throughput else 1.0,
             )
         )
     return tuple(points)
@@ -145,7 +153,9 @@ def gather(points: Iterable[Point]) -> tuple[tuple[Treatment, ...], Noise]:
 
 
 def _treatment(group: tuple[Point, ...], noise: Noise) -> Treatment:
-    means = [point.throughput * point.response_mean for point in group if point.response_mean is not None]
+    means = [
+        point.throughput / point.per_request * point.response_mean for point in group if point.response_mean is not None
+    ]
     return Treatment(
         nodes=group[0].nodes,
         clients=group[0].clients,

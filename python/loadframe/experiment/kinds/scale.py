@@ -12,16 +12,17 @@ from pydantic import Tag, model_validator
 from pydantic.types import Discriminator
 
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.rates import RATES, RateName
 from loadframe.analyze.sweep.calibration import ClientsTried, clients_tried, every_clients, next_clients
 from loadframe.experiment.design import Design, PlannedRun, factorial, run_id
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.expression import is_expression
 from loadframe.experiment.file_factors import WITH, Level
-from loadframe.experiment.file_model import Count, ExperimentFile, Factors, Levels, PacedFile, Written
+from loadframe.experiment.file_model import Count, DrawnFile, ExperimentFile, Levels, Written
 from loadframe.experiment.kinds.base import Kind, spacing
 from loadframe.record import Run
 from loadframe.workload.pacing import Arrivals
-from loadframe.yamlfile import NOT_EMPTY, did_you_mean, wrong
+from loadframe.yamlfile import did_you_mean, wrong
 
 #: The number of clients that is doubled until the cluster is loaded.
 AUTO = "auto"
@@ -34,14 +35,15 @@ def _form(value: Any) -> str:
     return "auto" if isinstance(value, str) else "level"
 
 
-class ScaleFile(PacedFile):
+class ScaleFile(DrawnFile):
     """A scale experiment as it is written.
 
-    `scaling` says whether the data stay as they are while nodes are added (strong), or grow with them (weak): then the
-    parameter that `grows` names is multiplied by the number of nodes.
+    `objective` is what its curves count, requests or documents. `scaling` says whether the data stay as they are while
+    nodes are added (strong), or grow with them (weak): then the parameter that `grows` names is multiplied by the
+    number of nodes.
     """
 
-    factors: Annotated[Factors, NOT_EMPTY]
+    objective: RateName = "throughput"
     scaling: Literal["strong", "weak"] = "strong"
     grows: str | None = None
     clients: (
@@ -149,7 +151,7 @@ def _next(experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Plann
         run = _with_clients(planned, clients)
         if not (runs_path / run.id).exists():
             return run
-        steps.append(_step(runs_path / run.id, clients, experiment.measured[0]))
+        steps.append(_step(runs_path / run.id, clients, experiment.measured[0], _own(experiment.file).objective))
     return None
 
 
@@ -165,9 +167,9 @@ def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_p
 
 
 @functools.lru_cache(maxsize=10_000)
-def _step(path: Path, clients: int, phase: str) -> ClientsTried:
+def _step(path: Path, clients: int, phase: str, objective: RateName) -> ClientsTried:
     """Read a run folder, which never changes once it is there."""
-    return clients_tried(RecordedRun(path.name, None, {"clients": clients}, Run(path)), phase)
+    return clients_tried(RecordedRun(path.name, None, {"clients": clients}, Run(path)), phase, RATES[objective])
 
 
 def _with_clients(planned: PlannedRun, clients: int) -> PlannedRun:

@@ -18,20 +18,19 @@ from loadframe.analyze.rates import RATES
 from loadframe.experiment.design import Design, PlannedRun, describe, in_blocks, refuse_too_many, run_id, state_of
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
-from loadframe.experiment.file_model import ExperimentFile, Factors, Levels, PacedFile
+from loadframe.experiment.file_model import DrawnFile, ExperimentFile, Factors, Levels
 from loadframe.experiment.kinds.base import Kind
 from loadframe.experiment.plans import changes, fraction, full, plackett_burman, spsa, tpe
 from loadframe.experiment.repetition import next_block, with_repetitions
 from loadframe.record import Run
-from loadframe.yamlfile import NOT_EMPTY, Place, wrong
+from loadframe.yamlfile import Place, wrong
 
 _CHANGES = {"singles": 1, "pairs": 2, "triples": 3}
 
 
-class SettingsFile(PacedFile):
+class SettingsFile(DrawnFile):
     """A settings experiment as it is written: see docs/experiments.md for its schemes."""
 
-    factors: Annotated[Factors, NOT_EMPTY]
     scheme: Literal["singles", "pairs", "triples", "full", "fraction", "screening", "tpe", "spsa"] = "full"
     resolution: Annotated[int, Field(ge=3, le=5)] = 4
     at: Factors = Field(default_factory=dict)

@@ -42,6 +42,19 @@ def rate_text(capacity: Capacity) -> str:
     return estimate_text(capacity.rate)
 
 
+def documents_text(capacity: Capacity) -> str:
+    """Write the capacity in documents/s, as `rate_text` does that in requests/s; a dash where none were counted."""
+    documents = capacity.documents
+    if documents is None or capacity.rate is None:
+        return "–"
+    factor = documents.value / capacity.rate.value
+    if capacity.bracket:
+        return " to ".join(format_count(end * factor) for end in capacity.bracket)
+    if capacity.kind in (Kind.LOWER_BOUND, Kind.AT_MOST):
+        return f"at least {format_count(documents.value)}"
+    return estimate_text(documents)
+
+
 def sentence(capacity: Capacity, slo: Slo) -> str:
     """Return what is known of one treatment."""
     name = treatment_text(capacity.treatment) or format_nodes(capacity.nodes)
@@ -57,7 +70,8 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
         )
     if capacity.kind is Kind.UNKNOWN:
         return f"{name}: the trials that decide it are invalid; see why below."
-    words = f"{name}: {rate_text(capacity)} {unit_of(capacity.over)}{_basis(capacity)}"
+    documents = f", which are {documents_text(capacity)} documents/s" if capacity.documents else ""
+    words = f"{name}: {rate_text(capacity)} {unit_of(capacity.over)}{_basis(capacity)}{documents}"
     if capacity.kind is Kind.LOWER_BOUND:
         return f"{words}, a lower bound: above it the load generator, not the store, was the limit."
     if capacity.kind is Kind.AT_MOST:
@@ -169,6 +183,7 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
                 "nodes": capacity.nodes,
                 "kind": capacity.kind.value,
                 "rate": capacity.rate.as_dict() if capacity.rate else None,
+                "documents": documents.as_dict() if (documents := capacity.documents) else None,
                 "bracket": capacity.bracket and {"held": capacity.bracket[0], "failed": capacity.bracket[1]},
                 "searches": [_search(search) for search in capacity.searches],
             }

@@ -149,10 +149,13 @@ def _show(capacities: Capacities, demands: list[tuple[Demand, str]], more: Furth
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
     console.print(Text(words.slo_text(capacities.slo), style="dim"))
     console.print()
-    table = TerminalTable(("treatment", words.unit_of(capacities.bounds.over), "trials"))
+    counted = any(capacity.documents for capacity in capacities.capacities)
+    columns = ("treatment", words.unit_of(capacities.bounds.over), *("documents/s",) * counted, "trials")
+    table = TerminalTable(columns)
     for capacity in capacities.capacities:
         name = treatment_text(capacity.treatment) or f"nodes {capacity.nodes}"
-        table.add(name, words.rate_text(capacity), str(sum(len(search.attempts) for search in capacity.searches)))
+        trials = str(sum(len(search.attempts) for search in capacity.searches))
+        table.add(name, words.rate_text(capacity), *(words.documents_text(capacity),) * counted, trials)
     table.print(console)
     console.print()
     more.print(console)

@@ -15,7 +15,7 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
     sweep = read_sweep(path)
     more = further(sweep.folder, bands)
     return Report(
-        sweep_page(sweep, more.sections),
+        sweep_page(sweep, more.sections, more.curves),
         sweep.as_dict() | more.document,
         lambda console: print_sweep(sweep, console, more),
     )

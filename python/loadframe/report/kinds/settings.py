@@ -16,7 +16,7 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
     settings = read_settings(path)
     more = further(settings.folder, bands)
     return Report(
-        settings_page(settings, more.sections),
+        settings_page(settings, more.sections, more.curves),
         settings_document(settings) | more.document,
         lambda console: print_settings(settings, console, more),
     )

@@ -11,7 +11,6 @@ from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.units import format_count, format_nodes, format_share, format_shares
 
-UNIT = "requests/s"
 _ENOUGH_SIZES = 6
 #: A share of the throughput that is not worth a sentence.
 _LITTLE = 0.0005
@@ -20,17 +19,23 @@ _LITTLE = 0.0005
 def lead(curves: PhaseCurves) -> str:
     """Return the one sentence that answers the question, for one measured phase."""
     if not curves.treatments:
-        return f"No answer: no run of {curves.phase} is valid."
-    nodes = curves.over_nodes
+        some = any(point.usable for point in curves.points)
+        why = (
+            f"valid run of {curves.phase} counted any {curves.rate.counted}"
+            if some
+            else f"run of {curves.phase} is valid"
+        )
+        return f"No answer: no {why}."
+    nodes, unit = curves.over_nodes, curves.rate.unit
     if nodes is None:
         fits = [curve.fit for curve in curves.over_clients if curve.fit]
-        return sentence(fits[0], UNIT) if fits else _single(curves)
+        return sentence(fits[0], unit) if fits else _single(curves)
     if nodes.fit and len({n for n, _ in nodes.fit.observations}) >= _ENOUGH_SIZES:
-        return sentence(nodes.fit, UNIT)
+        return sentence(nodes.fit, unit)
     first, last = curves.speedups[0], curves.speedups[-1]
     few, many = first.treatment.nodes or 0, last.treatment.nodes or 0
     values = (
-        f"from {measured_text(first.treatment.throughput)} to {measured_text(last.treatment.throughput)} {UNIT}"
+        f"from {measured_text(first.treatment.throughput)} to {measured_text(last.treatment.throughput)} {unit}"
         f" between {few} and {many} nodes"
     )
     if not last.speedup.is_finite:
@@ -85,7 +90,7 @@ def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:
     rows = []
     for curve in curves.over_clients:
         name = format_nodes(curve.nodes) if curve.nodes else "over clients"
-        rows.append((name, sentence(curve.fit, UNIT) if curve.fit else f"Not fitted: {curve.refusal}."))
+        rows.append((name, sentence(curve.fit, curves.rate.unit) if curve.fit else f"Not fitted: {curve.refusal}."))
     return rows
 
 
@@ -107,7 +112,7 @@ def fits(curves: PhaseCurves) -> list[tuple[str, ScalabilityFit]]:
     return titled
 
 
-def equal_resources(shapes: Sequence[Shape]) -> list[str]:
+def equal_resources(shapes: Sequence[Shape], unit: str) -> list[str]:
     """Say what more and smaller nodes gave against fewer and larger ones of as many CPUs in all."""
     words = []
     base: Shape | None = None
@@ -119,7 +124,7 @@ def equal_resources(shapes: Sequence[Shape]) -> list[str]:
         words.append(
             f"{shape.phase}, {shape.total:g} CPUs in all: {_shape(shape)} gave {measured_text(shape.ratio)} times what"
             f" {_shape(base)} gave ({format_count(shape.throughput.value)} against"
-            f" {format_count(base.throughput.value)} {UNIT})."
+            f" {format_count(base.throughput.value)} {unit})."
         )
     return words
 
@@ -157,4 +162,4 @@ def _luck(curves: PhaseCurves) -> str:
 
 
 def _single(curves: PhaseCurves) -> str:
-    return f"Throughput was {measured_text(curves.best[0].throughput)} {UNIT} at best."
+    return f"Throughput was {measured_text(curves.best[0].throughput)} {curves.rate.unit} at best."

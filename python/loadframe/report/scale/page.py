@@ -55,8 +55,11 @@ class CurvesView:
     warnings: Sequence[Finding]
 
 
-def sweep_page(sweep: Sweep, further: Sections = ()) -> str:
-    """Return the page of an experiment; `further` are sections that every kind of experiment has."""
+def sweep_page(sweep: Sweep, further: Sections = (), over: Sections = ()) -> str:
+    """Return the page of an experiment; `further` are sections that every kind of experiment has.
+
+    `over` is that of curves over factors of numbers.
+    """
     description = sweep.folder.description
     example = next((run.run for run in sweep.folder.runs if run.sound and run.run), None)
     return render(
@@ -67,8 +70,9 @@ def sweep_page(sweep: Sweep, further: Sections = ()) -> str:
         experiment=description["experiment"],
         curves=[_curves_view(curves, sweep, index) for index, curves in enumerate(sweep.curves)],
         tiers=[(answer.heading(at), waiting_table(told)) for at, told in zip(sweep.curves, sweep.tiers, strict=True)],
+        over=over,
         further=further,
-        equal=answer.equal_resources(sweep.equal),
+        equal=answer.equal_resources(sweep.equal, sweep.rate.unit),
         runs=runs_view(sweep.folder),
         facts=experiment_facts(sweep.folder, example),
         file=description.get("file", ""),
@@ -106,7 +110,7 @@ def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Fi
         if chosen.run and phase:
             name = f"{prefix}-time-{number}"
             caption = f"Run {chosen.id}; below, response times of {curves.operation}."
-            figure = phase_over_time(chosen.run, phase, curves.operation, name, caption)
+            figure = phase_over_time(chosen.run, phase, curves.operation, name, caption, curves.rate)
             shown.append((_size(treatment.nodes, treatment.clients), figure))
     return shown
 

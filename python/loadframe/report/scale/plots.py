@@ -48,18 +48,21 @@ def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
         Line(MUTED, 1.5, "dot"),
         hover=False,
     )
-    lines, bands = _fitted(curve.fit, COLORS[0], "fit", "fit", top)
+    unit = curves.rate.unit
+    lines, bands = _fitted(curve.fit, unit, COLORS[0], "fit", "fit", top)
     best = {(treatment.nodes, treatment.clients) for treatment in curves.best}
     return Figure(
         name,
         _size_axis("nodes", largest),
-        [Panel(Axis("requests/s", from_zero=True))],
+        [Panel(Axis(unit, from_zero=True))],
         [
             linear,
             *lines,
-            _runs(_points(curve), _nodes, "nodes", COLORS[0], SYMBOLS[0], "runs"),
-            _quoted(curves.best),
-            *_unusable([point for point in curves.points if (point.nodes, point.clients) in best], _nodes, "nodes"),
+            _runs(_points(curve), _nodes, "nodes", unit, COLORS[0], SYMBOLS[0], "runs"),
+            _quoted(curves.best, unit),
+            *_unusable(
+                [point for point in curves.points if (point.nodes, point.clients) in best], _nodes, "nodes", unit
+            ),
         ],
         "Each dot is a run, at the number of clients whose throughput has the highest lower confidence bound. A diamond"
         " is the throughput that is quoted, with its interval: it is corrected for having been chosen as the best. "
@@ -75,17 +78,18 @@ def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
         return None
     traces: list[Trace] = []
     bands: list[Band] = []
+    unit = curves.rate.unit
     top = max(point.throughput for curve in curves.over_clients for point in _points(curve))
     for index, curve in enumerate(curves.over_clients):
         color, symbol, label = _color(index), SYMBOLS[index % len(SYMBOLS)], _label(curve)
-        lines, areas = _fitted(curve.fit, color, label, None, top)
-        traces += [*lines, _runs(_points(curve), _clients, "clients", color, symbol, label)]
+        lines, areas = _fitted(curve.fit, unit, color, label, None, top)
+        traces += [*lines, _runs(_points(curve), _clients, "clients", unit, color, symbol, label)]
         bands += areas
     return Figure(
         name,
         _size_axis("clients"),
-        [Panel(Axis("requests/s", from_zero=True))],
-        [*traces, *_unusable(curves.points, _clients, "clients")],
+        [Panel(Axis(unit, from_zero=True))],
+        [*traces, *_unusable(curves.points, _clients, "clients", unit)],
         "Each mark is a run with closed clients: each sends its next request when its last one is answered. "
         f"{_how_to_read(next((curve.fit for curve in curves.over_clients if curve.fit and tells(curve.fit)), None))}",
         bands,
@@ -152,7 +156,7 @@ def _size_axis(title: str, largest: float | None = None) -> Axis:
 
 
 def _fitted(
-    fit: ScalabilityFit | None, color: str, group: str, name: str | None, top: float
+    fit: ScalabilityFit | None, unit: str, color: str, group: str, name: str | None, top: float
 ) -> tuple[list[Trace], list[Band]]:
     """Return a fitted curve and its band, dashed beyond what was measured and never beyond twice of it."""
     if fit is None or not tells(fit):
@@ -170,7 +174,7 @@ def _fitted(
     lines = []
     for sizes, beyond_data in ((inside, False), (beyond, True)):
         rates = fit.best_model.predicted(sizes)
-        told = [f"{words}\n{n:.3g} {fit.over}: {rate_text(rate)}" for n, rate in zip(sizes, rates, strict=True)]
+        told = [f"{words}\n{n:.3g} {fit.over}: {rate_text(rate, unit)}" for n, rate in zip(sizes, rates, strict=True)]
         line = Line(color, 2, "dash" if beyond_data else "solid")
         legend = bool(name) and not beyond_data
         lines.append(Trace(numbers(sizes), numbers(rates), words, line, texts=told, group=group, legend=legend))
@@ -178,18 +182,24 @@ def _fitted(
 
 
 def _runs(
-    points: Sequence[Point], size: Callable[[Point], int | None], over: str, color: str, symbol: str, name: str
+    points: Sequence[Point],
+    size: Callable[[Point], int | None],
+    over: str,
+    unit: str,
+    color: str,
+    symbol: str,
+    name: str,
 ) -> Trace:
     return Trace(
         [size(point) for point in points],
         numbers([point.throughput for point in points]),
         name,
         mark=Mark(color, symbol),
-        texts=[f"{point.run}\n{size(point)} {over}: {rate_text(point.throughput)}" for point in points],
+        texts=[f"{point.run}\n{size(point)} {over}: {rate_text(point.throughput, unit)}" for point in points],
     )
 
 
-def _quoted(best: Sequence[Treatment]) -> Trace:
+def _quoted(best: Sequence[Treatment], unit: str) -> Trace:
     """Return a trace of the throughputs that are quoted, with those intervals that are bounded."""
     rates = [treatment.throughput for treatment in best]
     return Trace(
@@ -199,14 +209,14 @@ def _quoted(best: Sequence[Treatment]) -> Trace:
         mark=Mark(INK, "diamond", 11, hollow=True, opacity=0),
         low=numbers([rate.low if rate.is_finite else rate.value for rate in rates]),
         high=numbers([rate.high if rate.is_finite else rate.value for rate in rates]),
-        texts=[f"quoted\n{treatment.nodes} nodes: {rate_text(treatment.throughput.value)}" for treatment in best],
+        texts=[f"quoted\n{treatment.nodes} nodes: {rate_text(treatment.throughput.value, unit)}" for treatment in best],
     )
 
 
-def _unusable(points: Iterable[Point], size: Callable[[Point], int | None], over: str) -> list[Trace]:
+def _unusable(points: Iterable[Point], size: Callable[[Point], int | None], over: str, unit: str) -> list[Trace]:
     """Return a trace of the runs that no fit contains, if there are any."""
     invalid = [point for point in points if not point.usable and size(point) is not None]
-    return [_runs(invalid, size, over, MUTED, "x", "invalid, left out")] if invalid else []
+    return [_runs(invalid, size, over, unit, MUTED, "x", "invalid, left out")] if invalid else []
 
 
 def _nodes(point: Point) -> int | None:

@@ -31,7 +31,7 @@ def print_sweep(sweep: Sweep, console: Console | None = None, further: Further |
     console.print()
     if further:
         further.print(console)
-    for words in answer.equal_resources(sweep.equal):
+    for words in answer.equal_resources(sweep.equal, sweep.rate.unit):
         console.print(Text(words))
     print_trust(sweep.folder, console)
 
@@ -57,7 +57,7 @@ def _print_curves(console: Console, curves: PhaseCurves) -> None:
 
 def _speedups(curves: PhaseCurves) -> TerminalTable:
     table = TerminalTable(
-        ("nodes", "clients", "runs", answer.UNIT, "speed-up", "efficiency", "p50", "p99"), names=0
+        ("nodes", "clients", "runs", curves.rate.unit, "speed-up", "efficiency", "p50", "p99"), names=0
     )  # fmt: skip
     for row in curves.speedups:
         treatment = row.treatment
