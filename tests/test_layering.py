@@ -37,7 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workload": COMMON | {"yamlfile", "download"},
     # A run folder's histograms are read by the engine.
     "record": COMMON | {"_engine"},
-    "cluster": COMMON | {"progress", "download", "store", "host"},
+    # Certificates are made by the library that the engine has for TLS.
+    "cluster": COMMON | {"progress", "download", "store", "host", "_engine"},
     "observe": COMMON | {"quota", "store", "record"},
     "load": COMMON | {"ranks", "workload", "record", "_engine"},
     "analyze": COMMON | {"record"},

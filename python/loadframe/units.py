@@ -86,6 +86,14 @@ def parse_bandwidth(text: str | float) -> float:
     return _not_negative(float(match[1]) * _BITS[match[2].lower()] / 8, text)
 
 
+def parse_throughput(text: str | float) -> int:
+    """Return bytes per second for `20m/s` (powers of 1024) or a bare number of them; BadInput for anything else."""
+    try:
+        return parse_size(str(text).strip().removesuffix("/s"))
+    except BadInput:
+        raise BadInput(f"{text!r} is not bytes per second", remedy="write a size per second, such as 20m/s") from None
+
+
 def parse_share(text: str | float) -> float:
     """Return a share of one for `1%`, or for a bare number from 0 to 1; BadInput for anything else."""
     match = re.fullmatch(_NUMBER + r"(%?)\s*", str(text)) if not isinstance(text, bool) else None

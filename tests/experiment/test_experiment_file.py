@@ -21,6 +21,8 @@ kind: scale
 factors: {nodes: [1, 2, 4], clients: [1, 8]}
 """
 
+NO_DISK_LIMITS = dict.fromkeys(("read", "write", "read_operations", "write_operations"))
+
 
 def test_what_nobody_says_has_a_default(load):
     experiment = load(EXPERIMENT)
@@ -32,7 +34,7 @@ def test_what_nobody_says_has_a_default(load):
 def test_a_treatment_makes_the_cluster(load):
     experiment = load(EXPERIMENT.replace("memory: 1g", 'memory: 1g, cores: "0,2"'))
     spec = {"store": "opensearch", "version": "3.8.0", "nodes": 4}
-    spec |= {"limits": {"cpus": 0.5, "memory": 2**30, "cores": (0, 2), "cores_each": None}}
+    spec |= {"limits": {"cpus": 0.5, "memory": 2**30, "cores": (0, 2), "cores_each": None, "disk": NO_DISK_LIMITS}}
     spec |= {
         "home": None,
         "host": "local",
@@ -42,6 +44,7 @@ def test_a_treatment_makes_the_cluster(load):
         "placement": {"per_machine": None, "share": True, "network": None},
         "racks": (),
         "scratch": None,
+        "encryption": "none",
         "link": {"delay": 0.0, "loss": 0.0, "rate": None},
     }
     assert experiment.cluster_spec({"nodes": 4, "clients": 1}) == {**spec, "settings": {"a.b": 1}}
@@ -85,9 +88,25 @@ def test_every_part_of_the_store_can_be_a_factor(load):
     spec = experiment.cluster_spec(treatment)
     assert {key: spec[key] for key in ("store", "version", "nodes", "limits", "settings")} == {
         "store": "opensearch", "version": "3.8.0", "nodes": 2,
-        "limits": {"cpus": 2.0, "memory": 2**29, "cores": None, "cores_each": None},
+        "limits": {"cpus": 2.0, "memory": 2**29, "cores": None, "cores_each": None, "disk": NO_DISK_LIMITS},
         "settings": {"a.b": 1, "c": "y"},
     }  # fmt: skip
+
+
+def test_disk_cores_and_encryption_are_factors_too(load):
+    factors = (
+        'store.limits.disk.write: [10m/s, 20m/s], store.limits.cores: [1, "2 each"], store.encryption: [none, both]'
+    )
+    factors = f"factors: {{{factors}}}"
+    experiment = load(EXPERIMENT.replace("factors: {nodes: [1, 2, 4], clients: [1, 8]}", factors))
+    assert [factor.levels for factor in experiment.factors] == [
+        (10 * 2**20, 20 * 2**20), ("1", "2 each"), ("none", "both"),
+    ]  # fmt: skip
+    assert all(factor.hard for factor in experiment.factors)
+    treatment = {"store.limits.disk.write": 2**20, "store.limits.cores": "2 each", "store.encryption": "both"}
+    spec = experiment.cluster_spec(treatment)
+    assert spec["limits"]["disk"] == NO_DISK_LIMITS | {"write": 2**20}
+    assert (spec["limits"]["cores"], spec["limits"]["cores_each"], spec["encryption"]) == (None, 2, "both")
 
 
 def test_clients_and_rates_change_the_load_and_nothing_else(load):

@@ -102,12 +102,12 @@ def test_podman_takes_a_folder_for_an_image(installed, tmp_path):
 
 
 def test_an_engine_limits_what_it_runs(installed):
-    group = EngineLimiter(BY_NAME["docker"]).group("loadframe-1-node-0", Limits(cpus=0.5))
+    group = EngineLimiter(BY_NAME["docker"]).group("loadframe-1-node-0", Limits(cpus=0.5), Path("/"))
     (installed / "docker").write_text(f'#!/bin/sh\necho "$@" > {installed}/asked\n')
-    group.throttle(0.5)
+    group.throttle(Limits(cpus=0.5))
     asked = (installed / "asked").read_text()
     assert asked == "update --cpu-period=100000 --cpu-quota=50000 loadframe-1-node-0\n"
-    group.throttle(None)
+    group.throttle(Limits())
     assert "--cpu-quota=-1" in (installed / "asked").read_text()
 
 

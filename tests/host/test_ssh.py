@@ -57,7 +57,7 @@ def until(condition) -> None:
 
 def test_a_process_on_another_machine_is_started_limited_paused_and_stopped(host, there):
     machine = host.machine("m2")
-    how, _ = machine.limited_by(Limits(memory=2**28))
+    how, _ = machine.limited_by(Limits(memory=2**28), Path.cwd())
     process = machine.start(command(machine, "steps"), Limits(memory=2**28))
     assert process.alive()
     assert process.pid < 10_000, "it is numbered as on its machine"

@@ -1,6 +1,7 @@
 //! The module `loadframe._engine`: a plan goes in, recordings come out. No Python runs while load runs, and the
 //! interpreter's lock is released whenever this module waits.
 
+mod authority;
 mod events;
 mod ranks;
 
@@ -370,6 +371,8 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(prepare_phase_of_rank, module)?)?;
     module.add_function(wrap_pyfunction!(start_rank, module)?)?;
     module.add_function(wrap_pyfunction!(events::generate_events, module)?)?;
+    module.add_function(wrap_pyfunction!(authority::make_authority, module)?)?;
+    module.add_function(wrap_pyfunction!(authority::issue_certificate, module)?)?;
     module.add_function(wrap_pyfunction!(ranks::add, module)?)?;
     module.add_function(wrap_pyfunction!(ranks::second_number, module)?)?;
     module.add_function(wrap_pyfunction!(ranks::add_outcomes, module)?)?;

@@ -14,6 +14,7 @@ from loadframe.cli.app import app
 from loadframe.cli.choices import (
     ContainerRuntime,
     Cores,
+    EncryptionWord,
     Home,
     HostName,
     Image,
@@ -70,6 +71,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     per_machine: PerMachine = None,
     network: Network = None,
     scratch: Scratch = None,
+    encryption: EncryptionWord = None,
     hosts: Annotated[
         str | None, typer.Option(help="Use the cluster at these host:port or https://host:port, comma-separated.")
     ] = None,
@@ -157,6 +159,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
             "--per-machine": per_machine,
             "--network": network,
             "--scratch": scratch,
+            "--encryption": encryption,
             "--replace": replace,
             "--reuse": reuse,
             "--clients": clients,
@@ -184,7 +187,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     actions = parse_schedule(at)
 
     from loadframe.cli.console import Console
-    from loadframe.cluster import Cluster, ClusterSpec, Limits
+    from loadframe.cluster import Cluster, ClusterSpec, Encryption, Limits
     from loadframe.experiment.design_estimate import resolved_seconds
     from loadframe.experiment.listener import Listeners
     from loadframe.experiment.rescue import rescue
@@ -218,6 +221,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
                 host=host or LocalHost.name,
                 image=image,
                 runtime=container_runtime,
+                encryption=Encryption(encryption or "none"),
                 **placed(machines, per_machine, network, scratch),
             )
             kind = find(store)
@@ -309,6 +313,7 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
     exclude(given, ["--clients"], ["--arrivals"], "clients send when they are answered, and do not arrive")
     starting = ["--version", "--nodes", "--cpus", "--memory", "--cores", "--home"]
     starting += ["--host", "--image", "--container-runtime", "--machines", "--per-machine", "--network", "--scratch"]
+    starting += ["--encryption"]
     exclude(given, ["--hosts", "--cluster"], starting, "a cluster that exists is as it is")
     for option in ("--replace", "--reuse"):
         if given[option] and not (given["--hosts"] or given["--cluster"]):

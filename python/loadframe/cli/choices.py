@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -56,6 +56,14 @@ Scratch = Annotated[
 ContainerRuntime = Annotated[
     str | None,
     typer.Option(help="Of --host container: charliecloud, apptainer, podman or docker; the first that works here."),
+]
+EncryptionWord = Annotated[
+    Literal["none", "http", "transport", "both"] | None,
+    typer.Option(
+        "--encryption",
+        help="Which connections go by TLS, with certificates made for the cluster: those of clients (http), those "
+        "between nodes (transport), both, or none, as if not given.",
+    ),
 ]
 Ranks = Annotated[
     int | None,

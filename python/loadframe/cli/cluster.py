@@ -10,6 +10,7 @@ from loadframe.cli.app import Group, app
 from loadframe.cli.choices import (
     ContainerRuntime,
     Cores,
+    EncryptionWord,
     Home,
     HostName,
     Image,
@@ -22,7 +23,7 @@ from loadframe.cli.choices import (
     placed,
 )
 from loadframe.cli.output import Json, out, print_json, tell
-from loadframe.cluster import Cluster, ClusterSpec, Limits, moving, named
+from loadframe.cluster import Cluster, ClusterSpec, Encryption, Limits, moving, named
 from loadframe.cluster.spec import OF_HOST
 from loadframe.errors import BadInput
 from loadframe.host.kinds import ENDING
@@ -82,6 +83,7 @@ def up(
     per_machine: PerMachine = None,
     network: Network = None,
     scratch: Scratch = None,
+    encryption: EncryptionWord = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the store, key=value; may be repeated.")
     ] = None,
@@ -127,6 +129,7 @@ def up(
         runtime=container_runtime,
         port=port,
         settings=assignments(set_) if set_ else None,
+        encryption=Encryption(encryption) if encryption else None,
         **placed(machines, per_machine, network, scratch),
     )
     limits = core_limits(cores) | _without_none(
@@ -289,6 +292,7 @@ def _state(name: str) -> dict[str, Any]:
         "size": saved.spec.nodes,
         "limits": dataclasses.asdict(saved.spec.limits),
         "settings": dict(saved.spec.settings),
+        "encryption": saved.spec.encryption.value,
         "host": saved.spec.host,
         "nodes": [
             {
@@ -319,6 +323,7 @@ def show(name: str, as_json: bool) -> None:
     asked += [format_size(limits["memory"])] if limits["memory"] else []
     where = cores_text(limits["cores"], limits["cores_each"])
     where = f", {where}" if where else ""
+    where += "" if state["encryption"] == "none" else f", encryption: {state['encryption']}"
     out.print(
         f"{name}: {state['store']} {state['version']}, {format_nodes(state['size'])}"
         f"{' of ' + ' and '.join(asked) if asked else ''}{where}, {state['state']}",

@@ -13,11 +13,15 @@ from loadframe.cli.choices import Ranks, start_ranks
 from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cli.web import Web, WebAddress, published, require_web
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.units import format_nodes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from loadframe.experiment.deadline import Deadline
     from loadframe.experiment.design import Design
     from loadframe.experiment.experiment import Experiment
+    from loadframe.experiment.file_factors import Level
     from loadframe.live.publisher import Publisher
 
 #: Columns that no line of a design takes.
@@ -174,3 +178,20 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
     # Names are for typing and levels for checking: none may be cut, however many there are.
     table.width = out.measure(table, options=out.options.update(width=_WIDEST)).maximum
     out.print(table, crop=False)
+    for line in dict.fromkeys(filter(None, (_cores(loaded, entry.treatment) for entry in planned.runs))):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _cores(loaded: "Experiment", treatment: "Mapping[str, Level]") -> str | None:
+    """Return which cores each node of a treatment gets on this machine, in words; None where they share them."""
+    from loadframe.cluster import Cluster
+    from loadframe.experiment.loop import spec_of
+
+    spec = spec_of(loaded, treatment)
+    try:
+        dealt = Cluster.cores(spec)
+    except BadInput as error:
+        return f"cores of {format_nodes(spec.nodes)}: {error.what}"
+    if dealt is None:
+        return None
+    return f"cores of {format_nodes(spec.nodes)}: {'; '.join(', '.join(map(str, node)) for node in dealt)}"

@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import loadframe.store as stores
-from loadframe.cluster import diary, electing, events, launch, mending, moving, named, password
+from loadframe.cluster import authority, diary, electing, events, launch, mending, moving, named, password
 from loadframe.cluster.change import ClusterChange
+from loadframe.cluster.dealing import preview
 from loadframe.cluster.events import ClusterEvent, Listener
 from loadframe.cluster.founding import establish
 from loadframe.cluster.growth import grow
@@ -27,7 +28,7 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.base import Host, Process
 from loadframe.host.link import Link, Shape
 from loadframe.store import OPEN, Access, Store
-from loadframe.store.access import require_known
+from loadframe.store.access import Tls, require_known
 
 Report = Callable[[str], None]
 
@@ -69,6 +70,21 @@ class Cluster(ClusterView):
     def require_kind(store: str) -> None:
         """BadInput where there is no such kind of store, or where the file that should have it has none."""
         stores.find(store)
+
+    @staticmethod
+    def require_encryption(spec: ClusterSpec) -> None:
+        """BadInput where that kind of store cannot have the encryption that the spec asks for."""
+        stores.find(spec.store).require_encryption(spec.encryption, spec.settings, spec.nodes)
+
+    @staticmethod
+    def cores(spec: ClusterSpec) -> list[tuple[int, ...]] | None:
+        """Return the cores of each node of a new cluster on this machine, in order; None where they are not told apart.
+
+        BadInput where there are too few.
+        """
+        if spec.limits.cores_each is None or not all(machine.here for machine in spec.place().machines):
+            return None
+        return preview(spec.limits, spec.nodes)
 
     @staticmethod
     def prospect(spec: ClusterSpec) -> dict[str, Any]:
@@ -130,7 +146,7 @@ class Cluster(ClusterView):
             if saved:
                 require_reads(software, str(saved.facts.get("version", "")), folder)
                 moving.clear(roster, report)
-            how, reason = launch.limits_in_force(host, spec.limits, report)
+            how, reason = launch.limits_in_force(host, spec.limits, folder, report)
             report(f"starting {_nodes(before.nodes)} of {store.kind} {software.version}")
             roster.facts |= {
                 "version": software.version,
@@ -206,9 +222,11 @@ class Cluster(ClusterView):
         return cluster
 
     def _let_in(self) -> None:
-        """Ask it as its administrator, where the store wants one."""
+        """Ask it as its administrator, where the store wants one, and by TLS, where its clients are to do so."""
         assert self._folder and self.spec
         self.access = password.access(self.store, self._folder if self.spec.name else None)
+        if self.spec.encryption.clients:
+            self.access = replace(self.access, tls=Tls(ca=authority.certificate(self._folder)))
         self.store = self.store.with_access(self.access)
 
     def __enter__(self) -> Self:
@@ -433,6 +451,7 @@ class Cluster(ClusterView):
             process.stop()
         if self._folder and self.spec and self.spec.name is None:
             # Guards remove the one on their machine, and there may have been none on this.
+            authority.discard(self._folder)
             with contextlib.suppress(OSError):
                 self._folder.rmdir()
 

@@ -37,6 +37,13 @@ def deal(
     return [dealt[machine.hostname][process.number] for process, machine in zip(planned, machines, strict=True)]
 
 
+def preview(limits: Limits, nodes: int) -> list[tuple[int, ...]]:
+    """Return the cores of each of so many nodes that are about to start on this machine; BadInput for too few cores."""
+    cores.require(limits, nodes)
+    dealt = _deal(limits, nodes, range(nodes), {})
+    return [dealt[number] for number in range(nodes)]
+
+
 def _deal(limits: Limits, size: int, numbers: Sequence[int | None], had: Mapping[int | None, tuple[int, ...]]) -> Dealt:
     """Deal this machine's cores, of which `size` nodes want their share."""
     dealt: Dealt = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from loadframe import folders
-from loadframe.cluster import placing
+from loadframe.cluster import authority, placing
 from loadframe.cluster.dealing import deal
 from loadframe.cluster.node import Node, State, log_of
 from loadframe.cluster.patience import gone, not_up
@@ -87,6 +87,8 @@ def start(
             role=to_start.spec.role,
             extra_ports=seat.extra_ports,
             electors=voting,
+            encryption=spec.encryption,
+            certificates=authority.certify(folder, to_start.spec.name, seat.address) if spec.encryption.any else None,
         )
         made = plan(machine, software.store, node, software.on(machine))
         roster.facts |= made.facts
@@ -100,7 +102,7 @@ def start(
             log=log_of(node.folder),
             user=user,
             scratch=() if spec.name else (node.folder,),
-            shared=() if spec.name else tuple(above / name for name in made.shared),
+            shared=() if spec.name else tuple(above / name for name in (*made.shared, authority.FOLDER)),
             stop_signal=made.stop_signal,
             address=node.address,
             software=_software(spec, software.on(machine)),
@@ -157,9 +159,9 @@ def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int =
         time.sleep(_POLL)
 
 
-def limits_in_force(host: Host, limits: Limits, report: Report) -> tuple[str, str | None]:
+def limits_in_force(host: Host, limits: Limits, folder: Path, report: Report) -> tuple[str, str | None]:
     """Return how the limits are enforced and why they are not, having warned in that case."""
-    told = {machine.hostname: machine.limited_by(limits) for machine in host.machines}
+    told = {machine.hostname: machine.limited_by(limits, machine.folder(folder)) for machine in host.machines}
     how = ", ".join(sorted({how for how, _ in told.values()}))
     reasons = {name: reason for name, (_, reason) in told.items() if reason}
     alone = len(told) == 1

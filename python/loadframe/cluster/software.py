@@ -75,7 +75,9 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     host.require()
     placing.require(host, spec.limits, spec.nodes, report)
     store.check_settings(spec.settings)
+    store.require_encryption(spec.encryption, spec.settings, spec.nodes)
     software = _prepared(store, spec, host, report)
+    store.require_encryption(spec.encryption, spec.settings, spec.nodes, software.installation)
     if parts := store.parts(spec.settings):
         # Each at its own version, whatever is asked for of the whole.
         plain = replace(spec, version=None, home=None, settings={})

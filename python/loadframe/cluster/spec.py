@@ -10,17 +10,19 @@ from typing import Any
 from loadframe.errors import BadInput
 from loadframe.host import choice
 from loadframe.host.base import Host
+from loadframe.host.disk import DiskLimits
 from loadframe.host.limits import Limits
 from loadframe.host.link import Shape
 from loadframe.host.netns import NetnsHost
 from loadframe.host.placement import Placement, parse
 from loadframe.ranges import MOST_NODES
+from loadframe.store.encryption import Encryption
 from loadframe.store.outside import below
 
 #: Parts of a spec that go with its host.
 OF_HOST = ("image", "runtime", "machines", "placement", "scratch", "link")
 #: Parts that a record has in a form of its own, besides limits.
-_NOT_PLAIN = ("link", "machines", "placement", "racks")
+_NOT_PLAIN = ("link", "machines", "placement", "racks", "encryption")
 #: Characters of an invalid name that the message shows.
 _SHOWN = 60
 
@@ -55,6 +57,8 @@ class ClusterSpec:
     placement: Placement = field(default_factory=Placement)
     racks: tuple[str, ...] = ()  #: over which nodes are dealt in turn, where the store tells racks apart
     scratch: str | None = None  #: the folder on the machines for the nodes' data; None for that of the state there
+
+    encryption: Encryption = Encryption.NONE  #: which of its connections go by TLS, with certificates made for it
 
     def __post_init__(self) -> None:
         # It may be asked for again from another folder.
@@ -112,6 +116,7 @@ class ClusterSpec:
             "memory": self.limits.memory,
             "cores": self.limits.cores,
             "cores_each": self.limits.cores_each,
+            "disk": dataclasses.asdict(self.limits.disk),
             "settings": dict(self.settings),
             "name": self.name,
             "link": dataclasses.asdict(self.link),
@@ -124,19 +129,22 @@ class ClusterSpec:
             "placement": dataclasses.asdict(self.placement),
             "racks": list(self.racks),
             "scratch": self.scratch,
+            "encryption": self.encryption.value,
         }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "ClusterSpec":
         """Read a record."""
-        limits = {key: record.get(key) for key in ("cpus", "memory", "cores", "cores_each")}
+        limits: dict[str, Any] = {key: record.get(key) for key in ("cpus", "memory", "cores", "cores_each", "disk")}
         rest = {key: value for key, value in record.items() if key not in (*limits, *_NOT_PLAIN)}
         limits["cores"] = limits["cores"] and tuple(limits["cores"])
+        limits["disk"] = DiskLimits(**limits["disk"] or {})
         return cls(
             limits=Limits(**limits),
             link=Shape(**record["link"]),
             machines=tuple(record.get("machines", ())),
             racks=tuple(record.get("racks", ())),
             placement=Placement.from_record(record.get("placement", {})),
+            encryption=Encryption(record.get("encryption", "none")),
             **rest,
         )

@@ -29,6 +29,7 @@ def describe(roster: Roster) -> dict[str, Any]:
             "memory": limits.memory,
             "cores": limits.cores,
             "cores_each": limits.cores_each,
+            "disk": dataclasses.asdict(limits.disk) if limits.disk else None,
             "enforced_by": facts.get("limited_by", "none"),
             "obstacle": facts.get("limits_missing"),
             "period": PERIOD if limits.cpus is not None else None,
@@ -37,6 +38,7 @@ def describe(roster: Roster) -> dict[str, Any]:
         "heap": facts.get("heap"),
         "jvm_options": facts.get("jvm_options"),
         "settings": dict(spec.settings) if spec else {},
+        "encryption": spec.encryption.value if spec else None,
         **({"racks": list(spec.racks)} if spec and spec.racks else {}),
         "adapted": dict(facts.get("adapted", {})),
         **_placed(roster),
@@ -90,8 +92,10 @@ def deviations(roster: Roster, throttled: bool) -> list[str]:
             sentences.append(f"{node.name} is {node.state}")
     if roster.facts.get("limits_missing"):
         sentences.append(f"the limits asked for are not in force ({roster.facts['limits_missing']})")
-    elif roster.spec and roster.spec.limits.cpus is not None and not throttled:
-        sentences.append("the CPU quota is lifted")
+    elif roster.spec and not throttled:
+        limits = roster.spec.limits
+        sentences += ["the CPU quota is lifted"] if limits.cpus is not None else []
+        sentences += ["the limits of the disk are lifted"] if limits.disk else []
     return sentences
 
 

@@ -18,7 +18,7 @@ _NODES = (1, 2, 4)
 
 def demo_experiment() -> Experiment:
     """Return the demo's experiment for this machine; BadInput where it has too few cores and no way to limit nodes."""
-    _, obstacle = ClusterSpec().place().machines[0].limited_by(Limits(cpus=0.1))
+    _, obstacle = ClusterSpec().place().machines[0].limited_by(Limits(cpus=0.1), Path.cwd())
     text = demo_text(sorted(os.sched_getaffinity(0)), obstacle)
     with tempfile.TemporaryDirectory(prefix="loadframe-demo-") as folder:
         path = Path(folder) / "demo.yaml"

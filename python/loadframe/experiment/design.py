@@ -151,6 +151,10 @@ def _without(treatment: Mapping[str, Level], state: Mapping[str, Level]) -> dict
     return {name: level for name, level in treatment.items() if name not in state}
 
 
+#: Factors whose levels are bytes, or bytes/s.
+_SIZES = ("store.limits.memory", "store.limits.disk.read", "store.limits.disk.write")
+
+
 def run_id(block: int, treatment: Mapping[str, Level]) -> str:
     """Return a name such as `b1-nodes2-clients4`; where that could be ambiguous or too long, a hash ends it."""
     lasts = [name.rsplit(".", 1)[-1] for name in treatment]
@@ -171,8 +175,8 @@ def hashed(name: str, treatment: Mapping[str, Level]) -> str:
 
 
 def _label(name: str, level: Level) -> str:
-    """Write a level shortly: memory with its unit, whole quantities without a decimal point."""
-    if name == "store.limits.memory" and isinstance(level, int):
+    """Write a level shortly: sizes with its unit, whole quantities without a decimal point."""
+    if name in _SIZES and isinstance(level, int):
         for unit, size in (("g", 2**30), ("m", 2**20), ("k", 2**10)):
             if level % size == 0:
                 return f"{level // size}{unit}"

@@ -10,6 +10,7 @@ from loadframe.experiment import derived
 from loadframe.experiment.file_factors import COLLECTIONS, RANKS_PER_NODE, SETTINGS, WITH, Factor, Level
 from loadframe.experiment.file_model import OTHER_MACHINES, PLACING, ExperimentFile
 from loadframe.load import Generator
+from loadframe.units import parse_cores
 from loadframe.workload import ResolvedWorkload, Workload
 from loadframe.workload.collections import redefined
 from loadframe.yamlfile import Document
@@ -61,9 +62,10 @@ class Experiment:
         return self.file.repetitions
 
     def cluster_spec(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
-        """Return the cluster of a treatment: store, version, nodes, limits (cpus, memory in bytes), settings."""
+        """Return the cluster of a treatment: store, version, nodes, limits (cpus, memory in bytes, disk), settings."""
         store = self.file.store
         settings = {name.removeprefix(SETTINGS): v for name, v in treatment.items() if name.startswith(SETTINGS)}
+        cores = parse_cores(str(told)) if (told := treatment.get("store.limits.cores")) else store.limits.cores
         follows = derived.values_of(self, treatment)
         settings = {**store.settings, **settings}
         settings = {name: follows.get(SETTINGS + name, level) for name, level in settings.items()}
@@ -74,8 +76,12 @@ class Experiment:
             "limits": {
                 "cpus": treatment.get("store.limits.cpus", store.limits.cpus),
                 "memory": treatment.get("store.limits.memory", store.limits.memory),
-                "cores": store.limits.cores and store.limits.cores.numbers,
-                "cores_each": store.limits.cores and store.limits.cores.per_node,
+                "cores": cores and cores.numbers,
+                "cores_each": cores and cores.per_node,
+                "disk": {
+                    name: treatment.get(f"store.limits.disk.{name}", level)
+                    for name, level in store.limits.disk.model_dump().items()
+                },
             },
             "home": store.home,
             "host": store.host,
@@ -88,6 +94,7 @@ class Experiment:
             "link": {
                 name: treatment.get(f"store.link.{name}", level) for name, level in store.link.model_dump().items()
             },
+            "encryption": treatment.get("store.encryption", store.encryption),
             # None means that the setting is left at the store's default.
             "settings": {name: level for name, level in settings.items() if level is not None},
         }
@@ -175,6 +182,11 @@ class Experiment:
         if self.file.store.host not in OTHER_MACHINES:
             # Folders of before there were such hosts go on.
             told["store"] = {key: told["store"][key] for key in told["store"] if key not in PLACING}
+        if self.file.store.encryption == "none":
+            # The same holds for this.
+            del told["store"]["encryption"]
+        if not any(told["store"]["limits"]["disk"].values()):
+            del told["store"]["limits"]["disk"]
         return {
             **told,
             "factors": {factor.name: list(factor.levels) for factor in self.factors},

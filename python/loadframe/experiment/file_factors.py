@@ -4,10 +4,19 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from loadframe.cluster import Encryption
 from loadframe.errors import BadInput
 from loadframe.experiment.expression import expression, is_expression, require_names
 from loadframe.ranges import MOST_NODES, MOST_RANKS, MOST_THREADS
-from loadframe.units import parse_bandwidth, parse_duration, parse_rate, parse_share, parse_size
+from loadframe.units import (
+    parse_bandwidth,
+    parse_cores,
+    parse_duration,
+    parse_rate,
+    parse_share,
+    parse_size,
+    parse_throughput,
+)
 from loadframe.workload import Workload
 from loadframe.yamlfile import Document, Place, did_you_mean, shown
 
@@ -181,6 +190,20 @@ def _text(level: Level) -> str:
     return level
 
 
+def _cores(level: Level) -> str:
+    if isinstance(level, bool) or not isinstance(level, str | int):
+        raise BadInput(f"expected cores, not {shown(level)}", remedy="write numbers such as 0-3, or `1 each`")
+    parse_cores(level)
+    return str(level)
+
+
+def _encryption(level: Level) -> str:
+    known = [word.value for word in Encryption]
+    if level not in known:
+        raise BadInput(f"expected {', '.join(known)}, not {shown(level)}")
+    return str(level)
+
+
 def _positive(level: Level) -> float:
     if isinstance(level, bool) or not isinstance(level, int | float) or level <= 0:
         raise BadInput(f"expected a number above 0, not {shown(level)}")
@@ -220,6 +243,12 @@ READERS: dict[str, Callable[[Level], Level]] = {
     "users": _at_most(2**31, "users"),
     "store.limits.cpus": _positive,
     "store.limits.memory": _size,
+    "store.limits.cores": _cores,
+    "store.limits.disk.read": lambda level: parse_throughput(_quantity(level)),
+    "store.limits.disk.write": lambda level: parse_throughput(_quantity(level)),
+    "store.limits.disk.read_operations": _rate,
+    "store.limits.disk.write_operations": _rate,
+    "store.encryption": _encryption,
     "store.link.delay": lambda level: parse_duration(_quantity(level)),
     "store.link.loss": lambda level: parse_share(_quantity(level)),
     "store.link.rate": lambda level: parse_bandwidth(_quantity(level)),

@@ -13,7 +13,7 @@ from loadframe.experiment.expression import expression, is_expression
 from loadframe.load.generator import Spread
 from loadframe.ranges import MOST_FIRST_SEED, MOST_NODES, MOST_RANKS, MOST_THREADS
 from loadframe.units import Cores as CoreSets
-from loadframe.units import parse_cores, parse_share
+from loadframe.units import parse_cores, parse_share, parse_throughput
 from loadframe.workload.pacing import Arrivals
 from loadframe.yamlfile import (
     NOT_EMPTY,
@@ -71,12 +71,26 @@ def _cores(value: Any) -> CoreSets:
 Cores = Annotated[CoreSets, BeforeValidator(_cores, json_schema_input_type=str | int)]
 
 
+#: Bytes per second of a disk.
+Throughput = Annotated[int, quantity(parse_throughput, 2**63)]
+
+
+class DiskEntry(Model):
+    """What each node may read and write in a second of the disk that its data is on: bytes, and operations."""
+
+    read: Throughput | None = None
+    write: Throughput | None = None
+    read_operations: Annotated[Rate, Field(ge=1)] | None = None
+    write_operations: Annotated[Rate, Field(ge=1)] | None = None
+
+
 class LimitsEntry(Model):
-    """What each node may use of its machine: CPUs, bytes of memory, and cores."""
+    """What each node may use of its machine: CPUs, bytes of memory, cores, and its disk."""
 
     cpus: Annotated[float, Field(gt=0)] | None = None
     memory: Size | None = None
     cores: Cores | None = None
+    disk: DiskEntry = DiskEntry()
 
 
 class LinkEntry(Model):
@@ -99,6 +113,10 @@ class PlacementEntry(Model):
     per_machine: Annotated[int, Field(ge=1)] | None = None
     share: bool = True
     network: str | None = None
+
+
+#: Which connections of the cluster go by TLS.
+EncryptionWord = Literal["none", "http", "transport", "both"]
 
 
 def _machine(value: Any) -> Any:
@@ -140,6 +158,7 @@ class StoreEntry(Model):
     image: str | None = None
     runtime: str | None = None
     link: LinkEntry = LinkEntry()
+    encryption: EncryptionWord = "none"
     settings: dict[str, Scalar] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadframe import interrupts
-from loadframe.cluster import Cluster, ClusterSpec, Limits, Placement, Shape
+from loadframe.cluster import Cluster, ClusterSpec, DiskLimits, Encryption, Limits, Placement, Shape
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.clusters import Clusters
 from loadframe.experiment.deadline import NEVER, Deadline, OutOfTime
@@ -26,6 +26,8 @@ from loadframe.experiment.session import require_sound
 from loadframe.experiment.stage import Stage, labels_of, seed_of
 from loadframe.load import present
 
+#: The factors that decide which software is needed.
+_OF_SOFTWARE = ("store.kind", "store.version", "store.encryption")
 #: How many clusters in turn may fail before a run is recorded before the state that they should bring is given up.
 _STARTS = 2
 
@@ -97,7 +99,7 @@ def _carry_out(
 def _require_machines(experiment: Experiment, design: Design) -> None:
     """BadInput where the largest cluster does not fit on the machines: said before the first run, not hours later."""
     if experiment.file.store.host in OTHER_MACHINES:
-        host = _spec(experiment, design.runs[0].treatment).place()
+        host = spec_of(experiment, design.runs[0].treatment).place()
         taken: list[str] = []
         for _ in range(experiment.kind.most_nodes(experiment)):
             taken.append(host.place(taken).hostname)
@@ -113,12 +115,15 @@ def _require_ranks() -> None:
 def _required(experiment: Experiment, design: Design, listener: Listener) -> dict[Any, tuple[str, str]]:
     """Return family and driver of each kind and version of a store in the design; BadInput if one lacks something."""
     stores: dict[Any, tuple[str, str]] = {}
+    encrypted = set()
     for first, *_ in design.groups():
-        kind = {name: level for name, level in first.treatment.items() if name in ("store.kind", "store.version")}
-        spec = _spec(experiment, kind)
-        if (spec.store, spec.version) not in stores:
+        Cluster.require_encryption(spec_of(experiment, first.treatment))
+        kind = {name: level for name, level in first.treatment.items() if name in _OF_SOFTWARE}
+        spec = spec_of(experiment, kind)
+        if (spec.store, spec.version) not in stores or (spec.store, spec.version, spec.encryption) not in encrypted:
             store = Cluster.require(spec, listener.step)
             stores[spec.store, spec.version] = store.family, store.driver
+            encrypted.add((spec.store, spec.version, spec.encryption))
     return stores
 
 
@@ -128,7 +133,7 @@ def _require_sound_load(
     """BadInput if no state of the cluster could be filled and measured; what some cannot is theirs to fail."""
     refusals = []
     for first, *_ in design.groups():
-        spec = _spec(experiment, first.treatment)
+        spec = spec_of(experiment, first.treatment)
         family, driver = stores[spec.store, spec.version]
         try:
             workload = experiment.resolve(first.treatment, family, listener.step)
@@ -168,7 +173,7 @@ class _Group:
         Runs that follow from these and want the cluster in the same state are made on it, too.
         """
         self._listener.part(runs[0].id)
-        cluster = self._clusters.bring(_spec(self._experiment, runs[0].treatment), runs[0].block)
+        cluster = self._clusters.bring(spec_of(self._experiment, runs[0].treatment), runs[0].block)
         stage = Stage(self._experiment, cluster, self._folder.runs_path, self._listener)
         session = stage.session(runs[0])
         session.create_collections()
@@ -221,9 +226,12 @@ class _Group:
         return self._design.runs.index(designed)
 
 
-def _spec(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec:
+def spec_of(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec:
+    """Return the cluster that a treatment wants."""
     asked = experiment.cluster_spec(treatment)
-    parts = {"limits": Limits(**asked["limits"]), "link": Shape(**asked["link"])}
+    limits = {**asked["limits"], "disk": DiskLimits(**asked["limits"]["disk"])}
+    parts = {"limits": Limits(**limits), "link": Shape(**asked["link"])}
+    parts["encryption"] = Encryption(asked["encryption"])
     return ClusterSpec(**{**asked, **parts, "placement": Placement(**asked["placement"])})
 
 

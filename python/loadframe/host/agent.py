@@ -98,9 +98,9 @@ def require(kind: Kind) -> None:
     kind.host().require()
 
 
-def limited_by(kind: Kind, limits: Limits) -> tuple[str, str | None]:
+def limited_by(kind: Kind, limits: Limits, folder: Path) -> tuple[str, str | None]:
     """Return how limits are enforced on the machine, and why not if they cannot be."""
-    return kind.host().limited_by(limits)
+    return kind.host().limited_by(limits, folder)
 
 
 def server_user(named: bool) -> int | None:

@@ -144,8 +144,11 @@ class Machine(Protocol):
         They are `first` and those after it, BadInput if one is in use; or any.
         """
 
-    def limited_by(self, limits: Limits) -> tuple[str, str | None]:
-        """Return how limits are enforced here (`cgroup v1`, ..., `none`), and why not if they cannot be."""
+    def limited_by(self, limits: Limits, folder: Path) -> tuple[str, str | None]:
+        """Return how limits are enforced here (`cgroup v1`, ..., `none`), and why not if they cannot be.
+
+        `folder` is where nodes write, on the disk that may be limited.
+        """
 
     def server_user(self, named: bool = False) -> int | None:
         """Return the numeric user for servers that refuse root, or None when we are not root ourselves.
@@ -154,7 +157,7 @@ class Machine(Protocol):
         """
 
     def start(self, command: Command, limits: Limits) -> Process:
-        """Start a command, with its memory limit in force and its CPU quota not yet."""
+        """Start a command, with its memory limit in force, and its CPU quota and the limits of its disk not yet."""
 
     def find(self, record: Mapping[str, Any]) -> Process | None:
         """Return a process that any loadframe started, by its record, or None if it is gone."""

@@ -7,11 +7,16 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 _MOUNTS = Path("/proc/self/mountinfo")
+#: The controllers of every group.
+_ALWAYS = ("cpu", "memory")
+#: Limits of a disk: version 2's name, and version 1's.
+_THROTTLES = {"rbps": "read_bps", "wbps": "write_bps", "riops": "read_iops", "wiops": "write_iops"}
 
 
 @dataclass(frozen=True)
@@ -21,14 +26,18 @@ class V1:
     mounts: Mapping[str, Path] | None = None
     name: str = "cgroup v1"
 
-    def make(self, name: str) -> dict[str, Path]:
-        """Make a group in the cpu and the memory hierarchy; OSError when that is not possible."""
+    #: The controller that limits disks.
+    disk: ClassVar[str] = "blkio"
+
+    def make(self, name: str, *more: str) -> dict[str, Path]:
+        """Make a group in the cpu and the memory hierarchy, and those of `more`; OSError when that is not possible."""
         mounts = self.mounts if self.mounts is not None else _v1_mounts()
-        for controller in ("cpu", "memory"):
+        controllers = (*_ALWAYS, *more)
+        for controller in controllers:
             if controller not in mounts:
                 raise OSError(errno.ENOENT, f"there is no {controller} hierarchy")
         folders: dict[str, Path] = {}
-        for controller in ("cpu", "memory"):
+        for controller in controllers:
             try:
                 (mounts[controller] / name).mkdir()
             except OSError:
@@ -47,6 +56,15 @@ class V1:
         _write(folders["memory"] / "memory.limit_in_bytes", limit)
         _write(folders["memory"] / "memory.swappiness", 0)
 
+    def set_disk(self, folders: Mapping[str, Path], device: str, limits: Mapping[str, int]) -> None:
+        """Write the limits of a disk by the names of io.max; one that is not among them is lifted.
+
+        They hold for direct and for synchronous reading and writing. What a process leaves to the kernel to be written
+        later is written without a limit.
+        """
+        for name, file in _THROTTLES.items():
+            _write(folders["blkio"] / f"blkio.throttle.{file}_device", f"{device} {limits.get(name, 0)}")
+
 
 @dataclass(frozen=True)
 class V2:
@@ -55,21 +73,25 @@ class V2:
     mount: Path | None = None
     name: str = "cgroup v2"
 
-    def make(self, name: str) -> dict[str, Path]:
-        """Make a group below `loadframe`, with both controllers enabled; OSError when that is not possible."""
+    #: The controller that limits disks.
+    disk: ClassVar[str] = "io"
+
+    def make(self, name: str, *more: str) -> dict[str, Path]:
+        """Make a group below `loadframe`, with the cpu and memory controllers and `more`; OSError when it cannot be."""
         mount = self.mount or _v2_mount()
         available = (mount / "cgroup.controllers").read_text().split()
-        missing = {"cpu", "memory"} - set(available)
+        controllers = (*_ALWAYS, *more)
+        missing = set(controllers) - set(available)
         if missing:
             raise OSError(errno.ENOENT, f"the hierarchy has no {' and no '.join(sorted(missing))} controller")
         # Limits live in a child's files only if its parent passes the controllers on; the parent holds no process.
-        _enable(mount)
+        _enable(mount, controllers)
         parent = mount / "loadframe"
         parent.mkdir(exist_ok=True)
-        _enable(parent)
+        _enable(parent, controllers)
         folder = parent / name
         folder.mkdir()
-        return {"cpu": folder, "memory": folder}
+        return dict.fromkeys(controllers, folder)
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
         """Write microseconds of CPU time and the period; `max` for no quota."""
@@ -81,6 +103,11 @@ class V2:
         _write(folders["memory"] / "memory.max", limit)
         with contextlib.suppress(FileNotFoundError):
             _write(folders["memory"] / "memory.swap.max", 0)
+
+    def set_disk(self, folders: Mapping[str, Path], device: str, limits: Mapping[str, int]) -> None:
+        """Write the limits of a disk by the names of io.max; one that is not among them is lifted."""
+        words = " ".join(f"{name}={limits.get(name, 'max')}" for name in _THROTTLES)
+        _write(folders["io"] / "io.max", f"{device} {words}")
 
 
 def remove(folders: Mapping[str, Path]) -> None:
@@ -124,17 +151,17 @@ def _write(path: Path, value: int | str) -> None:
         os.close(descriptor)
 
 
-def _enable(folder: Path) -> None:
+def _enable(folder: Path, controllers: Sequence[str]) -> None:
     control = folder / "cgroup.subtree_control"
-    if not {"cpu", "memory"} <= set(control.read_text().split()):
-        _write(control, "+cpu +memory")
+    if not set(controllers) <= set(control.read_text().split()):
+        _write(control, " ".join(f"+{controller}" for controller in controllers))
 
 
 def _v1_mounts() -> dict[str, Path]:
     mounts: dict[str, Path] = {}
     for kind, point, options in _mounted():
         if kind == "cgroup":
-            mounts |= {option: point for option in options if option in ("cpu", "memory")}
+            mounts |= {option: point for option in options if option in (*_ALWAYS, V1.disk)}
     return mounts
 
 

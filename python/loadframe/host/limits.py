@@ -1,14 +1,15 @@
-"""CPU and memory limits of a node: what can be asked for, and the ways in which machines enforce it, best first."""
+"""CPU, memory and disk limits of a node: what can be asked for, and how machines enforce it, the best way first."""
 
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from loadframe.errors import BadInput
-from loadframe.host import cgroups
+from loadframe.host import cgroups, disk
+from loadframe.host.disk import DiskLimits
 
 #: Seconds. The quota is enforced in slices of this length. The choice shows in latency (a node that has used its share
 #: waits for the next slice), so it is the same everywhere and goes into the manifest.
@@ -24,6 +25,7 @@ class Limits:
     #: The numbers of the cores that all nodes share, or that are dealt out to them; None for those of the machine.
     cores: tuple[int, ...] | None = None
     cores_each: int | None = None  #: how many cores each node has to itself; None where they share them
+    disk: DiskLimits = field(default_factory=DiskLimits)  #: of the disk that its folder is on
 
     def __post_init__(self) -> None:
         if self.cpus is not None and not 0.01 <= self.cpus <= 4096:
@@ -32,7 +34,12 @@ class Limits:
             raise BadInput(f"{self.memory} bytes of memory for a node", remedy="give at least 64m, such as 1g")
 
     def __bool__(self) -> bool:
-        return self.cpus is not None or self.memory is not None
+        return self.cpus is not None or self.memory is not None or bool(self.disk)
+
+    @property
+    def lifted(self) -> "Limits":
+        """What is left of it while a node starts, or prepares: a node may always use its memory and no more."""
+        return replace(self, cpus=None, disk=DiskLimits())
 
 
 class Group(Protocol):
@@ -53,8 +60,8 @@ class Group(Protocol):
     def located(self, pid: int) -> Mapping[str, Path]:
         """Controller -> folder once the process runs."""
 
-    def throttle(self, cpus: float | None) -> None:
-        """Set the CPU quota, or lift it."""
+    def throttle(self, limits: Limits) -> None:
+        """Set the CPU quota and the limits of the disk, or lift those that are None."""
 
 
 class Limiter(Protocol):
@@ -67,10 +74,16 @@ class Limiter(Protocol):
     def obstacle(self) -> str | None:
         """Return why it cannot be used here, or None when it can: it is tried out, not guessed."""
 
-    def group(self, name: str, limits: Limits) -> Group:
-        """Make the limits for a process that is about to start: memory in force, CPU quota not yet."""
+    def disk_obstacle(self, folder: Path) -> str | None:
+        """Return why the disk that has a folder cannot be limited here, or None when it can."""
 
-    def existing(self, name: str, limits: Limits, folders: Mapping[str, Path]) -> Group:
+    def group(self, name: str, limits: Limits, folder: Path) -> Group:
+        """Make the limits for a process that is about to start: memory in force, CPU quota and disk not yet.
+
+        `folder` is the one that it writes into.
+        """
+
+    def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:
         """Return the limits that a process was started with earlier."""
 
 
@@ -102,7 +115,7 @@ class NoGroup:
         """Nowhere."""
         return {}
 
-    def throttle(self, cpus: float | None) -> None:
+    def throttle(self, limits: Limits) -> None:
         """Nothing to throttle."""
 
 
@@ -112,6 +125,7 @@ class CgroupGroup:
 
     version: cgroups.V1 | cgroups.V2
     folders: Mapping[str, Path]
+    device: str | None = None  #: the disk that is limited, where one is
     prefix: tuple[str, ...] = ()
 
     @property
@@ -123,9 +137,11 @@ class CgroupGroup:
         """Return the folders that were made."""
         return self.folders
 
-    def throttle(self, cpus: float | None) -> None:
-        """Write the quota."""
-        self.version.set_quota(self.folders, cpus, PERIOD)
+    def throttle(self, limits: Limits) -> None:
+        """Write the quota, and the limits of the disk."""
+        self.version.set_quota(self.folders, limits.cpus, PERIOD)
+        if self.device:
+            self.version.set_disk(self.folders, self.device, limits.disk.by_kernel)
 
 
 @dataclass(frozen=True)
@@ -155,16 +171,29 @@ class CgroupLimiter:
             cgroups.remove(folders)
         return None
 
-    def group(self, name: str, limits: Limits) -> Group:
+    def disk_obstacle(self, folder: Path) -> str | None:
+        """Make a group that limits the disk, and remove it."""
+        folders: dict[str, Path] = {}
+        try:
+            device = disk.device_of(folder)
+            folders = self.version.make(f"loadframe-probe-{os.getpid()}", self.version.disk)
+            self.version.set_disk(folders, device, {"wbps": 2**20})
+        except OSError as error:
+            return f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}"
+        finally:
+            cgroups.remove(folders)
+        return None
+
+    def group(self, name: str, limits: Limits, folder: Path) -> Group:
         """Make the group and write its memory limit."""
-        folders = self.version.make(name)
+        folders = self.version.make(name, *((self.version.disk,) if limits.disk else ()))
         if limits.memory is not None:
             self.version.set_memory(folders, limits.memory)
-        return CgroupGroup(self.version, folders)
+        return self.existing(name, limits, folders, folder)
 
-    def existing(self, name: str, limits: Limits, folders: Mapping[str, Path]) -> Group:
+    def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:
         """Return the group in these folders."""
-        return CgroupGroup(self.version, folders)
+        return CgroupGroup(self.version, folders, disk.device_of(folder) if limits.disk else None)
 
 
 @dataclass(frozen=True)
@@ -186,9 +215,9 @@ class SystemdGroup:
         folder = cgroups.folder_of(pid)
         return {"cpu": folder, "memory": folder} if folder else {}
 
-    def throttle(self, cpus: float | None) -> None:
+    def throttle(self, limits: Limits) -> None:
         """Change the scope's quota; an empty value lifts it."""
-        quota = "" if cpus is None else f"{cpus * 100:g}%"
+        quota = "" if limits.cpus is None else f"{limits.cpus * 100:g}%"
         subprocess.run(
             ["systemctl", "--user", "set-property", "--runtime", f"{self.unit}.scope", f"CPUQuota={quota}"],
             check=True,
@@ -222,11 +251,15 @@ class SystemdLimiter:
             return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"status {done.returncode}"
         return None if done.stdout.startswith("50000 ") else "the cpu controller is not delegated to the user"
 
-    def group(self, name: str, limits: Limits) -> Group:
+    def disk_obstacle(self, folder: Path) -> str | None:
+        """A user's own systemd is not given the controller of disks, unless an administrator sees to it."""
+        return "a user's own systemd does not limit disks"
+
+    def group(self, name: str, limits: Limits, folder: Path) -> Group:
         """Name the scope; it comes into being with the process and goes with it."""
         return SystemdGroup(name, limits.memory)
 
-    def existing(self, name: str, limits: Limits, folders: Mapping[str, Path]) -> Group:
+    def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:
         """Return the scope of that name."""
         return SystemdGroup(name, limits.memory)
 

@@ -21,6 +21,7 @@ from loadframe import folders
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import guard, limits
 from loadframe.host.base import Command
+from loadframe.host.disk import DiskLimits
 from loadframe.host.facts import Facts, facts
 from loadframe.host.limits import Limiter, Limits, NoGroup
 from loadframe.host.local_process import GRACE, Identity, LocalProcess
@@ -90,11 +91,13 @@ class LocalHost:
     def _limiter(self) -> tuple[Limiter | None, str | None]:
         return limits.choose()
 
-    def limited_by(self, asked: Limits) -> tuple[str, str | None]:
+    def limited_by(self, asked: Limits, folder: Path) -> tuple[str, str | None]:
         """Return how limits are enforced here, trying it out once; `none` without a reason when none were asked."""
         if not asked:
             return "none", None
         limiter, reason = self._limiter
+        if limiter and asked.disk and (obstacle := limiter.disk_obstacle(folder)):
+            reason = f"the disk: {obstacle}"
         return (limiter.name if limiter else "none"), reason
 
     def require(self) -> None:
@@ -151,7 +154,10 @@ class LocalHost:
     def start(self, command: Command, asked: Limits) -> "LocalProcess":
         """Start a command under a guard; LoadframeError when it cannot be executed."""
         limiter, _ = self._limiter if asked else (None, None)
-        group = limiter.group(command.name, asked) if limiter else NoGroup()
+        if limiter and asked.disk and limiter.disk_obstacle(command.folder):
+            # Whoever asked has been told; see limited_by.
+            asked = replace(asked, disk=DiskLimits())
+        group = limiter.group(command.name, asked, command.folder) if limiter else NoGroup()
         if group.prefix:
             command = _prefixed(command, group.prefix)
         network = self._network(command)
@@ -179,7 +185,13 @@ class LocalHost:
             raise LoadframeError(f"{command.argv[0]} cannot be run: {answer['error']}", where=command.name)
         link = network["link"] if network else None
         return LocalProcess(
-            command.name, self._server(command.name, answer["pid"]), group, asked, watcher=watcher, link=link
+            command.name,
+            self._server(command.name, answer["pid"]),
+            group,
+            asked,
+            command.folder,
+            watcher=watcher,
+            link=link,
         )
 
     def _network(self, command: Command) -> dict[str, str] | None:
@@ -217,10 +229,11 @@ class LocalHost:
         if not watcher.alive():
             return None
         folders = {controller: Path(folder) for controller, folder in record["control_groups"].items()}
-        asked = Limits(cpus=record["cpus"], memory=record["memory"])
+        folder = Path(record.get("folder") or "/")
+        asked = Limits(cpus=record["cpus"], memory=record["memory"], disk=DiskLimits(**record.get("disk") or {}))
         limiter = next((known for known in self._limiters() if known.name == record["limited_by"]), None)
-        group = limiter.existing(record["name"], asked, folders) if limiter else NoGroup()
-        return LocalProcess(record["name"], record["pid"], group, asked, kept=watcher, link=record.get("link"))
+        group = limiter.existing(record["name"], asked, folders, folder) if limiter else NoGroup()
+        return LocalProcess(record["name"], record["pid"], group, asked, folder, kept=watcher, link=record.get("link"))
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class LocalProcess:
         pid: int,
         group: Group,
         asked: Limits,
+        folder: Path,
         *,
         watcher: subprocess.Popen[bytes] | None = None,
         kept: Identity | None = None,
@@ -57,12 +58,14 @@ class LocalProcess:
     ) -> None:
         """Give either our own child as `watcher`, or the guard of a process that another loadframe started.
 
-        `link` is the name of its link's end outside, if it has a network of its own.
+        `folder` is the one that the node writes into. `link` is the name of its link's end outside, if it has a network
+        of its own.
         """
         self.name = name
         self.pid = pid
         self._group = group
         self._asked = asked
+        self._folder = folder
         self._watcher = watcher
         self._guard = kept or Identity.of(watcher.pid if watcher else pid)
         self._identity = Identity(pid, _started(pid) or -1)
@@ -97,15 +100,15 @@ class LocalProcess:
         return self._status
 
     def throttle(self, on: bool) -> None:
-        """Apply or lift the CPU quota."""
-        if self._asked.cpus is None:
+        """Apply or lift the CPU quota and the limits of the disk."""
+        if self._asked == self._asked.lifted:
             return
         try:
-            self._group.throttle(self._asked.cpus if on else None)
+            self._group.throttle(self._asked if on else self._asked.lifted)
         except (OSError, subprocess.SubprocessError) as error:
             # A node that has died took its control group along; that is the cluster's to notice.
             if self.alive():
-                raise LoadframeError(f"the CPU quota of process {self.pid} cannot be changed: {error}") from error
+                raise LoadframeError(f"the limits of process {self.pid} cannot be changed: {error}") from error
 
     def kill(self) -> None:
         """SIGKILL, which the guard sees like any other end; return when it has ended."""
@@ -158,6 +161,8 @@ class LocalProcess:
             "control_groups": {name: str(folder) for name, folder in self.control_groups.items()},
             "cpus": self._asked.cpus,
             "memory": self._asked.memory,
+            "disk": asdict(self._asked.disk),
+            "folder": str(self._folder),
             "limited_by": self._group.limiter,
             "link": self.link.name if self.link else None,
         }

@@ -119,9 +119,9 @@ class RemoteMachine:
         """Return ports that can be bound there now."""
         return self.call(agent.free_ports, count, first, list(addresses or (self.address,)))
 
-    def limited_by(self, limits: Limits) -> tuple[str, str | None]:
+    def limited_by(self, limits: Limits, folder: Path) -> tuple[str, str | None]:
         """Return how limits are enforced there."""
-        return self.call(agent.limited_by, self._kind, limits)
+        return self.call(agent.limited_by, self._kind, limits, folder)
 
     def server_user(self, named: bool = False) -> int | None:
         """Return the user there for servers that refuse root."""

@@ -125,10 +125,10 @@ class EngineGroup:
                 return {"cpu": folder, "memory": folder}
         return {}
 
-    def throttle(self, cpus: float | None) -> None:
+    def throttle(self, limits: Limits) -> None:
         """Have the engine change the quota; -1 lifts it."""
         period = round(PERIOD * 1e6)
-        quota = -1 if cpus is None else round(cpus * period)
+        quota = -1 if limits.cpus is None else round(limits.cpus * period)
         command = (self.program, "update", f"--cpu-period={period}", f"--cpu-quota={quota}", self.container)
         subprocess.run(command, check=True, capture_output=True, timeout=20)
 
@@ -148,13 +148,17 @@ class EngineLimiter:
         """None: an engine that runs containers limits them."""
         return None
 
-    def group(self, name: str, limits: Limits) -> EngineGroup:
+    def disk_obstacle(self, folder: Path) -> str | None:
+        """An engine sets the limits of disks when it makes a container, and changes them no more."""
+        return f"{self.name} cannot change the limits of a disk while the container runs"
+
+    def group(self, name: str, limits: Limits, folder: Path) -> EngineGroup:
         """Name the container; its memory is limited as it is made."""
         return EngineGroup(self.name, self.runtime.program or self.name, name)
 
-    def existing(self, name: str, limits: Limits, folders: Mapping[str, Path]) -> EngineGroup:
+    def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> EngineGroup:
         """Return the container of that name."""
-        return self.group(name, limits)
+        return self.group(name, limits, folder)
 
 
 #: Those that need no daemon first. What Charliecloud needs of the kernel is tried without it.

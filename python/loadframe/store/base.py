@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from loadframe.errors import BadInput, StoreFailed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.distribution import Distribution
+from loadframe.store.encryption import Certificates, Encryption
 from loadframe.store.vendors import Offer
 
 _P = ParamSpec("_P")
@@ -52,6 +53,9 @@ class NodeSpec:
     extra_ports: tuple[int, ...] = ()  #: as many more of its own as the store says, free on 127.0.0.1
     rack: str = ""  #: the rack that it is told to be on, in stores that know racks
     electors: tuple[str, ...] | None = None  #: names of the nodes that may be elected; None for all, see Store.electors
+
+    encryption: Encryption = Encryption.NONE  #: which connections of the cluster go by TLS
+    certificates: Certificates | None = None  #: the node's own, where any do
 
     @property
     def elects(self) -> bool:
@@ -263,6 +267,24 @@ class Store(ABC):
     @abstractmethod
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise BadInput for a setting that loadframe itself must decide, such as a port or a data folder."""
+
+    def require_encryption(
+        self,
+        encryption: Encryption,
+        settings: Mapping[str, Any],
+        nodes: int,
+        installation: Installation | None = None,
+    ) -> None:
+        """Raise BadInput where a cluster of so many nodes cannot be started with that encryption.
+
+        It is asked before the software is there, and again with it.
+        """
+        if encryption.any:
+            raise BadInput(
+                f"loadframe starts no {self.kind} with encryption",
+                where=f"encryption: {encryption}",
+                remedy="leave it out, or start the cluster yourself and give its --hosts with https://",
+            )
 
     def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
         """Return the processes that make up the data-bearing node of that number; the first stands for all of them.

@@ -13,6 +13,7 @@ from loadframe.errors import BadInput
 from loadframe.store import installed, vendors
 from loadframe.store.base import Found, Installation, Member, NodePlan, NodeSpec, Watch
 from loadframe.store.distribution import Archive, Distribution, Jar
+from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY, Encryption
 from loadframe.store.search import jvm, machine, membership
 from loadframe.store.search.store import SearchStore
 from loadframe.store.vendors import Offer
@@ -65,6 +66,10 @@ _OFFERED = (7, 8, 9)
 _VENDOR = "https://artifacts.elastic.co/downloads/elasticsearch"
 
 
+#: Those of version 7 and later. What version 6 offers by default nobody should use, and the generator does not.
+_CIPHERS = ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")
+
+
 class Elasticsearch(SearchStore):
     """Elasticsearch: 6.8 and newer are started here, 6.2 and newer are spoken to where they run."""
 
@@ -115,6 +120,21 @@ class Elasticsearch(SearchStore):
         """Settings are those of elasticsearch.yml, and those of its JVM."""
         jvm.check_settings(settings, _OURS)
 
+    def require_encryption(
+        self,
+        encryption: Encryption,
+        settings: Mapping[str, Any],
+        nodes: int,
+        installation: Installation | None = None,
+    ) -> None:
+        """Its security part does it, which the vendor's archive has and a build of the free parts alone has not."""
+        if encryption.any and installation and not (installation.home / "modules" / "x-pack-security").is_dir():
+            raise BadInput(
+                "this Elasticsearch has no security part, which encrypts its connections",
+                where=str(installation.home),
+                remedy="take the vendor's archive with all parts, or leave encryption out",
+            )
+
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, elect by a majority, and leave the disk's fill level out."""
         if installation.java is None:
@@ -126,6 +146,7 @@ class Elasticsearch(SearchStore):
         files = {
             "config/elasticsearch.yml": _configuration(node, installation.home, version),
             "config/log4j2.properties": jvm.logging("org.elasticsearch"),
+            **(node.certificates.files() if node.certificates else {}),
         }
         environment = {"ES_TMPDIR": str(node.folder / "tmp"), "LANG": "C.UTF-8"}
         if version < (7,):
@@ -266,7 +287,28 @@ def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
         if version >= (7, 14) and (home / "modules" / "ingest-geoip").is_dir():
             # It would fetch data from the vendor.
             settings["ingest.geoip.downloader.enabled"] = False
+    if node.certificates:
+        settings |= _encrypted(node, version)
     return jvm.configuration(node, settings)
+
+
+def _encrypted(node: NodeSpec, version: tuple[int, ...]) -> dict[str, Any]:
+    """Return the settings of TLS, with which security comes along: everybody is let in as one who may do all."""
+    files = {"certificate_authorities": AUTHORITY, "certificate": CERTIFICATE, "key": KEY}
+    settings: dict[str, Any] = {
+        "xpack.security.enabled": True,
+        "xpack.security.authc.anonymous.username": "anybody",
+        "xpack.security.authc.anonymous.roles": "superuser",
+        "xpack.security.transport.ssl.verification_mode": "full",
+    }
+    for layer, encrypted in (("http", node.encryption.clients), ("transport", node.encryption.nodes)):
+        settings[f"xpack.security.{layer}.ssl.enabled"] = encrypted
+        if encrypted:
+            for name, file in files.items():
+                settings[f"xpack.security.{layer}.ssl.{name}"] = str(node.folder / file)
+            if version < (7,):
+                settings[f"xpack.security.{layer}.ssl.cipher_suites"] = list(_CIPHERS)
+    return settings
 
 
 STORE = Elasticsearch()

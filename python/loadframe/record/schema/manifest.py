@@ -37,6 +37,13 @@ class RecordedLimits:
     memory: int | None = field(default=None, metadata=told("memory", "B"))
     cores: tuple[int, ...] | None = field(default=None, metadata=told("the cores that nodes run on"))
     cores_each: int | None = field(default=None, metadata=told("how many cores each node has to itself", "cores"))
+    disk: Mapping[str, Any] | None = field(
+        default=None,
+        metadata=told(
+            "what it may read and write: `read`, `write` (B/s), `read_operations`, `write_operations` (1/s)",
+            null=True,
+        ),
+    )
     enforced_by: str | None = field(default=None, metadata=told("what enforces it"))
     obstacle: str | None = field(default=None, metadata=told("why it is not enforced"))
     period: float | None = field(default=None, metadata=told("period of the quota", "s"))
@@ -74,6 +81,14 @@ class RecordedStore:
     java: Any = field(default=None, metadata=told("the version of Java"))
     heap: Any = field(default=None, metadata=told("the heap of each node", "B"))
     settings: Mapping[str, Any] = field(default_factory=dict, metadata=told("settings"))
+    encryption: str | None = field(
+        default=None,
+        metadata=told(
+            "which connections went by TLS: `none`, `http` (clients'), `transport` (between nodes), `both`; null where "
+            "no cluster was started",
+            null=True,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from loadframe.store import jvm
 from loadframe.store.base import NodeSpec
+from loadframe.store.encryption import AUTHORITY, BUNDLE
 
 #: Bytes that a node takes besides its heap at least: code, threads, buffers of the network and of files.
 _BESIDES = 256 * 2**20
@@ -16,6 +17,7 @@ TOKENS = 16
 #: Decided by loadframe, since the cluster would not be found or would reach out of its folder otherwise.
 OURS = {
     "cdc_raw_directory",
+    "client_encryption_options",
     "cluster_name",
     "commitlog_directory",
     "data_file_directories",
@@ -28,6 +30,7 @@ OURS = {
     "rpc_address",
     "saved_caches_directory",
     "seed_provider",
+    "server_encryption_options",
     "storage_port",
 }
 
@@ -133,9 +136,35 @@ def configuration(node: NodeSpec) -> str:
         "commitlog_sync_period": "10000ms",
         # A dropped table of a test is not to stay on the disk, and a developer's disk is fuller than a server's.
         "auto_snapshot": False,
+        **_encrypted(node),
         **{key: value for key, value in node.settings.items() if key not in jvm.SETTINGS},
     }
     return "".join(f"{key}: {json.dumps(value)}\n" for key, value in settings.items())
+
+
+def _encrypted(node: NodeSpec) -> dict[str, Any]:
+    """Return which connections go by TLS, and refuse those that do not; nothing where none do."""
+    if node.certificates is None:
+        return {}
+    files = {
+        # The one that reads PEM files.
+        "ssl_context_factory": {"class_name": "org.apache.cassandra.security.PEMBasedSslContextFactory"},
+        "keystore": str(node.folder / BUNDLE),
+        "truststore": str(node.folder / AUTHORITY),
+    }
+    options: dict[str, Any] = {}
+    if node.encryption.clients:
+        options["client_encryption_options"] = {"enabled": True, "optional": False, **files}
+    if node.encryption.nodes:
+        options["server_encryption_options"] = {
+            "internode_encryption": "all",
+            "optional": False,
+            # Who connects needs a certificate of the authority. That it is for the address cannot be asked: a server
+            # whose TLS is OpenSSL refuses to start a handshake then.
+            "require_client_auth": True,
+            **files,
+        }
+    return options
 
 
 def _seeds(node: NodeSpec) -> list[str]:

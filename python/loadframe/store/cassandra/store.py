@@ -30,6 +30,7 @@ from loadframe.store.cassandra import config
 from loadframe.store.cassandra.cql import NOT_LET_IN, NOT_NOW, Connection, CqlError
 from loadframe.store.cassandra.ring import Ring, figures
 from loadframe.store.distribution import Distribution
+from loadframe.store.encryption import Encryption
 
 KEYSPACE = "loadframe"
 _ALREADY_EXISTS = 0x2400
@@ -114,6 +115,15 @@ class Cassandra(Store):
                 raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
         jvm.check_settings(settings)
 
+    def require_encryption(
+        self,
+        encryption: Encryption,
+        settings: Mapping[str, Any],
+        nodes: int,
+        installation: Installation | None = None,
+    ) -> None:
+        """Clients and nodes have ports of their own, and each can be encrypted for itself."""
+
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, keep its management on loopback, and write down how that is called."""
         if installation.java is None:
@@ -145,6 +155,7 @@ class Cassandra(Store):
             "config/cassandra.yaml": config.configuration(node),
             "config/logback.xml": config.LOGGING,
             "config/manage.json": json.dumps(manage),
+            **(node.certificates.files(bundled=True) if node.certificates else {}),
         }
         return NodePlan(
             files=files,
@@ -329,7 +340,9 @@ class Cassandra(Store):
                 f"the collection {name} has no columns for cassandra",
                 remedy="say them in the workload: collections: NAME: cassandra: {columns: {name: type}}",
             )
-        self._create_keyspace(addresses, definition.get("replication") or {}, nodes)
+        said_of_copies = definition.get("replication") or {}
+        wanted = {key: value for key, value in said_of_copies.items() if value is not None}
+        self._create_keyspace(addresses, wanted, nodes)
         typed = ", ".join(
             f"{_quoted(column)} {kind}" for column, kind in {**dict.fromkeys(key, "text"), **columns}.items()
         )

@@ -8,11 +8,12 @@ from typing import Any
 
 from loadframe.errors import BadInput
 from loadframe.store.base import Installation, NodePlan, NodeSpec
+from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
 from loadframe.units import parse_size
 
 #: Settings of a node's configuration that loadframe decides.
 OURS = (
-    *("net.port", "net.bindIp", "net.unixDomainSocket", "storage.dbPath"),
+    *("net.port", "net.bindIp", "net.tls", "net.unixDomainSocket", "storage.dbPath"),
     *("replication.replSetName", "sharding", "systemLog", "processManagement"),
 )
 #: Settings that are loadframe's own, with the kind of value that each wants.
@@ -40,6 +41,8 @@ _FAREWELL = 1000
 #: Where a router finds the members of the set that holds the cluster's configuration, once that is there.
 SEEDS = "config/seeds"
 _CONFIG = "config/mongod.conf"
+#: Whether servers connect to each other by TLS, and whether they require it of whoever connects to them.
+_MODES = {Encryption.HTTP: "allowTLS", Encryption.TRANSPORT: "preferTLS", Encryption.BOTH: "requireTLS"}
 
 
 def check(settings: Mapping[str, Any]) -> None:
@@ -133,7 +136,7 @@ def _server(node: NodeSpec, mongod: Path) -> NodePlan:
     if node.role in (SHARD, CONFIG):
         flat["sharding.clusterRole"] = {SHARD: "shardsvr", CONFIG: "configsvr"}[node.role]
     return NodePlan(
-        files={_CONFIG: json.dumps(_nested(flat), indent=1)},
+        files={_CONFIG: json.dumps(_nested(flat), indent=1), **_certificates(node)},
         folders=("data",),
         argv=(str(mongod), "--config", str(node.folder / _CONFIG)),
         environment={"LANG": "C.UTF-8"},
@@ -150,7 +153,7 @@ def _router(node: NodeSpec, mongos: Path) -> NodePlan:
     # It would wait 15 s for clients to go elsewhere.
     flat = {**_common(node), "setParameter.mongosShutdownTimeoutMillisForSignaledShutdown": _FAREWELL}
     return NodePlan(
-        files={_CONFIG: json.dumps(_nested(flat), indent=1), SEEDS: ""},
+        files={_CONFIG: json.dumps(_nested(flat), indent=1), SEEDS: "", **_certificates(node)},
         folders=(),
         argv=("/bin/sh", "-c", waiting),
         environment={"LANG": "C.UTF-8"},
@@ -165,7 +168,27 @@ def _common(node: NodeSpec) -> dict[str, Any]:
         "net.unixDomainSocket.enabled": False,
         # Names the node to whoever asks it for its command line.
         "processManagement.pidFilePath": str(node.folder / f"{node.name}.pid"),
+        **_encrypted(node),
     }
+
+
+def _encrypted(node: NodeSpec) -> dict[str, Any]:
+    """Return how the server uses TLS; nothing where it does not.
+
+    Clients and other servers come to one port. Where only some of them are to use TLS, it takes both kinds.
+    """
+    if node.certificates is None:
+        return {}
+    return {
+        "net.tls.mode": _MODES[node.encryption],
+        "net.tls.CAFile": str(node.folder / AUTHORITY),
+        "net.tls.certificateKeyFile": str(node.folder / BUNDLE),
+        "net.tls.allowConnectionsWithoutCertificates": True,
+    }
+
+
+def _certificates(node: NodeSpec) -> dict[str, str]:
+    return node.certificates.files(bundled=True) if node.certificates else {}
 
 
 def _is_member(node: NodeSpec) -> bool:

@@ -26,6 +26,7 @@ from loadframe.store.base import (
     Watch,
 )
 from loadframe.store.distribution import Distribution, Wheel
+from loadframe.store.encryption import Encryption
 from loadframe.store.mongodb import config, figures, shards
 from loadframe.store.mongodb import replica_set as sets
 from loadframe.store.mongodb.client import Client, MongoError
@@ -111,6 +112,15 @@ class MongoDB(Store):
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of mongod's configuration, with dots in their names, and loadframe's own."""
         config.check(settings)
+
+    def require_encryption(
+        self,
+        encryption: Encryption,
+        settings: Mapping[str, Any],
+        nodes: int,
+        installation: Installation | None = None,
+    ) -> None:
+        """The server has a mode for each."""
 
     def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
         """A node is a server; of a sharded cluster it is a shard, which is as many as `members` says."""

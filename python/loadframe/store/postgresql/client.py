@@ -116,7 +116,8 @@ class Client:
             # Without one the library breaks off in the middle of SCRAM.
             password=user.secret if user else "",
             timeout=_TIMEOUT,
-            ssl_context=self._access.context,
+            # The library takes None as: by TLS where the server has it, and then whatever its certificate.
+            ssl_context=self._access.context or False,
             application_name="loadframe",
         )
         self._connections[database] = connection

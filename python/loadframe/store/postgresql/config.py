@@ -9,12 +9,14 @@ from typing import Any
 
 from loadframe.errors import BadInput
 from loadframe.store.base import Installation, NodePlan, NodeSpec
+from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY
 from loadframe.store.postgresql.client import USER
 
 #: Parameters of the server that loadframe decides.
 OURS = (
     *("port", "listen_addresses", "unix_socket_directories", "data_directory", "config_file", "hba_file", "ident_file"),
     *("external_pid_file", "cluster_name", "hot_standby", "primary_conninfo", "primary_slot_name"),
+    *("ssl", "ssl_ca_file", "ssl_cert_file", "ssl_key_file"),
     *("logging_collector", "log_destination", "archive_mode", "restore_command"),
 )
 #: Loadframe's own setting: which servers are read from, unless an operation says otherwise.
@@ -94,22 +96,56 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
         "ident_file": str(node.folder / "config" / "pg_ident.conf"),
         "cluster_name": node.name,
         "hot_standby": True,
+        **_encrypted(node),
     }
+    clients, nodes = node.encryption.clients, node.encryption.nodes
     return NodePlan(
         files={
             "config/postgresql.conf": "".join(f"{name} = {quoted(value)}\n" for name, value in lines.items()),
-            "config/pg_hba.conf": "host all all all trust\nhost replication all all trust\n",
+            "config/pg_hba.conf": f"{_by(clients)} all all all trust\n{_by(nodes)} replication all all trust\n",
             "config/pg_ident.conf": "",
             "config/start.sh": _script(node, installation),
             SOURCE: "",
+            **(node.certificates.files() if node.certificates else {}),
         },
         folders=("data",),
         argv=("/bin/sh", str(node.folder / "config" / "start.sh")),
-        environment={"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin"},
+        environment={"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", **_as_client(node)},
         facts={"shared_buffers": cache(node)},
         # SIGTERM would have the server wait until its last client has left.
         stop_signal=signal.SIGINT,
     )
+
+
+def require_tls(installation: Installation) -> None:
+    """BadInput for a server that was built without TLS."""
+    server = program(installation, "postgres")
+    if b"libssl" not in server.read_bytes():
+        raise BadInput(
+            "this server of PostgreSQL was built without TLS",
+            where=str(server),
+            remedy="give the folder of one that has it with --home, such as /usr/lib/postgresql/15",
+        )
+
+
+def _encrypted(node: NodeSpec) -> dict[str, Any]:
+    if node.certificates is None:
+        return {}
+    files = {"ssl_ca_file": AUTHORITY, "ssl_cert_file": CERTIFICATE, "ssl_key_file": KEY}
+    return {"ssl": True, **{name: str(node.folder / file) for name, file in files.items()}}
+
+
+def _by(tls: bool) -> str:
+    """Return the word of pg_hba.conf for connections that are let in: by TLS alone, or in any way."""
+    return "hostssl" if tls else "host"
+
+
+def _as_client(node: NodeSpec) -> dict[str, str]:
+    """Return how a replica connects to the primary, which copies and follows by the rules of any client."""
+    if not node.encryption.nodes:
+        # It would use TLS wherever the other end offers it.
+        return {"PGSSLMODE": "disable"} if node.certificates else {}
+    return {"PGSSLMODE": "verify-full", "PGSSLROOTCERT": str(node.folder / AUTHORITY)}
 
 
 def cache(node: NodeSpec) -> int:

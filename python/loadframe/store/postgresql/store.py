@@ -26,6 +26,7 @@ from loadframe.store.base import (
     Watch,
 )
 from loadframe.store.distribution import Distribution, Wheel
+from loadframe.store.encryption import Encryption
 from loadframe.store.postgresql import config, figures, replication, tables
 from loadframe.store.postgresql.client import DATABASE, SLOW, Client, PostgresError
 
@@ -102,6 +103,17 @@ class Postgresql(Store):
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are the server's parameters, by their names in postgresql.conf, and `read_from`."""
         config.check(settings)
+
+    def require_encryption(
+        self,
+        encryption: Encryption,
+        settings: Mapping[str, Any],
+        nodes: int,
+        installation: Installation | None = None,
+    ) -> None:
+        """Clients and replicas come to one port and are let in by rules of their own, if the server knows TLS."""
+        if encryption.any and installation is not None:
+            config.require_tls(installation)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Return the node's files and command line."""

@@ -25,6 +25,7 @@ from loadframe.store.base import (
     Watch,
 )
 from loadframe.store.distribution import Distribution
+from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
 from loadframe.store.redis import cluster as ring
 from loadframe.store.redis.client import Client
 
@@ -32,6 +33,7 @@ from loadframe.store.redis.client import Client
 _PROGRAMS = ("redis-server", "valkey-server")
 #: Settings that loadframe decides; `cluster` is its own.
 _OURS = {"bind", "port", "dir", "cluster-enabled", "cluster-port", "cluster-config-file", "daemonize", "logfile"}
+_OURS |= {"tls-port", "tls-cluster", "tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients"}
 _OWN = {"cluster"}
 #: A hash with the definition of each collection, which the driver reads, too.
 _COLLECTIONS = "loadframe:collections"
@@ -118,6 +120,21 @@ class Redis(Store):
         if not isinstance(settings.get("cluster", True), bool):
             raise BadInput("the setting cluster wants true or false", where=str(settings["cluster"]))
 
+    def require_encryption(
+        self,
+        encryption: Encryption,
+        settings: Mapping[str, Any],
+        nodes: int,
+        installation: Installation | None = None,
+    ) -> None:
+        """A cluster's nodes send each other keys where clients ask, so that both are encrypted or neither is."""
+        if encryption is Encryption.TRANSPORT or (encryption is Encryption.HTTP and settings.get("cluster", nodes > 1)):
+            raise BadInput(
+                "the nodes of a redis cluster send each other keys through the port that clients ask",
+                where=f"encryption: {encryption}",
+                remedy="say none or both; a single server can have http as well",
+            )
+
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, write into the folder alone, and be a cluster's node unless the user wants none."""
         clustered = _clustered(node)
@@ -150,9 +167,19 @@ class Redis(Store):
             }
         else:
             lines = {key: value for key, value in lines.items() if not key.startswith("cluster-")}
+        if node.certificates:
+            lines |= {
+                "port": 0,
+                "tls-port": node.port,
+                "tls-cert-file": str(node.folder / BUNDLE),
+                "tls-key-file": str(node.folder / BUNDLE),
+                "tls-ca-cert-file": str(node.folder / AUTHORITY),
+                "tls-auth-clients": False,
+                "tls-cluster": node.encryption.nodes,
+            }
         text = "".join(f"{key} {_said(value)}\n" for key, value in lines.items())
         return NodePlan(
-            files={"config/redis.conf": text},
+            files={"config/redis.conf": text, **(node.certificates.files(bundled=True) if node.certificates else {})},
             folders=("data",),
             argv=(str(installation.home), str(node.folder / "config" / "redis.conf")),
             environment={},

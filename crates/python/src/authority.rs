@@ -1,0 +1,65 @@
+//! Certificates of a cluster's own authority, made when the cluster starts. Two calls with one key agree on the authority:
+//! all that a certificate says of its issuer is the issuer's name and key.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use std::time::{Duration, SystemTime};
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// Makes an authority of that name, which is valid for so many days; returns its certificate and its key, as PEM.
+#[pyfunction]
+pub fn make_authority(name: &str, days: u32) -> PyResult<(String, String)> {
+    let key = KeyPair::generate().map_err(refused)?;
+    let mut params = authority(name);
+    valid(&mut params, days);
+    let certificate = params.self_signed(&key).map_err(refused)?;
+    Ok((certificate.pem(), key.serialize_pem()))
+}
+
+/// Makes a certificate for `addresses` (IP addresses and DNS names), which is valid for so many days and signed by the
+/// authority of that name and key (PEM); returns it and its key, as PEM.
+///
+/// It serves for both ends of a connection, since nodes are each other's clients. Raises ValueError for a key or an address
+/// that cannot be one.
+#[pyfunction]
+pub fn issue_certificate(
+    authority_name: &str,
+    authority_key: &str,
+    name: &str,
+    addresses: Vec<String>,
+    days: u32,
+) -> PyResult<(String, String)> {
+    let issuer = Issuer::new(authority(authority_name), KeyPair::from_pem(authority_key).map_err(refused)?);
+    let mut params = CertificateParams::new(addresses).map_err(refused)?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.use_authority_key_identifier_extension = true;
+    valid(&mut params, days);
+    let key = KeyPair::generate().map_err(refused)?;
+    let certificate = params.signed_by(&key, &issuer).map_err(refused)?;
+    Ok((certificate.pem(), key.serialize_pem()))
+}
+
+fn authority(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
+}
+
+/// Valid from yesterday on, since the clocks of machines differ.
+fn valid(params: &mut CertificateParams, days: u32) {
+    let now = SystemTime::now();
+    params.not_before = (now - DAY).into();
+    params.not_after = (now + DAY * days).into();
+}
+
+fn refused(error: rcgen::Error) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}

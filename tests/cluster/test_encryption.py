@@ -1,0 +1,190 @@
+"""Clusters whose connections go by TLS, with certificates that were made for them: what is on the wire, and that they
+grow and start again elsewhere."""
+
+import json
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from commands import within
+from loadframe.cluster import Cluster, ClusterSpec, Encryption, authority
+from loadframe.errors import BadInput, LoadframeError
+from loadframe.host.local import LocalHost
+from loadframe.load import check_operations
+from loadframe.record import Run
+from loadframe.store import OPEN, find
+from wire import hangs_up_on, speaks_tls
+
+pytestmark = pytest.mark.store
+
+POSTGRESQL = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/"), reverse=True)), None)
+REDIS = shutil.which("redis-server") or shutil.which("valkey-server")
+#: What begins a plain connection to another node's port, or would: no such node goes on with it.
+PLAIN = b"RCmb" + bytes(60)
+
+
+@contextmanager
+def encrypted(kind: str, encryption: str, **more: object) -> Iterator[Cluster]:
+    with Cluster.start(
+        ClusterSpec(store=kind, nodes=2, encryption=Encryption(encryption), **more)  # type: ignore[arg-type]
+    ) as started:
+        yield started
+
+
+def authority_of(cluster: Cluster) -> Path:
+    assert cluster._folder
+    return authority.certificate(cluster._folder)
+
+
+def written_and_read(cluster: Cluster) -> list[str | None]:
+    """Write a document by the generator's driver and read it again; return the classes of errors."""
+    cluster.create_collection("people", {"columns": {"name": "text"}} if cluster.store.kind == "cassandra" else {})
+    ann = {"collection": "people", "id": "ann"}
+    operations = {"1": {"upsert": ann | {"document": {"name": "Ann Lee"}}}, "2": {"read": ann}}
+    stream = {"name": "s", "mix": [["1", 1], ["2", 1]], "pacing": {"closed": {"clients": 1}}, "stop": {"requests": 1}}
+    target = {"driver": cluster.store.driver, "hosts": cluster.addresses, **cluster.target()}
+    plan = {"seed": 1, "phase": "p", "target": target, "operations": operations, "streams": [stream]}
+    answers = check_operations(plan)
+    cluster.drop_collection("people")
+    return [answer["error"] for answer in answers]
+
+
+def lets_in_without_tls(cluster: Cluster) -> bool:
+    """Whether a plain client of that kind of store gets an answer from the first node."""
+    try:
+        find(cluster.store.kind).with_access(OPEN).version(cluster.addresses[:1])
+    except LoadframeError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(REDIS is None, reason="there is no redis-server on this machine")
+def test_a_redis_cluster_encrypts_both_grows_and_starts_again_elsewhere(module_state, monkeypatch):
+    with encrypted("redis", "both", name="sealed") as cluster:
+        ca = authority_of(cluster)
+        for node in cluster.nodes:
+            assert speaks_tls(node.address, ca) and speaks_tls(node.peer_address, ca)
+            assert hangs_up_on(node.peer_address, PLAIN)
+        assert not lets_in_without_tls(cluster)
+        assert written_and_read(cluster) == [None, None]
+        for file in (ca, ca.with_name("key.pem"), *cluster.nodes[0].folder.glob("config/tls/*")):
+            assert file.stat().st_mode & 0o077 == 0, file
+        described = cluster.describe()
+        assert (described["encryption"], described["access"]["verified"]) == ("both", True)
+        assert "PRIVATE KEY" not in json.dumps(described)
+        cluster.grow(1)
+        assert speaks_tls(cluster.nodes[2].peer_address, ca)
+    monkeypatch.setattr(LocalHost, "address", "127.0.64.1")
+    monkeypatch.setattr(LocalHost, "address_of", lambda _, number, *__: str(IPv4Address("127.0.64.1") + number))
+    with Cluster.start(replace(cluster.spec)) as again:
+        assert again.addresses[0].startswith("127.0.64.1:")
+        assert authority_of(again) == ca
+        assert all(speaks_tls(node.address, ca) for node in again.nodes)
+        assert written_and_read(again) == [None, None]
+
+
+@pytest.mark.parametrize("encryption", ["http", "transport", "both"])
+def test_a_replica_set_of_mongodb_encrypts_what_is_asked(module_state, encryption):
+    with encrypted("mongodb", encryption, settings={"cache": "256m"}) as cluster:
+        ca = authority_of(cluster)
+        assert lets_in_without_tls(cluster) is (encryption != "both")
+        assert all(speaks_tls(node.address, ca) for node in cluster.nodes)
+        assert written_and_read(cluster) == [None, None]
+        # This process has not asked a member by TLS in the mode `transport`: what it counts are other members.
+        if encryption == "transport":
+            told = cluster.store.client(cluster.addresses[0]).ask({"serverStatus": 1})["transportSecurity"]
+            assert sum(int(count) for count in told.values()) > 0
+        refused = subprocess.run(
+            ["openssl", "s_client", "-connect", cluster.addresses[0], "-CAfile", ca, "-verify_return_error", "-brief"],
+            input="", capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert "Verification: OK" in refused.stderr
+
+
+@pytest.mark.skipif(POSTGRESQL is None, reason="this machine has no server of PostgreSQL that speaks TLS")
+@pytest.mark.parametrize("encryption", ["http", "transport", "both"])
+def test_a_primary_of_postgresql_and_its_replica_encrypt_what_is_asked(module_state, encryption):
+    with encrypted("postgresql", encryption, home=str(POSTGRESQL)) as cluster:
+        assert lets_in_without_tls(cluster) is (encryption == "transport")
+        assert written_and_read(cluster) == [None, None]
+        statement = "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_replication USING (pid)"
+        rows = cluster.store.client(cluster.addresses[0]).ask(statement)
+        assert [row["ssl"] for row in rows] == [encryption != "http"]
+
+
+@pytest.mark.parametrize(("kind", "heap"), [("cassandra", "320m"), ("elasticsearch", "300m")])
+def test_servers_in_java_have_a_port_for_each_and_refuse_whoever_comes_in_the_clear(module_state, kind, heap):
+    with encrypted(kind, "both", settings={"heap": heap}) as cluster:
+        ca = authority_of(cluster)
+        for node in cluster.nodes:
+            assert speaks_tls(node.address, ca) and speaks_tls(node.peer_address, ca)
+            # As a node of the one begins to talk, and then what no server goes on with.
+            assert hangs_up_on(node.peer_address, b"ES" + bytes(64))
+        assert not lets_in_without_tls(cluster)
+        assert written_and_read(cluster) == [None, None]
+
+
+def test_what_a_store_cannot_encrypt_is_refused_before_anything_starts():
+    for kind, encryption, nodes, words in (
+        ("redis", "http", 2, "through the port that clients ask"),
+        ("redis", "transport", 1, "say none or both"),
+        ("sim", "both", 1, "loadframe starts no sim with encryption"),
+        ("opensearch", "http", 1, "loadframe starts no opensearch with encryption"),
+    ):
+        with pytest.raises(BadInput, match=words) as refused:
+            Cluster.require_encryption(ClusterSpec(store=kind, nodes=nodes, encryption=Encryption(encryption)))
+        assert refused.value.where == f"encryption: {encryption}" or refused.value.remedy
+
+
+def test_a_server_that_was_built_without_tls_is_refused():
+    with pytest.raises(BadInput, match="was built without TLS"):
+        Cluster.require(ClusterSpec(store="postgresql", version="16.2", encryption=Encryption.BOTH))
+
+
+@pytest.mark.skipif(REDIS is None, reason="there is no redis-server on this machine")
+def test_a_passing_cluster_takes_its_authority_along_when_it_ends(module_state):
+    with encrypted("redis", "both") as cluster:
+        ca = authority_of(cluster)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            speaks_tls(cluster.addresses[0], _another(module_state))
+    assert not ca.parent.parent.exists()
+
+
+def _another(folder: Path) -> Path:
+    """The authority of some other cluster."""
+    return authority.certificate(folder / "other")
+
+
+@pytest.mark.skipif(REDIS is None, reason="there is no redis-server on this machine")
+def test_encryption_is_a_factor_of_an_experiment(module_state, tmp_path):
+    file = tmp_path / "sealed.yaml"
+    file.write_text("""\
+experiment: sealed
+store: {kind: redis, nodes: 2}
+workload: ycsb/c
+with: {records: 200}
+kind: settings
+factors: {store.encryption: [none, both]}
+clients: 2
+duration: 1s
+confirm: 0
+""")
+    status, output, errors = within("run", file, "--output", tmp_path / "results")
+    assert status == 0, output + errors
+    runs = [Run(path) for path in sorted((tmp_path / "results" / "runs").iterdir())]
+    told = {run.raw_manifest["store"]["encryption"]: run.raw_manifest["store"]["access"]["tls"] for run in runs}
+    assert told == {"none": False, "both": True}
+    texts = [path.read_bytes() for path in (tmp_path / "results").rglob("*") if path.is_file()]
+    assert not any(b"PRIVATE KEY" in text for text in texts)
+    file.write_text(file.read_text().replace("both]", "transport]"))
+    status, _, errors = within("run", file, "--output", tmp_path / "refused")
+    assert status == 2
+    assert "through the port that clients ask" in errors
+    assert not list((tmp_path / "refused").glob("runs/*"))
