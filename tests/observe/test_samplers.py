@@ -328,5 +328,7 @@ def test_every_metric_is_documented(spawn, group, sys_with_speeds):
         looks = [look for look in sampler.sample(1.0) if isinstance(look, Sample)]
         assert {look.metric for look in looks} <= documented
         documented -= {look.metric for look in looks}
-    optional = {"process.read", "process.written", "jvm.gc"} | {m for m in documented if m.startswith(("pressure.", "disk."))}
+    optional = {"process.read", "process.written", "jvm.gc"} | {
+        m for m in documented if m.startswith(("pressure.", "disk."))
+    }
     assert documented <= optional, "a metric is documented that no sampler gives"

@@ -104,8 +104,23 @@ def test_instants_of_an_elastic_run_are_those_of_its_events(tmp_path):
         assert result.mean.value == pytest.approx(ASKED)
         assert (result.runs, result.others["transition"]) == (2, "grow")
     page = Page(read_report(path).page)
+    assert page.plots["published-instants"]
     assert "trigger fired" in page.text
     assert "1 min 50 s" in page.text
+
+
+def test_statistics_of_samples_and_ycsbs_response_times_are_held_beside_published_ones(scale):
+    path = scale(
+        figure("least_5s", {"nodes": 2, "clients": 4}, value=10.0),
+        figure("most_5s", {"nodes": 2, "clients": 4}, value=12.0),
+        figure("min", {"nodes": 2, "clients": 4}, value=0.001),
+        figure("p95", {"nodes": 2, "clients": 4}, value=0.002),
+    )
+    least, most, shortest, p95 = (row.measured[0].mean.value for row in beside(read_experiment(path)))
+    assert 0 < least <= most
+    assert most == pytest.approx(QUIET.throughput(2, 4), rel=0.1)
+    assert 0 < shortest < p95
+    assert "least of samples of 5 s" in Page(read_report(path).page).text
 
 
 def test_ranks_for_each_node_are_clients_and_not_levels_to_keep(tmp_path):

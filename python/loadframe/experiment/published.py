@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from loadframe.analyze.published import INSTANTS, MEASURES, PublishedFigure
-from loadframe.analyze.rates import RATES
+from loadframe.analyze.published import INSTANTS, MEASURES, PER_SECOND, PublishedFigure
 from loadframe.errors import BadInput
 from loadframe.experiment.file_factors import WITH
 from loadframe.reading import read_input
@@ -168,7 +167,7 @@ def _scalar(text: str, where: str) -> Any:
 
 def _scale(unit: str, measure: str, where: str) -> float:
     """Return what a value in this unit is multiplied with to be in 1/s, s or a share."""
-    if measure in RATES:
+    if measure in PER_SECOND:
         _, slash, time = unit.partition("/")
         try:
             seconds = parse_duration(f"1{time}" if time.isalpha() else time)

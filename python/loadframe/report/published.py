@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.published import INSTANTS, Beside, MeasuredBeside
-from loadframe.analyze.rates import RATES
+from loadframe.analyze.published import INSTANTS, PER_SECOND, SAMPLES, Beside, MeasuredBeside
+from loadframe.analyze.rates import RATES, THROUGHPUT
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace
@@ -13,7 +13,12 @@ from loadframe.report.tables import Cell, Table, split
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.units import format_change, format_count, format_duration, format_share
 
-_WORDS = {name: name.replace("_", " ") for name in INSTANTS}
+_WORDS = {
+    **{name: name.replace("_", " ") for name in INSTANTS},
+    **{name: f"{statistic} of samples of 5 s" for name, statistic in SAMPLES.items()},
+    **{name: name for name in RATES},
+    "errors": "errors",
+}
 _NONE = "–"
 
 
@@ -42,7 +47,7 @@ def published_section(figures: Sequence[Beside]) -> Table:
     columns = (
         "measure", "of", "at", "published", "change", "measured at", "measured", "change measured", "source"
     )  # fmt: skip
-    return Table(columns, rows, names=3, note=note, figures=list(_figures(figures)))
+    return Table(columns, rows, names=3, note=note, figures=[*_figures(figures), *_instants(figures)])
 
 
 def published_on_terminal(figures: Sequence[Beside]) -> TerminalTable:
@@ -88,6 +93,48 @@ def _figures(figures: Sequence[Beside]) -> Iterator[Figure]:
             " change against the levels that the table names.",
             rules=[Rule(0.0, "y", MUTED, "dot")],
         )
+
+
+def _instants(figures: Sequence[Beside]) -> Iterator[Figure]:
+    """Yield a plot of the instants that were published beside those that were measured, s, if there are any."""
+    known = [at for at in figures if at.figure.measure in INSTANTS]
+    if not known:
+        return
+    traces = []
+    for index, measure in enumerate(name for name in INSTANTS if any(at.figure.measure == name for at in known)):
+        members = [at for at in known if at.figure.measure == measure]
+        told = [(at, at.figure.value) for at in members if at.figure.value is not None]
+        mark = Mark(_color(index), _symbol(index), 10, hollow=True)
+        texts = [f"{_series(at)}, published\n{_measure(at)}: {format_duration(value)}" for at, value in told]
+        places: list[float | str | None] = [f"{_series(at)}, published" for at, _ in told]
+        traces.append(
+            Trace(places, [value for _, value in told], f"{_WORDS[measure]}, published", None, mark, texts=texts)
+        )
+        # Several series of a publication are held against the same runs, which are drawn once.
+        seen = {f"measured, {_others(one)}".rstrip(", "): one.mean for at in members for one in at.measured}
+        traces.append(
+            Trace(
+                list(seen),
+                [mean.value for mean in seen.values()],
+                f"{_WORDS[measure]}, measured",
+                mark=Mark(_color(index), _symbol(index)),
+                low=[mean.low if mean.is_finite else mean.value for mean in seen.values()],
+                high=[mean.high if mean.is_finite else mean.value for mean in seen.values()],
+                texts=[f"{place}\n{_WORDS[measure]}: {seconds_estimate(mean)}" for place, mean in seen.items()],
+            )
+        )
+    yield Figure(
+        "published-instants",
+        Axis("", "category"),
+        [Panel(Axis("s since the measured window began", from_zero=True))],
+        traces,
+        "When triggers fired and nodes were asked for. Hollow: as published. Filled: as measured here, with 95 %"
+        " intervals where runs were repeated. They depend on how fast the load grew, which may differ between the two.",
+    )
+
+
+def _series(at: Beside) -> str:
+    return ", ".join(filter(None, (at.figure.series, _levels(at))))
 
 
 def _published_traces(members: Sequence[Beside], names: Sequence[str]) -> Iterator[Trace]:
@@ -144,8 +191,7 @@ def _place(levels: Mapping[str, Any], names: Sequence[str]) -> str:
 
 def _measure(at: Beside) -> str:
     figure = at.figure
-    words = _WORDS.get(figure.measure) or (figure.measure if figure.measure in RATES else f"{figure.measure} response")
-    words = "errors" if figure.measure == "errors" else words
+    words = _WORDS.get(figure.measure) or f"{figure.measure} response"
     return f"{words} of {figure.phase}" if figure.phase else words
 
 
@@ -169,15 +215,15 @@ def _value(at: Beside) -> str:
     value, measure = at.figure.value, at.figure.measure
     if value is None:
         return _NONE
-    if measure in RATES:
-        return f"{format_count(value)} {RATES[measure].unit}"
+    if measure in PER_SECOND:
+        return f"{format_count(value)} {RATES.get(measure, THROUGHPUT).unit}"
     return format_share(value, 1) if measure == "errors" else format_duration(value)
 
 
 def _mean(at: Beside, measured: MeasuredBeside | None) -> str:
     if measured is None:
         return _NONE
-    if at.figure.measure in RATES:
+    if at.figure.measure in PER_SECOND:
         return measured_text(measured.mean)
     if at.figure.measure == "errors":
         return percent_text(measured.mean)

@@ -16,7 +16,8 @@ from typing import Any
 from loadframe.analyze.comparison import Measure
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
-from loadframe.analyze.published.figures import INSTANTS, PublishedFigure
+from loadframe.analyze.five_seconds import five_seconds, least_and_p95
+from loadframe.analyze.published.figures import INSTANTS, SAMPLES, YCSB, PublishedFigure
 from loadframe.analyze.sweep.treatments import Noise, main_operation, pooled_noise
 
 _CLIENTS = "clients"
@@ -133,11 +134,17 @@ def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
 
 def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> float | None:
     entry = run.phase(phase)
-    if kind not in INSTANTS:
-        # Without the event there is nothing that the publication could have measured.
-        return None if run.treatment.get("event") is False else Measure(phase, kind, operation).of(run)
     if entry is None or run.run is None or run.treatment.get("event") is False:
+        # Without the event there is nothing that the publication could have measured.
         return None
+    if kind in SAMPLES:
+        spread = five_seconds(run.run, entry)
+        return None if spread is None else float(getattr(spread, SAMPLES[kind]))
+    if kind in YCSB:
+        times = least_and_p95(run.run, entry, operation or "")
+        return None if times is None else times[YCSB.index(kind)]
+    if kind not in INSTANTS:
+        return Measure(phase, kind, operation).of(run)
     begin = entry.start + entry.warmup
     return next((event["time"] - begin for event in run.run.events if event["kind"] == INSTANTS[kind]), None)
 

@@ -5,11 +5,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loadframe.analyze.comparison import KINDS
+from loadframe.analyze.rates import RATES
 from loadframe.record.schema.event_kinds import FIRED, REQUESTED
 
 #: Instants of elastic runs, s since the measured window began: their names, and the events that mark them.
 INSTANTS = {"trigger_fired": FIRED, "node_requested": REQUESTED}
-MEASURES = (*KINDS, *INSTANTS)
+#: Statistics of a run's requests/s in samples of 5 s, and which of the spread's figures they are.
+SAMPLES = {f"{name}_5s": name for name in ("least", "q1", "median", "mean", "q3", "most")}
+#: What YCSB gives of response times beside the mean: the least, and the 95th percentile.
+YCSB = ("min", "p95")
+MEASURES = (*KINDS, *YCSB, *SAMPLES, *INSTANTS)
+#: Of these the measures of something per second.
+PER_SECOND = (*RATES, *SAMPLES)
 
 
 @dataclass(frozen=True)
