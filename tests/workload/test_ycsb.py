@@ -66,6 +66,18 @@ def test_scans_of_couchbase_can_have_the_index_that_they_need():
     assert workload.collections["usertable"]["index"] is True
 
 
+def test_copies_and_who_has_to_agree_are_parameters_of_cassandra_and_of_no_other():
+    asked = {"replication_factor": 2, "consistency": "all"}
+    workload = load_workload("ycsb/a", asked).for_family("cassandra", 2)
+    assert workload.collections["usertable"]["replication"] == {"replication_factor": 2}
+    operations = workload.phases[-1].operations
+    assert {name: form["consistency"] for name, form in operations.items()} == {"read": "all", "update": "all"}
+    usual = load_workload("ycsb/a").for_family("cassandra", 2)
+    assert not any(form.get("consistency") for form in usual.phases[-1].operations.values())
+    with pytest.raises(BadInput, match="has no form for stores of the family 'redis'"):
+        load_workload("ycsb/a", {"consistency": "all"}).for_family("redis", 1)
+
+
 def test_one_of_the_six_is_had_by_its_name():
     phases = load_workload("ycsb/a").for_family("elasticsearch", 1).phases
     assert [phase.name for phase in phases] == ["load", "refresh", "a"]
