@@ -29,6 +29,7 @@ _QUERIES = """\b
 Examples:
   loadframe import queries steps.json --output steps.yaml
   loadframe import queries steps.json | less
+  loadframe import queries steps.json --index index.json --documents documents.json --bulk-size 10000
 """
 _YCSB = """\b
 Examples:
@@ -48,12 +49,34 @@ Examples:
 @commands.command(epilog=_QUERIES)
 def queries(
     file: Annotated[Path, typer.Argument(help="The list of steps, in JSON.")],
+    index: Annotated[
+        Path | None, typer.Option(help="The definition of its index, in JSON; goes with --documents.")
+    ] = None,
+    documents: Annotated[
+        Path | None, typer.Option(help="Its documents, a JSON object a line, plain or compressed.")
+    ] = None,
+    bulk_size: Annotated[
+        int | None, typer.Option(min=1, help="Documents of a bulk request; 1,000 if not given, as there.")
+    ] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Shards; one for each node if not given, as there.")] = None,
     output: Output = None,
 ) -> None:
-    """Import a query file of the MPI benchmarker: steps of searches, each with a warm-up, a duration and a pause."""
-    from loadframe.workload.importers import import_queries
+    """Import the MPI benchmarker's files: steps of searches, each with a warm-up, a duration and a pause, and with
+    --index and --documents what it loads before them."""
+    from loadframe.workload.importers import Triple, import_queries
 
-    _write(import_queries(file), output)
+    if index is None or documents is None:
+        for option, value in (("--index", index), ("--documents", documents)):
+            if value is not None:
+                missing = "--documents" if index else "--index"
+                raise BadInput(f"{option} is nothing without {missing}", remedy=f"add {missing}")
+        for option, number in (("--bulk-size", bulk_size), ("--shards", shards)):
+            if number is not None:
+                raise BadInput(f"{option} goes with documents to load", remedy="add --index and --documents")
+        _write(import_queries(file), output)
+        return
+    loaded = Triple(index, documents, **({} if bulk_size is None else {"bulk_size": bulk_size}), shards=shards)
+    _write(import_queries(file, loaded), output)
 
 
 @commands.command(epilog=_YCSB)

@@ -1,12 +1,13 @@
 """The MPI benchmarker's query files become workloads that run."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from damage import damaged
 from loadframe.errors import BadInput
-from loadframe.workload.importers import import_queries
+from loadframe.workload.importers import Triple, import_queries
 
 ALL = {"size": 100, "query": {"match_all": {}}}
 CHEAP = {"query": {"range": {"price": {"lt": 5}}}}
@@ -27,6 +28,49 @@ def test_steps_become_phases_with_the_formats_defaults(written, loaded):
     assert (first.clients, first.think_time) == (8, None)
     assert (second.weights, second.warmup, second.duration) == ({"query_2": 2, "query_1": 1}, 0, 2.5)
     assert second.think_time == 0.02
+    assert (first.order, second.order) == (None, "permuted")
+    assert (first.ready_within, second.ready_within) == (600, 600)
+
+
+FIELDS = {"price": {"type": "double"}, "note ${x}": {"type": "text"}}
+
+
+@pytest.fixture
+def triple(written, tmp_path):
+    (tmp_path / "fares.ndjson").write_text('{"price": 3}\n')
+    return Triple(written("index.json", {"properties": FIELDS, "aliases": {}}), tmp_path / "fares.ndjson")
+
+
+def test_what_is_loaded_before_becomes_phases_and_a_strict_mapping(written, loaded, triple, tmp_path):
+    imported = import_queries(written("fares.json", STEPS), replace(triple, bulk_size=10_000))
+    workload = loaded(imported)
+    load, refresh, first, _ = workload.file.phases
+    assert (load.name, load.prepares, load.until, load.clients) == ("load", True, "exhausted", 8)
+    assert (refresh.name, refresh.prepares, first.name) == ("refresh", True, "step_1")
+    resolved = workload.for_family("elasticsearch", 3)
+    definition = resolved.collections["documents"]
+    assert definition["mappings"] == {"dynamic": "strict", "properties": FIELDS}
+    assert definition["settings"] == {"number_of_shards": 3, "requests.cache.enable": False}
+    plan = resolved.phases[0].plan(seed=1, hosts=[], driver="null")
+    assert plan["operations"]["load"]["bulk"] == {"collection": "documents", "corpus": "documents", "size": 10_000}
+    assert plan["corpora"]["documents"]["files"] == [str(tmp_path / "fares.ndjson")]
+    assert any(entry.endswith("index.json: aliases") for entry in imported.left_out)
+    fixed = loaded(import_queries(written("fares.json", STEPS), replace(triple, shards=2)))
+    assert fixed.for_family("elasticsearch", 3).collections["documents"]["settings"]["number_of_shards"] == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "what"), [("{}", "no fields"), ('{"properties": 3}', "expected an object"), ("[", "not JSON")]
+)
+def test_a_definition_of_another_format_is_refused_with_its_place(written, triple, content, what):
+    with pytest.raises(BadInput, match=what) as caught:
+        import_queries(written("fares.json", STEPS), replace(triple, index=written("index.json", content)))
+    assert "index.json" in str(caught.value.where)
+
+
+def test_documents_that_are_not_there_are_refused(written, triple, tmp_path):
+    with pytest.raises(BadInput, match="no such file"):
+        import_queries(written("fares.json", STEPS), replace(triple, documents=tmp_path / "gone.json"))
 
 
 def test_it_is_named_after_its_file_and_runs_on_a_collection_of_any_name(written, loaded):

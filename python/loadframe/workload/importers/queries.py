@@ -1,10 +1,13 @@
-"""The MPI benchmarker's query files: a list of steps, each with searches, a warm-up, a duration and a pause.
+"""The MPI benchmarker's files: a list of steps, each with searches, a warm-up, a duration and a pause; and, if they are
+given, what it loads before: the definition of an index and its documents.
 
-Ranks become clients: each sends a search, waits for the answer, pauses, and sends the next. A rank of the benchmarker
-walks through a permutation of a step's searches; here each request draws one, all with the same weight.
+Ranks become clients: each sends a search, waits for the answer, pauses, and sends the next, walking round a
+permutation of the step's searches. The definition becomes a collection with a strict mapping, without a request cache,
+with a shard for each node unless their number is given.
 """
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +18,38 @@ from loadframe.yamlfile import shown
 
 #: Seconds; what a step has that does not say.
 WARMUP, EXECUTION, SLEEP = 60, 300, 0
+#: Documents of a bulk request, where it is not said.
+BULK_SIZE = 1000
+#: The benchmarker waits for a green cluster before each step without a bound.
+READY_WITHIN = "10m"
 
-_REMARKS = (
+_ALONE = (
     "The format does not describe the documents. Run it on a cluster that holds them, under the name of the parameter "
-    "`collection`: loadframe bench THIS_FILE --hosts HOST:PORT --reuse --set collection=NAME",
-    "`clients` are the benchmarker's ranks. Each request draws one of its step's searches, all equally often; a rank "
-    "of the benchmarker sends them in an order of its own. The request cache is off, as there.",
+    "`collection`: loadframe bench THIS_FILE --hosts HOST:PORT --reuse --set collection=NAME"
+)
+_LOADED = (
+    "`load` sends all documents of the file once, as many in a request as `bulk_size` says. The mapping is strict: a "
+    "document with a field that it lacks is refused."
+)
+_RANKS = (
+    "`clients` are the benchmarker's ranks, each of which walks round its step's searches in an order of its own. The "
+    "request cache is off, and each step waits for the cluster, as there."
 )
 
 
-def import_queries(path: Path) -> Imported:
-    """Make a workload of a query file; BadInput, with the place, for a file of another format."""
+@dataclass(frozen=True)
+class Triple:
+    """What the benchmarker's ingestion takes besides queries: its files, and what it may be told."""
+
+    index: Path
+    documents: Path
+    bulk_size: int = BULK_SIZE
+    #: None: one for each node.
+    shards: int | None = None
+
+
+def import_queries(path: Path, loaded: Triple | None = None) -> Imported:
+    """Make a workload of a query file, and of what is loaded before; BadInput, with the place, for other formats."""
     where = str(path)
     steps = json_of(text_of(path), where)
     if not isinstance(steps, list) or not steps:
@@ -50,7 +74,7 @@ def import_queries(path: Path) -> Imported:
             raise part.error("search_queries", "the step has no searches", "give it one")
         phases.append(_phase(f"step_{number:0{digits}}", mix, part))
         left_out += [f"step {number}: {key}" for key in part.rest()]
-    data = {
+    data: dict[str, Any] = {
         "workload": name_of(path.stem),
         "description": "Searches of a query file of the MPI benchmarker",
         "parameters": {"collection": "documents", "clients": 8},
@@ -58,7 +82,52 @@ def import_queries(path: Path) -> Imported:
         "operations": operations,
         "phases": phases,
     }
-    return Imported(data, _REMARKS, tuple(left_out), where)
+    if loaded is None:
+        return Imported(data, (_ALONE, _RANKS), tuple(left_out), where)
+    mappings, unknown = _mappings(loaded.index)
+    return Imported(_with_load(data, loaded, mappings), (_LOADED, _RANKS), (*left_out, *unknown), where)
+
+
+def _mappings(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the fields of an index definition, and what else it says, which the benchmarker does not heed."""
+    where = str(path)
+    definition = Part(json_of(text_of(path), where), where)
+    fields = definition.mapping("properties")
+    if not fields:
+        raise definition.error("properties", "the definition has no fields", "give the fields and their types")
+    return literal(fields), [f"{where}: {key}" for key in definition.rest()]
+
+
+def _with_load(data: dict[str, Any], loaded: Triple, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a workload that fills its collection first."""
+    if not loaded.documents.is_file():
+        raise BadInput("there is no such file", where=str(loaded.documents), remedy="check the path")
+    file = str(loaded.documents.resolve())
+    definition = {
+        "settings": {"number_of_shards": "${shards}", "requests.cache.enable": False},
+        "mappings": {"dynamic": "strict", "properties": fields},
+    }
+    parameters = {
+        **data["parameters"],
+        "file": literal(file),
+        "bulk_size": loaded.bulk_size,
+        "shards": loaded.shards or "${nodes}",
+    }
+    load = {"bulk": {"collection": "${collection}", "corpus": "documents", "size": "${bulk_size}"}}
+    refresh = {"refresh": {"collection": "${collection}"}}
+    return {
+        **data,
+        "description": "Documents and searches of the MPI benchmarker",
+        "parameters": parameters,
+        "collections": {"${collection}": {"elasticsearch": definition}},
+        "corpora": {"documents": {"file": "${file}"}},
+        "operations": {"load": load, "refresh": refresh, **data["operations"]},
+        "phases": [
+            {"name": "load", "prepares": True, "operation": "load", "clients": "${clients}", "until": "exhausted"},
+            {"name": "refresh", "prepares": True, "operation": "refresh", "clients": 1, "requests": 1},
+            *data["phases"],
+        ],
+    }
 
 
 def _search(body: dict[str, Any]) -> dict[str, Any]:
@@ -71,13 +140,14 @@ def _phase(name: str, mix: dict[str, int], step: Part) -> dict[str, Any]:
     pause = step.number("sleep_between_requests_secs", SLEEP)
     if not duration:
         raise step.error("execution_time_secs", "a step of no time measures nothing", "give it more than 0")
-    load = {"operation": next(iter(mix))} if len(mix) == 1 else {"mix": mix}
+    load = {"operation": next(iter(mix))} if len(mix) == 1 else {"mix": mix, "order": "permuted"}
     think = {"think_time": _seconds(pause)} if pause else {}
     return {
         "name": name,
         **load,
         "clients": "${clients}",
         **think,
+        "ready_within": READY_WITHIN,
         "warmup": _seconds(warmup),
         "duration": _seconds(duration),
     }
