@@ -14,6 +14,7 @@ pytestmark = pytest.mark.store
 #: What makes each small enough for a test.
 SMALL = {
     "geonames": {"documents": 2000, "terms": 50},
+    "mri": {"documents": 1000},
     "wikipedia": {"documents": 300},
     "nyc_taxis": {"documents": 2000},
     "ycsb": {"records": 200},

@@ -68,7 +68,7 @@ def test_every_way_to_draw_a_value_is_documented():
         assert f"{{{kind}:" in section or f"`{kind}`" in section or f"`{kind}: " in section, kind
 
 
-@pytest.mark.parametrize("name", ["nyc_taxis", "geonames", "wikipedia", "selfcare", "adbids"])
+@pytest.mark.parametrize("name", ["nyc_taxis", "geonames", "mri", "wikipedia", "selfcare", "adbids"])
 def test_the_parameters_and_phases_of_the_library_are_documented(name):
     text = (DOCS / "workloads" / f"{name}.md").read_text()
     workload = load_workload(name)

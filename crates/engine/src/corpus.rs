@@ -11,6 +11,7 @@ mod geonames;
 mod index;
 mod lines;
 mod mediawiki;
+mod mri_scan;
 mod nyc_taxi_trip;
 mod pieces;
 mod quantiles;
@@ -44,9 +45,10 @@ trait Generate: Debug + Send + Sync {
 /// What a generator is made from: its seed, and what `with` says.
 type New = fn(u64, &Map<String, Value>) -> Result<Box<dyn Generate>, PlanError>;
 
-const GENERATORS: [(&str, New); 4] = [
+const GENERATORS: [(&str, New); 5] = [
     ("nyc_taxi_trip", |seed, with| plain(with, nyc_taxi_trip::NycTaxiTrip::new(seed))),
     ("geonames", |seed, with| plain(with, geonames::Geonames::new(seed))),
+    ("mri_scan", |seed, with| plain(with, mri_scan::MriScan::new(seed))),
     ("ycsb_record", |seed, with| Ok(Box::new(ycsb_record::YcsbRecord::new(seed, with)?))),
     ("wikipedia_revision", |seed, with| plain(with, wikipedia_revision::WikipediaRevision::new(seed))),
 ];

@@ -80,7 +80,7 @@ class Corpus(Model):
     i, whose `id` is i.
     """
 
-    generate: Literal["nyc_taxi_trip", "geonames", "ycsb_record", "wikipedia_revision"] | None = None
+    generate: Literal["nyc_taxi_trip", "geonames", "mri_scan", "ycsb_record", "wikipedia_revision"] | None = None
     with_: YcsbRecord | None = Field(None, alias="with")
     documents: Positive | None = None
     at_most: Positive | None = None
