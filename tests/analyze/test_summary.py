@@ -7,7 +7,7 @@ import pytest
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.generator import achieved_share
-from loadframe.analyze.summary import summarize, throughput_by_second
+from loadframe.analyze.summary import first_failure, summarize, throughput_by_second
 from loadframe.analyze.sweep.treatments import main_operation
 from loadframe.load import run_phase
 from loadframe.record import Run, RunWriter, schema
@@ -90,6 +90,16 @@ def test_failures_and_all_requests_have_percentiles(tmp_path):
     assert operation["failure"]["count"] == 0
     assert operation["failure"]["p99"] is None
     assert operation["all"] == operation["response"], "nothing failed"
+
+
+def test_the_first_failure_is_that_of_any_class_in_any_second():
+    none = {f"error_{error.name}": [0, 0, 0] for error in schema.ERROR_CLASSES}
+    failing = {**none, "error_connect": [0, 1, 0], "error_item": [0, 0, 2], "error_unseen": [None, None, None]}
+    tables = [
+        pa.table({name: pa.array(counts, pa.int64()) for name, counts in {"second": [4, 7, 5], **columns}.items()})
+        for columns in (none, failing)
+    ]
+    assert [first_failure(table) for table in tables] == [None, 5.0]
 
 
 def test_the_generators_figures_are_those_of_the_measured_window(tmp_path):

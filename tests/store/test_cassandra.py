@@ -153,3 +153,10 @@ def test_more_copies_than_nodes_are_refused_before_anything_is_asked():
 def test_a_node_of_somebody_elses_is_not_decommissioned():
     with pytest.raises(BadInput, match="not started by loadframe"):
         STORE.leave([], Member("node-0", "127.0.0.1:9042"), lambda _: None)
+
+
+def test_a_log_that_is_synced_before_each_answer_has_no_period():
+    assert configuration(plan())["commitlog_sync_period"] == "10000ms"
+    written = configuration(plan(settings={"commitlog_sync": "batch"}))
+    assert written["commitlog_sync"] == "batch"
+    assert "commitlog_sync_period" not in written

@@ -1,5 +1,6 @@
 """The summary of a run, from its parts: figures per phase and operation, the generator, the verdict. Pure."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from loadframe.analyze.ranks import machine_figures, rank_figures
 from loadframe.analyze.silences import silences
 from loadframe.analyze.verdict import JudgedPhase, judge
 from loadframe.record import Summary
+from loadframe.record.schema import ERROR_CLASSES
 from loadframe.record.schema.source import SourceFigures
 from loadframe.record.schema.summary import (
     Clock,
@@ -107,6 +109,7 @@ def _phase(
         clock=_clock(outcome),
         warmup=outcome["warmup"],
         duration=outcome["measured"],
+        first_failure=first_failure(rows),
         streams=tuple(
             StreamSummary(stream["name"], stream["pacing"], stream["measured"], stream["ran_out"])
             for stream in outcome["streams"]
@@ -119,6 +122,13 @@ def _phase(
         ranks=rank_figures(outcome),
         machines=machine_figures(outcome),
     )
+
+
+def first_failure(rows: pa.Table) -> float | None:
+    """Return the first second of a phase in which a request failed; None if none did."""
+    failed = [pc.greater(pc.fill_null(rows[f"error_{error.name}"], 0), 0) for error in ERROR_CLASSES]
+    seconds = rows.filter(functools.reduce(pc.or_, failed))["second"]
+    return float(pc.min(seconds).as_py()) if len(seconds) else None
 
 
 def _source(said: Mapping[str, Any]) -> SourceFigures:

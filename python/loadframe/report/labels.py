@@ -192,6 +192,13 @@ def set_aside_texts(phase: "PhaseSummary") -> list[str]:
     ]
 
 
+def first_failure_texts(phase: "PhaseSummary") -> list[str]:
+    """Write when a request failed first, if one did."""
+    if phase.first_failure is None:
+        return []
+    return [f"the first request failed {format_duration(phase.first_failure)} after the load began"]
+
+
 def sources_texts(phase: "PhaseSummary") -> list[str]:
     """Write, for each source of events, what came of it: events per second taken, dead letters, what is left over."""
     texts = []

@@ -286,6 +286,14 @@ class PhaseSummary:
     clock: Clock | None = field(default=None, metadata=told(""))
     warmup: float = field(metadata=told("load before the measured window", "s"))
     duration: float = field(metadata=told("the measured window", "s"))
+    first_failure: float | None = field(
+        default=None,
+        metadata=told(
+            "start of the second in which a request failed first, since its load began; null if none did",
+            "s",
+            null=True,
+        ),
+    )
     streams: tuple[StreamSummary, ...] = field(metadata=told(""))
     set_aside: tuple[SetAside, ...] = field(default=(), metadata=told(""))
     operations: Mapping[str, OperationFigures] = field(metadata=told("", of="OPERATION"))

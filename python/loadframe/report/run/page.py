@@ -12,6 +12,7 @@ from loadframe.report.labels import (
     closed_text,
     cluster_text,
     ended_early_texts,
+    first_failure_texts,
     load_text,
     seconds_text,
     set_aside_texts,
@@ -46,7 +47,12 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
         remarks=[
             words
             for phase in phases
-            for words in (*ended_early_texts(phase), *set_aside_texts(phase), *sources_texts(phase))
+            for words in (
+                *ended_early_texts(phase),
+                *first_failure_texts(phase),
+                *set_aside_texts(phase),
+                *sources_texts(phase),
+            )
         ],
         bands=run_bands(run, bands) if bands else None,
         growth=growth_table(phases),

@@ -19,6 +19,7 @@ from loadframe.report.labels import (
     ends_text,
     errors_text,
     few_text,
+    first_failure_texts,
     growth_text,
     load_text,
     recall_text,
@@ -57,7 +58,12 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
         _operations(phase.operations, known).print(console)
         if words := few_text(percentile for intervals in known.values() for percentile in intervals.values()):
             console.print(Text(words, style="yellow"))
-        for words in (*ended_early_texts(phase), *set_aside_texts(phase), *sources_texts(phase)):
+        for words in (
+            *ended_early_texts(phase),
+            *first_failure_texts(phase),
+            *set_aside_texts(phase),
+            *sources_texts(phase),
+        ):
             console.print(Text(words, style="yellow"))
         for name, operation in phase.operations.items():
             if grown := growth_text(operation):

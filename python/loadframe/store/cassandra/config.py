@@ -133,7 +133,12 @@ def configuration(node: NodeSpec) -> str:
         "hints_directory": str(data / "hints"),
         "cdc_raw_directory": str(data / "cdc_raw"),
         "commitlog_sync": "periodic",
-        "commitlog_sync_period": "10000ms",
+        # A server whose log is synced in another way refuses to be told a period.
+        **(
+            {}
+            if node.settings.get("commitlog_sync", "periodic") != "periodic"
+            else {"commitlog_sync_period": "10000ms"}
+        ),
         # A dropped table of a test is not to stay on the disk, and a developer's disk is fuller than a server's.
         "auto_snapshot": False,
         **_encrypted(node),
