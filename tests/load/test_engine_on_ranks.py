@@ -5,9 +5,12 @@ import json
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from loadframe import _engine
+from loadframe.record.merge import PhaseRecording, sampled_phases
+from loadframe.record.samples import write_samples
 
 PLAN = {
     "seed": 5,
@@ -152,3 +155,20 @@ def test_what_is_no_second_no_part_or_of_another_phase_is_refused(tmp_path):
     recorder.second(first)
     with pytest.raises(_engine.PlanRefused, match="this machine's clock"):
         _engine.prepare_rank(json.dumps(PLAN)).begin(time.time())
+
+
+def test_samples_of_ranks_are_those_of_one_process(tmp_path):
+    seen = []
+    for ranks, threads in ((1, 2), (4, 1)):
+        folder = tmp_path / f"{ranks}x{threads}"
+        folder.mkdir()
+        outcome, _ = run(PLAN | {"samples": True}, ranks, threads, folder)
+        phase = PhaseRecording("load", 0.0, (), folder)
+        write_samples(sampled_phases([phase]), folder / "samples.parquet")
+        samples = pq.read_table(folder / "samples.parquet").to_pylist()
+        assert len(samples) == sum(operation["requests"] for operation in outcome["operations"])
+        assert {sample["rank"] for sample in samples} == set(range(ranks))
+        first = min(sample["scheduled"] for sample in samples)
+        seen.append(sorted((sample["scheduled"] - first, sample["operation"]) for sample in samples))
+    assert [operation for _, operation in seen[0]] == [operation for _, operation in seen[1]]
+    assert [due for due, _ in seen[0]] == pytest.approx([due for due, _ in seen[1]], abs=1e-6)

@@ -60,6 +60,7 @@ def manifest(**parts: Any) -> ManifestDraft:
             "threads": 2,
             "spread": "fixed",
             "connections": None,
+            "samples": False,
             "members": [{"rank": 0, "machine": "m1"}],
             "nearest": {"range": {"hosts": ["127.0.0.1:9200"]}},
             "ceiling": 80000.0,
@@ -119,6 +120,7 @@ def summary(**parts: Any) -> dict[str, Any]:
         "clock": {"started": 1767323045.5, "uncertainty": 5e-8, "drift": 1e-6},
         "warmup": 0.0,
         "duration": 3.0,
+        "first_failure": 1.0,
         "streams": [
             {
                 "name": "main",

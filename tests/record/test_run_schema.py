@@ -51,7 +51,15 @@ def test_every_documented_key_is_in_a_run(tmp_path):
 
 
 def test_every_field_is_documented_once_and_says_something():
-    tables = [schema.MANIFEST, schema.SUMMARY, schema.SERIES, schema.TELEMETRY, schema.EVENTS, *schema.METRICS.values()]
+    tables = [
+        schema.MANIFEST,
+        schema.SUMMARY,
+        schema.SERIES,
+        schema.TELEMETRY,
+        schema.EVENTS,
+        schema.SAMPLES,
+        *schema.METRICS.values(),
+    ]
     for fields in tables:
         names = [field.name for field in fields]
         assert len(names) == len(set(names))

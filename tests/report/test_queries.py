@@ -3,8 +3,11 @@
 import itertools
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from loadframe.record.columns import SAMPLES_SCHEMA
 from loadframe.record.schema import ERROR_CLASSES
 from loadframe.report.run.queries import CODES, _query, queries
 from simulated import Truth, write_run
@@ -58,8 +61,34 @@ def test_documents_are_those_of_a_request_and_the_warm_up_is_not_in_it(requests)
 
 def test_each_request_that_failed_has_the_code_of_its_class(run, requests):
     failed = [request["error_code"] for request in requests if "error_code" in request]
-    assert failed == [408] * run.summary.phases[0].operations["range_100"].errors["timeout"]
+    assert failed == [-1] * run.summary.phases[0].operations["range_100"].errors["timeout"]
     assert set(CODES) == {error.name for error in ERROR_CLASSES}
+
+
+def test_requests_that_were_recorded_one_by_one_are_in_the_list_of_their_client(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(), clients=2)
+    made = [
+        # client, sent, done, documents, error, status
+        (1, 6.0, 6.5, 100, None, 200),
+        (0, 5.0, 6.25, 90, None, 200),
+        (0, 6.5, 7.0, 0, "rejected", 429),
+        (1, 7.0, 7.5, 0, "timeout", None),
+        (1, 8.0, 8.5, 0, "assertion", 200),
+    ]
+    common = {"phase": "range_100", "stream": "main", "operation": "range_100", "rank": 0, "node": None}
+    rows = [
+        {**common, "segment": "measure", "scheduled": sent, "sent": sent, "done": done, "client": client}
+        | {"documents": documents, "error": error, "status": status}
+        for client, sent, done, documents, error, status in made
+    ]
+    warm = {**rows[0], "segment": "warmup", "client": 0}
+    pq.write_table(pa.Table.from_pylist([warm, *rows], SAMPLES_SCHEMA), run.path / "samples.parquet")
+    (step,) = queries(run)
+    (result,) = step["search_results"]
+    assert result["responses"] == [
+        [{"latency": 1.25, "docs": 90}, {"error_code": 429}],
+        [{"latency": 0.5, "docs": 100}, {"error_code": -1}, {"error_code": 422}],
+    ]
 
 
 def test_a_query_is_the_body_that_was_sent_with_its_number_of_hits():

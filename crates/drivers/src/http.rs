@@ -97,7 +97,8 @@ impl Driver for Http {
             Ok(answered) => {
                 let outcome = operation.expect.judge(http.answer(), &values);
                 let outcome = outcome.and_then(|()| operation.captures.keep_from(http.answer(), captured));
-                let mut reply = answered.reply(0, outcome);
+                let status = Some(http.answer().status());
+                let mut reply = Reply { status, ..answered.reply(0, outcome) };
                 operation.timing.read(http.answer(), &mut reply);
                 reply
             }

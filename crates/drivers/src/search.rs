@@ -258,6 +258,7 @@ impl Search {
                     recall: verdict.recall,
                     lost: verdict.lost,
                     refused: verdict.refused,
+                    status: Some(answer.status()),
                     ..answered.reply(verdict.documents, verdict.outcome)
                 }
             }

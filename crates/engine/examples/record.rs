@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = Instant::now();
     // As many clients as a worker may have; each is in flight whenever a second ends.
     let waiting = vec![Some((0, start)); 8];
-    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, finished, empty);
+    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, false, finished, empty);
 
     let began = Instant::now();
     for k in 0..requests {
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Spread over three decades, as response times are: a few microseconds to a few milliseconds.
         let took = Duration::from_nanos(2_000 << (k.wrapping_mul(2_654_435_761) >> 29));
         let done = scheduled + took.min(APART * k);
-        let times = Times { scheduled, started: scheduled, ends: None };
+        let times = Times { scheduled, started: scheduled, ends: None, client: 0 };
         let reply = Reply { bytes_sent: 100, bytes_received: 300, documents: 1, ..Reply::new(scheduled, done, Ok(())) };
         recorder.request(0, times, reply, &waiting);
     }

@@ -109,13 +109,13 @@ fn second(rank: u64, operations: usize, plan: &Plan, hosts: &[String]) -> std::i
     let (finished, intervals) = channel();
     let (recycle, empty) = channel();
     let start = Instant::now();
-    let mut recorder = Recorder::new(0, operations, start, Duration::ZERO, finished, empty);
+    let mut recorder = Recorder::new(0, operations, start, Duration::ZERO, false, finished, empty);
     let all = REQUESTS * operations as u64;
     for k in 0..all {
         let draw = Draw::new(1, rank, k);
         let scheduled = start + Duration::from_nanos(k * 900_000_000 / all);
         let took = Duration::from_micros((200.0 * 1000f64.powf(draw.unit(1))) as u64);
-        let times = Times { scheduled, started: scheduled, ends: None };
+        let times = Times { scheduled, started: scheduled, ends: None, client: 0 };
         let node = (draw.bits(2) % hosts.len() as u64) as u16;
         let reply = Reply {
             node,

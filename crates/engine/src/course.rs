@@ -38,6 +38,8 @@ pub struct Course<D: Driver> {
     /// Of a mix whose operations do not all use the same counter: those that use the same one, and last those that use
     /// none. Empty otherwise.
     pub groups: Vec<Group>,
+    /// Of a mix whose operations alternate: their places, each as often as it weighs. Empty otherwise.
+    pub rota: Vec<usize>,
     /// What users do, who go their own ways through the choices.
     pub journey: Option<Journey>,
 }
@@ -55,7 +57,7 @@ pub struct Group {
 impl<D: Driver> Course<D> {
     /// A mix, or a journey with its think times.
     pub fn new(choices: Vec<Choice<D>>, thinks: Vec<Think>) -> Self {
-        let mut course = Self { choices, thinks, groups: Vec::new(), journey: None };
+        let mut course = Self { choices, thinks, groups: Vec::new(), rota: Vec::new(), journey: None };
         let counters = course.counters();
         let alike = course.choices.iter().all(|choice| choice.uses == course.choices[0].uses);
         if course.thinks.is_empty() && !alike {

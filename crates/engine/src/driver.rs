@@ -209,6 +209,10 @@ pub struct Reply {
     pub refused: Vec<u32>,
     /// How many of the documents that should have been found were, if that was asserted.
     pub recall: Option<Recall>,
+    /// The HTTP status of the answer, if there is one.
+    pub status: Option<u16>,
+    /// Documents that earlier attempts of the request got through, which were counted with those.
+    pub earlier: u64,
 }
 
 impl Reply {
@@ -227,6 +231,8 @@ impl Reply {
             lost: false,
             refused: Vec::new(),
             recall: None,
+            status: None,
+            earlier: 0,
         }
     }
 

@@ -5,7 +5,8 @@
 //! - `nodes.csv`: which host served how many of an operation's requests in each second,
 //! - `generator.csv`: what workers measured of themselves in each second; of many workers of several ranks the worst,
 //! - `workers.csv`: of several ranks the sums of that,
-//! - `histograms.hlog`: see [`crate::hlog`].
+//! - `histograms.hlog`: see [`crate::hlog`],
+//! - `samples.bin` and `slots.csv`, where every request is to be recorded: see [`crate::sample`].
 
 use std::fs::File;
 use std::io::{self, LineWriter, Write};
@@ -16,6 +17,7 @@ use crate::driver::ErrorClass;
 use crate::hlog::Log;
 use crate::plan::Plan;
 use crate::recorder::{Cell, Interval};
+use crate::sample::SampleFile;
 use crate::slot::Slot;
 use crate::worst::Workers;
 
@@ -31,12 +33,20 @@ pub struct Files {
     /// Where there are several ranks.
     workers: Option<LineWriter<File>>,
     log: Log,
+    samples: Option<SampleFile>,
 }
 
 impl Files {
     /// Creates the phase's files in `folder`. The phase's load begins `offset` after the run, and that at `began` by
     /// the wall clock. `sums`: the seconds are those of several ranks.
-    pub fn create(folder: &Path, plan: &Plan, offset: Duration, began: SystemTime, sums: bool) -> Result<Self> {
+    pub fn create(
+        folder: &Path,
+        plan: &Plan,
+        slots: &[Slot],
+        offset: Duration,
+        began: SystemTime,
+        sums: bool,
+    ) -> Result<Self> {
         let open = |name: &str| File::create(folder.join(name)).map(LineWriter::new);
         let mut files = Self {
             phase: plan.phase.clone(),
@@ -45,6 +55,7 @@ impl Files {
             generator: open("generator.csv")?,
             workers: sums.then(|| open("workers.csv")).transpose()?,
             log: Log::create(&folder.join("histograms.hlog"), offset, began)?,
+            samples: plan.samples.then(|| SampleFile::create(folder, slots)).transpose()?,
         };
         write!(
             files.series,
@@ -72,6 +83,9 @@ impl Files {
     pub fn second(&mut self, slots: &[Slot], sum: &Interval, workers: &Workers) -> Result<()> {
         let second = sum.second;
         self.workers(second, workers)?;
+        if let Some(samples) = &mut self.samples {
+            samples.write(&sum.samples)?;
+        }
         for (slot, measured, cell) in sum.used_cells() {
             self.row(&slots[slot], measured, second, cell)?;
             let operation = slots[slot].name();

@@ -78,6 +78,9 @@ pub struct Plan {
     /// Any of these ends the phase early.
     #[serde(default)]
     pub stop_when: Vec<Condition>,
+    /// Whether every request is recorded for itself, too; see [`crate::sample`].
+    #[serde(default)]
+    pub samples: bool,
 }
 
 impl Plan {
@@ -177,6 +180,9 @@ pub struct Stream {
     /// Operations and their weights; a mix of one is the common case. Empty where there is a journey.
     #[serde(default)]
     pub mix: Vec<(String, f64)>,
+    /// How the operations of a mix follow each other.
+    #[serde(default)]
+    pub order: Order,
     /// The operations that one user walks through in order, instead of a mix.
     #[serde(default)]
     pub journey: Vec<JourneyStep>,
@@ -193,6 +199,17 @@ pub struct Stream {
     /// How often a request that failed for no fault of its own is tried again at once; inside its response time.
     #[serde(default)]
     pub retries: u32,
+}
+
+/// How the operations of a mix follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Each request draws its operation by the weights.
+    #[default]
+    Drawn,
+    /// Each client walks round all of them in an order of its own; see [`crate::rota`].
+    Permuted,
 }
 
 /// A step of a journey.

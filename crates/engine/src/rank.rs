@@ -58,7 +58,7 @@ impl RankRecorder {
     ) -> Result<Self, PlanError> {
         let beginning = Beginning::new(plan, start.or(plan.start))?;
         let progress = Shown::default();
-        let files = Files::create(folder, plan, beginning.offset, beginning.began(), true)
+        let files = Files::create(folder, plan, slots, beginning.offset, beginning.began(), true)
             .map_err(|e| PlanError::machine(format!("{}: {e}", folder.display())))?;
         Ok(Self {
             plan: plan.clone(),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::driver::{Failure, Part, Reply};
 use crate::microseconds::record;
+use crate::sample::Sample;
 use crate::watch::Watcher;
 pub use cell::{Cell, Counts};
 pub use interval::{Interval, Message};
@@ -31,10 +32,15 @@ pub struct Times {
     pub started: Instant,
     /// Where the stream's measured window ends, if the clock ends it.
     pub ends: Option<Instant>,
+    /// Whose request it is.
+    pub client: u64,
 }
 
 /// A worker's recorder.
 pub struct Recorder {
+    start: Instant,
+    /// Whether every request is kept for itself, too.
+    samples: bool,
     measured_from: Instant,
     /// Kept outside the interval, so that a recording is two comparisons away from its cell.
     second_ends: Instant,
@@ -46,16 +52,19 @@ pub struct Recorder {
 
 impl Recorder {
     /// A recorder for `slots` operations (over all streams) of a phase that began at `start`; each operation's parts
-    /// have the slots behind it.
+    /// have the slots behind it. With `samples` every request is kept for itself, too.
     pub fn new(
         worker: usize,
         slots: usize,
         start: Instant,
         warmup: Duration,
+        samples: bool,
         finished: Sender<Interval>,
         empty: Receiver<Interval>,
     ) -> Self {
         Self {
+            start,
+            samples,
             measured_from: start + warmup,
             second_ends: start + Duration::from_secs(1),
             interval: Interval::new(worker, slots),
@@ -70,10 +79,14 @@ impl Recorder {
     /// ends, if the clock ends it.
     #[inline]
     pub fn request(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
-        let Times { scheduled, started, ends } = times;
+        let Times { scheduled, started, ends, client } = times;
         self.turn(reply.done, waiting);
         let in_window = self.in_window(reply.done, ends);
         record(&mut self.interval.watch.lateness, started.saturating_duration_since(scheduled));
+        if self.samples {
+            let measured = scheduled >= self.measured_from;
+            self.interval.samples.push(Sample::of(slot, client, self.start, scheduled, measured, &reply));
+        }
         let cell = self.cell(slot, scheduled);
         cell.exchanged(&reply, in_window);
         let counts = &mut cell.counts;

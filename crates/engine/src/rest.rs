@@ -10,8 +10,8 @@ pub struct Rest {
     documents: Option<Vec<u32>>,
     /// The failure of the first attempt in which documents failed for good, if there was one.
     lost: Option<Failure>,
-    /// Whether an earlier attempt got documents through.
-    some_passed: bool,
+    /// Documents that earlier attempts got through.
+    passed: u64,
 }
 
 impl Rest {
@@ -33,7 +33,7 @@ impl Rest {
 
     /// Takes note of an attempt, after which there will be another.
     pub fn after(&mut self, reply: &Reply) {
-        self.some_passed |= reply.documents > 0;
+        self.passed += reply.documents;
         if reply.rejected.is_empty() {
             return;
         }
@@ -49,16 +49,16 @@ impl Rest {
 
     /// The judgement of the whole request by its last attempt: what failed in it, and what had failed before for good.
     pub fn settle(self, reply: Reply) -> Reply {
-        let Self { lost, some_passed, .. } = self;
+        let Self { lost, passed, .. } = self;
         let outcome = match (lost, reply.outcome) {
-            (None, Err(failure)) if some_passed && failure.class != ErrorClass::Rejected => {
+            (None, Err(failure)) if passed > 0 && failure.class != ErrorClass::Rejected => {
                 Err(Failure { class: ErrorClass::Item, ..failure })
             }
             (Some(_), Err(failure)) => Err(Failure { class: ErrorClass::Item, ..failure }),
             (Some(lost), Ok(())) => Err(Failure { class: ErrorClass::Item, ..lost }),
             (None, outcome) => outcome,
         };
-        Reply { outcome, ..reply }
+        Reply { outcome, earlier: passed, ..reply }
     }
 }
 

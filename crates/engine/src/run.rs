@@ -159,7 +159,7 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
     let (phase, slots) = prepare::<D>(plan, false)?;
     let beginning = Beginning::new(&phase.plan, phase.plan.start)?;
     let progress = Shown::default();
-    let files = Files::create(folder, &phase.plan, beginning.offset, beginning.began(), false)
+    let files = Files::create(folder, &phase.plan, &slots, beginning.offset, beginning.began(), false)
         .map_err(|e| PlanError::machine(format!("{}: {e}", folder.display())))?;
     let tally = Tally::new(&phase.plan, slots.clone(), progress.clone());
     let (phase, folder) = (Arc::new(phase), folder.to_owned());
@@ -299,13 +299,13 @@ fn spawn_worker<D: Driver>(
     empty: Receiver<Interval>,
 ) -> std::io::Result<JoinHandle<Leftover>> {
     let plan = &phase.plan;
-    let warmup = plan.warmup;
+    let (warmup, samples) = (plan.warmup, plan.samples);
     let phase = phase.clone();
     thread::Builder::new().name(format!("worker-{thread}")).spawn(move || {
         let hears = phase.clone();
         let _listening = panics::listen(move |words| hears.fail(format!("a client or its thread panicked: {words}")));
         // Made here: a recorder reads the CPU clock of its own thread.
-        let recorder = Recorder::new(thread as usize, slots, start, warmup, finished, empty);
+        let recorder = Recorder::new(thread as usize, slots, start, warmup, samples, finished, empty);
         worker::run(&phase, thread, start, recorder).unwrap_or_else(|error| {
             phase.fail(format!("a worker thread failed: {error}"));
             Leftover::default()

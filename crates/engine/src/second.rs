@@ -1,6 +1,6 @@
 //! A second of a phase as a value: what one rank recorded in it, or the sum over several. It has fixed places, which the
 //! plan defines, and holds only what is not empty, so that its size depends neither on the number of requests nor on
-//! that of ranks. Adding is exact, and its order makes no difference.
+//! that of ranks, unless every request is to be recorded for itself. Adding is exact, and its order makes no difference.
 //!
 //! Ranks know hosts in different orders, since each finds them by itself, so hosts have their names here and not their
 //! numbers.
@@ -16,6 +16,7 @@ use crate::driver::ErrorClass;
 use crate::gathering::Standing;
 use crate::microseconds::histogram;
 use crate::recorder::{Counts, Interval, Message};
+use crate::sample::{OfRank, Sample};
 use crate::worst::Workers;
 use sparse::Sparse;
 
@@ -39,6 +40,8 @@ pub struct Second {
     messages: Vec<Words>,
     /// Where the streams and the counters stand at its end.
     pub state: State,
+    /// Its requests one by one, where that is asked for.
+    samples: Vec<OfRank>,
 }
 
 /// Where streams and counters of a rank, or of all of them, stand.
@@ -108,6 +111,11 @@ impl Second {
             workers,
             messages: messages.collect(),
             state,
+            samples: if sum.samples.is_empty() {
+                Vec::new()
+            } else {
+                vec![OfRank { rank, hosts: hosts.to_vec(), samples: sum.samples.clone() }]
+            },
         };
         second.keep_the_first_messages();
         second
@@ -145,6 +153,8 @@ impl Second {
         self.messages.extend(other.messages);
         self.keep_the_first_messages();
         self.state.add(&other.state);
+        self.samples.extend(other.samples);
+        self.samples.sort_unstable();
         Ok(())
     }
 
@@ -160,6 +170,13 @@ impl Second {
         for Words { slot, class, text, .. } in &self.messages {
             let class = ErrorClass::ALL.get(*class as usize).copied().ok_or("this error class is not known")?;
             sum.messages.push(Message { slot: *slot as usize, class, text: text.clone() });
+        }
+        for OfRank { rank, hosts: theirs, samples } in &self.samples {
+            let greatest = samples.iter().map(|sample| sample.node).max().unwrap_or_default();
+            let ours: Vec<u16> =
+                (0..=usize::from(greatest)).map(|node| number(hosts, &name(theirs, node)) as u16).collect();
+            let told = |sample: &Sample| Sample { rank: *rank as u32, node: ours[usize::from(sample.node)], ..*sample };
+            sum.samples.extend(samples.iter().map(told));
         }
         Ok(())
     }

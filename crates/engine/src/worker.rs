@@ -71,6 +71,8 @@ struct Ticket {
     iteration: u64,
     /// Which of the stream's counters it uses, and the first number that it takes of that, if it uses one.
     uses: Use,
+    /// The place of its operation in a mix whose operations alternate.
+    turn: Option<usize>,
 }
 
 /// This worker's part of a stream.

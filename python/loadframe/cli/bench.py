@@ -22,6 +22,7 @@ from loadframe.cli.choices import (
     Network,
     PerMachine,
     Ranks,
+    Samples,
     Scratch,
     assignments,
     core_limits,
@@ -123,6 +124,11 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     connections: Annotated[
         int | None, typer.Option(min=1, help="Connections that all clients share; one for each if not given.")
     ] = None,
+    samples: Samples = False,
+    allow_bad: Annotated[
+        bool,
+        typer.Option("--allow-bad", help="Measure although copies of data are not in service, and declare that."),
+    ] = False,
     seed: Annotated[
         int | None,
         typer.Option(min=0, max=MOST_SEED, help="Repeats the requests of an earlier run; random if not given."),
@@ -197,7 +203,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     from loadframe.store import find
 
     limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None, **core_limits(cores))
-    generator = Generator(threads, spread, connections, ranks, _recorded_spread(nearest_as, spread))
+    generator = Generator(threads, spread, connections, ranks, _recorded_spread(nearest_as, spread), samples)
     generator.members()
     interrupted = False
     # One of the same name makes room.
@@ -243,6 +249,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
                 seed=secrets.randbits(32) if seed is None else seed,
                 generator=generator,
                 listener=listener,
+                allow_bad=allow_bad,
             )
             if not reuse:
                 session.create_collections(

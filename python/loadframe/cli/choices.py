@@ -65,6 +65,12 @@ EncryptionWord = Annotated[
         "between nodes (transport), both, or none, as if not given.",
     ),
 ]
+Samples = Annotated[
+    bool,
+    typer.Option(
+        "--samples", help="Record every request for itself, too: samples.parquet in the run folder, 46 bytes each."
+    ),
+]
 Ranks = Annotated[
     int | None,
     typer.Option(

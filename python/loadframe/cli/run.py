@@ -9,7 +9,7 @@ from rich.table import Table
 
 from loadframe import interrupts
 from loadframe.cli.app import app
-from loadframe.cli.choices import Ranks, start_ranks
+from loadframe.cli.choices import Ranks, Samples, start_ranks
 from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cli.web import Web, WebAddress, published, require_web
 from loadframe.errors import BadInput, LoadframeError
@@ -45,6 +45,7 @@ def run(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Start an experiment that takes longer than a day.")] = False,
     ranks: Ranks = None,
+    samples: Samples = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make failed runs again.")] = False,
     web: Web = False,
     web_address: WebAddress = None,
@@ -59,6 +60,8 @@ def run(
     from loadframe.experiment.file import load_experiment
 
     loaded = load_experiment(experiment)
+    if samples:
+        loaded = loaded.with_samples()
     planned = design(loaded)
     if dry_run:
         _print_design(loaded, planned, as_json)

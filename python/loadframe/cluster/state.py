@@ -105,11 +105,14 @@ def losses(roster: Roster) -> list[str]:
     return [_gone(node) for node in known if not node.alive and node.state != State.KILLED]
 
 
+def miscounted(health: Health, size: int) -> list[str]:
+    """Return how the store's own number of nodes differs from that size, if it does."""
+    return [] if health.nodes == size else [f"the cluster has {format_nodes(health.nodes)}, not {size}"]
+
+
 def unready(health: Health, size: int) -> list[str]:
-    """Return how the store's own view differs from a complete cluster of that size at rest."""
+    """Return how the data differ from every copy in service, as far as so many nodes can hold them, and at rest."""
     sentences = []
-    if health.nodes != size:
-        sentences.append(f"the cluster has {format_nodes(health.nodes)}, not {size}")
     # What was declared and cannot be is as it was declared: a replica beside its primary on the only node.
     as_declared = health.declared and health.missing <= health.unheld(size)
     if not health.ready and not as_declared:

@@ -128,15 +128,21 @@ class ClusterView:
 
     def deviations(self) -> list[str]:
         """Return how the live cluster differs from what was asked for, one sentence each; empty when it does not."""
+        differs, unready = self.differences()
+        return differs + unready
+
+    def differences(self) -> tuple[list[str], list[str]]:
+        """Return the same in two: how the cluster is not what was asked for, and what of its data is not in service or
+        on the move."""
         self._roster.follow()
-        deviations = state.deviations(self._roster, self._throttled)
+        differs = state.deviations(self._roster, self._throttled)
         if self._attached is not None:
-            deviations += self.store.silent(self.addresses)
+            differs += self.store.silent(self.addresses)
         try:
             health = self.health()
         except LoadframeError as error:
-            return [*deviations, _silence(error)]
-        return deviations + state.unready(health, self.size)
+            return [*differs, _silence(error)], []
+        return differs + state.miscounted(health, self.size), state.unready(health, self.size)
 
     def losses(self) -> list[str]:
         """Return those of the deviations that are the store's failures: nodes that ended by themselves, no answer."""

@@ -54,7 +54,17 @@ class Experiment:
         """Return what generates the load of a treatment."""
         threads, ranks = (treatment.get(name, getattr(self.file, name)) for name in ("threads", "ranks"))
         ranks = self.ranks_by_node(treatment) or ranks
-        return Generator(int(threads or 1), self.file.spread, self.file.connections, int(ranks) if ranks else None)
+        return Generator(
+            int(threads or 1),
+            self.file.spread,
+            self.file.connections,
+            int(ranks) if ranks else None,
+            samples=self.file.samples,
+        )
+
+    def with_samples(self) -> "Experiment":
+        """Return the experiment with every request of its runs recorded for itself."""
+        return replace(self, file=self.file.model_copy(update={"samples": True}))
 
     @property
     def repetitions(self) -> int:
@@ -152,10 +162,10 @@ class Experiment:
     def overrides(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
         """Return what a treatment changes of the measured phases, as arguments of `ResolvedPhase.override`.
 
-        These are `clients`, `rate` (1/s), `users`, `arrivals`, `warmup` and `duration` (s); what nobody sets is not
-        there.
+        These are `clients`, `rate` (1/s), `users`, `arrivals`, `warmup`, `duration` and `ready_within` (s); what nobody
+        sets is not there.
         """
-        given = {key: getattr(self.file, key) for key in ("arrivals", "warmup", "duration")}
+        given = {key: getattr(self.file, key) for key in ("arrivals", "warmup", "duration", "ready_within")}
         paces = {key: self.pace(key, treatment) for key in derived.PACES}
         levels = {key: treatment[key] for key in ("clients", "rate", "users") if key in treatment}
         return {**{key: value for key, value in {**given, **paces}.items() if value is not None}, **levels}
@@ -187,6 +197,8 @@ class Experiment:
             del told["store"]["encryption"]
         if not any(told["store"]["limits"]["disk"].values()):
             del told["store"]["limits"]["disk"]
+        # Folders of before there were these go on.
+        told |= {key: told[key] or None for key in ("samples", "allow_bad")}
         return {
             **told,
             "factors": {factor.name: list(factor.levels) for factor in self.factors},

@@ -198,12 +198,15 @@ class ExperimentFile(Model):
     until: Until | None = None
     warmup: Duration | None = None
     duration: Annotated[Duration, Field(gt=0)] | None = None
+    ready_within: Annotated[Duration, Field(gt=0)] | None = None
     arrivals: Arrivals | None = None
     seed: Annotated[int, Field(ge=0, le=MOST_FIRST_SEED)] = 1
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 1
     ranks: Annotated[int, Field(ge=1, le=MOST_RANKS)] | None = None
     spread: Spread = "fixed"
     connections: Annotated[int, Field(ge=1)] | None = None
+    samples: bool = False
+    allow_bad: bool = False
 
     @model_validator(mode="after")
     def _repeated(self) -> "ExperimentFile":

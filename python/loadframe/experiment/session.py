@@ -16,6 +16,7 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment import letters, watching
 from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
+from loadframe.experiment.ready import wait_until_ready
 from loadframe.load import Calibration, Generator, Outcome, PhaseFailed, Progress, present, run_phase, validate_plan
 from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, SourcesSampler, yardstick
 from loadframe.record import ManifestDraft, RunWriter
@@ -109,8 +110,13 @@ class Session:
         seed: int,
         generator: Generator,
         listener: Listener,
+        allow_bad: bool = False,
     ) -> None:
+        """With `allow_bad`, data that is not in service does not make a run invalid, and no phase waits for it."""
         self.cluster = cluster
+        self._allow_bad = allow_bad
+        #: The states of the cluster that were allowed, as sentences.
+        self._allowed: dict[str, None] = {}
         self.workload = workload
         self.seed = seed
         self.generator = generator
@@ -158,6 +164,7 @@ class Session:
     def prepare(self, phases: Sequence[ResolvedPhase], folder: Path) -> None:
         """Run the phases that fill the store, without a record; LoadframeError if a request or a document is lost."""
         for phase in phases:
+            self._await_ready(phase)
             outcome = self._phase(phase, folder)
             if outcome["interrupted"]:
                 raise KeyboardInterrupt
@@ -199,7 +206,7 @@ class Session:
             if hub := present():
                 hub.recording(writer.folder)
             pace = [yardstick()]
-            deviations, meanwhile = self.cluster.deviations(), list[str]()
+            deviations, meanwhile = self._deviations(), list[str]()
             interrupts.check()
             outcomes: list[Outcome] = []
             samplers, on = self._samplers(health=beside.disturbs), watching.machines_of_sources(self.cluster)
@@ -213,12 +220,14 @@ class Session:
             over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
             if not (over or failure or (keep_interrupted and outcomes)):
                 raise KeyboardInterrupt
+            if self._allow_bad:
+                manifest["store"]["allowed"] = list(self._allowed)
             if self._nearest:
                 manifest["generator"]["nearest"] = self._nearest
             manifest["hardware"]["yardstick"] = [*pace, yardstick()]
             lost: list[str] = []
             if not beside.disturbs:
-                since = [text for text in self.cluster.deviations() if text not in deviations]
+                since = [text for text in self._deviations() if text not in deviations]
                 lost = [text for text in self.cluster.losses() if text not in deviations] if since else []
                 meanwhile += since
             # Whatever else is wrong with the cluster then follows from what it lost.
@@ -262,6 +271,7 @@ class Session:
         """Run the phases until one is interrupted or fails; take down what comes out and how the store differs."""
         for phase in phases:
             failure = None
+            self._await_ready(phase)
             folder = writer.phase(phase.name, writer.elapsed(), self.cluster.addresses)
 
             def started(start: float, phase: ResolvedPhase = phase, folder: Path = folder) -> None:
@@ -335,6 +345,8 @@ class Session:
             began=began,
             target={**self.generator.target(), **self._homes(phase), **self.cluster.target()},
         )
+        if self.generator.samples and kept is not None:
+            plan["samples"] = True
         self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
 
         def tell(progress: Progress) -> None:
@@ -373,6 +385,21 @@ class Session:
             nearest = Nearest.again(known, hosts, ranks)
         self._nearest[phase.name] = nearest.describe()
         return {"homes": nearest.homes(threads)}
+
+    def _await_ready(self, phase: ResolvedPhase) -> None:
+        if phase.ready_within is not None and not self._allow_bad:
+            wait_until_ready(self.cluster, phase.name, phase.ready_within, self.listener)
+
+    def _deviations(self) -> list[str]:
+        """Return how the cluster differs from what was asked for, but for what is allowed, which is noted."""
+        differs, unready = self.cluster.differences()
+        if not self._allow_bad:
+            return differs + unready
+        for state in unready:
+            if state not in self._allowed:
+                self.listener.remark(f"{state}, which is allowed")
+            self._allowed[state] = None
+        return differs
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
         """Count what was acknowledged, and compare it with what the store holds where a phase sends a whole corpus; a

@@ -27,6 +27,8 @@ class Generator:
     ranks: int | None = None
     #: With the spread `nearest`: what a manifest recorded of it, by phase, to be done again.
     nearest_as: Mapping[str, Any] | None = None
+    #: Whether every request is recorded for itself, too.
+    samples: bool = False
 
     def members(self) -> Sequence[Rank]:
         """Return the ranks that load; none where this process loads alone. BadInput if there are too few."""
@@ -68,5 +70,6 @@ class Generator:
             "threads": self.threads,
             "spread": self.spread,
             "connections": self.connections,
+            "samples": self.samples,
             **({"members": [{"rank": rank.rank, "machine": rank.machine} for rank in members]} if members else {}),
         }

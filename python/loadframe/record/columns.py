@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from loadframe.record.schema import SERIES, SERIES_RECORDED, TELEMETRY, Field
+from loadframe.record.schema import SAMPLES, SERIES, SERIES_RECORDED, TELEMETRY, Field
 
 _TYPES = {"string": pa.string(), "double": pa.float64(), "int64": pa.int64()}
 
@@ -16,3 +16,4 @@ def _arrow(fields: Iterable[Field]) -> pa.Schema:
 SERIES_SCHEMA = _arrow(SERIES)
 SERIES_TYPES = {field.name: _TYPES[field.type] for field in SERIES_RECORDED}
 TELEMETRY_SCHEMA = _arrow(TELEMETRY)
+SAMPLES_SCHEMA = _arrow(SAMPLES)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from loadframe.errors import LoadframeError
 from loadframe.record.columns import SERIES_SCHEMA, SERIES_TYPES, TELEMETRY_SCHEMA
+from loadframe.record.samples import SampledPhase
 from loadframe.record.schema import GENERATOR, WORKERS
 
 _GENERATOR_TYPES = {"second": pa.int64(), "worker": pa.int64()} | {field.name: pa.float64() for field in GENERATOR}
@@ -54,6 +55,17 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
                 columns["phase"] = pa.array([phase.name] * batch.num_rows, pa.string())
                 columns["time"] = _times(phase, columns["second"])
                 writer.write_batch(pa.record_batch([columns[name] for name in SERIES_SCHEMA.names], SERIES_SCHEMA))
+
+
+def sampled_phases(phases: Sequence[PhaseRecording]) -> list[SampledPhase]:
+    """Return what is needed to read the samples of phases."""
+    told = [(phase, _outcome(phase)) for phase in phases]
+    return [
+        SampledPhase(
+            phase.name, phase.folder, outcome.get("offset", phase.start), _hosts(phase), outcome.get("members")
+        )
+        for phase, outcome in told
+    ]
 
 
 def _header(path: Path) -> set[str]:

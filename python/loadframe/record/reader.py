@@ -1,6 +1,7 @@
 """Reads a run folder. Whatever it lacks, or holds in a broken state, is one message that names the file."""
 
 import json
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 
 from loadframe.errors import BadInput
 from loadframe.record import schema
-from loadframe.record.columns import SERIES_SCHEMA, TELEMETRY_SCHEMA
+from loadframe.record.columns import SAMPLES_SCHEMA, SERIES_SCHEMA, TELEMETRY_SCHEMA
 from loadframe.record.schema.manifest import Manifest
 from loadframe.record.schema.model import from_json
 from loadframe.record.schema.summary import Summary
@@ -38,6 +39,18 @@ class Recordings:
     def telemetry(self) -> pa.Table:
         """One row per sample, in no order; see `schema.TELEMETRY`."""
         return self._parquet(schema.TELEMETRY_FILE, TELEMETRY_SCHEMA)
+
+    def samples(self) -> Iterator[pa.RecordBatch]:
+        """Yield the run's requests one by one, in pieces; see `schema.SAMPLES`. Nothing where none were kept."""
+        path = self.path / schema.SAMPLES_FILE
+        if not path.exists():
+            return
+        try:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(columns=SAMPLES_SCHEMA.names, use_threads=False):
+                    yield batch.cast(SAMPLES_SCHEMA)
+        except (pa.ArrowInvalid, OSError, ValueError) as error:
+            raise BadInput(f"the table cannot be read: {error}", where=str(path), remedy=_BROKEN) from error
 
     @cached_property
     def events(self) -> list[dict[str, Any]]:

@@ -25,10 +25,12 @@ from loadframe.record.merge import (
     merge_histograms,
     merge_series,
     node_telemetry,
+    sampled_phases,
 )
 from loadframe.record.partial import partial_name, remove_stale
 from loadframe.record.reader import Recordings
 from loadframe.record.redact import plain
+from loadframe.record.samples import write_samples
 from loadframe.record.subscriber import Closed, Finished, Happened, Sampled, Subscriber
 from loadframe.record.wreck import BEGUN, SCRATCH, Wreck
 
@@ -186,6 +188,7 @@ class RunWriter:
                 self._flush()
                 merge_series(self._phases, self._partial / schema.SERIES_FILE)
                 merge_histograms(self._phases, self._partial / schema.HISTOGRAMS_FILE, self.started)
+                write_samples(sampled_phases(self._phases), self._partial / schema.SAMPLES_FILE)
                 for phase in self._phases:
                     for batch in (*generator_telemetry(phase), *node_telemetry(phase)):
                         self._telemetry.write_batch(batch)
@@ -204,7 +207,8 @@ class RunWriter:
             self._write_json(schema.SUMMARY_FILE, summary)
             self._events.close()
             self._order_events()
-            for member in schema.MEMBERS:
+            sampled = (schema.SAMPLES_FILE,) if (self._partial / schema.SAMPLES_FILE).exists() else ()
+            for member in (*schema.MEMBERS, *sampled):
                 _sync(self._partial / member)
             _sync(self._partial)
             if self.path.exists():

@@ -26,6 +26,9 @@ Users = Annotated[int, Field(ge=1, le=2**31), BeforeValidator(_fixed)]
 class Load(Model):
     """Operations and their pacing.
 
+    Of a `mix` each request draws its operation by the weights. With `order: permuted` each client walks round all of
+    them, in an order of its own, each as often as it weighs.
+
     Closed pacing has `clients`, each of which waits `think_time` between an answer and its next request. Open pacing
     has a `rate`, and `arrivals` that say how requests are spaced; a request that is due while `max_in_flight` are in
     flight is dropped and counted. With a `journey` clients and arrivals are users, who walk through its steps in order.
@@ -38,6 +41,7 @@ class Load(Model):
 
     operation: Text | None = None
     mix: Annotated[dict[str, Weight], NOT_EMPTY] | None = None
+    order: Literal["permuted"] | None = None
     journey: Journey | None = None
     users: Users | None = None
     arrive_over: Duration | None = None
@@ -73,6 +77,7 @@ class Load(Model):
         if len(given) != 1:
             keys = " and ".join(given) if given else "no operation, mix or journey"
             raise wrong(f"it has {keys}", "say one of operation, mix and journey")
+        self._check_order()
         self._check_users()
         if self._check_source():
             return
@@ -84,6 +89,17 @@ class Load(Model):
         for key in ("arrivals", "max_in_flight"):
             if not self.is_open and getattr(self, key) is not None:
                 raise wrong(f"{key} goes with a rate", "remove it or say a rate", key=key)
+
+    def _check_order(self) -> None:
+        """Refuse an order that there is nobody to keep to."""
+        if self.order is None:
+            return
+        if self.mix is None or self.clients is None:
+            raise wrong("only clients walk round the operations of a mix", "say mix and clients", key="order")
+        for name, weight in self.mix.items():
+            if weight != int(weight):
+                what = f"{name!r} weighs {weight:g}, where operations alternate"
+                raise wrong(what, "give whole numbers, such as 1 each", key="mix")
 
     def _check_source(self) -> bool:
         """Tell whether events decide when requests are due; refuse what they leave nothing to decide for."""
@@ -189,12 +205,13 @@ class Phase(Load, Ended):
     Its load is its own or that of its streams, which run at the same time. Streams may have ends of their own; with
     `ends_with`, the end of one stream is that of all. A phase that `prepares` fills or readies
     the store: experiments run it once for each state of the cluster and do not measure it. An `optional` one runs only
-    when it is named.
+    when it is named. With `ready_within` it waits, up to that time, until every copy of the data is in service.
     """
 
     name: Name
     streams: Annotated[tuple[Stream, ...], Strict(False), NOT_EMPTY] | None = None
     warmup: Duration = 0.0
+    ready_within: Annotated[Duration, Field(gt=0)] | None = None
     ends_with: Text | None = None
     stop_when: Annotated[tuple[Condition, ...], Strict(False)] = ()
     prepares: bool = False

@@ -48,6 +48,8 @@ class ResolvedPhase:
     variables: Mapping[str, dict[str, Any]] = field(repr=False)
     #: Targets that its operations may name, as plans have them.
     targets: Mapping[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    #: How long it waits at most until every copy of the data is in service, s; None: it does not wait.
+    ready_within: float | None = None
     #: Sources that its streams take events from, as plans have them.
     sources: Mapping[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
@@ -70,17 +72,20 @@ class ResolvedPhase:
         arrivals: Arrivals | None = None,
         warmup: float | None = None,
         duration: float | None = None,
+        ready_within: float | None = None,
     ) -> "ResolvedPhase":
         """Return the phase at other levels; what is None stays as it is.
 
         `clients` makes the phase's stream a closed one and `rate` (1/s) an open one; among several streams they mean
         the one that is so already, and BadInput says if that is not exactly one. `users` are those of the one stream
         that has some. `arrivals` are those of all its open streams. `duration` (s) replaces any other way to end.
+        `ready_within` (s) is how long it waits for the cluster.
         """
         phase = replace(
             self,
             streams=arriving(paced(self.streams, clients, rate, self.name, users), arrivals),
             warmup=self.warmup if warmup is None else warmup,
+            ready_within=self.ready_within if ready_within is None else ready_within,
         )
         if duration is None:
             return phase
@@ -132,6 +137,7 @@ class ResolvedPhase:
             "name": self.name,
             "prepares": self.prepares,
             "warmup": self.warmup,
+            **({} if self.ready_within is None else {"ready_within": self.ready_within}),
             "variables": dict(self.variables),
             "operations": dict(self.operations),
             "streams": self._streams(),
@@ -245,6 +251,7 @@ def resolve_phase(
         variables={name: form for name, form in variables.items() if name in drawn}
         | {name: {"captured": {}} for name in sorted(taken)},
         targets=targets,
+        ready_within=phase.ready_within,
         sources={stream.source: events[stream.source] for stream in streams if stream.source is not None},
     )
 
@@ -268,7 +275,8 @@ def _stop(load: Ended) -> Stop | None:
 def _course(stream: Stream) -> dict[str, Any]:
     """Return what a stream asks for as plans have it: a mix, a journey, or the steps of users and their clock."""
     if stream.journey is None:
-        return {"mix": [[name, weight] for name, weight in stream.weights.items()]}
+        order = {} if stream.order is None else {"order": stream.order}
+        return {"mix": [[name, weight] for name, weight in stream.weights.items()], **order}
     if stream.users is not None:
         clock = {} if stream.clock is None else {"clock": stream.clock.dump()}
         return {"steps": journeys.dump(stream.journey), **clock}

@@ -65,6 +65,7 @@ impl Search {
             bytes_sent: bytes_sent + last.bytes_sent,
             bytes_received: bytes_received + last.bytes_received,
             node: last.node,
+            status: last.status,
             ..tally.settle(sent, last.done)
         }
     }

@@ -71,6 +71,8 @@ pub enum Next {
 /// Steps whose time was taken together, and that are over.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
+    /// Whose they were.
+    pub user: u64,
     /// Their place in the recorder.
     pub slot: usize,
     /// When the user was due at the first of them.
@@ -154,7 +156,7 @@ impl User {
                     let began = scene.start + Duration::from_nanos(self.began[*depth]);
                     let set = self.failures[*depth];
                     let failed = ErrorClass::ALL.into_iter().find(|class| set & bit(*class) != 0);
-                    take(Taken { slot: *slot, began, done: due, failed });
+                    take(Taken { user: self.number, slot: *slot, began, done: due, failed });
                 }
                 Order::Leave => {
                     self.round += 1;

@@ -15,6 +15,7 @@ use crate::driver::{ErrorClass, Failure, Reply};
 use crate::outcome::{Watch, measured};
 use crate::phase::StreamEnd;
 use crate::recorder::{Recorder, Times};
+use crate::sample;
 use crate::second::State;
 use crate::worst::Row;
 
@@ -36,6 +37,15 @@ impl Folder {
         let kept = text.lines().filter(|line| !line.starts_with('#') && !line.starts_with("Tag=generator/lag"));
         kept.map(str::to_owned).collect()
     }
+
+    /// The samples without the rank that made them, in the order of their bytes.
+    fn samples(&self) -> Vec<[u8; sample::BYTES]> {
+        let bytes = std::fs::read(self.0.join("samples.bin")).unwrap();
+        let mut samples: Vec<[u8; sample::BYTES]> = bytes.as_chunks().0.to_vec();
+        samples.iter_mut().for_each(|sample| sample[32..36].fill(0));
+        samples.sort_unstable();
+        samples
+    }
 }
 
 impl Drop for Folder {
@@ -51,7 +61,7 @@ fn plan(ranks: u64, threads: u64) -> Plan {
         "operations": {"read": {}, "scan": {}},
         "streams": [{"name": "s", "mix": [["read", 1], ["scan", 1]], "pacing": {"closed": {"clients": 8}},
             "stop": {"duration": 4}}],
-        "stop_when": [{"metric": "error_share", "above": 0.9}],
+        "stop_when": [{"metric": "error_share", "above": 0.9}], "samples": true,
     }))
     .unwrap()
 }
@@ -81,7 +91,8 @@ fn request(k: u64, start: Instant, hosts: &[&str]) -> (usize, Times, Reply) {
         bytes_received: draw(8) % 1000,
         ..Reply::new(started, done, outcome)
     };
-    ((draw(9) % 2) as usize, Times { scheduled, started, ends: Some(start + Duration::from_millis(5500)) }, reply)
+    let ends = Some(start + Duration::from_millis(5500));
+    ((draw(9) % 2) as usize, Times { scheduled, started, ends, client: k % 8 }, reply)
 }
 
 /// The seconds of one process go into `sink`. `hosts` are in the order in which it has met them.
@@ -92,7 +103,7 @@ fn process(rank: u64, ranks: u64, threads: u64, start: Instant, hosts: &[&str], 
         let (recycle, empty) = channel();
         links.push(Link { intervals, empty: recycle });
         let warmup = Duration::from_millis(1500);
-        let mut recorder = Recorder::new(thread as usize, 3, start, warmup, finished, empty);
+        let mut recorder = Recorder::new(thread as usize, 3, start, warmup, true, finished, empty);
         let (index, of) = (rank * threads + thread, ranks * threads);
         let mut all: Vec<_> = (index..REQUESTS).step_by(of as usize).map(|k| request(k, start, hosts)).collect();
         // What is never answered is in flight at the end of each second.
@@ -142,7 +153,7 @@ impl Sink for Kept {
 fn alone(folder: &Folder, threads: u64, start: Instant) -> Tally {
     let plan = plan(1, threads);
     let beginning = Beginning::new(&plan, None).unwrap();
-    let files = Files::create(&folder.0, &plan, beginning.offset, beginning.began(), false).unwrap();
+    let files = Files::create(&folder.0, &plan, &slots(), beginning.offset, beginning.began(), false).unwrap();
     let mut written = Written { files, tally: Tally::new(&plan, slots(), Shown::default()) };
     process(0, 1, threads, start, &HOSTS, &mut written);
     written.files.end().unwrap();
@@ -233,6 +244,8 @@ fn the_record_of_ranks_is_that_of_one_process_which_did_all_requests() {
             assert_eq!(folder.lines(name), one.lines(name), "{name} of {count} ranks");
         }
         assert!(folder.lines("histograms.hlog").len() > 30);
+        assert_eq!(folder.samples(), one.samples(), "samples of {count} ranks");
+        assert_eq!(folder.samples().len() as u64, REQUESTS);
         assert_eq!(recorder.tally.totals.counts, tally.totals.counts);
         assert_eq!((outcome["failed"].clone(), outcome["hosts"].clone()), (json!(null), json!(HOSTS)));
         let requests: u64 =

@@ -2,6 +2,7 @@
 
 use super::cell::Cell;
 use crate::driver::ErrorClass;
+use crate::sample::Sample;
 use crate::watch::Watch;
 
 /// The message of an error; the first few are kept.
@@ -29,6 +30,8 @@ pub struct Interval {
     pub watch: Watch,
     /// Messages of some errors.
     pub messages: Vec<Message>,
+    /// Its requests one by one, where that is asked for.
+    pub samples: Vec<Sample>,
 }
 
 impl Interval {
@@ -42,6 +45,7 @@ impl Interval {
             used: vec![false; cells],
             watch: Watch::new(),
             messages: Vec::new(),
+            samples: Vec::new(),
         }
     }
 
@@ -78,6 +82,7 @@ impl Interval {
         self.watch.lateness.add(&other.watch.lateness).expect("layouts are equal");
         self.watch.lag.add(&other.watch.lag).expect("layouts are equal");
         self.messages.extend_from_slice(&other.messages);
+        self.samples.extend_from_slice(&other.samples);
     }
 
     /// Empties it for another second. This touches all that was recorded, so a thread that sends must not do it.
@@ -92,5 +97,6 @@ impl Interval {
         }
         self.watch.clear();
         self.messages.clear();
+        self.samples.clear();
     }
 }

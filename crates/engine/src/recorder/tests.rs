@@ -13,8 +13,8 @@ fn a_request_counts_in_its_second_and_in_the_segment_it_was_scheduled_in() {
     let (_, empty) = channel();
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let mut recorder = Recorder::new(0, 1, start, Duration::from_secs(1), finished, empty);
-    let times = |ms| Times { scheduled: at(ms), started: at(ms), ends: Some(at(1250)) };
+    let mut recorder = Recorder::new(0, 1, start, Duration::from_secs(1), false, finished, empty);
+    let times = |ms| Times { scheduled: at(ms), started: at(ms), ends: Some(at(1250)), client: 0 };
     recorder.request(0, times(100), reply(at(110), at(200), Ok(())), &[]);
     recorder.request(0, times(900), reply(at(900), at(1100), Ok(())), &[]);
     let failure = Failure::new(ErrorClass::Rejected, "busy");
@@ -47,8 +47,8 @@ fn a_part_is_written_down_behind_its_operation_with_the_time_between_its_own_ins
     let (_, empty) = channel();
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let mut recorder = Recorder::new(0, 3, start, Duration::ZERO, finished, empty);
-    let times = Times { scheduled: at(0), started: at(0), ends: Some(at(850)) };
+    let mut recorder = Recorder::new(0, 3, start, Duration::ZERO, false, finished, empty);
+    let times = Times { scheduled: at(0), started: at(0), ends: Some(at(850)), client: 0 };
     let part = |name, sent, done, failed| Part { name, sent: at(sent), done: at(done), documents: 4, failed };
     let failure = Failure::new(ErrorClass::Server, "lost");
     let parts = vec![
@@ -76,7 +76,7 @@ fn seconds_without_requests_are_handed_over_too() {
     let (finished, intervals) = channel();
     let (_, empty) = channel();
     let start = Instant::now();
-    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, finished, empty);
+    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, false, finished, empty);
     recorder.look(start + Duration::from_millis(3500), &[]);
     recorder.finish(start + Duration::from_millis(3600), &[]);
     drop(recorder);
@@ -89,8 +89,8 @@ fn a_failure_has_a_time_too_and_an_attempt_that_is_made_again_leaves_what_it_cos
     let (_, empty) = channel();
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, finished, empty);
-    let times = Times { scheduled: at(100), started: at(100), ends: None };
+    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, false, finished, empty);
+    let times = Times { scheduled: at(100), started: at(100), ends: None, client: 0 };
     let failed = |message: &str| Err(Failure::new(ErrorClass::Rejected, message));
     recorder.attempt(0, times, reply(at(100), at(200), failed("first")), &[]);
     recorder.request(0, times, Reply { node: 0, ..reply(at(200), at(600), failed("second")) }, &[]);
@@ -112,7 +112,7 @@ fn what_waits_belongs_to_each_second_that_ends_meanwhile_even_if_nothing_was_don
     let (_, empty) = channel();
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let mut recorder = Recorder::new(0, 2, start, Duration::from_secs(1), finished, empty);
+    let mut recorder = Recorder::new(0, 2, start, Duration::from_secs(1), false, finished, empty);
     // One of the warm-up, two of the measurement, one that is free, one of the other operation.
     let waiting = [Some((0, at(400))), Some((0, at(1200))), Some((0, at(1500))), None, Some((1, at(2300)))];
     recorder.look(at(3100), &waiting);
@@ -141,8 +141,8 @@ fn the_request_that_shows_that_a_second_has_ended_was_in_flight_at_its_end() {
     let (_, empty) = channel();
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, finished, empty);
-    let times = Times { scheduled: at(900), started: at(900), ends: None };
+    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, false, finished, empty);
+    let times = Times { scheduled: at(900), started: at(900), ends: None, client: 0 };
     recorder.request(0, times, reply(at(900), at(1100), Ok(())), &[Some((0, at(900))), Some((0, at(1050)))]);
     let second = intervals.recv().unwrap();
     let cell = second.cells[1].as_ref().unwrap();
@@ -192,4 +192,29 @@ fn the_merge_of_eight_generators_records_equals_the_record_of_all_they_saw() {
     }
     assert_eq!(merged.counts, whole.counts);
     assert_eq!((merged.response, merged.service), (whole.response, whole.service));
+}
+
+#[test]
+fn a_request_is_kept_for_itself_where_that_is_asked_for() {
+    let (finished, intervals) = channel();
+    let (_, empty) = channel();
+    let start = Instant::now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let mut recorder = Recorder::new(0, 1, start, Duration::from_millis(150), true, finished, empty);
+    let times = |ms, client| Times { scheduled: at(ms), started: at(ms), ends: None, client };
+    let good = Reply { status: Some(200), earlier: 4, ..reply(at(110), at(200), Ok(())) };
+    recorder.request(0, times(100, 3), good, &[]);
+    let failure = Failure::new(ErrorClass::Rejected, "busy");
+    recorder.request(0, times(160, 5), reply(at(170), at(180), Err(failure)), &[]);
+    recorder.attempt(0, times(160, 5), reply(at(181), at(190), Ok(())), &[]);
+    recorder.dropped(0, at(190), at(190), &[]);
+    recorder.finish(at(300), &[]);
+    drop(recorder);
+    let samples: Vec<_> = intervals.iter().flat_map(|second| second.samples).collect();
+    assert_eq!(samples.len(), 2, "neither an attempt that is made again nor a request that was not sent");
+    let ms = |sample: &Sample| [sample.scheduled, sample.sent, sample.done].map(|ns| ns / 1_000_000);
+    assert_eq!((ms(&samples[0]), ms(&samples[1])), ([100, 110, 200], [160, 170, 180]));
+    assert_eq!((samples[0].client, samples[0].documents, samples[0].status, samples[0].node), (3, 7, 200, 1));
+    assert_eq!((samples[0].class, samples[0].measured), (0, false));
+    assert_eq!((samples[1].class, samples[1].measured), (ErrorClass::Rejected as u8 + 1, true));
 }

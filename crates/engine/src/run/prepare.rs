@@ -15,8 +15,9 @@ use crate::descriptors;
 use crate::draw::hash_name;
 use crate::driver::{Context, Driver};
 use crate::phase::Phase;
-use crate::plan::{Level, Pacing, Plan, PlanError, Stop, Stream, Think, ThinkDraw};
+use crate::plan::{Level, Order, Pacing, Plan, PlanError, Stop, Stream, Think, ThinkDraw};
 use crate::profile::Profile;
+use crate::rota;
 use crate::slot::Slot;
 use crate::source::Source;
 use crate::variables::{Origin, VariableId, Variables};
@@ -87,6 +88,14 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             slots.push(Slot { stream: stream.name.clone(), operation: name.clone(), part: None, of_several: true });
         }
         let mut course = Course::new(choices, stream.journey.iter().map(|step| step.think_time).collect());
+        if stream.order == Order::Permuted {
+            let weights: Vec<f64> = stream.mix.iter().map(|(_, weight)| *weight).collect();
+            course.rota = rota::places(&weights).map_err(|words| PlanError::new(words).within(place()))?;
+            if !course.groups.is_empty() {
+                let cause = "operations that use a counter do not alternate with others: leave the order out";
+                return Err(PlanError::new(cause).within(place()));
+            }
+        }
         counters.claim(&course, &stream.name, &context.variables).map_err(|e| e.within(place()))?;
         let joined = users::join(&plan, stream, &mut course, &context, &slots, together && plan.ranks > 1);
         gatherings.push(joined.map_err(|e| e.within(place()))?);
@@ -249,6 +258,10 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
         }
         for time in stream.journey.iter().map(|step| step.think_time).chain(users::think_times(&stream.steps)) {
             check_think(time).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
+        }
+        if stream.order == Order::Permuted && (stream.mix.is_empty() || !matches!(stream.pacing, Pacing::Closed { .. }))
+        {
+            return within("only clients of a closed loop walk round the operations of a mix".into());
         }
         match stream.pacing {
             Pacing::Closed { clients: Level::Constant(clients), .. } if clients < 1.0 => {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::{PAUSE, Stream, TURNS, Ticket, Worker};
 use crate::driver::Driver;
 use crate::plan::Think;
+use crate::rota::permuted;
 use crate::schedule::think;
 
 impl<D: Driver> Worker<D> {
@@ -20,6 +21,8 @@ impl<D: Driver> Worker<D> {
     ) {
         let mut connection = self.phase.driver.connection(client);
         let seat = self.seat(client);
+        let rota = permuted(&self.phase.courses[stream.index].rota, self.phase.plan.seed, stream.key, client);
+        let mut round = rota.iter().copied().cycle();
         let mut turns = 0;
         for (from, to) in stretches {
             let mut scheduled = self.start + Duration::from_secs_f64(from);
@@ -46,6 +49,7 @@ impl<D: Driver> Worker<D> {
                     self.nothing_left(stream.index, true);
                     return;
                 };
+                let ticket = Ticket { turn: round.next(), ..ticket };
                 let (k, done, refused) = self.walk(&stream, &mut connection, seat, ticket, scheduled).await;
                 let thought = think(&think_time, &self.draw(&stream, k));
                 scheduled = done + if refused { thought.max(PAUSE) } else { thought };

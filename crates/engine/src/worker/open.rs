@@ -62,7 +62,7 @@ impl<D: Driver> Worker<D> {
                 clients.spawn_local(self.clone().serve(stream.clone(), client, desk, idle.clone(), closing.clone()));
             } else {
                 let first = n * self.phase.courses[stream.index].steps();
-                let slot = self.pick(&stream, first, 0, ticket.uses).slot;
+                let slot = self.pick(&stream, first, 0, ticket).slot;
                 self.recorder.borrow_mut().dropped(slot, scheduled, Instant::now(), &self.waiting.borrow());
                 self.settle(&stream, ticket, 0);
             }

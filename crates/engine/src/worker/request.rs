@@ -51,7 +51,7 @@ impl<D: Driver> Worker<D> {
                 self.settle(stream, ticket, step as usize);
                 return (k - 1, done, refused);
             }
-            if failed.is_some_and(wrote_nothing) && self.pick(stream, k, step as usize, ticket.uses).visible.is_some() {
+            if failed.is_some_and(wrote_nothing) && self.pick(stream, k, step as usize, ticket).visible.is_some() {
                 self.skip(stream, ticket, step as usize);
                 continue;
             }
@@ -74,7 +74,7 @@ impl<D: Driver> Worker<D> {
         let started = Instant::now();
         let course = &self.phase.courses[stream.index];
         let k = ticket.iteration * course.steps() + step as u64;
-        let choice = self.pick(stream, k, step, ticket.uses);
+        let choice = self.pick(stream, k, step, ticket);
         let draw = Draw {
             user: seat.client,
             number: choice.uses.map_or(0, |_| number_of(course, ticket, step)),
@@ -105,12 +105,12 @@ impl<D: Driver> Worker<D> {
     ) -> Asked {
         self.waiting.borrow_mut()[seat.place] = Some((choice.slot, start.scheduled));
         // Whether the phase has ended meanwhile is known only when the answer is there.
-        let times = || self.times(stream, start);
+        let times = || self.times(stream, seat, start);
         let most = self.phase.plan.streams[stream.index].retries;
         let mut retries = 0;
         let (driver, context) = (&self.phase.driver, &self.phase.context);
         if let Some(visible) = &choice.visible {
-            let reply = self.look(stream, connection, choice, visible, draw, start).await;
+            let reply = self.look(stream, connection, seat, choice, visible, draw, start).await;
             return self.record(stream, choice, seat, start, reply);
         }
         let mut rest = Rest::default();
@@ -128,10 +128,12 @@ impl<D: Driver> Worker<D> {
 
     /// Asks until the answer is a success, which is the first to see what was written. The whole wait is one request:
     /// from the first sending to the last answer.
+    #[allow(clippy::too_many_arguments)]
     async fn look(
         &self,
         stream: &Stream,
         connection: &mut D::Connection,
+        seat: Seat,
         choice: &Choice<D>,
         Visible { every, within }: &Visible,
         draw: &Draw,
@@ -156,7 +158,7 @@ impl<D: Driver> Worker<D> {
             }
             self.recorder.borrow_mut().saw_nothing(
                 choice.slot,
-                self.times(stream, start),
+                self.times(stream, seat, start),
                 &reply,
                 &self.waiting.borrow(),
             );
@@ -164,8 +166,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    pub(super) fn times(&self, stream: &Stream, Start { scheduled, started }: Start) -> Times {
-        Times { scheduled, started, ends: self.ends(stream) }
+    pub(super) fn times(&self, stream: &Stream, seat: Seat, Start { scheduled, started }: Start) -> Times {
+        Times { scheduled, started, ends: self.ends(stream), client: seat.client }
     }
 
     /// Records how a request went in the end.
@@ -177,7 +179,7 @@ impl<D: Driver> Worker<D> {
         let end = &self.ends[stream.index];
         end.set(StreamEnd { last_done: end.get().last_done.max(done - self.start), ..end.get() });
         // The request stays in flight until it is recorded: it may be what shows that a second has ended.
-        self.recorder.borrow_mut().request(choice.slot, self.times(stream, start), reply, &self.waiting.borrow());
+        self.recorder.borrow_mut().request(choice.slot, self.times(stream, seat, start), reply, &self.waiting.borrow());
         self.waiting.borrow_mut()[seat.place] = None;
         Asked { done, failed, refused }
     }
@@ -187,7 +189,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn ticket(&self, stream: &Stream, n: u64) -> Ticket {
         let none = Use { group: 0, number: 0 };
         let uses = stream.count.as_ref().map_or(none, |count| count.borrow_mut().take(n, &self.phase.counters));
-        Ticket { iteration: n, uses }
+        Ticket { iteration: n, uses, turn: None }
     }
 
     /// The requests of an iteration from `step` on will not be sent: the numbers that they took are settled.
@@ -202,7 +204,7 @@ impl<D: Driver> Worker<D> {
         let Some(count) = &stream.count else { return };
         let course = &self.phase.courses[stream.index];
         let k = ticket.iteration * course.steps() + step as u64;
-        if let Some(counter) = self.pick(stream, k, step, ticket.uses).uses {
+        if let Some(counter) = self.pick(stream, k, step, ticket).uses {
             count.borrow_mut().settle(counter, number_of(course, ticket, step), &self.phase.counters);
         }
     }
@@ -214,9 +216,12 @@ impl<D: Driver> Worker<D> {
     }
 
     #[inline]
-    pub(super) fn pick(&self, stream: &Stream, k: u64, step: usize, uses: Use) -> &Choice<D> {
+    pub(super) fn pick(&self, stream: &Stream, k: u64, step: usize, ticket: Ticket) -> &Choice<D> {
         let course = &self.phase.courses[stream.index];
-        match (course.choices.as_slice(), course.groups.get(uses.group)) {
+        if let Some(turn) = ticket.turn {
+            return &course.choices[turn];
+        }
+        match (course.choices.as_slice(), course.groups.get(ticket.uses.group)) {
             ([only], _) => only,
             (steps, _) if !course.thinks.is_empty() => &steps[step],
             (mix, Some(Group { choices, .. })) => {

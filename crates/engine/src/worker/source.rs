@@ -107,7 +107,7 @@ impl<D: Driver> Worker<D> {
             if !left.is_empty() && retries < most {
                 retries += 1;
                 rest.after(&reply);
-                let times = self.times(stream, start);
+                let times = self.times(stream, seat, start);
                 self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
                 continue;
             }

@@ -19,6 +19,7 @@ use crate::gathering::Gathering;
 use crate::journey::Journey;
 use crate::journey::user::{Asking, Next, Scene, Taken, User};
 use crate::plan::{Missing, Think};
+use crate::recorder::Times;
 use crate::schedule::think;
 
 /// This worker's users of a stream.
@@ -205,6 +206,8 @@ impl<D: Driver> Worker<D> {
         // What was not written is not looked for.
         let in_vain = failed && choice.visible.is_some();
         let lacks = choice.lacks(|slot| memory.has(slot));
+        // A record names the user, for whom any client may ask.
+        let seat = Seat { client: draw.user, ..seat };
         if let Some(counter) = choice.reads {
             draw.settled = self.phase.counters[counter].settled();
         }
@@ -286,10 +289,10 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Records steps that were timed together, as one request that was sent when it was due.
-    fn taken(&self, stream: &Stream, Taken { slot, began, done, failed }: Taken) {
+    fn taken(&self, stream: &Stream, Taken { user, slot, began, done, failed }: Taken) {
         let why = |class| Failure::new(class, "one of the requests in it failed");
         let reply = Reply::new(began, done, failed.map_or(Ok(()), |class| Err(why(class))));
-        let times = self.times(stream, Start { scheduled: began, started: began });
+        let times = Times { scheduled: began, started: began, ends: self.ends(stream), client: user };
         self.recorder.borrow_mut().request(slot, times, reply, &self.waiting.borrow());
     }
 

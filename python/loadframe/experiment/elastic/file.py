@@ -228,6 +228,13 @@ class ElasticFile(ExperimentFile):
     slo: Objective | None = None
     capacity: Annotated[tuple[Capacity, ...], Strict(False)] = ()
 
+    @model_validator(mode="after")
+    def _at_rest(self) -> "ElasticFile":
+        if self.allow_bad:
+            what = "nodes that join and leave take copies out of service anyway"
+            raise wrong(what, "remove it: only what is left of that in the end counts", key="allow_bad")
+        return self
+
     def under(self, transition: str) -> tuple[str, ...]:
         """Return the names of the loads under which a transition is made."""
         return self.transitions[transition].loads or tuple(self.loads)

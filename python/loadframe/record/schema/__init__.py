@@ -8,6 +8,7 @@ from loadframe.record.schema.documents import EVENTS, MANIFEST, SUMMARY
 from loadframe.record.schema.event_kinds import EVENT_KINDS
 from loadframe.record.schema.field import Field, undocumented
 from loadframe.record.schema.manifest import FORMAT
+from loadframe.record.schema.samples import SAMPLES
 from loadframe.record.schema.series import ERROR_CLASSES, SERIES, SERIES_LATER, SERIES_RECORDED
 from loadframe.record.schema.telemetry import (
     GENERATOR,
@@ -26,6 +27,8 @@ SERIES_FILE = "series.parquet"
 TELEMETRY_FILE = "telemetry.parquet"
 EVENTS_FILE = "events.jsonl"
 HISTOGRAMS_FILE = "histograms.hlog"
+#: Of a run whose requests were recorded one by one.
+SAMPLES_FILE = "samples.parquet"
 MEMBERS = (MANIFEST_FILE, SUMMARY_FILE, SERIES_FILE, TELEMETRY_FILE, EVENTS_FILE, HISTOGRAMS_FILE)
 
 __all__ = [
@@ -43,6 +46,8 @@ __all__ = [
     "METRICS",
     "NODES",
     "OWN_GROUP",
+    "SAMPLES",
+    "SAMPLES_FILE",
     "SERIES",
     "SERIES_FILE",
     "SERIES_LATER",

@@ -24,6 +24,7 @@ that reads JSON, Parquet and HdrHistogram logs; `loadframe.record.Run(path)` rea
 | `{schema.HISTOGRAMS_FILE}` | histograms of response and service times per operation and second |
 | `{schema.TELEMETRY_FILE}` | what was watched beside: nodes, this machine, the generator, the store's statistics |
 | `{schema.EVENTS_FILE}` | what happened, one JSON object a line |
+| `{schema.SAMPLES_FILE}` | each request for itself, where `--samples` asked for that |
 | `dead-letters-PHASE-SOURCE.ndjson` | of a source, lines that are not events and events that the store refused |
 
 Times are seconds since the run began, by the monotonic clock, unless a unit says otherwise. Sizes are bytes. In a
@@ -62,6 +63,17 @@ in which they were scheduled, as they do when they are done. A request that is t
 every attempt.
 """
 
+_SAMPLES = """\
+Not there unless `--samples`, or `samples: true` in an experiment file, asked for it. One row for each request that
+ended, second by second; within a second there is no order. A request that is tried again has one row. Requests that
+were never sent, or still in flight at the end, have none: the series and the summary count them.
+
+done - scheduled is the response time and done - sent the service time, as histograms have them to three digits. While
+the load runs, samples go to the disk once a second, 46 bytes each: memory grows with the requests of a second, and not
+with the length of a run. Those of ranks go to rank 0 with their seconds, so that there is one file. The table is made
+of them when the run is finished, piece by piece.
+"""
+
 _TELEMETRY = """\
 One sample a row, in no order. A `level` is the value at that instant; a `rate` covers the time since the sample
 before, or in the generator's rows the second that begins at `time`. A counter that starts anew (a node that was
@@ -79,6 +91,7 @@ def page() -> str:
         _section("summary.json", schema.SUMMARY, "key"),
         _section("series.parquet", schema.SERIES, "column", _SERIES),
         f"## {schema.HISTOGRAMS_FILE}\n\n{_HISTOGRAMS}",
+        _section("samples.parquet", schema.SAMPLES, "column", _SAMPLES),
         _section("telemetry.parquet", schema.TELEMETRY, "column", _TELEMETRY),
         *(f"### Metrics of `{source}`\n\n{_table(metrics, 'metric')}" for source, metrics in schema.METRICS.items()),
         _section("events.jsonl", schema.EVENTS, "key"),

@@ -89,6 +89,9 @@ class RecordedStore:
             null=True,
         ),
     )
+    allowed: tuple[str, ...] | None = field(
+        default=None, metadata=told("states of the cluster that were allowed, where any were", null=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,9 @@ class GeneratorSetup:
     )
     connections: int | None = field(
         default=None, metadata=told("connections that all clients share; null: one for each", null=True)
+    )
+    samples: bool | None = field(
+        default=None, metadata=told("whether each request was recorded for itself, in `samples.parquet`")
     )
     members: tuple[RankPlace, ...] = field(default=(), metadata=told(""))
     nearest: Mapping[str, Any] = field(
@@ -201,7 +207,7 @@ class Manifest:
         default=RecordedStore(),
         metadata=told(
             "the cluster as it was asked for: kind, version, nodes, limits, settings; `adapted` are settings that this"
-            " machine made necessary, with the reasons",
+            " machine made necessary, with the reasons, and `allowed` are states of it that `allow_bad` let pass",
             below=True,
         ),
     )

@@ -4,24 +4,32 @@
 ]}], "warmup_time_secs": ..., "execution_time_secs": ..., "sleep_between_requests_secs": ...}]`, a step for each phase
 that was measured, and in `responses` a list for each rank.
 
-A run records histograms and no single requests. So each second's latencies are read back from its histogram, exact to
-three digits and in ascending order within the second; `docs` is the mean of that second. A rank of the benchmarker is a
-closed loop, which is a client here: requests are dealt out to as many in turn, since which client made one is not
-recorded. The latency is the service time, as the benchmarker's.
+A rank of the benchmarker is a closed loop, which is a client here, and its latency is the service time. A run whose
+requests were recorded one by one has each of them as it was, in the list of the client that made it, in the order of
+their answers; an error has the code of its answer, if that had one.
+
+Other runs record histograms and no single requests. So latencies are read back from the histogram of each second, exact
+to three digits and in ascending order within the second; `docs` is the mean of that second, and requests are dealt out
+to clients in turn, since which client made one is not recorded.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from loadframe.record import Run
-from loadframe.record.schema import ERROR_CLASSES
+from loadframe.record.columns import SAMPLES_SCHEMA
+from loadframe.record.schema import ERROR_CLASSES, SAMPLES_FILE
 from loadframe.record.schema.summary import PhaseSummary
 
 Request = dict[str, float | int]
-#: The benchmarker knows HTTP's codes alone. A class has the one that it is usually answered with; 0 stands for none.
+#: The benchmarker knows HTTP's codes, and -1 for a timeout. A class has the one that it is usually answered with; 0
+#: stands for none.
 CODES = {
     "connect": 0,
-    "timeout": 408,
+    "timeout": -1,
     "rejected": 429,
     "client": 400,
     "server": 500,
@@ -35,19 +43,24 @@ def queries(run: Run) -> list[dict[str, Any]]:
     """Return a run in the benchmarker's format: times in seconds, errors by an HTTP code."""
     rows = [row for row in run.series.to_pylist() if row["segment"] == "measure"]
     asked = {phase.get("name"): phase for phase in run.manifest.workload.phases}
-    return [_step(run, phase, asked.get(phase.name, {}), rows) for phase in run.summary.measured]
+    sampled = _sampled(run)
+    return [_step(run, phase, asked.get(phase.name, {}), rows, sampled) for phase in run.summary.measured]
 
 
-def _step(run: Run, phase: PhaseSummary, asked: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _step(
+    run: Run, phase: PhaseSummary, asked: Mapping[str, Any], rows: list[dict[str, Any]], sampled: pa.Table | None
+) -> dict[str, Any]:
     ranks = sum(stream.clients for stream in phase.streams if isinstance(stream.clients, int)) or 1
     forms = asked.get("operations", {})
+
+    def responses(operation: str) -> list[list[Request]]:
+        if sampled is not None:
+            return _by_client(sampled, phase, operation)
+        return _dealt(list(_requests(run, phase, operation, rows)), ranks)
+
     return {
         "search_results": [
-            {
-                "query": _query(name, forms.get(name, {})),
-                "responses": _dealt(list(_requests(run, phase, name, rows)), ranks),
-            }
-            for name in phase.single
+            {"query": _query(name, forms.get(name, {})), "responses": responses(name)} for name in phase.single
         ],
         "warmup_time_secs": phase.warmup,
         "execution_time_secs": phase.duration,
@@ -67,6 +80,34 @@ def _query(name: str, form: Mapping[str, Any]) -> dict[str, Any]:
 def _think_time(pacing: Mapping[str, Any]) -> float:
     think_time = pacing.get("closed", {}).get("think_time", 0.0)
     return float(think_time) if isinstance(think_time, int | float) else 0.0
+
+
+def _sampled(run: Run) -> pa.Table | None:
+    """Return the requests of the measured segment one by one, in the order of their answers; None where they are not
+    known."""
+    if not (run.path / SAMPLES_FILE).exists():
+        return None
+    pieces = [piece.filter(pc.equal(piece["segment"], "measure")) for piece in run.samples()]
+    return pa.Table.from_batches(pieces, SAMPLES_SCHEMA).sort_by("done")
+
+
+def _by_client(sampled: pa.Table, phase: PhaseSummary, operation: str) -> list[list[Request]]:
+    """Return a list for each client of a phase, with its requests of one operation."""
+    own = sampled.filter(pc.equal(sampled["phase"], phase.name))
+    clients: dict[tuple[str, int], list[Request]] = {}
+    columns = ("stream", "client", "operation", "sent", "done", "documents", "error", "status")
+    for stream, client, asked, sent, done, documents, error, status in zip(
+        *(own[column].to_pylist() for column in columns), strict=True
+    ):
+        made = clients.setdefault((stream, client), [])
+        if asked != operation:
+            continue
+        if error is None:
+            made.append({"latency": done - sent, "docs": documents})
+        else:
+            # An answer that was found wanting may have the code of a success.
+            made.append({"error_code": status if status and status >= 300 else CODES[error]})
+    return [clients[client] for client in sorted(clients)]
 
 
 def _dealt(requests: list[Request], ranks: int) -> list[list[Request]]:

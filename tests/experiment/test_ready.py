@@ -1,0 +1,64 @@
+"""Waiting until a cluster is ready for a phase, with a bound, and bad states that are allowed and declared."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from loadframe.errors import StoreFailed
+from loadframe.experiment import ready
+from loadframe.experiment.listener import Listener
+from loadframe.experiment.ready import wait_until_ready
+from loadframe.store import Health
+from loadframe.store.base import Unreachable
+
+GREEN = Health(ready=True, status="green", nodes=2, moving=0, missing=0)
+YELLOW = Health(ready=False, status="yellow", nodes=2, moving=0, missing=1, declared=((1, 2),))
+
+
+@dataclass
+class Told(Listener):
+    """A listener that keeps what it is told."""
+
+    steps: list[str] = field(default_factory=list)
+
+    def step(self, text):
+        self.steps.append(text)
+
+
+@dataclass
+class States:
+    """A cluster of two nodes that has one state after the other, and keeps the last."""
+
+    states: list
+    size: int = 2
+
+    def health(self):
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if isinstance(state, Exception):
+            raise state
+        return state
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(ready, "_LOOK", 0.01)
+
+
+def test_a_phase_waits_until_every_copy_is_in_service():
+    told = Told()
+    wait_until_ready(States([YELLOW, Unreachable("it does not answer"), YELLOW, GREEN]), "range", 30, told)
+    waiting = "waiting up to 30 s for the cluster: the cluster is yellow, with 1 copy of data not in service"
+    assert told.steps == [waiting]
+
+
+def test_a_wait_has_an_end_that_says_what_is_missing_and_what_to_do():
+    with pytest.raises(StoreFailed, match=r"not ready for the phase within .*: the cluster is yellow") as caught:
+        wait_until_ready(States([YELLOW]), "range", 0.05, Told())
+    assert caught.value.where == "phase range"
+    assert "allow_bad" in caught.value.remedy
+
+
+def test_a_copy_that_no_node_could_hold_is_not_waited_for():
+    told = Told()
+    wait_until_ready(States([YELLOW], size=1), "range", 30, told)
+    assert told.steps == []
