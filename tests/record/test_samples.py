@@ -113,3 +113,25 @@ def test_ranks_have_their_own_numbers_and_a_torn_sample_at_the_end_is_left_out(t
     }
     assert (second["rank"], second["node"], second["error"], second["status"]) == (0, None, None, None)
     assert (second["segment"], second["scheduled"]) == ("warmup", 1.5)
+
+
+def test_clients_walk_round_the_operations_of_a_mix_each_in_an_order_of_its_own(tmp_path):
+    stream = {
+        "name": "main",
+        "mix": [["first", 1], ["second", 2]],
+        "order": "permuted",
+        "pacing": {"closed": {"clients": 12}},
+        "stop": {"requests": 2400},
+    }
+    plan = {**PLAN, "phase": "turns", "warmup": 0, "streams": [stream]}
+    handle = _engine.start(json.dumps(plan), tmp_path)
+    assert handle.wait(30)
+    write_samples(sampled_phases([PhaseRecording("turns", 0.0, HOSTS, tmp_path)]), tmp_path / "samples.parquet")
+    samples = pq.read_table(tmp_path / "samples.parquet").to_pandas().sort_values(["client", "sent"], kind="stable")
+    rounds = set()
+    for _, asked in samples.groupby("client")["operation"]:
+        names = asked.tolist()
+        rounds.add(tuple(names[:3]))
+        assert sorted(names[:3]) == ["first", "second", "second"]
+        assert names == [names[:3][turn % 3] for turn in range(len(names))]
+    assert len(rounds) > 1, "clients differ in what they ask at one instant"
