@@ -1,5 +1,6 @@
 """The folder of an experiment: begun, gone on with, refused to others, used by one process at a time."""
 
+import json
 import subprocess
 import sys
 
@@ -78,6 +79,19 @@ def test_runs_that_follow_from_others_are_written_down_once_and_read_back(folder
 def test_an_experiment_may_be_reworded_and_goes_on(folder):
     with_a_run(folder)
     assert begun(folder, question="How far indeed?", file="# a remark\nexperiment: e").has("b1-nodes1")
+
+
+def test_what_a_scale_experiment_shows_may_change_when_runs_are_there(folder):
+    with_a_run(folder, kind="scale", objective="throughput")
+    begun(folder, kind="scale", objective="documents", axes={"with.size": "log"})
+    told = json.loads((folder / "experiment.json").read_text())
+    assert (told["objective"], told["axes"]) == ("documents", {"with.size": "log"})
+
+
+def test_the_objective_of_settings_decides_which_runs_are_made_and_stays(folder):
+    with_a_run(folder, kind="settings", objective="p99")
+    with pytest.raises(BadInput, match="another objective"):
+        begun(folder, kind="settings", objective="p50")
 
 
 @pytest.mark.parametrize(

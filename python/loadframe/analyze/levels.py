@@ -16,6 +16,9 @@ from loadframe.units import parse_duration, parse_size
 
 Spacing = Literal["linear", "log"]
 
+#: Factors that are the size of a cluster or of its load. Their curves are fitted, and have axes of their own.
+SIZES = ("nodes", "clients")
+
 _WRITTEN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(%|[a-zA-Z]*)\s*")
 #: Kinds of levels that have several units, with the unit that an axis has for them.
 _KINDS: tuple[tuple[str, Callable[[str], float]], ...] = (("s", parse_duration), ("B", parse_size))

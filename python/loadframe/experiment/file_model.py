@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, Strict, Tag, model_validator
 from pydantic.types import Discriminator
 
-from loadframe.analyze.levels import Spacing, numeric_levels
+from loadframe.analyze.levels import SIZES, Spacing, numeric_levels
 from loadframe.cluster import is_path, parse_machine
 from loadframe.errors import BadInput
 from loadframe.experiment.expression import expression, is_expression
@@ -237,6 +237,8 @@ class DrawnFile(PacedFile):
         for name, spacing in self.axes.items():
             if name not in self.factors:
                 raise wrong(f"{name} is not a factor", did_you_mean(name, self.factors), key="axes")
+            if name in SIZES:
+                raise wrong(f"the curve over {name} is fitted and has an axis of its own", "remove it", key="axes")
             levels = numeric_levels(self.factors[name])
             if levels is None:
                 raise wrong(f"the levels of {name} are not two numbers or more, so they have no axis",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadframe.analyze.experiment import RecordedRun, read_experiment
+from loadframe.analyze.rates import Rate, rate_of
 from loadframe.errors import BadInput
 from loadframe.experiment.design import describe, design
 from loadframe.experiment.experiment import Experiment
@@ -98,7 +99,7 @@ def of_folder(path: Path, supposed: Law) -> Question:
     over, sizes = _over(description)
     usable = [run for run in folder.runs if run.sound]
     law, origin = supposed, "supposed, since the runs that are there do not say"
-    noise = _noise(usable, description["measure"][0])
+    noise = _noise(usable, description["measure"][0], rate_of(description))
     if noise is not None:
         law, origin = Law(law.sigma, law.kappa, noise), "supposed; the scatter is that of the runs that are there"
     fitted = _fitted(path, over) if over else None
@@ -192,12 +193,12 @@ def _fitted(path: Path, over: str | None) -> "ScalabilityFit | None":
     return None
 
 
-def _noise(runs: Sequence[RecordedRun], phase: str) -> float | None:
+def _noise(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float | None:
     """Return the relative standard deviation of runs of the same treatment; None where none was repeated."""
     groups: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if entry := run.phase(phase):
-            throughput = entry.throughput
+            throughput = rate.of(entry)
             if throughput > 0:
                 groups[repr(sorted(run.treatment.items()))].append(math.log(throughput))
     squares = sum((value - sum(group) / len(group)) ** 2 for group in groups.values() for value in group)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedExperiment, read_experiment
+from loadframe.analyze.levels import SIZES
 from loadframe.analyze.rates import Rate, rate_of
 from loadframe.analyze.scalability import Scaling
 from loadframe.analyze.sweep.curves import Curve, PhaseCurves, SpeedUp, phase_curves
@@ -28,9 +29,6 @@ __all__ = [
     "Treatment",
     "read_sweep",
 ]
-
-#: The factors that count as size; each combination of the others has curves of its own.
-_SIZES = ("nodes", "clients")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,5 +83,6 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def _other_levels(folder: RecordedExperiment) -> list[Mapping[str, Any]]:
-    factors = {name: levels for name, levels in folder.description["factors"].items() if name not in _SIZES}
+    """Return each combination of the factors that are not a size: it has curves of its own."""
+    factors = {name: levels for name, levels in folder.description["factors"].items() if name not in SIZES}
     return [dict(zip(factors, levels, strict=True)) for levels in itertools.product(*factors.values())]

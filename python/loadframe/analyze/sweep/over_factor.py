@@ -15,12 +15,9 @@ from loadframe.analyze.comparison.measures import Measure
 from loadframe.analyze.effects.schemes import CONFIRM
 from loadframe.analyze.estimate import Estimate, on_log_scale
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
-from loadframe.analyze.levels import NumericLevels, numeric_levels
+from loadframe.analyze.levels import SIZES, NumericLevels, numeric_levels
 from loadframe.analyze.rates import Rate, rate_of
 from loadframe.analyze.sweep.treatments import Noise, main_operation, pooled_noise
-
-#: The sizes of a cluster and its load, whose curves are fitted.
-SIZES = ("nodes", "clients")
 
 
 @dataclass(frozen=True)
