@@ -1,18 +1,31 @@
 """What may be asked of a cluster."""
 
+import json
 import os
 
 import pytest
 
-from loadframe.cluster import Cluster, ClusterSpec, Limits
+from loadframe.cluster import Cluster, ClusterSpec, DiskLimits, Encryption, Limits
 from loadframe.errors import BadInput, LoadframeError
 
 
 def test_a_spec_survives_being_written_down():
     spec = ClusterSpec(
-        nodes=3, limits=Limits(0.5, 2**30, (0, 2), 1), settings={"a.b": True}, name="x", port=9200, racks=("a",)
+        nodes=3,
+        limits=Limits(0.5, 2**30, (0, 2), 1, DiskLimits(write=2**20, read_operations=100.0)),
+        settings={"a.b": True},
+        name="x",
+        port=9200,
+        racks=("a",),
+        encryption=Encryption.BOTH,
     )
-    assert ClusterSpec.from_record(spec.to_record()) == spec
+    assert ClusterSpec.from_record(json.loads(json.dumps(spec.to_record()))) == spec
+
+
+def test_a_spec_of_before_there_was_encryption_is_read_as_it_was():
+    record = ClusterSpec(name="x").to_record()
+    del record["encryption"], record["disk"]
+    assert ClusterSpec.from_record(record) == ClusterSpec(name="x")
 
 
 def test_cores_that_are_not_there_are_refused():

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from commands import within
+from loadframe.cli.cluster_command import variables
 from loadframe.cluster import Cluster, ClusterSpec, Encryption, authority
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.local import LocalHost
@@ -79,6 +80,7 @@ def test_a_redis_cluster_encrypts_both_grows_and_starts_again_elsewhere(module_s
         described = cluster.describe()
         assert (described["encryption"], described["access"]["verified"]) == ("both", True)
         assert "PRIVATE KEY" not in json.dumps(described)
+        assert variables(cluster, "sealed")["LOADFRAME_CA"] == str(ca)
         cluster.grow(1)
         assert speaks_tls(cluster.nodes[2].peer_address, ca)
     monkeypatch.setattr(LocalHost, "address", "127.0.64.1")

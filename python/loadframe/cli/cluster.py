@@ -107,8 +107,8 @@ def up(
 
     With a COMMAND after `--` the cluster ends when the command does, with its exit status. The command finds the nodes
     in LOADFRAME_HOSTS (host:port, comma-separated), the first one in LOADFRAME_HOST, and the rest in LOADFRAME_CLUSTER,
-    LOADFRAME_STORE and, where the store wants them, LOADFRAME_USER and LOADFRAME_PASSWORD. The data of a new cluster is
-    deleted then, and that of one that was there before stays.
+    LOADFRAME_STORE and, where the store wants them, LOADFRAME_USER, LOADFRAME_PASSWORD and LOADFRAME_CA. The data of a
+    new cluster is deleted then, and that of one that was there before stays.
     """
     if command:
         if as_json:

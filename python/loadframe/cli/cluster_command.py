@@ -52,6 +52,8 @@ def variables(cluster: "Cluster", name: str) -> dict[str, str]:
     auth = cluster.access.auth
     if auth and auth.user:
         told |= {"LOADFRAME_USER": auth.user, "LOADFRAME_PASSWORD": auth.secret}
+    if (tls := cluster.access.tls) and tls.ca:
+        told["LOADFRAME_CA"] = str(tls.ca)
     return told
 
 
