@@ -29,6 +29,7 @@ class Measured:
 
     `requests` are all of the phase, warm-up included, as is `cpu`, the process's CPU time while it ran, and
     `worker_cpu`, that of its worker threads; `completed` and `completed_documents` are those of the measured window.
+    `events` are those of its sources that the store took.
     """
 
     seconds: float
@@ -39,6 +40,7 @@ class Measured:
     cpu: float
     worker_cpu: float
     waited_share: float
+    events: int
     p50: float
     p99: float
     lateness_p50: float
@@ -84,7 +86,7 @@ def phase(
     target: Mapping[str, Any],
     operation: Mapping[str, Any],
     pacing: Mapping[str, Any],
-    stop: Mapping[str, Any],
+    stop: Mapping[str, Any] | str,
     *,
     streams: int = 1,
     warmup: float = 1.0,
@@ -133,6 +135,7 @@ def _run(plan: dict[str, Any]) -> Measured:
             cpu=spent,
             worker_cpu=total["cpu_seconds"],
             waited_share=total["waited_seconds"] / total["wall_seconds"],
+            events=sum(source["indexed"] for source in outcome["sources"].values()),
             p50=service.quantile(0.5) or 0.0,
             p99=service.quantile(0.99) or 0.0,
             lateness_p50=lateness.quantile(0.5) or 0.0,

@@ -1,0 +1,60 @@
+"""The measurements of `benchmarks/` can be started, and those of streams send and count all of their lines."""
+
+import importlib
+import socket
+from threading import Thread
+
+import pytest
+from benchmarks import __main__ as benchmarks
+from benchmarks import events, measure_stream_ingestion, rsyslog
+
+from loadframe.errors import BadInput, LoadframeError
+
+
+@pytest.mark.parametrize("name", benchmarks.NAMES)
+def test_each_measurement_can_be_started(name):
+    assert callable(importlib.import_module(f"benchmarks.measure_{name}").main)
+
+
+def test_a_measurement_that_there_is_not_is_refused_with_the_nearest_name():
+    with pytest.raises(BadInput) as refused:
+        benchmarks.main(["stream_ingestio"])
+    assert refused.value.remedy == "did you mean stream_ingestion?"
+
+
+def test_a_peer_that_is_not_installed_is_named_with_what_installs_it(monkeypatch):
+    monkeypatch.setattr(rsyslog.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(BadInput, match="rsyslog is not installed"), rsyslog.listening("by id", 1, "a:1", "ads"):
+        pass
+
+
+def test_a_log_is_sent_to_a_port_as_often_as_asked_for(tmp_path):
+    log = tmp_path / "log.ndjson"
+    lines = events.write(log, 300)
+    received = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def receive():
+            for _ in range(2):
+                connection, _ = server.accept()
+                with connection, connection.makefile("rb") as reading:
+                    received.append(reading.read())
+
+        receiving = Thread(target=receive)
+        receiving.start()
+        with events.sending(log, server.getsockname()[1], times=3, connections=2, rate=1e8):
+            receiving.join()
+    assert received == [log.read_bytes() * 3] * 2
+    assert received[0].count(b"\n") == 3 * lines
+
+
+def test_events_that_were_not_all_taken_in_are_no_measurement():
+    assert events.require_all(7, 7) == 7
+    with pytest.raises(LoadframeError, match="7 events were sent, and 6 were taken in"):
+        events.require_all(6, 7)
+
+
+def test_the_engine_takes_in_all_lines_that_a_measurement_sends(tmp_path):
+    log = tmp_path / "log.ndjson"
+    lines = events.write(log, 500)
+    assert measure_stream_ingestion.taken_in({"driver": "null"}, log, 2, lines, None) > 0
