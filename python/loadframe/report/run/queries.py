@@ -93,11 +93,11 @@ def _sampled(run: Run) -> pa.Table | None:
 
 def _by_client(sampled: pa.Table, phase: PhaseSummary, operation: str) -> list[list[Request]]:
     """Return a list for each client of a phase, with its requests of one operation."""
-    own = sampled.filter(pc.equal(sampled["phase"], phase.name))
+    of_phase = sampled.filter(pc.equal(sampled["phase"], phase.name))
     clients: dict[tuple[str, int], list[Request]] = {}
     columns = ("stream", "client", "operation", "sent", "done", "documents", "error", "status")
     for stream, client, asked, sent, done, documents, error, status in zip(
-        *(own[column].to_pylist() for column in columns), strict=True
+        *(of_phase[column].to_pylist() for column in columns), strict=True
     ):
         made = clients.setdefault((stream, client), [])
         if asked != operation:
