@@ -6,6 +6,7 @@
 
 mod blocks;
 pub mod pointer;
+pub mod whole;
 
 use std::borrow::Cow;
 

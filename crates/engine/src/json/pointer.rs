@@ -33,6 +33,19 @@ impl Pointer {
         &self.text
     }
 
+    /// The name of the outermost member on the way to this place; `None` if it is the whole text.
+    pub fn outermost(&self) -> Option<&[u8]> {
+        self.tokens.first().map(Vec::as_slice)
+    }
+
+    /// As [`Pointer::find`] in a text of which only the value of the outermost member is here.
+    pub fn find_within<'a>(&self, value: &'a [u8]) -> Result<Option<&'a [u8]>, Unexpected> {
+        match self.tokens.get(1..) {
+            None | Some([]) => Ok(Some(value)),
+            Some(rest) => find(&mut Cursor::new(value), rest),
+        }
+    }
+
     /// The JSON of the value at this place of `json`; `None` if there is none.
     pub fn find<'a>(&self, json: &'a [u8]) -> Result<Option<&'a [u8]>, Unexpected> {
         find(&mut Cursor::new(json), &self.tokens)
