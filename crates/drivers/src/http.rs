@@ -106,6 +106,10 @@ impl Driver for Http {
         }
     }
 
+    fn answer<'a>(&self, connection: &'a Connection) -> Option<&'a [u8]> {
+        connection.http.answer().whole()
+    }
+
     fn render(
         &self,
         connection: &mut Connection,

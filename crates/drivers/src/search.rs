@@ -118,6 +118,10 @@ impl Driver for Search {
         Some(&mut connection.memory)
     }
 
+    fn answer<'a>(&self, connection: &'a Connection) -> Option<&'a [u8]> {
+        connection.answer().whole()
+    }
+
     fn render(
         &self,
         connection: &mut Connection,

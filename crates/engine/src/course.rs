@@ -1,5 +1,8 @@
 //! What a stream does in one iteration: which operations, in which order, with which think times.
 
+use std::sync::Arc;
+
+use crate::answers::Kept;
 use crate::driver::Driver;
 use crate::journey::Journey;
 use crate::plan::{Think, Visible};
@@ -18,6 +21,8 @@ pub struct Choice<D: Driver> {
     pub reads: Option<usize>,
     /// Whether it looks until what was written is seen.
     pub visible: Option<Visible>,
+    /// Where its newest answer is kept, if that is wanted.
+    pub kept: Option<Arc<Kept>>,
     /// The captured variables that its requests carry: their slots and their names.
     pub needs: Vec<(usize, String)>,
 }

@@ -124,6 +124,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
         ready(Reply::unsent(Failure::new(ErrorClass::Client, "this operation takes in no events")))
     }
 
+    /// The last answer that a client has had, where it is one of JSON and the client has all of it yet.
+    fn answer<'a>(&self, _connection: &'a Self::Connection) -> Option<&'a [u8]> {
+        None
+    }
+
     /// The same request as readable text, without sending it; `None` if only sending makes one. Of several the first.
     fn render(
         &self,

@@ -6,6 +6,7 @@
 //! there are several ranks, a [`second`] goes to the first of them, whose [`rank`] recorder does. [`run`] joins them.
 
 pub mod access;
+pub mod answers;
 pub mod arrivals;
 pub mod beginning;
 pub mod calendar;

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::answers::Kept;
 use crate::counters::Counter;
 use crate::course::Course;
 use crate::driver::{Context, Driver};
 use crate::gathering::{Gathering, Standing};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanError};
 use crate::profile::Profile;
 use crate::second::State;
 use crate::source::{Source, Told};
@@ -36,6 +37,8 @@ pub struct Phase<D: Driver> {
     pub gatherings: Vec<Option<Gathering>>,
     /// The source of each stream that has one.
     pub sources: Vec<Option<Arc<Source>>>,
+    /// The newest answers that are kept, by operation.
+    pub answers: BTreeMap<String, Arc<Kept>>,
     /// Set from outside: end now.
     pub stop: AtomicBool,
     /// Why the generator itself failed, if it did.
@@ -70,6 +73,16 @@ impl<D: Driver> Phase<D> {
     /// A stream has ended the phase: what is in flight is waited for, and nothing else is sent.
     pub fn end(&self) {
         let _ = self.ended.set(Instant::now());
+    }
+
+    /// Opens the ports whose first lines are waited for, and returns when these begin to come.
+    pub fn await_first(&self) -> Result<(), PlanError> {
+        self.sources.iter().flatten().try_for_each(|source| source.await_first())
+    }
+
+    /// The newest answers that were not taken yet, by operation.
+    pub fn take_answers(&self) -> Vec<(String, Vec<u8>)> {
+        self.answers.iter().filter_map(|(name, kept)| Some((name.clone(), kept.take()?))).collect()
     }
 
     /// How its sources stand, by their names.

@@ -1,6 +1,6 @@
 //! The plan of one phase: what Python hands to the engine, as JSON. Durations are seconds, rates are per second.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::de::Error as _;
@@ -67,6 +67,9 @@ pub struct Plan {
     /// The operations that look until what was written is seen, by name.
     #[serde(default)]
     pub visible: BTreeMap<String, Visible>,
+    /// The operations whose newest answers are kept for whoever watches.
+    #[serde(default)]
+    pub answers: BTreeSet<String>,
     /// Where events come from, by name.
     #[serde(default)]
     pub sources: BTreeMap<String, Source>,

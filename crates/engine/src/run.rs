@@ -91,6 +91,11 @@ impl Running {
         Progress { sources: self.phase.told(), ..shown(&self.progress) }
     }
 
+    /// The newest answers that are kept and were not taken yet, by operation.
+    pub fn answers(&self) -> Vec<(String, Vec<u8>)> {
+        self.phase.answers()
+    }
+
     /// Waits for the end and returns the outcome, the content of `outcome.json`, or this rank's
     /// [`Part`](crate::outcome::Part) of it; an error when the records could not be written. Nothing of the phase goes
     /// on then. Once.
@@ -113,6 +118,7 @@ impl Drop for Running {
 /// What can be asked of a phase while it runs, independent of its driver.
 trait Control: Send + Sync {
     fn told(&self) -> BTreeMap<String, Told>;
+    fn answers(&self) -> Vec<(String, Vec<u8>)>;
     fn stop(&self);
     fn hold(&self);
     fn obey(&self, orders: &Orders);
@@ -122,6 +128,10 @@ trait Control: Send + Sync {
 impl<D: Driver> Control for Phase<D> {
     fn told(&self) -> BTreeMap<String, Told> {
         Self::told(self)
+    }
+
+    fn answers(&self) -> Vec<(String, Vec<u8>)> {
+        self.take_answers()
     }
 
     fn stop(&self) {
@@ -157,6 +167,7 @@ impl<D: Driver> Control for Phase<D> {
 /// Starts a phase that records into `folder`. Errors come back at once, before anything is sent.
 pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
     let (phase, slots) = prepare::<D>(plan, false)?;
+    phase.await_first()?;
     let beginning = Beginning::new(&phase.plan, phase.plan.start)?;
     let progress = Shown::default();
     let files = Files::create(folder, &phase.plan, &slots, beginning.offset, beginning.began(), false)
@@ -189,11 +200,12 @@ struct Ready<D: Driver> {
     print: u64,
 }
 
-/// Checks and maps the plan of one rank of several.
+/// Checks and maps the plan of one rank of several; waits for the first line where that begins the load.
 pub fn prepare_rank<D: Driver>(plan: Plan) -> Result<Box<dyn Prepared>, PlanError> {
     // The run began by rank 0's clock, which says nothing on another machine.
     let began = plan.began.filter(|_| plan.rank == 0);
     let (phase, slots) = prepare::<D>(Plan { began, ..plan }, true)?;
+    phase.await_first()?;
     let print = phase.plan.print();
     Ok(Box::new(Ready { phase, slots, print }))
 }

@@ -58,6 +58,8 @@ pub struct Source {
     /// Where clients find its events.
     pub queue: Queue,
     address: OnceLock<String>,
+    /// Open already, where the load waits for the first line.
+    port: Mutex<Option<Port>>,
     trouble: Mutex<Vec<String>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -95,6 +97,9 @@ impl Source {
         if plan.acknowledge && plan.listen.is_none() {
             return Err(PlanError::new("only senders by TCP can be told what is safe: acknowledge needs listen"));
         }
+        if plan.wait.is_some() && plan.listen.is_none() {
+            return Err(PlanError::new("only the first line of a sender by TCP can be waited for: wait needs listen"));
+        }
         files::check(&plan.files)?;
         if let Some(listen) = &plan.listen {
             listen::check(listen)?;
@@ -114,6 +119,7 @@ impl Source {
             counts: Counts::default(),
             queue,
             address: OnceLock::new(),
+            port: Mutex::default(),
             trouble: Mutex::default(),
             threads: Mutex::default(),
         };
@@ -124,15 +130,30 @@ impl Source {
         Ok(source)
     }
 
+    /// Opens the port and returns when its first line begins to come, where the plan says that it is waited for.
+    ///
+    /// An error if the port cannot be had, or if nothing comes in time.
+    pub fn await_first(&self) -> Result<(), PlanError> {
+        let (Some(listen), Some(patience)) = (&self.plan.listen, self.plan.wait) else { return Ok(()) };
+        let place = || format!("source {:?}", self.name);
+        let mut port = Port::open(listen, self.readers).map_err(|e| e.within(place()))?;
+        port.await_first(patience).map_err(|e| e.within(place()))?;
+        *self.port.lock().expect("no thread panics while it holds the lock") = Some(port);
+        Ok(())
+    }
+
     /// Begins to read at `start`. An error, and nothing is read, if a port cannot be had.
     pub fn begin(self: &Arc<Self>, start: Instant, fail: &Fail) -> Result<(), PlanError> {
         let place = || format!("source {:?}", self.name);
-        let mut port = match &self.plan.listen {
-            Some(listen) => Some(Port::open(listen, self.readers).map_err(|e| e.within(place()))?),
-            None => None,
+        let open = self.port.lock().expect("no thread panics while it holds the lock").take();
+        let mut port = match (open, &self.plan.listen) {
+            (Some(port), _) => Some(port),
+            (None, Some(listen)) => Some(Port::open(listen, self.readers).map_err(|e| e.within(place()))?),
+            (None, None) => None,
         };
-        if let Some(port) = &port {
+        if let Some(port) = &mut port {
             let _ = self.address.set(port.address.to_string());
+            self.counts.connections.fetch_add(port.share_early(), Ordering::Relaxed);
         }
         for number in 0..self.readers {
             let (source, fail, part) = (self.clone(), fail.clone(), port.as_mut().map(|port| port.part(number)));

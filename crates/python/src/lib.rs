@@ -113,6 +113,12 @@ impl PyHandle {
         figures(py, &self.0.progress())
     }
 
+    /// The newest answers to the operations that the plan names under `answers`, those that were not taken yet: pairs of
+    /// an operation and the answer's bytes.
+    fn answers<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
+        self.0.answers().into_iter().map(|(name, answer)| (name, PyBytes::new(py, &answer))).collect()
+    }
+
     /// Waits for the end and returns the outcome as JSON text, the content of `outcome.json`. Can be called once.
     fn outcome(&self, py: Python<'_>) -> PyResult<String> {
         let outcome = py.detach(|| self.0.outcome()).map_err(PyRuntimeError::new_err)?;

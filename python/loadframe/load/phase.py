@@ -79,6 +79,7 @@ def run_phase(
     cores: Collection[int] | None = None,
     started: Callable[[float], None] | None = None,
     ranks: Sequence[Rank] = (),
+    answered: Callable[[str, bytes], None] | None = None,
 ) -> Outcome:
     """Run a phase that records into `folder`; return its outcome.
 
@@ -88,6 +89,8 @@ def run_phase(
     `hosts` is called at every report of progress and returns the target's hosts, of several those of the one that is
     measured; by default they do not change.
     `cores`: the worker threads run on these cores alone.
+    `answered` is told the newest answers to the operations that the plan names under `answers`, each at most once a
+    second. They are the answers that the load gets; of several ranks nobody's are told.
     Once `held` returns true, the number of clients of closed streams stays as it is, whatever their stages say.
     An interrupt (Ctrl-C) ends the phase within a second and is then raised, unless the caller defers interrupts: the
     outcome has `interrupted` set then, and the caller decides what becomes of the run. A `tell` that raises
@@ -107,6 +110,9 @@ def run_phase(
                 if interrupts.asked():
                     break
                 tell(_progress(handle.progress()))
+                if answered:
+                    for operation, answer in handle.answers():
+                        answered(operation, answer)
                 if hosts and (now := list(hosts())) != present:
                     _follow(handle, now)
                     present = now

@@ -44,6 +44,10 @@ class PhaseOfRanks:
         figures: dict[str, Any] = self._top.recorder.progress()
         return figures
 
+    def answers(self) -> list[tuple[str, bytes]]:
+        """Return no answers: those of the ranks stay where they are."""
+        return []
+
     def outcome(self) -> str:
         """Wait for the end; return the outcome of all ranks as JSON text. RuntimeError if the records are broken."""
         return json.dumps(self._top.done.result())

@@ -153,6 +153,11 @@ impl Answer {
         &self.bytes[self.body_start..self.body_end]
     }
 
+    /// The body of a complete answer of which nothing was dropped.
+    pub fn whole(&self) -> Option<&[u8]> {
+        (self.is_complete() && self.dropped == 0).then(|| self.body())
+    }
+
     /// How long a body may be.
     fn limit(&self) -> usize {
         if self.body == Body::Read { LIMIT } else { COUNTED_LIMIT }

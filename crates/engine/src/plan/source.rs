@@ -45,6 +45,9 @@ pub struct Source {
     /// The source ends when no line has come for so long.
     #[serde(default, deserialize_with = "some_seconds")]
     pub idle: Option<Duration>,
+    /// With `listen`: the load begins with the first line, which may take so long to come.
+    #[serde(default, deserialize_with = "some_seconds")]
+    pub wait: Option<Duration>,
     /// The file that lines go to which are not events, or which the store refuses, with the reason. It is added to.
     #[serde(default)]
     pub dead_letters: Option<PathBuf>,

@@ -3,11 +3,12 @@
 mod sources;
 mod users;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::answers::Kept;
 use crate::corpus::Corpora;
 use crate::counters::Counter;
 use crate::course::{Choice, Course};
@@ -40,6 +41,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
     let context = Context { variables, corpora };
     let (mut courses, mut profiles, mut limits, mut gatherings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut slots = Vec::new();
+    let mut answers = BTreeMap::<String, Arc<Kept>>::new();
     for stream in &plan.streams {
         let place = || format!("stream {:?}", stream.name);
         let total: f64 = stream.mix.iter().map(|(_, weight)| weight).sum();
@@ -78,7 +80,8 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let reads = counted.reads.map(|counter| counters.place(counter));
             let needs = context.variables.needs(form);
             let visible = plan.visible.get(name).copied();
-            choices.push(Choice { operation, below: sum, slot, uses, reads, visible, needs });
+            let kept = plan.answers.contains(name).then(|| answers.entry(name.clone()).or_default().clone());
+            choices.push(Choice { operation, below: sum, slot, uses, reads, visible, kept, needs });
         }
         for name in users::timed(&stream.steps) {
             if plan.operations.contains_key(name) {
@@ -144,6 +147,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             limits,
             gatherings,
             sources,
+            answers,
             counters: counters.places.iter().map(|_| Counter::new(plan_threads, together)).collect(),
             stop: AtomicBool::new(false),
             held: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! Lines that come by TCP, over any number of connections, which the reading threads share.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,11 +32,16 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 /// After a connection could not be accepted, as for want of file descriptors, the next is tried after this time.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How often it is seen whether the first line has come.
+const FIRST: Duration = Duration::from_millis(5);
+
 /// A port that is open, until the reading threads have their parts of it.
 pub struct Port {
     /// Where it is.
     pub address: SocketAddr,
     listener: Option<TcpListener>,
+    /// Connections that came while the first line was waited for.
+    early: Vec<std::net::TcpStream>,
     tls: Option<TlsAcceptor>,
     senders: Vec<UnboundedSender<std::net::TcpStream>>,
     receivers: Vec<Option<UnboundedReceiver<std::net::TcpStream>>>,
@@ -46,6 +52,12 @@ pub struct Part {
     accepts: Option<(TcpListener, Vec<UnboundedSender<std::net::TcpStream>>)>,
     connections: UnboundedReceiver<std::net::TcpStream>,
     tls: Option<TlsAcceptor>,
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 /// Whether the certificate can be used, if one is named.
@@ -88,10 +100,45 @@ impl Port {
         Ok(Self {
             address,
             listener: Some(listener),
+            early: Vec::new(),
             tls,
             senders,
             receivers: receivers.into_iter().map(Some).collect(),
         })
+    }
+
+    /// Returns when something has come over a connection, which is not read yet. An error if nothing has in time.
+    pub fn await_first(&mut self, patience: Duration) -> Result<(), PlanError> {
+        let end = Instant::now() + patience;
+        loop {
+            // An error to accept one is that of one connection, and another may come.
+            while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
+                if stream.set_nonblocking(true).is_ok() {
+                    self.early.push(stream);
+                }
+            }
+            // A sender that went away without a line is none.
+            self.early.retain(|stream| !matches!(stream.peek(&mut [0]), Ok(0)));
+            if self.early.iter().any(|stream| stream.peek(&mut [0]).is_ok()) {
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                let (address, seconds) = (self.address, patience.as_secs_f64());
+                let cause = "send lines there, such as by nc, or give it longer (wait)";
+                return Err(PlanError::new(format!("no line has come to {address} for {seconds} s: {cause}")));
+            }
+            std::thread::sleep(FIRST);
+        }
+    }
+
+    /// Gives the connections that have come already to the reading threads; returns how many there are.
+    pub fn share_early(&mut self) -> u64 {
+        let early = std::mem::take(&mut self.early);
+        let count = early.len() as u64;
+        for (stream, sender) in early.into_iter().zip(self.senders.iter().cycle()) {
+            let _ = sender.send(stream);
+        }
+        count
     }
 
     /// A thread's part. Once each.

@@ -111,6 +111,7 @@ impl<D: Driver> Worker<D> {
         let (driver, context) = (&self.phase.driver, &self.phase.context);
         if let Some(visible) = &choice.visible {
             let reply = self.look(stream, connection, seat, choice, visible, draw, start).await;
+            self.keep_answer(connection, choice, &reply);
             return self.record(stream, choice, seat, start, reply);
         }
         let mut rest = Rest::default();
@@ -123,7 +124,18 @@ impl<D: Driver> Worker<D> {
             rest.after(&reply);
             self.recorder.borrow_mut().attempt(choice.slot, times(), reply, &self.waiting.borrow());
         };
+        self.keep_answer(connection, choice, &reply);
         self.record(stream, choice, seat, start, reply)
+    }
+
+    /// Keeps an answer for whoever watches, where that is wanted and due.
+    fn keep_answer(&self, connection: &D::Connection, choice: &Choice<D>, reply: &Reply) {
+        let Some(kept) = choice.kept.as_ref().filter(|_| reply.outcome.is_ok()) else { return };
+        if kept.is_due(reply.done)
+            && let Some(answer) = self.phase.driver.answer(connection)
+        {
+            kept.keep(answer);
+        }
     }
 
     /// Asks until the answer is a success, which is the first to see what was written. The whole wait is one request:

@@ -1,0 +1,76 @@
+//! The newest answers to chosen operations, for whoever watches a phase: what its requests are answered anyhow. No
+//! request is made for it, and what is kept is copied after the answer's last byte, at most once a second.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Milliseconds between two answers that are kept.
+const EVERY: u64 = 1000;
+
+/// A longer answer is not kept, bytes.
+pub const LONGEST: usize = 1 << 20;
+
+/// The newest answer to one operation.
+#[derive(Debug)]
+pub struct Kept {
+    since: Instant,
+    /// When the next one is kept, milliseconds since then.
+    due: AtomicU64,
+    newest: Mutex<Option<Vec<u8>>>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { since: Instant::now(), due: AtomicU64::new(0), newest: Mutex::default() }
+    }
+}
+
+impl Kept {
+    /// Whether an answer that has come at `now` is to be kept; it is the caller's then, and nobody else's.
+    pub fn is_due(&self, now: Instant) -> bool {
+        let now = now.saturating_duration_since(self.since).as_millis() as u64;
+        let due = self.due.load(Ordering::Relaxed);
+        now >= due && self.due.compare_exchange(due, now + EVERY, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Keeps an answer in the place of the one before.
+    pub fn keep(&self, answer: &[u8]) {
+        if answer.len() <= LONGEST {
+            *self.newest.lock().expect("no thread panics while it holds the lock") = Some(answer.to_vec());
+        }
+    }
+
+    /// The newest answer that was not taken yet.
+    pub fn take(&self) -> Option<Vec<u8>> {
+        self.newest.lock().expect("no thread panics while it holds the lock").take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn one_answer_a_second_is_due_and_each_is_taken_once() {
+        let kept = Kept::default();
+        let now = Instant::now();
+        assert_eq!(kept.take(), None);
+        assert!(kept.is_due(now));
+        assert!(!kept.is_due(now), "another client has this second's");
+        assert!(!kept.is_due(now + Duration::from_millis(EVERY / 2)));
+        kept.keep(b"first");
+        kept.keep(b"second");
+        assert_eq!((kept.take(), kept.take()), (Some(b"second".to_vec()), None));
+        assert!(kept.is_due(now + Duration::from_millis(EVERY + 1)));
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_is_not_kept() {
+        let kept = Kept::default();
+        kept.keep(&vec![b' '; LONGEST + 1]);
+        assert_eq!(kept.take(), None);
+    }
+}
