@@ -257,3 +257,28 @@ def test_a_file_that_cannot_be_read_is_refused(load, tmp_path, content, what):
 def test_files_of_a_source_that_no_phase_uses_need_not_be_there(load):
     phase = "{name: look, operation: look, clients: 1, requests: 1}"
     assert load(written("files: [gone]", phase)).for_family("elasticsearch", 1).sources == {}
+
+
+BOTH = 'listen: "{address}"\n    wait: 10m\n    idle: 5s\n    generate: {{generator: adbids, rate: 100, documents: 10}}'
+
+
+def test_an_address_that_is_not_empty_takes_the_place_of_events_that_are_made(load):
+    phase = PHASE.replace("duration: 60s", "until: exhausted")
+    listening = plan(load, BOTH.format(address="127.0.0.1:5000"), phase)["sources"]["ads"]
+    assert (listening["listen"], listening["wait"], listening["idle"]) == ({"address": "127.0.0.1:5000"}, 600.0, 5.0)
+    assert "generate" not in listening
+    making = plan(load, BOTH.format(address=""), phase)["sources"]["ads"]
+    assert making["generate"]["documents"] == 10
+    assert not {"listen", "wait", "idle"} & making.keys()
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("stdin: true\n    wait: 5s", "only the first line that comes to a port is waited for"),
+        ("listen: 127.0.0.1:0\n    wait: 5s", "nobody knows before the load begins which port that will be"),
+    ],
+)
+def test_a_first_line_is_waited_for_only_where_somebody_can_send_it(load, source, what):
+    with pytest.raises(BadInput, match=what):
+        load(written(source))

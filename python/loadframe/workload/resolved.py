@@ -125,6 +125,7 @@ class ResolvedPhase:
             "variables": dict(self.variables),
             "operations": {name: _asked(form) for name, form in self.operations.items()},
             **({"visible": self.looks} if self.looks else {}),
+            **({"answers": sorted(self.charts)} if self.charts else {}),
             **({"sources": dict(self.sources)} if self.sources else {}),
             "streams": self._streams(),
             **({"ends_with": list(self.ends_with)} if self.ends_with else {}),
@@ -144,6 +145,11 @@ class ResolvedPhase:
             **({"ends_with": list(self.ends_with)} if self.ends_with else {}),
             "stop_when": [condition.model_dump() for condition in self.stop_when],
         }
+
+    @property
+    def charts(self) -> dict[str, dict[str, Any]]:
+        """How answers of operations are drawn, by the operation's name."""
+        return {name: form["chart"] for name, form in self.operations.items() if "chart" in form}
 
     @property
     def looks(self) -> dict[str, dict[str, float]]:
@@ -258,7 +264,7 @@ def resolve_phase(
 
 def _asked(form: Mapping[str, Any]) -> dict[str, Any]:
     """Return an operation without what only the engine or the analysis needs to know."""
-    return {key: value for key, value in form.items() if key not in ("new_documents", "visible")}
+    return {key: value for key, value in form.items() if key not in ("new_documents", "visible", "chart")}
 
 
 def _stop(load: Ended) -> Stop | None:

@@ -119,7 +119,10 @@ class Source(Model):
     Events go to the store in batches of at most `batch`, a batch that is not full after `flush`. So many bytes of
     events may wait in memory as `buffer` says; then no more are read until some have gone. A line above `longest_line`
     bytes is not an event. The source ends when no line has come for `idle`. With `acknowledge` those who send to a port
-    are told how many of their lines are safe.
+    are told how many of their lines are safe. With `wait` the load begins with the first line that comes to a port,
+    which may take so long.
+
+    A `listen` that is not empty takes the place of `generate`, so that one parameter turns one into the other.
     """
 
     listen: Annotated[Listen, BeforeValidator(_address_alone, json_schema_input_type=str | Listen)] | None = None
@@ -134,6 +137,17 @@ class Source(Model):
     longest_line: Size = 1 << 20
     idle: Annotated[Duration, Field(gt=0)] | None = None
     acknowledge: bool = False
+    wait: Annotated[Duration, Field(gt=0)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _listens_or_generates(cls, data: Any) -> Any:
+        if not (isinstance(data, dict) and "generate" in data and "listen" in data):
+            return data
+        # An empty address is none, and then nobody sends whom this could be about.
+        of_a_port = ("listen", "idle", "wait", "acknowledge")
+        without = of_a_port if data["listen"] == "" else ("generate",)
+        return {key: value for key, value in data.items() if key not in without}
 
     @model_validator(mode="after")
     def _one_way(self) -> "Source":
@@ -149,6 +163,12 @@ class Source(Model):
         if self.acknowledge and self.listen is None:
             what = "only those who send to a port can be told what is safe"
             raise wrong(what, "say listen, or remove it", key="acknowledge")
+        if self.wait is not None and self.listen is None:
+            what = "only the first line that comes to a port is waited for"
+            raise wrong(what, "say listen, or remove it", key="wait")
+        if self.wait is not None and self.listen is not None and self.listen.address.endswith(":0"):
+            what = "nobody knows before the load begins which port that will be, and the load waits for its first line"
+            raise wrong(what, "name a port, or remove wait", key="listen")
         if self.longest_line > self.buffer:
             key = "buffer" if "buffer" in self.model_fields_set else "longest_line"
             raise wrong("a line may be longer than what may wait in memory", "make buffer greater", key=key)
@@ -180,7 +200,7 @@ def resolve(source: Source, folder: Path, error: Callable[[str, str], BadInput])
         ),
         "events": source.events.plan(),
         **{key: getattr(source, key) for key in ("batch", "flush", "buffer", "longest_line")},
-        **({} if source.idle is None else {"idle": source.idle}),
+        **({key: getattr(source, key) for key in ("idle", "wait") if getattr(source, key) is not None}),
         **({"acknowledge": True} if source.acknowledge else {}),
     }
 
@@ -239,7 +259,7 @@ class Feed:
     def into(self, source: Mapping[str, Any]) -> dict[str, Any]:
         """Return a source, as plans have it, with these events; BadInput if nobody is there to acknowledge them to."""
         unchanged = self.listen is None and not self.files and not self.stdin
-        fed = {key: value for key, value in source.items() if unchanged or key not in (*WAYS, "replay", "idle")}
+        fed = {key: value for key, value in source.items() if unchanged or key not in (*WAYS, "replay", "idle", "wait")}
         if self.listen is not None:
             # Its certificate stays.
             fed["listen"] = {**source.get("listen", {}), "address": self.listen}

@@ -7,6 +7,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from loadframe.workload.forms.assertion import Assertion
 from loadframe.workload.forms.capture import PLACES, Captured
 from loadframe.workload.forms.cassandra import Consistency, Cql
+from loadframe.workload.forms.chart import Chart
 from loadframe.workload.forms.couchbase import Durability, Query
 from loadframe.workload.forms.mongodb import Aggregate, Find, ReadPreference, WriteConcern
 from loadframe.workload.forms.neutral import Bulk, Delete, Insert, Read, ReadModifyWrite, Scan, TakeIn, Update, Upsert
@@ -90,6 +91,8 @@ _KNOWN_TO_ADD = tuple(kind for kind in NEUTRAL if kind not in ("upsert", "bulk",
 _OF_SEVERAL = ("bulk", "take_in", "read_modify_write", "scroll", "search_after", "composite", "shrink")
 #: Requests that cannot look for what another one has written.
 _NOT_LOOKING = tuple(kind for kind in (*_WRITES, *_OF_SEVERAL, "index", "refresh", "flush", "force_merge"))
+#: Requests whose one answer is JSON as a whole.
+_DRAWN = tuple(kind for kind in (*NATIVE["elasticsearch"], *NATIVE["http"]) if kind not in _OF_SEVERAL)
 _KINDS = tuple(dict.fromkeys([*NEUTRAL, *(kind for kinds in NATIVE.values() for kind in kinds)]))
 
 
@@ -171,6 +174,8 @@ class Form(Model):
     #: How many documents more there are with each document of a bulk request, or each other request that succeeds.
     new_documents: Annotated[float, Field(ge=0, le=1e6)] | None = None
     capture: dict[str, Captured] | None = None
+    #: How its answer is drawn for those who watch a run.
+    chart: Chart | None = None
     #: The name of another target than the one that is measured.
     target: Annotated[str, Field(min_length=1)] | None = None
     assert_: Assertion | None = Field(None, alias="assert")
@@ -225,6 +230,13 @@ class Form(Model):
         if writing is not None:
             what = f"only one request that reads can look for what was written, and this is {writing}"
             raise wrong(what, "make an operation that reads, and let it follow in a journey", key="visible")
+        return self
+
+    @model_validator(mode="after")
+    def _is_answered_once(self) -> "Form":
+        if self.chart is not None and (self.kind not in _DRAWN or isinstance(self.sql, Statements)):
+            what = f"only the one answer of a search engine or a REST interface is drawn, and this is {self.kind}"
+            raise wrong(what, "remove it", key="chart")
         return self
 
     @model_validator(mode="after")

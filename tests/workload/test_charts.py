@@ -1,0 +1,42 @@
+"""How answers are drawn, as a workload says it: what plans have of it, and what is refused."""
+
+import pytest
+
+from loadframe.errors import BadInput
+
+WORKLOAD = """\
+workload: w
+collections: {{trips: {{}}}}
+operations:
+  look:
+    {request}
+    chart: {chart}
+phases:
+  - {{name: look, operation: look, clients: 1, requests: 1}}
+"""
+SEARCH = "search: {collection: trips, size: 0}"
+BARS = "{kind: bars, rows: /a, label: /key, value: /n}"
+
+
+def test_a_plan_names_the_operations_whose_answers_are_kept_and_sends_nothing_of_the_chart(load):
+    phase = load(WORKLOAD.format(request=SEARCH, chart=BARS)).for_family("elasticsearch", 1).phases[0]
+    made = phase.plan(seed=1, hosts=["a:1"], driver="search")
+    assert made["answers"] == ["look"]
+    assert "chart" not in made["operations"]["look"]
+    assert phase.charts == {"look": {"kind": "bars", "rows": "/a", "label": "/key", "value": "/n"}}
+
+
+@pytest.mark.parametrize(
+    ("request_", "chart", "what"),
+    [
+        (SEARCH, "{kind: bars, rows: /a, label: /key}", "it is not said where the value of a row is"),
+        (SEARCH, "{kind: bars, rows: a, label: /key, value: /n}", '"a" is not a place in an answer'),
+        (SEARCH, "{kind: figures, rows: /a, figures: {n: /n}}", "figures have no rows"),
+        (SEARCH, "{kind: figures}", "it is not said which figures"),
+        ("find: {collection: trips}", BARS, "only the one answer of a search engine or a REST interface is drawn"),
+        ("scroll: {collection: trips, size: 10}", BARS, "only the one answer"),
+    ],
+)
+def test_a_chart_that_could_not_be_drawn_is_refused(load, request_, chart, what):
+    with pytest.raises(BadInput, match=what):
+        load(WORKLOAD.format(request=request_, chart=chart))
