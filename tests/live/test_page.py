@@ -139,3 +139,38 @@ def long_run():
         (690, "x"),
     ):
         yield {"kind": "event", "event": {"time": at, "wall": "", "kind": kind, "nodes": ["node-3"]}}
+
+
+HOSTILE = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"
+
+
+@pytest.mark.parametrize(("width", "dark"), [(360, True), (1400, False)])
+def test_answers_are_drawn_as_texts_whatever_is_in_them(folder, width, dark):
+    rows = [[HOSTILE, 20.0, [1.0]], *([f"https://site{n}.example/", 12.0 - n, [None]] for n in range(12))]
+    answers = [
+        {"kind": "answer", "operation": "top", "title": "Publishers", "chart": "bars", "unit": "wins", "rows": rows,
+         "beside": ["clicks"], "more": 87, "time": 4.0},
+        {"kind": "answer", "operation": "days", "title": "By day", "chart": "columns", "unit": "", "beside": [],
+         "more": 0, "rows": [[f"2017-03-{day:02}", float(day % 7), []] for day in range(1, 29)], "time": 4.0},
+        {"kind": "answer", "operation": "totals", "title": "Totals", "chart": "figures", "unit": "",
+         "figures": {"clicks": 3.0, "spend": None}, "time": 4.0},
+    ]  # fmt: skip
+    events = {"accepted": 220.0, "indexed": 219.0, "all_accepted": 900, "all_indexed": 890, "waiting": 10}
+    events["dead_letters"] = 2
+    load = {"kind": "load", "time": 4.0, "second": 4, "requests": 2, "documents": 219, "p50": 0.01, "p99": 0.02,
+            "errors": 0.0, "all_errors": 0, "events": events}  # fmt: skip
+    phase = {"kind": "phase", "phase": "live", "seconds": None, "time": 0.0}
+    begun = [command("ads"), {"kind": "run", "run": "r1"}, phase]
+    with Chromium(width, 800, dark=dark) as browser, feed(*begun, load, *answers) as written, served() as url:
+        browser.open(url)
+        said = browser.wait_for(f"{TEXT}.includes('site11.example') && {TEXT}")
+        assert HOSTILE in said
+        assert "87 more are not shown" in said
+        assert browser.evaluate("document.title") == "live · ads · loadframe"
+        assert browser.evaluate("document.querySelectorAll('#drawn script, #drawn img').length") == 0
+        assert browser.evaluate("document.querySelectorAll('.answer').length") == 3
+        assert browser.evaluate(latest("Events of sources")) == "220/s"
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        assert browser.evaluate("document.querySelector('.answer .fill').getBoundingClientRect().width") > 20
+        written.append([{"kind": "run", "run": "r2"}])
+        assert browser.wait_for("document.getElementById('answers').hidden"), "the next run begins anew"

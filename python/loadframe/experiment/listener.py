@@ -1,7 +1,7 @@
 """Receives the progress of long work. The command line draws it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loadframe.load import Progress
@@ -35,6 +35,9 @@ class Listener:
 
     def progress(self, progress: "Progress") -> None:
         """The phase goes on."""
+
+    def answer(self, operation: str, chart: Mapping[str, Any], answer: bytes) -> None:
+        """The newest answer to an operation, JSON, and how the workload says that it is drawn."""
 
 
 class Listeners(Listener):
@@ -82,3 +85,8 @@ class Listeners(Listener):
         """Tell all how the phase goes on."""
         for listener in self._listeners:
             listener.progress(progress)
+
+    def answer(self, operation: str, chart: Mapping[str, Any], answer: bytes) -> None:
+        """Tell all of an answer."""
+        for listener in self._listeners:
+            listener.answer(operation, chart, answer)

@@ -11,6 +11,8 @@ Record = Mapping[str, Any]
 
 #: Of figures, two records a second of a quarter of an hour; of events, runs that are over, and remarks the last ones.
 FIGURES, EVENTS, RUNS, REMARKS = 1800, 500, 500, 50
+#: What the next run forgets of that of which only the last record counts.
+OF_A_RUN = ("phase", "answer")
 
 
 class History:
@@ -35,14 +37,15 @@ class History:
             for records in self._many.values():
                 records.clear()
         elif kind == "run":
-            self._last.pop("phase", None)
+            self._last = {name: entry for name, entry in self._last.items() if entry[1]["kind"] not in OF_A_RUN}
             self._many["figures"].clear()
             self._many["event"].clear()
         self._number += 1
         entry = (self._number, record)
         kept = self._many.get("figures" if kind in ("load", "watched") else kind)
         if kept is None:
-            self._last[kind] = entry
+            # Of answers the last one to each operation counts.
+            self._last[f"{kind} {record['operation']}" if kind == "answer" else kind] = entry
         else:
             kept.append(entry)
 

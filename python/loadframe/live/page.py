@@ -17,7 +17,7 @@ def _hash(text: str) -> str:
 
 
 _STYLE = _part("page.css")
-_SCRIPT = "".join(map(_part, ("chart.js", "page.js")))
+_SCRIPT = "".join(map(_part, ("chart.js", "answer.js", "page.js")))
 
 #: The document, as it is sent.
 PAGE = _part("page.html").replace("{style}", _STYLE).replace("{script}", _SCRIPT).encode()

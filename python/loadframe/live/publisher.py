@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from loadframe.errors import LoadframeError
 from loadframe.experiment.listener import Listener
+from loadframe.live.answers import drawn
 from loadframe.live.feed import Feed
 from loadframe.live.history import Record
 from loadframe.load import Progress
@@ -43,6 +44,12 @@ class _Phase:
 @dataclass(frozen=True)
 class _Heard:
     progress: Progress
+    at: float
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    record: Record
     at: float
 
 
@@ -118,6 +125,11 @@ class Publisher(Listener):
             self._told = progress.seconds
             self._queue.put(_Heard(progress, time.monotonic()))
 
+    def answer(self, operation: str, chart: Mapping[str, Any], answer: bytes) -> None:
+        """Tell what is drawn of an answer; of what cannot be drawn nothing is told."""
+        if record := drawn(operation, chart, answer):
+            self._queue.put(_Drawn(record, time.monotonic()))
+
     def _run(self) -> None:
         try:
             with self._feed:
@@ -168,6 +180,8 @@ class _Records:
                 yield {"kind": "phase", "phase": heard.name, "seconds": heard.seconds, "time": since}
             case _Heard():
                 yield self._load(heard)
+            case _Drawn():
+                yield {**heard.record, "time": round(heard.at - self._zero, 3)}
             case Happened():
                 yield {"kind": "event", "event": heard.fields}
             case Finished():
@@ -181,6 +195,7 @@ class _Records:
         errors, seconds = now.errors, now.seconds
         if before is not None:
             errors, seconds = errors - before.errors, seconds - before.seconds
+        events = {"events": _events(now, before, seconds)} if now.sources else {}
         return {
             "kind": "load",
             "time": round(heard.at - self._zero, 3),
@@ -191,7 +206,19 @@ class _Records:
             "p99": now.response_p99,
             "errors": errors / seconds,
             "all_errors": now.errors,
+            **events,
         }
+
+
+def _events(now: Progress, before: Progress | None, seconds: int) -> dict[str, float]:
+    """Return what became of the events of all sources: rates since the progress before, and totals of the phase."""
+
+    def total(progress: Progress | None, name: str) -> int:
+        return sum(getattr(source, name) for source in progress.sources.values()) if progress else 0
+
+    rates = {name: (total(now, name) - total(before, name)) / seconds for name in ("accepted", "indexed")}
+    totals = {f"all_{name}": total(now, name) for name in rates}
+    return {**rates, **totals, "waiting": total(now, "waiting"), "dead_letters": total(now, "dead_letters")}
 
 
 def _watched(samples: list[Sampled]) -> Iterator[Record]:

@@ -9,7 +9,7 @@ const ROWS = 40;
 const UNMARKED = new Set(["gap", "gap over"]);
 
 const part = (id) => document.getElementById(id);
-let shown, charts = {}, drawing = false;
+let shown, charts = {}, answers = {}, drawing = false;
 
 function begin(command) {
   shown = { command, part: null, run: null, step: "", finished: [], remarks: [], over: null };
@@ -18,7 +18,7 @@ function begin(command) {
 }
 
 function beginRun(run) {
-  Object.assign(shown, { run, phase: null, load: [], watched: [], events: [], over: null });
+  Object.assign(shown, { run, phase: null, load: [], watched: [], events: [], answers: {}, over: null });
 }
 
 const TAKE = {
@@ -28,6 +28,7 @@ const TAKE = {
   phase: (record) => { shown.phase = record; shown.step = ""; },
   load: (record) => { push(shown.load, record); },
   watched: (record) => { push(shown.watched, record); },
+  answer: (record) => { shown.answers[record.operation] = record; },
   event: (record) => { shown.events.push({ number: shown.events.length + 1, ...record.event }); },
   finished: (record) => { shown.finished.push(record); shown.phase = null; },
   step: (record) => { shown.step = record.text; },
@@ -49,6 +50,7 @@ function draw() {
   if (!shown) return;
   drawWords();
   drawCharts();
+  drawAnswers();
   rows("events", [...shown.events].reverse(), (event) => [
     element("td", {}, String(event.number)), element("td", {}, event.time.toFixed(1)),
     element("td", { class: "word" }, eventText(event)),
@@ -142,16 +144,39 @@ function drawCharts() {
   const notes = seen?.machine === undefined ? [] : [["whole machine busy", `${number(100 * seen.machine)} %`]];
   chart("CPU of the nodes").draw({ ...frame, unit: "cores", lines: cpuLines(watched, of), notes });
 
+  if (load.some((record) => record.events)) {
+    const events = (name, style) => line(
+      name, of(load, (record) => record.events?.[name]), style, rate(now?.events?.[name]));
+    const told = (title, name) => [title, count(now?.events?.[name])];
+    chart("Events of sources").draw({
+      ...frame, unit: "1/s", lines: [events("accepted", "s0"), events("indexed", "s2 dash")],
+      notes: [told("accepted in all", "all_accepted"), told("indexed", "all_indexed"), told("waiting", "waiting"),
+        told("dead letters", "dead_letters")],
+    });
+  } else dropChart("Events of sources");
+
   if (watched.some((record) => record.moving !== undefined)) {
     const pieces = (name, key, style) => line(name, of(watched, (record) => record[key]), style, count(seen[key]));
     chart("Shards and other data in motion").draw({
       ...frame, unit: "pieces", lines: [pieces("moving", "moving", "s0"), pieces("missing", "missing", "s1 dash")],
       notes: [["nodes that serve", count(seen.nodes)]],
     });
-  } else {
-    charts["Shards and other data in motion"]?.box.remove();
-    delete charts["Shards and other data in motion"];
+  } else dropChart("Shards and other data in motion");
+}
+
+function dropChart(title) {
+  charts[title]?.box.remove();
+  delete charts[title];
+}
+
+function drawAnswers() {
+  const records = Object.values(shown.answers);
+  part("answers").hidden = !records.length;
+  for (const name of Object.keys(answers).filter((name) => !(name in shown.answers))) {
+    answers[name].box.remove();
+    delete answers[name];
   }
+  for (const record of records) (answers[record.operation] ??= new Answer(part("drawn"))).draw(record);
 }
 
 function cpuLines(watched, of) {
