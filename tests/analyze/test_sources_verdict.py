@@ -9,9 +9,10 @@ from loadframe.analyze.summary import summarize
 from loadframe.analyze.verdict import JudgedPhase, judge
 from loadframe.load import run_phase
 from loadframe.record import RunWriter
-from loadframe.record.schema.source import SourceFigures
+from loadframe.record.schema.source import SourceFigures, StoredEvents
 from loadframe.record.schema.summary import GeneratorFigures, StreamSummary
 from loadframe.report.labels import sources_texts
+from loadframe.report.stored import stored_text
 from made_up_runs import operation, phase
 
 GENERATOR = GeneratorFigures(threads=1, cpu_share=0.1, cpu_share_peak=0.1, waited_share=0.0)
@@ -40,6 +41,33 @@ def test_events_that_are_left_over_make_a_run_invalid_whatever_happened_to_the_c
     (reason,) = verdict(replace(ALL_THERE, left_over=7), disturbed=disturbed).reasons
     assert (reason.code, reason.fault) == ("left_over", "store")
     assert "7 of 90 events that were accepted from ads are left over" in reason.cause
+
+
+STORED = StoredEvents(collection="ads-*", documents=70, events={"bid": 70, "win": 7}, indexed=80, unique=True)
+
+
+@pytest.mark.parametrize(
+    ("stored", "codes"),
+    [
+        (STORED, ["missing_events"]),
+        (replace(STORED, events={"bid": 70, "win": 10}), []),
+        # A foreign log may have the same event twice, and a node that was killed on purpose may lose some.
+        (replace(STORED, unique=False), []),
+        (replace(STORED, acknowledged_at_kill=60), []),
+    ],
+)
+def test_acknowledged_events_that_the_store_lacks_make_a_run_invalid_unless_that_has_another_cause(stored, codes):
+    falling = np.linspace(100.0, 50.0, 40)
+    reasons = judge([JudgedPhase(streamed(ALL_THERE), GENERATOR, falling)], (), stored=[stored]).reasons
+    assert [reason.code for reason in reasons] == codes
+    assert all("3 of 80 events that the store acknowledged are not in ads-*" in reason.cause for reason in reasons)
+
+
+def test_what_the_store_has_of_the_events_is_told_in_words():
+    words = stored_text(STORED)
+    assert words == "ads-*: 77 events in the store (70 bid, 7 win), 70 documents; 3 that were acknowledged are missing"
+    assert stored_text(replace(STORED, unique=False)).endswith("missing, or the same events came twice")
+    assert stored_text(replace(STORED, indexed=77)).endswith("every event that was acknowledged is there")
 
 
 def test_dead_letters_and_what_is_left_over_are_told_in_words():

@@ -10,7 +10,7 @@ from loadframe.record import ManifestDraft
 from loadframe.record.machine import hardware
 from loadframe.record.schema import GENERATOR, SERIES_RECORDED
 from loadframe.record.schema.model import as_document
-from loadframe.record.schema.source import SourceFigures
+from loadframe.record.schema.source import SourceFigures, StoredEvents
 from loadframe.record.schema.summary import GrowthFigures, MachineFigures, RankFigures
 
 SERIES_HEADER = ",".join(field.name for field in SERIES_RECORDED)
@@ -152,4 +152,8 @@ def summary(**parts: Any) -> dict[str, Any]:
     }
     reason = {"code": "generator_cpu", "cause": "the generator was busy", "remedy": "use more"}
     verdict = {"valid": False, "reasons": [reason], "not_judged": ["steadiness: too short"], "explained": ["a fall"]}
+    stored = StoredEvents(
+        collection="ads-*", documents=7, events={"bid": 7}, indexed=8, unique=True, acknowledged_at_kill=5
+    )
+    parts = {"stored": [as_document(stored)]} | parts
     return {"status": "done", "phases": [phase], "generator": generator, "verdict": verdict} | parts

@@ -16,7 +16,7 @@ from loadframe.analyze.silences import silences
 from loadframe.analyze.verdict import JudgedPhase, judge
 from loadframe.record import Summary
 from loadframe.record.schema import ERROR_CLASSES
-from loadframe.record.schema.source import SourceFigures
+from loadframe.record.schema.source import SourceFigures, StoredEvents
 from loadframe.record.schema.summary import (
     Clock,
     Latency,
@@ -46,6 +46,7 @@ def summarize(
     disturbed: bool = False,
     events: Sequence[Mapping[str, Any]] = (),
     failure: str | None = None,
+    stored: Sequence[StoredEvents] = (),
 ) -> Summary:
     """Return the summary of a run that came to its end: its phases, generator and verdict.
 
@@ -55,6 +56,7 @@ def summarize(
     where nothing else was measured. `ceiling`: requests per second that calibration found one worker to be good for.
     `lost` are sentences on nodes that did not survive the load. `disturbed`: the cluster was changed on purpose
     meanwhile. `events` are the run's, in the order of time. `failure`: what broke in the generator, if something did.
+    `stored` is what the store has of the events of sources.
     """
     phases: list[PhaseSummary] = []
     judged: list[JudgedPhase] = []
@@ -71,9 +73,15 @@ def summarize(
             JudgedPhase(phase, figures, throughput_by_second(outcome, rows), _silent(events, phase), documents)
         )
     judged = judged or prepares
-    verdict = judge(judged, deviations, lost=lost, disturbed=disturbed, failure=failure)
+    verdict = judge(judged, deviations, lost=lost, disturbed=disturbed, failure=failure, stored=stored)
     return Summary(
-        "done", None, None, tuple(phases), combine([phase.generator for phase in judged]), verdict.recorded()
+        "done",
+        None,
+        None,
+        tuple(phases),
+        tuple(stored),
+        combine([phase.generator for phase in judged]),
+        verdict.recorded(),
     )
 
 

@@ -35,6 +35,7 @@ from loadframe.analyze.reasons import (
     LeftOver,
     LoopLag,
     MachineSilent,
+    MissingEvents,
     NearCeiling,
     NetworkBusy,
     NodeLost,
@@ -49,6 +50,7 @@ from loadframe.analyze.reasons import (
     lateness_limit,
 )
 from loadframe.analyze.steadiness import Steadiness, steadiness
+from loadframe.record.schema.source import StoredEvents
 from loadframe.record.schema.summary import (
     GeneratorFigures,
     GrowthFigures,
@@ -97,10 +99,14 @@ def judge(
     lost: Sequence[str] = (),
     disturbed: bool = False,
     failure: str | None = None,
+    stored: Sequence[StoredEvents] = (),
 ) -> Verdict:
     """Return the verdict on a run's measured phases; `deviations` says how the cluster differed from its treatment.
 
     `lost` says which nodes, or that all of them, did not survive the load; `failure` what broke in the generator.
+
+    `stored` is what the store has of the events of sources: none may be missing, unless the same may have come twice,
+    or a node was killed on purpose.
 
     Where the cluster was changed on purpose (`disturbed`), the generator is judged, but not what the change may have
     caused: failures, requests that were late or dropped, throughput that drifted.
@@ -109,6 +115,11 @@ def judge(
         *([Broke(failure)] if failure else []),
         *(ClusterState(deviation) for deviation in deviations),
         *(NodeLost(loss) for loss in lost),
+        *(
+            MissingEvents(told.collection, told.missing, told.indexed)
+            for told in stored
+            if told.missing and told.unique and told.acknowledged_at_kill is None
+        ),
     ]
     not_judged, explained = list[str](), list[str]()
     for phase in phases:

@@ -106,7 +106,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
         typer.Option(
             "--at",
             help="Change the cluster under load, so long after the measured part begins: 30s=kill:node-1, 1m=grow; with"
-            " grow, shrink, kill, pause, resume, cut, restore or set. May be repeated.",
+            " grow, shrink, kill, start, pause, resume, cut, restore or set. May be repeated.",
         ),
     ] = [],
     threads: Annotated[int, typer.Option(min=1, max=MOST_THREADS, help="Worker threads of the generator.")] = 1,

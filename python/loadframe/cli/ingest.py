@@ -1,8 +1,6 @@
 """`loadframe ingest`: events that come by TCP, in files or on standard input go into a store, and are counted there."""
 
-import contextlib
 import secrets
-import socket
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -176,7 +174,7 @@ def _feed(
     *,
     acknowledge: bool,
 ) -> "Feed":
-    """Return where events come from; BadInput for what contradicts itself, and for a port that is taken."""
+    """Return where events come from; BadInput for what contradicts itself."""
     if listen and files:
         raise BadInput("events come from --listen or from files, not from both", remedy="give one of them")
     if "-" in files and len(files) > 1:
@@ -189,23 +187,7 @@ def _feed(
     times = {"flush": _positive(flush, "--flush"), "idle": _positive(idle, "--idle")}
     feed = Feed(listen=listen, files=named_files, stdin="-" in files, batch=batch, acknowledge=acknowledge, **times)
     feed.check()
-    if listen:
-        _require_port(listen)
     return feed
-
-
-def _require_port(address: str) -> None:
-    """BadInput if nothing can listen there: said before a store is started."""
-    host, _, port = address.rpartition(":")
-    try:
-        family, kind, protocol, _, where = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
-        with contextlib.closing(socket.socket(family, kind, protocol)) as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            tried.bind(where)
-            tried.listen()
-    except OSError as error:
-        what = f"nothing can listen at {address}: {error.strerror or error}"
-        raise BadInput(what, where="--listen", remedy="choose another port, or port 0 for any that is free") from None
 
 
 def _positive(text: str | None, option: str) -> float | None:

@@ -99,6 +99,10 @@ class ClusterView:
         """Return the number of documents in a collection."""
         return self.store.count(self._answering, name)
 
+    def count_having(self, name: str, fields: Sequence[str]) -> dict[str, int]:
+        """Return, for each field, how many documents of a collection have it."""
+        return self.store.count_having(self._answering, name, fields)
+
     def health(self) -> Health:
         """Return the cluster's state."""
         return self.store.health(self._answering)

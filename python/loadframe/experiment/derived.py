@@ -77,10 +77,12 @@ def values_of(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[
 def hardened(experiment: "Experiment") -> "Experiment":
     """Return the experiment with factors hard to change that the store or its data follow.
 
-    All are where a run measures what fills or prepares the store: it can be measured once on each cluster.
+    All are where a run measures what fills or prepares the store, or kills a node after its load: that can be done once
+    on each cluster.
     """
     phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
-    if any(phase.prepares or phase.until == "exhausted" for phase in phases):
+    once = getattr(experiment.file, "crash", None) is not None
+    if once or any(phase.prepares or phase.until == "exhausted" for phase in phases):
         return replace(experiment, factors=tuple(_hard(factor, True) for factor in experiment.factors))
     shaping = experiment.workload.shaping(experiment.prepared)
     written = [(one.name, one.written) for one in derived(experiment)]

@@ -217,10 +217,14 @@ class ExperimentFile(Model):
 
 
 class PacedFile(ExperimentFile):
-    """An experiment as it is written whose measured phases may have clients, or a rate, that no factor says."""
+    """An experiment as it is written whose measured phases may have clients, or a rate, that no factor says.
+
+    `crash` is a node that is killed after the load of each run and started again.
+    """
 
     clients: Clients | None = None
     rate: PerSecond | None = None
+    crash: Annotated[str, Field(pattern=r"node-\d+")] | None = None
 
 
 class DrawnFile(PacedFile):

@@ -6,6 +6,7 @@ from typing import Any
 
 from loadframe.cluster import Cluster
 from loadframe.errors import BadInput
+from loadframe.experiment.stored import collection_of
 from loadframe.record.schema.source import SourceFigures
 from loadframe.record.schema.summary import PhaseSummary
 from loadframe.workload import ResolvedPhase, Workload
@@ -65,9 +66,7 @@ def _until_all_is_sent(stream: Stream, workers: int | None, *, for_good: bool) -
 def documents(phase: ResolvedPhase, cluster: Cluster) -> int:
     """Refresh and count the documents that the store has in the collections of a phase's events."""
     (form,) = (form["take_in"] for form in phase.operations.values() if "take_in" in form)
-    # A search engine keeps each day in a collection of its own.
-    by_day = form.get("daily") is not None and cluster.store.family == "elasticsearch"
-    return cluster.count(f"{form['collection']}-*" if by_day else form["collection"])
+    return cluster.count(collection_of(form, cluster.store.family))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from loadframe import folders, interrupts
 from loadframe.analyze.summary import summarize
@@ -16,12 +16,16 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment import letters, watching
 from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
+from loadframe.experiment.ports import require_ports
 from loadframe.experiment.ready import wait_until_ready
+from loadframe.experiment.stored import EventCount, uncounted
 from loadframe.load import Calibration, Generator, Outcome, PhaseFailed, Progress, present, run_phase, validate_plan
 from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, SourcesSampler, yardstick
 from loadframe.record import ManifestDraft, RunWriter
 from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
+
+T = TypeVar("T")
 
 
 class Beside:
@@ -46,6 +50,9 @@ class Beside:
     def failure(self) -> LoadframeError | None:
         """Return what broke in it, if something did: it then ends the load, and the run has failed."""
         return None
+
+    def after(self) -> None:
+        """All phases have come to their ends; LoadframeError if what is to follow them cannot be done."""
 
     def end(self) -> list[str]:
         """The load is over: finish, and return how the run differs from what was asked for, one sentence each."""
@@ -84,6 +91,7 @@ def require_sound(
     for phase in phases:
         load = {"threads": generator.threads, "ranks": max(len(generator.members()), 1)}
         _require_documents(phase, load["ranks"])
+        require_ports(phase)
         validate_plan(phase.plan(seed=0, hosts=hosts, driver=driver, target=everything, **load))
 
 
@@ -209,13 +217,16 @@ class Session:
             deviations, meanwhile = self._deviations(), list[str]()
             interrupts.check()
             outcomes: list[Outcome] = []
+            events = EventCount(self.cluster, phases)
+            counted = self._counted(events.begin)
             samplers, on = self._samplers(health=beside.disturbs), watching.machines_of_sources(self.cluster)
             with (
                 self.cluster.telling(_into(writer)),
+                self.cluster.telling(events.changed),
                 Observer(samplers, writer, on),
                 _going_on(beside, writer, deviations),
             ):
-                failure: LoadframeError | None = self._measure(phases, writer, beside, outcomes, meanwhile)
+                failure: LoadframeError | None = self._measure(phases, writer, beside, outcomes, meanwhile, events)
             failure = failure or beside.failure()
             over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
             if not (over or failure or (keep_interrupted and outcomes)):
@@ -232,6 +243,7 @@ class Session:
                 meanwhile += since
             # Whatever else is wrong with the cluster then follows from what it lost.
             deviations += [] if lost else meanwhile
+            stored = self._counted(lambda: events.end(outcomes)) if over and counted is not None else None
             joined = writer.join()
             judged = summarize(
                 joined.series,
@@ -243,6 +255,7 @@ class Session:
                 lost=lost,
                 disturbed=beside.disturbs,
                 events=sorted(joined.events, key=itemgetter("time")),
+                stored=stored or (),
                 failure=failure.what if failure and failure.fault == "generator" else None,
             )
             status = "done" if over else "failed" if failure else "interrupted"
@@ -267,6 +280,7 @@ class Session:
         beside: Beside,
         outcomes: list[Outcome],
         deviations: list[str],
+        events: EventCount,
     ) -> PhaseFailed | None:
         """Run the phases until one is interrupted or fails; take down what comes out and how the store differs."""
         for phase in phases:
@@ -283,7 +297,7 @@ class Session:
             there = {"held": self._acknowledged.held, "gains": gains, "looks": phase.looks}
             try:
                 outcome = self._phase(
-                    phase, folder, began=writer.began, beside=beside, started=started, kept=writer.folder
+                    phase, folder, began=writer.began, beside=beside, started=started, kept=writer.folder, events=events
                 )
             except KeyboardInterrupt:
                 # Before its load began.
@@ -292,6 +306,7 @@ class Session:
                 outcome, failure = error.outcome, error
             writer.event(PHASE_ENDED, phase=phase.name)
             self._sources.tell({})
+            events.ended(outcome)
             there["sources"] = letters.kept(outcome, writer.folder)
             outcomes.append(outcome | {"prepares": phase.prepares, **there})
             if failure or outcome["interrupted"]:
@@ -305,7 +320,16 @@ class Session:
                 deviations.append(difference)
             if interrupts.asked():
                 return None
+        beside.after()
         return None
+
+    def _counted(self, count: Callable[[], T]) -> T | None:
+        """Return what is counted in the store; None, with a remark, where it cannot be."""
+        try:
+            return count()
+        except LoadframeError as error:
+            self.listener.remark(uncounted(error))
+            return None
 
     def _samplers(self, *, health: bool) -> list[Sampler]:
         changing = [HealthSampler(self.cluster.health)] if health else []
@@ -336,6 +360,7 @@ class Session:
         beside: Beside | None = None,
         started: Callable[[float], None] | None = None,
         kept: Path | None = None,
+        events: EventCount | None = None,
     ) -> Outcome:
         plan = phase.plan(
             seed=self.seed,
@@ -347,11 +372,16 @@ class Session:
         )
         if self.generator.samples and kept is not None:
             plan["samples"] = True
+        for name, source in phase.sources.items():
+            if "wait" in source:
+                self.listener.step(f"waiting for the first line of {name} at {source['listen']['address']}")
         self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
 
         def tell(progress: Progress) -> None:
             self.listener.progress(progress)
             self._sources.tell({name: asdict(source) for name, source in progress.sources.items()})
+            if events:
+                events.progress(progress)
             if beside:
                 beside.progress(progress)
                 if beside.failure():
@@ -369,6 +399,7 @@ class Session:
             cores=cores,
             started=started,
             ranks=self.generator.members(),
+            answered=lambda name, answer: self.listener.answer(name, phase.charts[name], answer),
         )
 
     def _homes(self, phase: ResolvedPhase) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What every report on an experiment has, whatever its kind: what was published, CPU of processes, bands on request."""
+"""What every report on an experiment has, whatever its kind: publications, CPU, bands, events in the store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +10,13 @@ from loadframe.analyze.bands import bands_at
 from loadframe.analyze.experiment import RecordedExperiment
 from loadframe.analyze.processes import processes_at
 from loadframe.analyze.published import beside
+from loadframe.analyze.stored import stored_at
 from loadframe.analyze.sweep.over_factor import curves_over
 from loadframe.report.bands import experiment_bands, experiment_bands_on_terminal
 from loadframe.report.cpu import experiment_cpu, experiment_cpu_on_terminal
 from loadframe.report.over_factor import over_factor_section
 from loadframe.report.published import published_on_terminal, published_section
+from loadframe.report.stored import TITLE, experiment_stored, experiment_stored_on_terminal
 from loadframe.report.tables import Sections, Table
 from loadframe.report.terminal_table import TerminalTable
 
@@ -64,6 +66,11 @@ def further(folder: RecordedExperiment, bounds: Sequence[float] = ()) -> Further
         document["cpu"] = [row.as_dict() for row in used]
         if len(used) <= _ROWS:
             tables.append(experiment_cpu_on_terminal(used))
+    events = stored_at(folder)
+    if stored := experiment_stored(events):
+        sections.append((TITLE, stored))
+        tables.append(experiment_stored_on_terminal(events))
+        document["stored"] = [row.as_dict() for row in events]
     over: Sections = [("Over factors of numbers", over_factor_section(curves))] if curves else []
     return Further(over, sections, tables, document)
 

@@ -387,6 +387,13 @@ class Store(ABC):
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Return the number of documents in a collection, those written a moment ago included."""
 
+    def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
+        """Return, for each field, how many documents of a collection have it, as `count` counts.
+
+        BadInput where the store has no such question.
+        """
+        raise BadInput(f"{self.kind} does not count documents by their fields", remedy="count them by other means")
+
     @abstractmethod
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return each node's figures by its name, or by its address where the store knows none; cheap enough for once

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from loadframe.analyze.elasticity.waiting import Done, responses
 from loadframe.record import Run
 from loadframe.record.schema.event_kinds import BALANCING
+from loadframe.record.schema.summary import PhaseSummary
 
 if TYPE_CHECKING:
     from loadframe.record import Histogram
@@ -34,7 +35,8 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """Figures of each whole second, all operations together; response times are those of the main operation.
+    """Figures of each whole second, all operations together; response times are those of the main operation. Where
+    events of a source are taken in, successes are those events, and nothing else.
 
     Second i covers `start` + i to `start` + i + 1. Response times are those of the requests that were answered in a
     second and of those that waited all through it, as long as they had waited by then; see `waiting`. `quiet` are
@@ -98,7 +100,11 @@ def read_course(run: Run) -> Course | None:
     of_phase = pc.and_(of_phase, pc.greater_equal(series["second"], first))
     rows = series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.single)))))
     second = rows["second"].to_numpy() - first
-    successes = np.bincount(second, weights=rows["successes"].to_numpy(), minlength=length)
+    done = rows["successes"].to_numpy()
+    if taking := _taking_in(phase):
+        # What a stream of events does is events, and how many of them a request carries is its own affair.
+        done = np.where(pc.is_in(rows["operation"], pa.array(taking)).to_numpy(), rows["documents"].to_numpy(), 0)
+    successes = np.bincount(second, weights=done, minlength=length)
     failed = rows["requests"].to_numpy() - rows["successes"].to_numpy() + rows["dropped"].to_numpy()
     main = max(phase.single, key=lambda name: phase.operations[name].successes)
     units = [(entry["time"] - zero, str(entry["unit"])) for entry in run.events if entry["kind"] == BALANCING]
@@ -122,6 +128,11 @@ def read_course(run: Run) -> Course | None:
         quiet=(np.bincount(second, weights=asked, minlength=length) == 0) & (of_all == 0),
         unasked=(np.bincount(second, weights=np.where(of_main, asked, 0), minlength=length) == 0) & (unanswered == 0),
     )
+
+
+def _taking_in(phase: PhaseSummary) -> list[str]:
+    """Return the operations of a phase that take in the events of a source."""
+    return [name for name, operation in phase.single.items() if phase.sources and "event" in operation.parts]
 
 
 def _done(run: Run, phase: str, operation: str, start: float, first: int) -> list[Done]:

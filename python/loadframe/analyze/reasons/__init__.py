@@ -34,7 +34,7 @@ from loadframe.analyze.reasons.requests import (
     NothingMeasured,
     Unsteady,
 )
-from loadframe.analyze.reasons.sources import LeftOver
+from loadframe.analyze.reasons.sources import LeftOver, MissingEvents
 
 __all__ = [
     "ACHIEVED_LIMIT",
@@ -59,6 +59,7 @@ __all__ = [
     "LeftOver",
     "LoopLag",
     "MachineSilent",
+    "MissingEvents",
     "NearCeiling",
     "NetworkBusy",
     "NodeLost",

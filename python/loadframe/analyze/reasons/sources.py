@@ -26,3 +26,23 @@ class LeftOver(Reason):
 
     def _remedy(self) -> str:
         return "send slower than the store takes events in, or let the phase end with the source (until: exhausted)"
+
+
+@dataclass(frozen=True)
+class MissingEvents(Reason):
+    """Events were acknowledged, and the store does not have them."""
+
+    code = "missing_events"
+    fault = "store"
+    collection: str
+    missing: int
+    indexed: int
+
+    def _cause(self) -> str:
+        return (
+            f"{format_count(self.missing)} of {format_count(self.indexed)} events that the store acknowledged are not"
+            f" in {self.collection} when the load is over"
+        )
+
+    def _remedy(self) -> str:
+        return "see the store's log for nodes that failed; with an asynchronous translog such a node loses events"

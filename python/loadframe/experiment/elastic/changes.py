@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from loadframe.cluster import Cluster
 from loadframe.cluster.patience import Tell
+from loadframe.errors import LoadframeError
 from loadframe.experiment.elastic.file import CHANGES, Step
 
 Report = Callable[[str], None]
@@ -24,6 +25,8 @@ def carry_out(step: Step, cluster: Cluster, report: Report, tell: Tell) -> None:
         cluster.shrink(step.remove, report, tell=tell)
     elif step.kill is not None:
         cluster.kill(step.kill)
+    elif step.start is not None:
+        _start(step.start, cluster, report, tell)
     elif step.pause is not None:
         cluster.pause(step.pause)
     elif step.resume is not None:
@@ -34,3 +37,10 @@ def carry_out(step: Step, cluster: Cluster, report: Report, tell: Tell) -> None:
         cluster.restore(step.restore)
     elif step.set is not None:
         cluster.configure(step.set)
+
+
+def _start(name: str, cluster: Cluster, report: Report, tell: Tell) -> None:
+    """Start a node again that is gone, with its data, and all others that are."""
+    if any(node.name == name and node.alive for node in cluster.nodes):
+        raise LoadframeError(f"{name} runs, and cannot be started again", remedy="kill it in a step before")
+    cluster.mend(report, tell=tell)

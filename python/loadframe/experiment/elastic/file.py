@@ -1,6 +1,6 @@
 """The keys of an elastic experiment's file, as models: loads, transitions with their steps, policies, objectives."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Strict, Tag, model_validator
 from pydantic.types import Discriminator
@@ -56,7 +56,13 @@ def _rate_form(value: object) -> str:
 
 
 class LoadEntry(Model):
-    """A load over the time of a run: clients (closed) or a rate (open)."""
+    """A load over the time of a run: clients (closed), a rate (open), or the phase's own, as the workload has it.
+
+    `with` sets parameters of the workload in its runs.
+    """
+
+    as_written: Literal[True] | None = None
+    with_: dict[str, Scalar] = Field(default_factory=dict, alias="with")
 
     clients: (
         Annotated[
@@ -88,9 +94,10 @@ class LoadEntry(Model):
 
     @model_validator(mode="after")
     def _one(self) -> "LoadEntry":
-        if (self.clients is None) == (self.rate is None):
-            both = "both clients (closed) and a rate (open)" if self.clients else "neither clients nor a rate"
-            raise wrong(f"the load has {both}", "say one of them")
+        given = [key for key in ("clients", "rate", "as_written") if getattr(self, key) is not None]
+        if len(given) != 1:
+            told = f"both {given[0]} and {given[1]}" if given else "neither clients nor a rate"
+            raise wrong(f"the load has {told}", "say one of them: clients (closed), rate (open) or as_written: true")
         for key in ("arrivals", "max_in_flight"):
             if not self.is_open and getattr(self, key) is not None:
                 raise wrong(f"{key} goes with a rate", "remove it or say a rate", key=key)
@@ -121,6 +128,7 @@ class Step(Model):
     add: Nodes | None = None
     remove: Nodes | Name | None = None
     kill: Name | None = None
+    start: Name | None = None
     pause: Name | None = None
     resume: Name | None = None
     cut: Name | None = None
@@ -140,7 +148,7 @@ class Step(Model):
 
 
 TRIGGERS = ("at", "overloaded", "slo_broken", "balanced")
-CHANGES = ("add", "remove", "kill", "pause", "resume", "cut", "restore", "set")
+CHANGES = ("add", "remove", "kill", "start", "pause", "resume", "cut", "restore", "set")
 
 
 class Thresholds(Model):

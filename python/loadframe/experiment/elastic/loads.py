@@ -14,6 +14,8 @@ def loaded(
     `arrivals` are those of open streams where the load says nothing. BadInput where the phase has no one stream that
     could take the load.
     """
+    if entry.as_written:
+        return arriving(streams, arrivals)
     clients = entry.clients.level() if isinstance(entry.clients, ComingClients) else entry.clients
     rate = entry.rate.share * capacity if isinstance(entry.rate, RateShare) else entry.rate
     assert not isinstance(clients, str) and not isinstance(rate, str), "expressions are worked out before"

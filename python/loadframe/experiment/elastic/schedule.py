@@ -19,6 +19,7 @@ ACTIONS = {
     "grow": "add",
     "shrink": "remove",
     "kill": "kill",
+    "start": "start",
     "pause": "pause",
     "resume": "resume",
     "cut": "cut",
@@ -27,7 +28,7 @@ ACTIONS = {
 }
 #: Those that take a number of nodes and mean one without it, and those that take the name of a node.
 _COUNTED = ("grow", "shrink")
-_NAMED = ("kill", "pause", "resume", "cut", "restore")
+_NAMED = ("kill", "start", "pause", "resume", "cut", "restore")
 
 
 def parse_schedule(texts: Sequence[str]) -> list[Step]:

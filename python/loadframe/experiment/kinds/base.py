@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loadframe.experiment.crash import Crash
 from loadframe.experiment.derived import PACES
 from loadframe.experiment.design import Design, PlannedRun, factorial
 from loadframe.experiment.design_estimate import phase_seconds
@@ -112,4 +113,6 @@ class Kind:
         """
         session = stage.session(run)
         phases = self.phases(stage.experiment, session.workload, run.treatment)
-        session.record(stage.runs_path, run.id, phases, stage.labels(run))
+        crash = getattr(stage.experiment.file, "crash", None)
+        beside = Crash(stage.cluster, crash, stage.listener.step) if crash else None
+        session.record(stage.runs_path, run.id, phases, stage.labels(run), beside=beside)

@@ -58,6 +58,9 @@ class Elastic(Kind):
             if isinstance(load.rate, RateShare):
                 _check_share(experiment, name, load.rate)
             streams = [stream for stream in phase.named_streams if _paced_as(stream, load)]
+            _check_parameters(experiment, name, load)
+            if load.as_written:
+                continue
             if len(phase.named_streams) > 1 and len(streams) != 1:
                 what = f"the phase {phase.name!r} has no one stream that could take this load"
                 raise document.error(("loads", name), what, "choose a phase with one stream", key=True)
@@ -96,6 +99,11 @@ class Elastic(Kind):
             removed = 1 if isinstance(step.remove, str) else step.remove or 0
             nodes += (step.add or 0) - removed
             begun += step.add or 0
+
+    def parameters(self, experiment: Experiment, treatment: Mapping[str, Level]) -> Mapping[str, Level]:
+        """Return the parameters of the workload that the treatment's load sets."""
+        load = treatment.get("load")
+        return {} if load is None else _own(experiment.file).loads[str(load)].with_
 
     def most_nodes(self, experiment: Experiment) -> int:
         """Return the number of nodes of the largest cluster, at the end of whatever adds some."""
@@ -166,7 +174,12 @@ class Elastic(Kind):
         self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level], capacity: float
     ) -> ResolvedPhase:
         entry = _load(experiment, str(treatment["load"]), treatment)
-        phase = workload.phase(experiment.measured[0]).override(**experiment.overrides(treatment))
+        phase = workload.phase(experiment.measured[0])
+        levels = experiment.overrides(treatment)
+        if entry.as_written and phase.exhausts:
+            # It is over when its events are, and the duration is how long that is expected to take.
+            levels.pop("duration", None)
+        phase = phase.override(**levels)
         streams = loaded(phase.streams, entry, capacity, experiment.file.arrivals, phase.name)
         return replace(phase, streams=streams)
 
@@ -193,7 +206,7 @@ def _check_patience(experiment: Experiment, here: Place, step: Step, *, first: b
 
 def _check_name(experiment: Experiment, here: Place, step: Step, begun: int) -> None:
     """Refuse a node of a number that no node has had by then; other processes of a cluster only its store knows."""
-    for key in ("remove", "kill", "pause", "resume", "cut", "restore"):
+    for key in ("remove", "kill", "start", "pause", "resume", "cut", "restore"):
         name = getattr(step, key)
         numbered = re.fullmatch(r"node-(\d+)", name) if isinstance(name, str) else None
         if numbered and int(numbered[1]) >= begun:
@@ -217,6 +230,14 @@ def _paced_as(stream: Stream, load: LoadEntry) -> bool:
     return stream.is_open == load.is_open
 
 
+def _check_parameters(experiment: Experiment, name: str, load: LoadEntry) -> None:
+    """Refuse parameters that the workload lacks, and values that do not fit."""
+    document = experiment.document
+    experiment.workload.with_parameters(
+        load.with_, folder=document.path.parent, where=lambda key: document.where(("loads", name, "with", key))
+    )
+
+
 def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
     file, document = _own(experiment.file), experiment.document
     place = ("loads", name, "rate", "of")
@@ -224,6 +245,10 @@ def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
         raise document.error(place, f"there is no load {rate.of!r}", did_you_mean(rate.of, file.loads))
     if file.loads[rate.of].is_open:
         raise document.error(place, f"the load {rate.of!r} is open, so it does not show what a cluster can do")
+    if file.loads[rate.of].as_written:
+        raise document.error(
+            place, f"the load {rate.of!r} is what the workload says, and need not show what a cluster can do"
+        )
     if not file.control:
         raise document.error(place, "what a cluster can do is seen in control runs", "leave control: false out")
     for transition in file.transitions:

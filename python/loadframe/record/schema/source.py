@@ -1,4 +1,4 @@
-"""What came of a source of events: a part of a phase's summary."""
+"""What came of a source of events, and what the store has of it: parts of a run's summary."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,3 +40,31 @@ class SourceFigures:
     def dead(self) -> int:
         """All dead letters."""
         return sum(self.dead_letters.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvents:
+    """What a collection has, after the last phase, of the events that the run's sources brought.
+
+    An event counts as there if a document has the field of its kind. Events that were acknowledged and are not there
+    are missing: the store has lost them, or, where events may come twice, the same one was counted twice.
+    """
+
+    collection: str = field(metadata=told("where they are; `NAME-*` are the days of NAME"))
+    documents: int = field(metadata=told("in it, whoever wrote them", "documents"))
+    events: Mapping[str, int] = field(metadata=told("of this kind, more than before the run", "events", of="KIND"))
+    indexed: int = field(metadata=told("that the store acknowledged, in all phases of the run", "events"))
+    unique: bool = field(metadata=told("whether no event can have come twice, since the generator made them all"))
+    acknowledged_at_kill: int | None = field(
+        default=None,
+        metadata=told(
+            "of these, those that were acknowledged when the first node was killed, known to 0.2 s; only where one was",
+            "events",
+            absent=True,
+        ),
+    )
+
+    @property
+    def missing(self) -> int:
+        """Events that were acknowledged and are not there."""
+        return max(self.indexed - sum(self.events.values()), 0)

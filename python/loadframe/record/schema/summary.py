@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loadframe.record.schema.model import as_document, told
-from loadframe.record.schema.source import SourceFigures
+from loadframe.record.schema.source import SourceFigures, StoredEvents
 
 #: A level that stays, or stages through which it goes.
 Level = float | Mapping[str, Any]
@@ -424,6 +424,7 @@ class Summary:
         default=None, metadata=told("whose failure that was: `store`, `generator` or `unknown`", absent=True)
     )
     phases: tuple[PhaseSummary, ...] = field(default=(), metadata=told(""))
+    stored: tuple[StoredEvents, ...] = field(default=(), metadata=told("", absent=True))
     generator: GeneratorFigures | None = field(default=None, metadata=told("", absent=True))
     verdict: RecordedVerdict | None = field(default=None, metadata=told("", absent=True))
 

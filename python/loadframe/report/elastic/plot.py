@@ -86,7 +86,7 @@ def run_plot(group: Group, name: str) -> Figure | None:
     ]
     titles = {
         "load": _load_title(run.run),
-        "throughput": "requests/s",
+        "throughput": "events/s" if any(phase.sources for phase in run.run.summary.measured) else "requests/s",
         "response": "response, ms",
         "failures": "failed/s",
         "data": course.unit or "pieces",

@@ -25,6 +25,7 @@ from loadframe.report.run.five_seconds import samples_table
 from loadframe.report.run.plots import run_over_time
 from loadframe.report.run.sources import sources_over_time, sources_table
 from loadframe.report.setup import manifest_facts, run_facts
+from loadframe.report.stored import stored_text
 from loadframe.report.tables import generator_table, growth_table, operations_table, ranks_table
 from loadframe.units import format_count
 
@@ -53,7 +54,8 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
                 *set_aside_texts(phase),
                 *sources_texts(phase),
             )
-        ],
+        ]
+        + list(map(stored_text, summary.stored)),
         bands=run_bands(run, bands) if bands else None,
         growth=growth_table(phases),
         closed=closed_text(phases),

@@ -30,6 +30,7 @@ from loadframe.report.labels import (
     with_failures,
     with_parts,
 )
+from loadframe.report.stored import stored_text
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.units import format_count, format_duration
 
@@ -68,6 +69,9 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
         for name, operation in phase.operations.items():
             if grown := growth_text(operation):
                 console.print(Text(f"mean response time of {name}: {grown}", style="dim"))
+    for stored in summary.stored:
+        console.print()
+        console.print(Text(stored_text(stored), style="yellow" if stored.missing else ""))
     if bands:
         console.print()
         run_bands_on_terminal(run, bands).print(console)

@@ -404,6 +404,20 @@ class Cassandra(Store):
         statement = f"SELECT COUNT(*) FROM {KEYSPACE}.{_quoted(name)}"
         return int(self._ask(addresses, statement, one=False, timeout=_COUNT_TIMEOUT)[0]["count"])
 
+    def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
+        """Count the rows in which a column is not null, at a quorum. Reads all data, once for each column."""
+        return {
+            field: int(
+                self._ask(
+                    addresses,
+                    f"SELECT COUNT({_quoted(field)}) AS n FROM {KEYSPACE}.{_quoted(name)}",
+                    one=False,
+                    timeout=_COUNT_TIMEOUT,
+                )[0]["n"]
+            )
+            for field in fields
+        }
+
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the figures of docs/stores/cassandra.md for each node, by its address. Totals count from its start."""
         by_node = {}

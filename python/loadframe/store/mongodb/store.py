@@ -290,7 +290,14 @@ class MongoDB(Store):
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count on the primary, which has what was written a moment ago. Reads the whole index of ids."""
-        command = {"aggregate": name, "pipeline": [{"$match": {}}, {"$count": "n"}], "cursor": {}}
+        return self._count(addresses, name, {})
+
+    def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
+        """Count on the primary. Reads all documents, once for each field."""
+        return {field: self._count(addresses, name, {field: {"$exists": True}}) for field in fields}
+
+    def _count(self, addresses: Sequence[str], name: str, match: Mapping[str, Any]) -> int:
+        command = {"aggregate": name, "pipeline": [{"$match": match}, {"$count": "n"}], "cursor": {}}
         counted = self._leader(addresses).ask(command, DATABASE)["cursor"]["firstBatch"]
         return int(counted[0]["n"]) if counted else 0
 

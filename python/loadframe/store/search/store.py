@@ -215,7 +215,15 @@ class SearchStore(Store):
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Refresh the index and count."""
         self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
-        answer = self.request(addresses, "GET", f"/{name}/_count")
+        return self._count(addresses, name, {"match_all": {}})
+
+    def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
+        """Refresh the index and count; a field with fields inside is there if one of these is."""
+        self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
+        return {field: self._count(addresses, name, {"exists": {"field": field}}) for field in fields}
+
+    def _count(self, addresses: Sequence[str], name: str, query: Mapping[str, Any]) -> int:
+        answer = self.request(addresses, "POST", f"/{name}/_count", body={"query": query}, repeatable=True)
         if answer["_shards"]["failed"]:
             raise StoreFailed(
                 f"{answer['_shards']['failed']} of {answer['_shards']['total']} shards of {name} could not be counted",
