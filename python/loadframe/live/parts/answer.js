@@ -31,7 +31,7 @@ const head = (record, name) => (record.unit && name === "value" ? record.unit : 
 
 function bars(record) {
   if (!record.rows.length) return [element("p", { class: "soft" }, "The answer has no rows.")];
-  const names = element("tr", {}, element("th", { class: "word" }, ""), element("th", {}, ""),
+  const names = element("tr", {}, element("th", { class: "word" }), element("th", { class: "bar" }),
     element("th", {}, head(record, "value")), ...record.beside.map((name) => element("th", {}, name)));
   const rows = record.rows.map(([label, value, beside]) => {
     const bar = shape("svg", { "aria-hidden": "true", viewBox: "0 0 100 10", preserveAspectRatio: "none" });
