@@ -8,7 +8,7 @@ use rcgen::{
 };
 use std::time::{Duration, SystemTime};
 
-const DAY: Duration = Duration::from_hours(24);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Makes an authority of that name, which is valid for so many days; returns its certificate and its key, as PEM.
 #[pyfunction]
