@@ -119,11 +119,15 @@ def _line(x: npt.ArrayLike, y: npt.ArrayLike, label: str, line: Line, *, legend:
 
 
 def _load_title(run: Run) -> str:
-    return "offered/s" if run.summary.measured[0].has_open_load else "clients"
+    phase = run.summary.measured[0]
+    return "accepted/s" if phase.sources else "offered/s" if phase.has_open_load else "clients"
 
 
 def _load(run: Run, course: Course) -> Iterator[Trace]:
     phase = run.summary.measured[0]
+    if phase.sources:
+        yield from _accepted(run, phase.begin)
+        return
     opens = [stream.rate for stream in phase.streams if stream.rate is not None]
     closed = [stream.clients for stream in phase.streams if stream.clients is not None]
     offered = np.sum([level_at(level, course.times + phase.warmup) for level in opens or closed], axis=0)
@@ -132,6 +136,15 @@ def _load(run: Run, course: Course) -> Iterator[Trace]:
         if held is not None:
             offered = np.where(course.times > held, np.floor(np.interp(held, course.times, offered)), offered)
     yield _line(course.times, offered, "load", Line(INK, 1.6, steps=True), legend=False)
+
+
+def _accepted(run: Run, begin: float) -> Iterator[Trace]:
+    """Yield what came of each source of events: what is offered, only those who send know."""
+    table = run.telemetry
+    for name in run.summary.measured[0].sources:
+        of_it = pc.and_(pc.equal(table["source"], f"source:{name}"), pc.equal(table["metric"], "accepted"))
+        rows = table.filter(of_it).sort_by("time")
+        yield _line(rows["time"].to_numpy() - begin, rows["value"].to_numpy(), "load", Line(INK, 1.6), legend=False)
 
 
 def _throughput(group: Group, course: Course) -> Iterator[Trace]:
