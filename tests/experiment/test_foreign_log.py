@@ -99,7 +99,8 @@ def test_each_event_of_a_foreign_log_is_counted_in_the_store_though_its_node_was
 def test_an_experiment_that_gets_no_line_says_where_it_waited_and_for_how_long(folder, port):
     written(port, wait="500ms")
     real = "kind: opensearch, limits: {memory: 1g}, settings: {heap: 350m}"
-    Path("e.yaml").write_text(Path("e.yaml").read_text().replace(real, "kind: sim"))
+    # The simulated store has no templates, and needs none to wait.
+    Path("e.yaml").write_text(Path("e.yaml").read_text().replace(real, "kind: sim") + "prepare: [clear]\n")
     done = loadframe("run", "e.yaml")
     assert done.returncode == 1
     assert f"no line has come to 127.0.0.1:{port} for 0.5 s: send lines there" in done.stderr
