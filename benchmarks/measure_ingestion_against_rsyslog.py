@@ -27,7 +27,7 @@ from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.errors import LoadframeError, StoreFailed
 from loadframe.units import format_count, format_duration
 
-BIDS = 150_000
+BIDS = 50_000
 ROUNDS = 3
 #: How long events may take until the store has them, s.
 PATIENCE = 600

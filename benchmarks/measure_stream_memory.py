@@ -2,7 +2,7 @@
 
 That is as many events as an hour has at the published rate. Lines come by TCP and go by the search driver to a server
 that keeps nothing, in another process. The slope is that of a line through samples taken once a second after the first
-minute, in which buffers and histograms reach their size.
+minute, in which buffers and histograms reach their size, until the load ends.
 """
 
 import tempfile
@@ -41,10 +41,11 @@ def main() -> None:
             measured = engine_run.measure(plan({"driver": "search", "hosts": [address]}, port))
             ended.set()
         sampler.join()
-    seconds = [at for at, _ in samples if at > SETTLING]
-    sizes = [size for at, size in samples if at > SETTLING]
-    if len(sizes) < 10:
+    # Behind the load the process reads its own recordings.
+    samples = [(at, size) for at, size in samples if SETTLING < at < SECONDS]
+    if len(samples) < 10:
         raise LoadframeError("the ingester ended before its memory was sampled")
+    seconds, sizes = zip(*samples, strict=True)
     fit = stats.linregress(seconds, sizes)
     half = stats.t.ppf(0.975, len(sizes) - 2) * fit.stderr
     low, middle, high = (slope * 3600 / 2**20 for slope in (fit.slope - half, fit.slope, fit.slope + half))
