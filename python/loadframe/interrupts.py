@@ -61,6 +61,16 @@ def deferred() -> Iterator[None]:
             check()
 
 
+@contextlib.contextmanager
+def also(number: signal.Signals) -> Iterator[None]:
+    """Have another signal be an interrupt, such as that by which service managers end a command; in the main thread."""
+    before = signal.signal(number, _as_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 def listen() -> None:
     """Have interrupts taken down before they are raised, from now on; for the main thread of a command."""
     answer()
@@ -72,6 +82,12 @@ def close() -> None:
     """Have interrupts only taken down from now on: the command is over, and leaves its status."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _take_down)
+
+
+def _as_interrupt(number: int, frame: FrameType | None) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    # Where interrupts are ignored, this signal is not.
+    (handler if callable(handler) else _take_down)(number, frame)
 
 
 def _take_down(number: int, frame: FrameType | None) -> None:

@@ -70,11 +70,50 @@ def test_what_the_store_has_of_the_events_is_told_in_words():
     assert stored_text(replace(STORED, indexed=77)).endswith("every event that was acknowledged is there")
 
 
+@pytest.mark.parametrize(("address", "remedy"), [("127.0.0.1:5000", "more threads"), (None, "lower rate")])
+def test_a_reader_that_uses_most_of_its_core_makes_a_run_invalid(address, remedy):
+    assert verdict(replace(ALL_THERE, reader_cpu_share=0.8)).valid
+    (reason,) = verdict(replace(ALL_THERE, reader_cpu_share=0.93, address=address)).reasons
+    assert (reason.code, reason.fault) == ("reader_cpu", "generator")
+    assert "a thread that reads ads used 93 % of its core (limit 80 %)" in reason.cause
+    assert remedy in reason.remedy
+
+
+@pytest.mark.parametrize(("rate", "keeps_up"), [(400, True), (2_000_000, False)])
+def test_a_generated_source_that_does_not_come_at_its_rate_makes_a_run_invalid(tmp_path, rate, keeps_up):
+    kinds = {"bid": {"id": "/id", "time": "/time"}} | {
+        kind: {"id": "/bid_id", "time": "/bid_time"} for kind in ("win", "click")
+    }
+    made = {"generate": {"generator": "adbids", "rate": rate}, "events": {"type": "/type", "kinds": kinds}}
+    plan = {
+        "seed": 1,
+        "phase": "ingest",
+        "target": {"driver": "null"},
+        "operations": {"take_in": {"take_in": {}}},
+        "sources": {"ads": {**made, "flush": 0.02}},
+        "streams": [
+            {"name": "a", "mix": [["take_in", 1]], "pacing": {"source": {"source": "ads", "workers": 2}},
+             "stop": {"duration": 2.0}}
+        ],
+    }  # fmt: skip
+    with RunWriter(tmp_path, "r1") as writer:
+        outcome = run_phase(plan, writer.phase("ingest", 0.0), lambda _: None)
+        joined = writer.join()
+        summary = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, ())
+    assert (summary.generator.achieved >= 0.99) is keeps_up
+    assert ("not_achieved" in [reason.code for reason in summary.verdict.reasons]) is not keeps_up
+    source = summary.phases[0].sources["ads"]
+    assert sum(source.kinds.values()) == source.indexed == source.accepted
+    assert (source.reader_cpu_share > 0.3) is not keeps_up
+
+
 def test_dead_letters_and_what_is_left_over_are_told_in_words():
-    source = replace(ALL_THERE, left_over=3, kept="dead-letters-ingest-ads.ndjson", trouble=("the disk is full",))
+    source = replace(
+        ALL_THERE, spilled_events=9, left_over=3, kept="dead-letters-ingest-ads.ndjson", trouble=("the disk is full",)
+    )
     assert sources_texts(streamed(source)) == [
         "ads: 90 events accepted, 80 indexed, 20 dead letters (10 not JSON, 10 refused;"
-        " see dead-letters-ingest-ads.ndjson), 3 left over",
+        " see dead-letters-ingest-ads.ndjson), 9 spilled to disk meanwhile, 3 left over",
         "ads: the disk is full",
     ]
 

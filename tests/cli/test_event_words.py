@@ -13,8 +13,9 @@ class Clock:
         return self.now
 
 
-def ads(accepted, indexed, dead=0, address="127.0.0.1:5000"):
-    return {"ads": SourceProgress(accepted + dead, accepted, indexed, dead, accepted - indexed, address)}
+def ads(accepted, indexed, dead=0, address="127.0.0.1:5000", spilled=0, **kinds):
+    waiting = accepted - indexed
+    return {"ads": SourceProgress(accepted + dead, accepted, indexed, dead, waiting, spilled, kinds, [], address)}
 
 
 def test_totals_are_told_as_rates_of_the_last_second():
@@ -22,12 +23,12 @@ def test_totals_are_told_as_rates_of_the_last_second():
     words = EventWords(clock)
     assert words.words(0, ads(0, 0)) == "ads: no events yet, 0 waiting, 0 dead letters"
     clock.now = 2.0
-    said = "ads: 1,000 events/s accepted, 900 indexed, 200 waiting, 1 dead letter"
+    said = "ads: 1,000 lines/s, 1,000 events/s accepted, 900 indexed, 200 waiting, 1 dead letter"
     assert words.words(1, ads(2000, 1800, dead=1)) == said
     clock.now = 2.2
     assert words.words(1, ads(2400, 2200, dead=1)) == said, "the same second has the same words"
     clock.now = 3.0
-    assert words.words(2, ads(2000, 1800, dead=1)).startswith("ads: 0 events/s accepted, 0 indexed")
+    assert words.words(2, ads(2000, 1800, dead=1)).startswith("ads: 0 lines/s, 0 events/s accepted, 0 indexed")
 
 
 def test_where_a_source_listens_is_told_once_in_a_phase():
@@ -38,3 +39,12 @@ def test_where_a_source_listens_is_told_once_in_a_phase():
     words.begin()
     assert words.addresses(ads(0, 0)) == ["ads listens at 127.0.0.1:5000"]
     assert words.addresses(ads(0, 0, address=None)) == []
+
+
+def test_events_are_told_by_their_kind_and_those_on_disk_apart():
+    clock = Clock()
+    words = EventWords(clock)
+    words.words(0, ads(0, 0))
+    clock.now = 2.0
+    told = words.words(1, ads(4000, 2200, spilled=1500, bid=2000, win=200, click=0))
+    assert "1,100 indexed (1,000 bid, 100 win), 1,800 waiting (1,500 on disk), 0 dead letters" in told

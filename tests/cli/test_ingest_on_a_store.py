@@ -1,10 +1,15 @@
-"""`loadframe ingest` into a real node: by TCP from several connections, from a file, and until it is interrupted."""
+"""`loadframe ingest` into a real node: by TCP from several connections, from a file, and until it is interrupted or
+killed."""
 
 import gzip
 import json
+import os
 import re
 import signal
 import socket
+import threading
+import time
+import urllib.request
 
 import pytest
 
@@ -49,6 +54,45 @@ def folder(node, tmp_path, monkeypatch):
     return tmp_path
 
 
+def port_of(command):
+    command.wait_for("ads listens at 127.0.0.1:")
+    return int(re.search(r"listens at 127\.0\.0\.1:(\d+)", command.stderr)[1])
+
+
+class Sender:
+    """Sends bids and keeps those that were not acknowledged, as docs/streams.md asks of senders."""
+
+    def __init__(self, port, bids):
+        self.kept, self.safe = list(bids), 0
+        self._way = socket.create_connection(("127.0.0.1", port))
+        self._threads = [threading.Thread(target=work) for work in (self._send, self._hear)]
+        for thread in self._threads:
+            thread.start()
+
+    def _send(self):
+        try:
+            for first in range(0, len(self.kept), 50):
+                self._way.sendall(lines(*(bid(number) for number in self.kept[first : first + 50])))
+            self._way.shutdown(socket.SHUT_WR)
+        except OSError:
+            # The other side was killed; what is not acknowledged is kept.
+            pass
+
+    def _hear(self):
+        try:
+            for told in self._way.makefile():
+                self.safe = json.loads(told)["acknowledged"]
+        except (OSError, ValueError):
+            pass
+
+    def end(self):
+        """Return the bids that were acknowledged, and those that were not, when the connection has ended."""
+        for thread in self._threads:
+            thread.join(60)
+        self._way.close()
+        return self.kept[: self.safe], self.kept[self.safe :]
+
+
 def test_a_file_of_events_becomes_a_document_for_each_bid_in_the_index_of_its_day(node, folder):
     wins, bids = [win(number) for number in range(0, 50, 5)], [bid(number) for number in range(50)]
     (folder / "e.ndjson.gz").write_bytes(gzip.compress(lines(*wins, *bids) + b"not JSON\n" + lines({"type": "bid"})))
@@ -65,8 +109,7 @@ def test_a_file_of_events_becomes_a_document_for_each_bid_in_the_index_of_its_da
 def test_lines_of_several_connections_are_all_taken_in_and_ctrl_c_ends_it_in_good_order(node, folder):
     words = ("ingest", "./w.yaml", "--listen", "127.0.0.1:0", "--cluster", "shared", "--output", "run", "--json")
     with Running(*words, folder=folder) as command:
-        command.wait_for("ads listens at 127.0.0.1:")
-        port = int(re.search(r"listens at 127\.0\.0\.1:(\d+)", command.stderr)[1])
+        port = port_of(command)
         for part in (range(100), range(100, 200)):
             with socket.create_connection(("127.0.0.1", port)) as sending:
                 sending.sendall(lines(*(bid(number) for number in part)))
@@ -82,8 +125,7 @@ def test_lines_of_several_connections_are_all_taken_in_and_ctrl_c_ends_it_in_goo
 def test_a_port_without_lines_for_a_while_ends_by_itself(node, folder):
     words = ("ingest", "./w.yaml", "--listen", "127.0.0.1:0", "--idle", "5s", "--cluster", "shared", "--json")
     with Running(*words, folder=folder) as command:
-        command.wait_for("ads listens at 127.0.0.1:")
-        port = int(re.search(r"listens at 127\.0\.0\.1:(\d+)", command.stderr)[1])
+        port = port_of(command)
         ways = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
         for number in range(300):
             ways[number % 2].sendall(lines(bid(number)))
@@ -92,3 +134,74 @@ def test_a_port_without_lines_for_a_while_ends_by_itself(node, folder):
         assert command.process.wait(120) == 0, command.stderr
     came = json.loads((folder / "stdout.txt").read_text())
     assert (came["lines"], came["indexed"], came["documents"], came["connections"]) == (300, 300, 300, 2)
+
+
+def ids(node):
+    node.count("ads-*")  # which refreshes
+    with urllib.request.urlopen(f"http://{node.addresses[0]}/ads-*/_search?size=10000&_source=false") as answer:
+        return {hit["_id"] for hit in json.load(answer)["hits"]["hits"]}
+
+
+def test_what_was_acknowledged_is_in_the_store_after_a_kill_and_the_rest_after_it_was_sent_again(node, folder):
+    bounds = "flush: 100ms\n    batch: 100\n    buffer: 20k\n    longest_line: 10k"
+    (folder / "w.yaml").write_text(WORKLOAD.replace("flush: 100ms", bounds))
+    listen = ("--listen", "127.0.0.1:0", "--acknowledge")
+    words = ("ingest", "./w.yaml", *listen, "--cluster", "shared", "--reuse", "--json")
+    with Running(*words, "--output", "killed", folder=folder) as command:
+        sender = Sender(port_of(command), range(6000))
+        end = time.monotonic() + 60
+        while not 500 <= sender.safe < 5000 and time.monotonic() < end:
+            time.sleep(0.001)
+        os.killpg(command.process.pid, signal.SIGKILL)
+        command.process.wait()
+    safe, kept = sender.end()
+    assert safe, "some were acknowledged"
+    assert kept, "it was killed in the middle"
+    assert {f"b{number}" for number in safe} <= ids(node)
+    with Running(*words, "--idle", "3s", "--output", "again", folder=folder) as command:
+        again = Sender(port_of(command), kept)
+        assert command.process.wait(120) == 0, command.stderr
+    assert again.end() == (kept, [])
+    assert ids(node) == {f"b{number}" for number in range(6000)}
+    came = json.loads((folder / "stdout.txt").read_text())
+    assert (came["accepted"], came["indexed"], came["left_over"]) == (len(kept), len(kept), 0)
+    assert not list(folder.glob("**/spill-*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_accepted_before_an_interrupt_is_sent_duplicates_and_wins_without_bids_too(node, folder, number):
+    (folder / "w.yaml").write_text(WORKLOAD.replace("flush: 100ms", "flush: 30s"))
+    words = ("ingest", "./w.yaml", "--listen", "127.0.0.1:0", "--cluster", "shared", "--output", "run", "--json")
+    with Running(*words, folder=folder) as command:
+        with socket.create_connection(("127.0.0.1", port_of(command))) as sending:
+            sending.sendall(lines(*(bid(which % 50) for which in range(100)), *(win(which) for which in range(60))))
+            command.wait_for("160 waiting")
+            os.kill(command.process.pid, number)
+            assert command.process.wait(60) == 0, command.stderr
+        assert "no more lines are taken" in command.stderr
+    came = json.loads((folder / "stdout.txt").read_text())
+    assert (came["accepted"], came["indexed"], came["left_over"], came["documents"]) == (160, 160, 0, 60)
+    assert came["indexed_by_kind"] == {"bid": 100, "win": 60}
+    assert Run(folder / "run").summary.status == "done"
+
+
+def test_a_second_interrupt_drops_what_is_left_and_counts_it(node, folder):
+    (folder / "w.yaml").write_text(WORKLOAD)
+    words = ("ingest", "./w.yaml", "--listen", "127.0.0.1:0", "--cluster", "shared", "--output", "run", "--json")
+    stopped = node.nodes[0].pid
+    with Running(*words, folder=folder) as command:
+        port = port_of(command)
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            with socket.create_connection(("127.0.0.1", port)) as sending:
+                sending.sendall(lines(*(bid(which) for which in range(100))))
+                time.sleep(2)
+                os.kill(command.process.pid, signal.SIGINT)
+                command.wait_for("no more lines are taken")
+                os.kill(command.process.pid, signal.SIGINT)
+                time.sleep(2)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert command.process.wait(60) == 1, command.stderr
+    came = json.loads((folder / "stdout.txt").read_text())
+    assert came["accepted"] == came["left_over"] > 0

@@ -72,6 +72,20 @@ def test_only_senders_to_a_port_are_acknowledged(tmp_path):
         plan(tmp_path, Feed(stdin=True, acknowledge=True))
 
 
+def test_what_goes_to_disk_follows_the_way_in_which_events_come(tmp_path):
+    def spill(feed, way="listen: 127.0.0.1:5000, spill: 5m"):
+        return plan(tmp_path, feed, way=way)["sources"]["ads"].get("spill")
+
+    assert spill(Feed(listen="127.0.0.1:0")) == 5 << 20, "the workload's own"
+    assert spill(Feed(listen="127.0.0.1:0"), way="stdin: true") == 1 << 30
+    assert spill(Feed(stdin=True)) is None
+    assert spill(Feed(files=(Path("/a.ndjson"),))) is None
+    assert spill(Feed(listen="127.0.0.1:0", spill=0)) is None
+    assert spill(Feed(stdin=True, spill=7)) == 7
+    with pytest.raises(BadInput, match="goes to disk while memory is full"):
+        spill(Feed(files=(Path("/a.ndjson"),), spill=7))
+
+
 def test_standard_input_is_not_replayed(tmp_path):
     (tmp_path / "e.ndjson").write_text("{}\n")
     way = "files: [e.ndjson], replay: {time: time}"
@@ -119,7 +133,18 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 
 def test_what_came_of_it_is_told_to_programs():
     figures = SourceFigures(
-        lines=12, accepted=10, indexed=9, left_over=1, dead_letters={"no id": 2}, connections=3, bytes=99
+        lines=12,
+        accepted=10,
+        indexed=9,
+        left_over=1,
+        dead_letters={"no id": 2},
+        kinds={"bid": 6, "win": 3},
+        spilled_events=4,
+        spilled_bytes=500,
+        most_spilled_bytes=300,
+        trouble=("a full disk",),
+        connections=3,
+        bytes=99,
     )
     last = phase("filling", {"take_in": operation(1.0)}, sources={"ads": figures}, warmup=0.0, duration=3.0)
     assert ingested([last], 5, "results/r").as_dict() == {
@@ -131,9 +156,16 @@ def test_what_came_of_it_is_told_to_programs():
         "dead_letters": 2,
         "dead_letters_by_reason": {"no id": 2},
         "left_over": 1,
+        "indexed_by_kind": {"bid": 6, "win": 3},
+        "spilled_events": 4,
+        "spilled_bytes": 500,
+        "most_spilled_bytes": 300,
+        "trouble": ["a full disk"],
         "connections": 3,
         "bytes": 99,
         "seconds": 3.0,
+        "lines_per_second": 4.0,
         "indexed_per_second": 3.0,
+        "indexed_per_second_by_kind": {"bid": 2.0, "win": 1.0},
         "run": "results/r",
     }

@@ -3,9 +3,17 @@
 from loadframe.observe import Sample, SourcesSampler
 
 
-def told(lines, waiting):
+def told(lines, waiting, cpu=()):
     return {
-        "ads": {"lines": lines, "accepted": lines, "indexed": lines - waiting, "dead_letters": 0, "waiting": waiting}
+        "ads": {
+            "lines": lines,
+            "accepted": lines,
+            "indexed": lines - waiting,
+            "dead_letters": 0,
+            "waiting": waiting,
+            "spilled": 0,
+            "reader_cpu": cpu,
+        }
     }
 
 
@@ -16,7 +24,7 @@ def sampled(sampler, now):
 def test_totals_become_rates_and_what_waits_stays_a_level():
     sampler = SourcesSampler()
     sampler.tell(told(100, 40))
-    assert list(sampler.sample(1.0)) == [Sample("source:ads", "waiting", 40)]
+    assert list(sampler.sample(1.0)) == [Sample("source:ads", "waiting", 40), Sample("source:ads", "spilled", 0)]
     sampler.tell(told(300, 20))
     assert sampled(sampler, 3.0) == {
         "lines": 100.0,
@@ -24,6 +32,7 @@ def test_totals_become_rates_and_what_waits_stays_a_level():
         "indexed": 110.0,
         "dead_letters": 0.0,
         "waiting": 20,
+        "spilled": 0,
     }
 
 
@@ -34,4 +43,12 @@ def test_a_source_that_is_read_again_begins_anew():
     sampler.tell({})
     assert list(sampler.sample(2.0)) == []
     sampler.tell(told(500, 0))
-    assert sampled(sampler, 3.0) == {"waiting": 0}
+    assert sampled(sampler, 3.0) == {"waiting": 0, "spilled": 0}
+
+
+def test_of_the_threads_that_read_a_source_the_busiest_is_told():
+    sampler = SourcesSampler()
+    sampler.tell(told(0, 0, [0.5, 3.0]))
+    assert "reader_cpu" not in sampled(sampler, 1.0)
+    sampler.tell(told(0, 0, [2.0, 3.5]))
+    assert sampled(sampler, 3.0)["reader_cpu"] == 0.75

@@ -106,6 +106,7 @@ def summary(**parts: Any) -> dict[str, Any]:
             indexed=8,
             left_over=1,
             dead_letters={"not JSON": 1},
+            kinds={"bid": 8},
             kept="dead-letters-range-ads.ndjson",
             connections=2,
             bytes=900,

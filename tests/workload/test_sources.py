@@ -57,6 +57,7 @@ def test_a_plan_has_the_source_with_fields_as_pointers(load):
             "flush": 0.5,
             "buffer": 67_108_864,
             "longest_line": 1_048_576,
+            "spill": 1 << 30,
         }
     }
     (stream,) = made["streams"]
@@ -282,3 +283,16 @@ def test_an_address_that_is_not_empty_takes_the_place_of_events_that_are_made(lo
 def test_a_first_line_is_waited_for_only_where_somebody_can_send_it(load, source, what):
     with pytest.raises(BadInput, match=what):
         load(written(source))
+
+
+def test_only_a_port_spills_to_disk_if_it_is_not_said_and_that_can_be_changed(load):
+    assert "spill" not in plan(load, f"{LISTEN}\n    spill: 0")["sources"]["ads"]
+    assert plan(load, f"{LISTEN}\n    spill: 2m")["sources"]["ads"]["spill"] == 2 << 20
+    assert "spill" not in plan(load, "stdin: true")["sources"]["ads"]
+    assert plan(load, "stdin: true\n    spill: 1k")["sources"]["ads"]["spill"] == 1024
+
+
+def test_what_waits_without_loss_does_not_go_to_disk(load):
+    with pytest.raises(BadInput, match="generate wait without loss") as caught:
+        plan(load, "generate: {generator: adbids, rate: 5}\n    spill: 1m")
+    assert caught.value.remedy == "remove it"

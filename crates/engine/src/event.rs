@@ -28,6 +28,17 @@ pub struct Event {
     pub arrival: i64,
 }
 
+impl Event {
+    /// The event with its line copied from its batch, `from`, to the end of another, `to`.
+    #[must_use]
+    pub fn copied(&self, from: &[u8], to: &mut Vec<u8>) -> Self {
+        let start = to.len();
+        to.extend_from_slice(&from[self.line.clone()]);
+        let id = start + self.id.start - self.line.start..start + self.id.end - self.line.start;
+        Self { line: start..to.len(), id, ..self.clone() }
+    }
+}
+
 /// Events that go into the store with one request.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {

@@ -51,6 +51,8 @@ pub struct Phase<D: Driver> {
     pub going: Vec<AtomicU64>,
     /// When the phase ended, where the end of a stream ends it.
     pub ended: OnceLock<Instant>,
+    /// Set from outside: nothing more is taken from sources, and the phase ends with what they gave.
+    pub closing: AtomicBool,
 }
 
 impl<D: Driver> Phase<D> {
@@ -64,8 +66,24 @@ impl<D: Driver> Phase<D> {
     /// A worker has nothing more to do for a stream. If no other has either, and the stream ends the phase, it ends now,
     /// unless other ranks have to be asked.
     pub fn part_ended(&self, stream: usize) {
-        let was_last = self.going[stream].fetch_sub(1, Ordering::AcqRel) == 1;
+        let was_last = self.going[stream].fetch_sub(1, Ordering::SeqCst) == 1;
         if was_last && !self.together && self.plan.ends_with.contains(&self.plan.streams[stream].name) {
+            self.end();
+        }
+        self.end_if_closed();
+    }
+
+    /// Takes nothing more from sources. What they gave is still sent, and then the phase ends, also for its other streams.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.sources.iter().flatten().for_each(|source| source.queue.close_by_itself());
+        self.end_if_closed();
+    }
+
+    fn end_if_closed(&self) {
+        let mut streams = self.sources.iter().zip(&self.going);
+        let mut all_is_sent = || streams.all(|(source, going)| source.is_none() || going.load(Ordering::SeqCst) == 0);
+        if !self.together && self.closing.load(Ordering::SeqCst) && all_is_sent() {
             self.end();
         }
     }

@@ -51,6 +51,11 @@ impl Running {
         self.phase.stop();
     }
 
+    /// Takes nothing more from sources: what they gave is still sent, and then the phase ends.
+    pub fn close(&self) {
+        self.phase.close();
+    }
+
     /// Changes the target's hosts while the load runs.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.phase.set_hosts(hosts)
@@ -120,6 +125,7 @@ trait Control: Send + Sync {
     fn told(&self) -> BTreeMap<String, Told>;
     fn answers(&self) -> Vec<(String, Vec<u8>)>;
     fn stop(&self);
+    fn close(&self);
     fn hold(&self);
     fn obey(&self, orders: &Orders);
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError>;
@@ -136,6 +142,10 @@ impl<D: Driver> Control for Phase<D> {
 
     fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn close(&self) {
+        Self::close(self);
     }
 
     fn hold(&self) {

@@ -4,6 +4,7 @@
 //! Readers on threads of their own cut lines ([`intake`]), read them ([`line`]) and put the events into a [`queue`], from
 //! which the clients of a stream take them in batches. What is not an event is a dead letter ([`letters`]).
 
+pub mod chunk;
 mod dealt;
 mod files;
 pub mod instant;
@@ -13,7 +14,9 @@ pub mod line;
 mod listen;
 mod paced;
 pub mod queue;
+mod readers;
 mod safe;
+mod spill;
 mod stdin;
 mod told;
 
@@ -26,12 +29,15 @@ use crate::panics;
 use crate::plan::{self, PlanError};
 use crate::profile::Profile;
 use crate::schedule::Share;
+use chunk::{Chunk, Taken};
 pub use dealt::{Fate, dealt};
 use letters::{Bundle, Letters, Reason};
 use line::Reader;
 use listen::Port;
-use queue::{Queue, Taken};
-pub use told::Told;
+use queue::Queue;
+use readers::Readers;
+use spill::Spill;
+pub use told::{Offered, Told};
 
 /// What is counted of a source.
 #[derive(Debug, Default)]
@@ -39,6 +45,8 @@ struct Counts {
     lines: AtomicU64,
     accepted: AtomicU64,
     indexed: AtomicU64,
+    /// Of these, how many are of each kind.
+    kinds: Vec<AtomicU64>,
     bytes: AtomicU64,
     connections: AtomicU64,
 }
@@ -57,6 +65,9 @@ pub struct Source {
     counts: Counts,
     /// Where clients find its events.
     pub queue: Queue,
+    cpu: Readers,
+    /// Of events that have instants of their own: how many were due, and how many came.
+    offered: OnceLock<Offered>,
     address: OnceLock<String>,
     /// Open already, where the load waits for the first line.
     port: Mutex<Option<Port>>,
@@ -100,6 +111,10 @@ impl Source {
         if plan.wait.is_some() && plan.listen.is_none() {
             return Err(PlanError::new("only the first line of a sender by TCP can be waited for: wait needs listen"));
         }
+        if plan.spill > 0 && plan.listen.is_none() && !plan.stdin {
+            let cause = "only what comes by TCP or on standard input is spilled to disk: files and generators wait";
+            return Err(PlanError::new(cause));
+        }
         files::check(&plan.files)?;
         if let Some(listen) = &plan.listen {
             listen::check(listen)?;
@@ -107,7 +122,10 @@ impl Source {
         let share = Share { index: phase.rank, of: phase.ranks };
         let reader = Reader::new(&plan.events, plan.replay.as_ref().map(|replay| replay.time.as_str()))?;
         let readers = if plan.listen.is_some() { phase.threads as usize } else { 1 };
+        let kinds = reader.names.iter().map(|_| AtomicU64::new(0)).collect();
         let queue = Queue::new(plan.batch, plan.flush, plan.buffer, reader.names.clone(), readers);
+        let folder = || plan.spill_folder.clone().unwrap_or_else(std::env::temp_dir);
+        let spill = (plan.spill > 0).then(|| Spill::new(folder().join(format!("spill-{name}")), plan.spill));
         let source = Self {
             name: name.to_owned(),
             plan: plan.clone(),
@@ -116,8 +134,10 @@ impl Source {
             readers,
             reader,
             letters: Letters::new(plan.dead_letters.as_deref()),
-            counts: Counts::default(),
-            queue,
+            counts: Counts { kinds, ..Counts::default() },
+            queue: queue.with(spill),
+            cpu: Readers::default(),
+            offered: OnceLock::new(),
             address: OnceLock::new(),
             port: Mutex::default(),
             trouble: Mutex::default(),
@@ -156,32 +176,51 @@ impl Source {
             self.counts.connections.fetch_add(port.share_early(), Ordering::Relaxed);
         }
         for number in 0..self.readers {
-            let (source, fail, part) = (self.clone(), fail.clone(), port.as_mut().map(|port| port.part(number)));
-            let thread = thread::Builder::new().name(format!("source-{number}"));
-            let thread = thread.spawn(move || {
-                let _listening = panics::listen(move |words| fail(format!("the reader of a source panicked: {words}")));
-                let _ended = Reads(&source);
+            let part = port.as_mut().map(|port| port.part(number));
+            self.spawn(format!("source-{number}"), fail, move |source| {
+                let _ended = Reads(source);
                 if !source.queue.sleep_until(start) {
-                    return;
+                    return Ok(());
                 }
-                let read = match part {
-                    Some(part) => listen::read(&source, part),
-                    None if source.plan.stdin => stdin::read(&source),
+                match part {
+                    Some(part) => listen::read(source, part),
+                    None if source.plan.stdin => stdin::read(source),
                     None if source.plan.generate.is_some() || source.plan.replay.is_some() => {
-                        paced::read(&source, start)
+                        paced::read(source, start)
                     }
-                    None => files::read(&source),
-                };
-                if let Err(words) = read {
-                    source.say(words);
+                    None => files::read(source),
                 }
-            });
-            let thread = thread.map_err(|e| {
-                self.queue.close();
-                PlanError::machine(format!("cannot start a thread: {e}"))
             })?;
-            self.threads.lock().expect("no thread panics while it holds the lock").push(thread);
         }
+        if self.plan.spill > 0 {
+            self.spawn("source-spill".into(), fail, |source| {
+                source.queue.read_back(|words| source.say(words));
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Has a thread of its own do something, whose CPU time is counted as that of reading.
+    fn spawn(
+        self: &Arc<Self>,
+        name: String,
+        fail: &Fail,
+        work: impl FnOnce(&Arc<Self>) -> Result<(), String> + Send + 'static,
+    ) -> Result<(), PlanError> {
+        let (source, fail) = (self.clone(), fail.clone());
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            let _listening = panics::listen(move |words| fail(format!("the reader of a source panicked: {words}")));
+            let _counted = source.cpu.begin();
+            if let Err(words) = work(&source) {
+                source.say(words);
+            }
+        });
+        let thread = thread.map_err(|e| {
+            self.queue.close();
+            PlanError::machine(format!("cannot start a thread: {e}"))
+        })?;
+        self.threads.lock().expect("no thread panics while it holds the lock").push(thread);
         Ok(())
     }
 
@@ -207,11 +246,24 @@ impl Source {
         self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts a reading, and writes its dead letters.
-    fn counted(&self, lines: u64, events: u64, letters: &mut Bundle) {
-        self.counts.lines.fetch_add(lines, Ordering::Relaxed);
-        self.counts.accepted.fetch_add(events, Ordering::Relaxed);
-        self.write(letters);
+    /// Counts the lines of a reading, writes its dead letters, and hands over its events; does nothing with events for
+    /// which it is too late.
+    fn take_up(&self, lines: u64, chunk: Chunk, letters: &mut Bundle) {
+        let mut counted = false;
+        let events = chunk.events.len() as u64;
+        let mut count = || {
+            self.counts.lines.fetch_add(lines, Ordering::Relaxed);
+            self.counts.accepted.fetch_add(events, Ordering::Relaxed);
+            counted = true;
+        };
+        if events == 0 {
+            count();
+        } else if let Err(words) = self.queue.push(chunk, count) {
+            self.say(words);
+        }
+        if counted {
+            self.write(letters);
+        }
     }
 
     fn write(&self, letters: &mut Bundle) {
@@ -222,23 +274,26 @@ impl Source {
 
     /// Events of a batch have come to their ends, each as `fates` say by places; `words` are the store's.
     pub fn settle(&self, taken: &Taken, fates: &[(u32, Fate)], words: &str) {
-        let (mut indexed, mut refused, mut letters) = (0, 0, Bundle::default());
+        let (mut indexed, mut letters) = (0, Bundle::default());
+        let mut kinds = vec![0; self.counts.kinds.len()];
         for &(place, fate) in fates {
             match fate {
                 Fate::Left => continue,
-                Fate::Taken => indexed += 1,
+                Fate::Taken => {
+                    indexed += 1;
+                    kinds[taken.batch.events[place as usize].kind] += 1;
+                }
                 Fate::Refused => {
-                    refused += 1;
-                    if self.letters.kept() {
-                        let line = taken.batch.line(&taken.batch.events[place as usize]);
-                        letters.add(Reason::Refused, words, line, &self.name);
-                    }
+                    let line = taken.batch.line(&taken.batch.events[place as usize]);
+                    self.letters.add(&mut letters, Reason::Refused, words, line, &self.name);
                 }
             }
             taken.settle(place as usize);
         }
         self.counts.indexed.fetch_add(indexed, Ordering::Relaxed);
-        self.letters.count(Reason::Refused, refused);
+        for (counter, count) in self.counts.kinds.iter().zip(kinds) {
+            counter.fetch_add(count, Ordering::Relaxed);
+        }
         self.write(&mut letters);
     }
 }

@@ -104,7 +104,7 @@ impl Watcher {
 }
 
 /// CPU time of the calling thread, seconds.
-fn thread_cpu() -> f64 {
+pub fn thread_cpu() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }

@@ -75,6 +75,11 @@ impl PyHandle {
         self.0.stop();
     }
 
+    /// Takes nothing more from sources of events: what they gave is still sent, and then the phase ends.
+    fn close(&self) {
+        self.0.close();
+    }
+
     /// Keeps the clients of closed streams that are present: from now on none joins or leaves.
     fn hold(&self) {
         self.0.hold();
@@ -145,6 +150,9 @@ fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyD
         source.set_item("indexed", told.indexed)?;
         source.set_item("dead_letters", told.dead())?;
         source.set_item("waiting", told.waiting)?;
+        source.set_item("spilled", told.spilled)?;
+        source.set_item("kinds", told.kinds.clone())?;
+        source.set_item("reader_cpu", told.reader_cpu.clone())?;
         source.set_item("address", told.address.as_deref())?;
         sources.set_item(name, source)?;
     }

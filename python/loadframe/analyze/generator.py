@@ -35,7 +35,7 @@ def generator_figures(
     start = outcome["offset"] + outcome["warmup"]
     end = start + outcome["measured"]
     threads = outcome["threads"] * outcome["ranks"]
-    watched = _between(telemetry, start, end)
+    watched = between(telemetry, start, end)
     cpu, peak = _worker_shares(watched, "cpu_seconds")
     waited, _ = _worker_shares(watched, "waited_seconds")
     away, _ = _worker_shares(watched, "away_seconds")
@@ -85,7 +85,8 @@ def combine(figures: list[GeneratorFigures]) -> GeneratorFigures:
     )
 
 
-def _between(telemetry: pa.Table, start: float, end: float) -> pa.Table:
+def between(telemetry: pa.Table, start: float, end: float) -> pa.Table:
+    """Return the samples from `start` until `end`, s since the run began."""
     # Times are sums of the same floats in both places; half a millisecond is far more than they can differ by.
     time = telemetry["time"]
     return telemetry.filter(pc.and_(pc.greater_equal(time, start - 5e-4), pc.less(time, end - 5e-4)))
@@ -131,12 +132,19 @@ def achieved_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
     if not streams:
         return None
     rows = series.filter(pc.is_in(series["stream"], pa.array(streams)))
-    measured = rows.filter(pc.equal(rows["segment"], "measure"))
     unanswered = sum(
         operation["in_flight_at_end"] for operation in outcome["operations"] if operation["stream"] in streams
     )
+    return done_in_window(rows, unanswered, outcome["warmup"], outcome["measured"])
+
+
+def done_in_window(rows: pa.Table, unanswered: int, warmup: float, measured_for: float) -> float | None:
+    """Return requests done in a window over requests due in it; at most 1, and None where none was due.
+
+    `unanswered` were due and never done; the window begins after `warmup` s and lasts `measured_for` s.
+    """
+    measured = rows.filter(pc.equal(rows["segment"], "measure"))
     due: int = _sum(measured, "requests") + _sum(measured, "dropped") + unanswered
-    warmup, measured_for = outcome["warmup"], outcome["measured"]
     if not due or not measured_for:
         # It was interrupted before its window began.
         return None

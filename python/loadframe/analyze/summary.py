@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from loadframe.analyze.documents import documents_by_second, growth_figures, who
 from loadframe.analyze.generator import combine, generator_figures
 from loadframe.analyze.ranks import machine_figures, rank_figures
 from loadframe.analyze.silences import silences
+from loadframe.analyze.sources import both, offered_share, reader_share
 from loadframe.analyze.verdict import JudgedPhase, judge
 from loadframe.record import Summary
 from loadframe.record.schema import ERROR_CLASSES
@@ -64,11 +66,12 @@ def summarize(
     for outcome in outcomes:
         of_phase = series.filter(pc.equal(series["phase"], outcome["phase"]))
         documents = documents_by_second(outcome, of_phase)
-        phase = _phase(outcome, of_phase, histograms, documents)
+        phase = _phase(outcome, of_phase, histograms, documents, telemetry)
         phases.append(phase)
         # What is said of a phase counts operations, and not the parts that some of them have.
         rows = of_phase.filter(pc.is_in(of_phase["operation"], pa.array(list(phase.single), pa.string())))
         figures = generator_figures(outcome, rows, telemetry, histograms, ceiling)
+        figures = replace(figures, achieved=both(figures.achieved, offered_share(outcome, of_phase)))
         (prepares if phase.prepares else judged).append(
             JudgedPhase(phase, figures, throughput_by_second(outcome, rows), _silent(events, phase), documents)
         )
@@ -107,7 +110,9 @@ def _phase(
     rows: pa.Table,
     histograms: "HistogramLog",
     documents: npt.NDArray[np.float64] | None,
+    telemetry: pa.Table,
 ) -> PhaseSummary:
+    came = outcome.get("sources", {})
     measured = rows.filter(pc.equal(rows["segment"], "measure"))
     names = dict.fromkeys(entry["operation"] for entry in outcome["operations"])
     return PhaseSummary(
@@ -126,7 +131,7 @@ def _phase(
             SetAside(aside["corpus"], aside["lines"], tuple(aside["kept"])) for aside in outcome.get("set_aside", [])
         ),
         operations={name: _operation(name, outcome, measured, histograms, documents) for name in names},
-        sources={name: _source(said) for name, said in outcome.get("sources", {}).items()},
+        sources={name: _source(said, reader_share(name, outcome, telemetry)) for name, said in came.items()},
         ranks=rank_figures(outcome),
         machines=machine_figures(outcome),
     )
@@ -139,8 +144,12 @@ def first_failure(rows: pa.Table) -> float | None:
     return float(pc.min(seconds).as_py()) if len(seconds) else None
 
 
-def _source(said: Mapping[str, Any]) -> SourceFigures:
+def _source(said: Mapping[str, Any], reader_cpu_share: float | None) -> SourceFigures:
+    spilled = {key: said.get(key, 0) for key in ("spilled_events", "spilled_bytes", "most_spilled_bytes")}
     return SourceFigures(
+        **spilled,
+        kinds=said.get("kinds", {}),
+        reader_cpu_share=reader_cpu_share,
         **{key: said[key] for key in ("lines", "accepted", "indexed", "left_over", "connections", "bytes")},
         dead_letters=said["dead_letters"],
         kept=said.get("kept"),

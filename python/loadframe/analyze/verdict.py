@@ -41,6 +41,7 @@ from loadframe.analyze.reasons import (
     NodeLost,
     NotAchieved,
     NothingMeasured,
+    ReaderBusy,
     Reason,
     Stalled,
     Starved,
@@ -129,6 +130,11 @@ def judge(
             LeftOver(name, source, figures.left_over, figures.accepted)
             for source, figures in phase.summary.sources.items()
             if figures.left_over
+        ]
+        reasons += [
+            ReaderBusy(name, source, figures.reader_cpu_share, shared=figures.address is not None)
+            for source, figures in phase.summary.sources.items()
+            if figures.reader_cpu_share is not None and figures.reader_cpu_share > CPU_LIMIT
         ]
         if disturbed:
             reasons += [reason for reason in _loading(phase, steady=False) if not isinstance(reason, NotAchieved)]

@@ -37,17 +37,24 @@ class EventWords:
         for name, source in sources.items():
             began, before = self._before.setdefault(name, (now, source))
             if second != self._second and now > began:
-                accepted, indexed = ((getattr(source, key) - getattr(before, key)) / (now - began) for key in _RATES)
+
+                def rate(grown: int, began: float = began) -> str:
+                    return format_count(round(grown / (now - began)))
+
+                kinds = ", ".join(
+                    f"{rate(count - before.kinds.get(kind, 0))} {kind}"
+                    for kind, count in source.kinds.items()
+                    if count > before.kinds.get(kind, 0)
+                )
                 self._before[name] = (now, source)
                 self._last[name] = (
-                    f"{format_count(round(accepted))} events/s accepted, {format_count(round(indexed))} indexed"
+                    f"{rate(source.lines - before.lines)} lines/s, {rate(source.accepted - before.accepted)} events/s"
+                    f" accepted, {rate(source.indexed - before.indexed)} indexed{kinds and f' ({kinds})'}"
                 )
         self._second = second
         return "  ".join(
-            f"{name}: {self._last.get(name, 'no events yet')}, {format_count(source.waiting)} waiting,"
+            f"{name}: {self._last.get(name, 'no events yet')}, {format_count(source.waiting)} waiting"
+            f"{f' ({format_count(source.spilled)} on disk)' if source.spilled else ''},"
             f" {format_count(source.dead_letters)} dead letter{'s' * (source.dead_letters != 1)}"
             for name, source in sources.items()
         )
-
-
-_RATES = ("accepted", "indexed")

@@ -1,6 +1,7 @@
 """`loadframe ingest`: events that come by TCP, in files or on standard input go into a store, and are counted there."""
 
 import secrets
+import signal
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -18,11 +19,14 @@ from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.web import published
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.ranges import MOST_NODES, MOST_THREADS
-from loadframe.units import format_count, parse_duration, parse_size
+from loadframe.units import format_count, format_duration, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from loadframe.experiment.ingest import Ingested
     from loadframe.workload.sources import Feed
+
+#: How long accepted events may take to be sent after an interrupt, s.
+_PATIENCE = 60.0
 
 _EXAMPLES = """\b
 Examples:
@@ -50,6 +54,10 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
     acknowledge: Annotated[
         bool, typer.Option("--acknowledge", help="Tell those who send to the port how many of their lines are safe.")
     ] = False,
+    spill: Annotated[
+        str | None,
+        typer.Option(help="Bytes on disk while memory is full; 1g of a port if not given, else 0: senders wait."),
+    ] = None,
     only: Annotated[
         str | None, typer.Option(help="The phase that takes events in; `ingest`, or the only one, if not given.")
     ] = None,
@@ -91,16 +99,16 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
 ) -> None:
     """Take events from a TCP port, files or standard input into a store, and count them there.
 
-    Without a port or files the workload's own source is taken. It ends with the files, after --for or --idle, and what
-    came until then is sent; or at once with Ctrl-C. The status is 1 if events are left over that the store does not
-    have.
+    Without a port or files the workload's own source is taken. It ends with the files, after --for or --idle, or with
+    Ctrl-C or SIGTERM, and what was accepted until then is sent; another Ctrl-C drops that. The status is 1 if events
+    are left over that the store does not have.
     """
     starting = {"--version": version, "--nodes": nodes, "--cpus": cpus, "--memory": memory, "--cores": cores}
     given = {**starting, "--home": home, "--hosts": hosts, "--cluster": cluster, "--replace": replace, "--reuse": reuse}
     exclude(given, ["--hosts"], ["--cluster"], "each names a cluster")
     exclude(given, ["--replace"], ["--reuse"], "one drops the data that the other keeps")
     exclude(given, ["--hosts", "--cluster"], [*starting, "--home"], "a cluster that exists is as it is")
-    feed = _feed(listen, files or [], batch, flush, idle, acknowledge=acknowledge)
+    feed = _feed(listen, files or [], batch, flush, idle, spill, acknowledge=acknowledge)
     duration = _positive(for_, "--for")
 
     # What follows takes a second or two to import, which help and slips of the pen should not cost.
@@ -118,7 +126,7 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
     from loadframe.cluster import Cluster, ClusterSpec, Limits
     from loadframe.experiment.listener import Listeners
     from loadframe.experiment.session import Labels, Session, require_sound
-    from loadframe.load import Generator
+    from loadframe.load import Closing, Generator
     from loadframe.record import Run
     from loadframe.store import find
 
@@ -155,14 +163,24 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
                     replace=replace or not (hosts or cluster), confirm=loss.confirm if hosts and not yes else None
                 )
             try:
-                session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True)
+                closing = Closing(_PATIENCE, _tell_end)
+                with interrupts.also(signal.SIGTERM):
+                    session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True, closing=closing)
             except KeyboardInterrupt:
                 if not path.exists() or name not in [phase.name for phase in Run(path).summary.phases]:
                     raise
-                # That is how a stream without an end of its own ends.
+                # What was not sent is left over, and the rest is told as usual.
                 interrupts.answer()
             counted = documents(fed, live)
     _show(ingested(Run(path).summary.phases, counted, str(path)), as_json)
+
+
+def _tell_end() -> None:
+    tell(
+        "no more lines are taken; what was accepted is sent, for"
+        f" {format_duration(_PATIENCE)} at most; Ctrl-C again drops what is left",
+        style="yellow",
+    )
 
 
 def _feed(
@@ -171,6 +189,7 @@ def _feed(
     batch: int | None,
     flush: str | None,
     idle: str | None,
+    spill: str | None,
     *,
     acknowledge: bool,
 ) -> "Feed":
@@ -185,7 +204,16 @@ def _feed(
 
     named_files = tuple(Path(file) for file in files if file != "-")
     times = {"flush": _positive(flush, "--flush"), "idle": _positive(idle, "--idle")}
-    feed = Feed(listen=listen, files=named_files, stdin="-" in files, batch=batch, acknowledge=acknowledge, **times)
+    most = parse_size(spill) if spill is not None else None
+    feed = Feed(
+        listen=listen,
+        files=named_files,
+        stdin="-" in files,
+        batch=batch,
+        acknowledge=acknowledge,
+        spill=most,
+        **times,
+    )
     feed.check()
     return feed
 
@@ -210,10 +238,13 @@ def _show(came: "Ingested", as_json: bool) -> None:
             "events indexed": figures.indexed,
             "dead letters": figures.dead,
             "left over": figures.left_over,
+            **({"spilled to disk": figures.spilled_events} if figures.spilled_events else {}),
             "documents in the store": came.documents,
         }
         for words, count in said.items():
             print(f"{words:24}{format_count(count):>14}")
+    for trouble in figures.trouble:
+        tell(trouble, style="yellow")
     if figures.kept:
         tell(f"dead letters are in {Path(came.run) / figures.kept}")
     tell(f"recorded in {came.run}; `loadframe report {came.run}` draws it")

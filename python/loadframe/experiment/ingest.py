@@ -91,10 +91,19 @@ class Ingested:
             "dead_letters": figures.dead,
             "dead_letters_by_reason": dict(figures.dead_letters),
             "left_over": figures.left_over,
+            "indexed_by_kind": dict(figures.kinds),
+            "spilled_events": figures.spilled_events,
+            "spilled_bytes": figures.spilled_bytes,
+            "most_spilled_bytes": figures.most_spilled_bytes,
+            "trouble": list(figures.trouble),
             "connections": figures.connections,
             "bytes": figures.bytes,
             "seconds": seconds,
+            "lines_per_second": figures.lines / seconds if seconds else 0.0,
             "indexed_per_second": figures.indexed / seconds if seconds else 0.0,
+            "indexed_per_second_by_kind": {
+                kind: count / seconds if seconds else 0.0 for kind, count in figures.kinds.items()
+            },
             "run": self.run,
         }
 

@@ -13,13 +13,23 @@ from loadframe.analyze.summary import summarize
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.experiment import letters, watching
+from loadframe.experiment import source_files, watching
 from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.ports import require_ports
 from loadframe.experiment.ready import wait_until_ready
 from loadframe.experiment.stored import EventCount, uncounted
-from loadframe.load import Calibration, Generator, Outcome, PhaseFailed, Progress, present, run_phase, validate_plan
+from loadframe.load import (
+    Calibration,
+    Closing,
+    Generator,
+    Outcome,
+    PhaseFailed,
+    Progress,
+    present,
+    run_phase,
+    validate_plan,
+)
 from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, SourcesSampler, yardstick
 from loadframe.record import ManifestDraft, RunWriter
 from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
@@ -198,13 +208,16 @@ class Session:
         labels: Labels,
         *,
         keep_interrupted: bool = False,
+        closing: Closing | None = None,
         beside: Beside | None = None,
     ) -> Path:
         """Record a run of the phases into `parent/run_id` and return its folder.
 
         An interrupt leaves nothing, or, on request, a run of status `interrupted`; KeyboardInterrupt goes on. One that
-        comes when the last phase is over costs nothing. Where a part of the generator dies (PhaseFailed) or what goes
-        on beside the load breaks, what was measured by then is kept in a run of status `failed`, and the error goes on.
+        comes when the last phase is over costs nothing. With `closing` the first interrupt of a phase that takes events
+        in, and does not just prepare, is an end as good as any other: see `run_phase`. Where a part of the generator
+        dies (PhaseFailed) or what goes on beside the load breaks, what was measured by then is kept in a run of status
+        `failed`, and the error goes on.
         """
         beside = beside or Beside()
         with interrupts.deferred(), RunWriter(parent, run_id) as writer:
@@ -226,7 +239,9 @@ class Session:
                 Observer(samplers, writer, on),
                 _going_on(beside, writer, deviations),
             ):
-                failure: LoadframeError | None = self._measure(phases, writer, beside, outcomes, meanwhile, events)
+                failure: LoadframeError | None = self._measure(
+                    phases, writer, beside, outcomes, meanwhile, events, closing
+                )
             failure = failure or beside.failure()
             over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
             if not (over or failure or (keep_interrupted and outcomes)):
@@ -281,6 +296,7 @@ class Session:
         outcomes: list[Outcome],
         deviations: list[str],
         events: EventCount,
+        closing: Closing | None,
     ) -> PhaseFailed | None:
         """Run the phases until one is interrupted or fails; take down what comes out and how the store differs."""
         for phase in phases:
@@ -297,7 +313,14 @@ class Session:
             there = {"held": self._acknowledged.held, "gains": gains, "looks": phase.looks}
             try:
                 outcome = self._phase(
-                    phase, folder, began=writer.began, beside=beside, started=started, kept=writer.folder, events=events
+                    phase,
+                    folder,
+                    began=writer.began,
+                    beside=beside,
+                    started=started,
+                    kept=writer.folder,
+                    closing=closing if phase.sources and not phase.prepares else None,
+                    events=events,
                 )
             except KeyboardInterrupt:
                 # Before its load began.
@@ -307,7 +330,7 @@ class Session:
             writer.event(PHASE_ENDED, phase=phase.name)
             self._sources.tell({})
             events.ended(outcome)
-            there["sources"] = letters.kept(outcome, writer.folder)
+            there["sources"] = source_files.kept(outcome, writer.folder)
             outcomes.append(outcome | {"prepares": phase.prepares, **there})
             if failure or outcome["interrupted"]:
                 return failure
@@ -361,6 +384,7 @@ class Session:
         started: Callable[[float], None] | None = None,
         kept: Path | None = None,
         events: EventCount | None = None,
+        closing: Closing | None = None,
     ) -> Outcome:
         plan = phase.plan(
             seed=self.seed,
@@ -375,6 +399,7 @@ class Session:
         for name, source in phase.sources.items():
             if "wait" in source:
                 self.listener.step(f"waiting for the first line of {name} at {source['listen']['address']}")
+        plan = source_files.spilling(plan, folder)
         self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
 
         def tell(progress: Progress) -> None:
@@ -391,7 +416,7 @@ class Session:
         held = beside.held if beside else None
         addresses, cores = (lambda: self.cluster.addresses), self.cluster.cores_left
         return run_phase(
-            plan if kept is None else letters.told(plan, kept),
+            plan if kept is None else source_files.told(plan, kept),
             folder,
             tell,
             hosts=addresses,
@@ -400,6 +425,7 @@ class Session:
             started=started,
             ranks=self.generator.members(),
             answered=lambda name, answer: self.listener.answer(name, phase.charts[name], answer),
+            closing=closing,
         )
 
     def _homes(self, phase: ResolvedPhase) -> dict[str, Any]:

@@ -6,6 +6,7 @@ It also measures the capacity of the engine itself on this machine.
 from loadframe.load.calibration import Calibration
 from loadframe.load.generator import Generator
 from loadframe.load.phase import (
+    Closing,
     Outcome,
     PhaseFailed,
     Progress,
@@ -19,6 +20,7 @@ from loadframe.ranks.hub import present
 
 __all__ = [
     "Calibration",
+    "Closing",
     "Generator",
     "Outcome",
     "PhaseFailed",

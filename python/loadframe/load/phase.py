@@ -1,6 +1,8 @@
 """Runs one phase on the engine. It shows no progress and decides nothing about the run."""
 
 import json
+import math
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -30,6 +32,9 @@ class SourceProgress:
     indexed: int
     dead_letters: int  #: lines that are not events, and events that the store refused
     waiting: int
+    spilled: int  #: of those that wait, how many are on disk
+    kinds: Mapping[str, int]  #: events that the store took, by their kind
+    reader_cpu: Sequence[float]  #: CPU time of each thread that reads it, s
     address: str | None  #: where it listens
 
 
@@ -62,6 +67,14 @@ def _progress(told: dict[str, Any]) -> Progress:
 Outcome = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Closing:
+    """How a phase that takes events in ends at an interrupt: what was accepted is sent, for so many s at most."""
+
+    patience: float
+    tell: Callable[[], None]  #: called when it begins
+
+
 class PhaseFailed(GeneratorFailed):
     """A part of the generator failed while the phase ran. `outcome` covers what was measured until then."""
 
@@ -80,6 +93,7 @@ def run_phase(
     started: Callable[[float], None] | None = None,
     ranks: Sequence[Rank] = (),
     answered: Callable[[str, bytes], None] | None = None,
+    closing: Closing | None = None,
 ) -> Outcome:
     """Run a phase that records into `folder`; return its outcome.
 
@@ -93,7 +107,9 @@ def run_phase(
     second. They are the answers that the load gets; of several ranks nobody's are told.
     Once `held` returns true, the number of clients of closed streams stays as it is, whatever their stages say.
     An interrupt (Ctrl-C) ends the phase within a second and is then raised, unless the caller defers interrupts: the
-    outcome has `interrupted` set then, and the caller decides what becomes of the run. A `tell` that raises
+    outcome has `interrupted` set then, and the caller decides what becomes of the run. With `closing` the first
+    interrupt only has sources give no more events, and is forgotten: the phase ends when those that were accepted are
+    sent, or with the next interrupt, or when the patience is over, which both set `interrupted`. A `tell` that raises
     KeyboardInterrupt ends the phase likewise, and nothing is raised. An interrupt after the phase leaves the outcome as
     it is. No part of the load is still running when this returns or raises.
     BadInput if the engine refuses the plan, before anything is sent; PhaseFailed, with the outcome so far, if a part of
@@ -106,8 +122,14 @@ def run_phase(
                 started(handle.offset)
             # Of several targets the one that is measured may change its hosts.
             present = plan["target"].get("targets", {}).get(MAIN, plan["target"]).get("hosts", [])
+            patience = math.inf
             while not handle.wait(_TELL):
-                if interrupts.asked():
+                if interrupts.asked() and closing:
+                    interrupts.answer()
+                    handle.close()
+                    closing.tell()
+                    patience, closing = time.monotonic() + closing.patience, None
+                if interrupts.asked() or time.monotonic() > patience:
                     break
                 tell(_progress(handle.progress()))
                 if answered:

@@ -121,6 +121,8 @@ class Member:
                 self._handle.obey(payload)
             case "stop":
                 self.stop()
+            case "close" if self._handle:
+                self._handle.close()
             case "hold" if self._handle:
                 self._handle.hold()
             case "hosts" if self._handle:

@@ -31,6 +31,10 @@ class PhaseOfRanks:
         """End the load on all ranks."""
         self._tell(lambda: self._top.everybody("stop"))
 
+    def close(self) -> None:
+        """Take nothing more from sources on any rank."""
+        self._tell(lambda: self._top.everybody("close"))
+
     def hold(self) -> None:
         """Keep the number of clients on all ranks."""
         self._tell(lambda: self._top.everybody("hold"))

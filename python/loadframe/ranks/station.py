@@ -16,7 +16,7 @@ from loadframe.ranks.world import introduce
 _IDLE = 0.05
 
 #: What only goes down the tree of a phase's members.
-_DOWN = frozenset({"clocks", "ping", "prepare", "begin", "obey", "stop", "hold", "hosts"})
+_DOWN = frozenset({"clocks", "ping", "prepare", "begin", "obey", "stop", "close", "hold", "hosts"})
 
 #: Answers messages of a kind that phases have nothing to do with.
 Handler = Callable[[int, Header, bytes], None]

@@ -211,6 +211,8 @@ def sources_texts(phase: "PhaseSummary") -> list[str]:
             words += (
                 f", {format_count(source.dead)} dead letters ({kinds}{f'; see {source.kept}' if source.kept else ''})"
             )
+        if source.spilled_events:
+            words += f", {format_count(source.spilled_events)} spilled to disk meanwhile"
         if source.left_over:
             words += f", {format_count(source.left_over)} left over"
         texts += [words, *(f"{name}: {trouble}" for trouble in source.trouble)]

@@ -15,10 +15,11 @@ from pydantic_core import PydanticCustomError
 
 from loadframe.errors import BadInput
 from loadframe.ranges import MOST_SEED
+from loadframe.units import parse_size
 from loadframe.workload.corpora import describe_files, require_readable
 from loadframe.workload.forms import Positive, Text
 from loadframe.workload.pacing import Rates, plan_level
-from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Size, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Size, quantity, shown, wrong
 
 
 def _listens(value: str) -> str:
@@ -112,15 +113,21 @@ class Events(Model):
 #: Ways in which a source gets its events.
 WAYS = ("listen", "files", "stdin", "generate")
 
+#: Bytes on disk, or 0 for none.
+Spill = Annotated[int, quantity(parse_size, 2**63), Field(ge=0)]
+#: What is spilled at most if it is not said, bytes. Senders to a port may have nowhere to keep what is not taken from
+#: them; whatever writes to standard input waits without loss, and files and generators are not in a hurry.
+USUAL_SPILL = {"listen": 1 << 30, "stdin": 0}
+
 
 class Source(Model):
     """Where events come from: lines that arrive at a TCP port, in files or on standard input, or made by the engine.
 
     Events go to the store in batches of at most `batch`, a batch that is not full after `flush`. So many bytes of
-    events may wait in memory as `buffer` says; then no more are read until some have gone. A line above `longest_line`
-    bytes is not an event. The source ends when no line has come for `idle`. With `acknowledge` those who send to a port
-    are told how many of their lines are safe. With `wait` the load begins with the first line that comes to a port,
-    which may take so long.
+    events may wait in memory as `buffer` says, then as many on disk as `spill` says (of a port 1g if it does not say,
+    else 0); then no more are read until some have gone. A line above `longest_line` bytes is not an event. The source
+    ends when no line has come for `idle`. With `acknowledge` those who send to a port are told how many of their lines
+    are safe. With `wait` the load begins with the first line that comes to a port, which may take so long.
 
     A `listen` that is not empty takes the place of `generate`, so that one parameter turns one into the other.
     """
@@ -134,6 +141,7 @@ class Source(Model):
     batch: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
     flush: Annotated[Duration, Field(gt=0)] = 0.5
     buffer: Size = 64 << 20
+    spill: Spill | None = None
     longest_line: Size = 1 << 20
     idle: Annotated[Duration, Field(gt=0)] | None = None
     acknowledge: bool = False
@@ -169,6 +177,9 @@ class Source(Model):
         if self.wait is not None and self.listen is not None and self.listen.address.endswith(":0"):
             what = "nobody knows before the load begins which port that will be, and the load waits for its first line"
             raise wrong(what, "name a port, or remove wait", key="listen")
+        if self.spill and given[0] not in USUAL_SPILL:
+            what = f"{given[0]} wait without loss while memory is full, and nothing of them goes to disk"
+            raise wrong(what, "remove it", key="spill")
         if self.longest_line > self.buffer:
             key = "buffer" if "buffer" in self.model_fields_set else "longest_line"
             raise wrong("a line may be longer than what may wait in memory", "make buffer greater", key=key)
@@ -200,9 +211,16 @@ def resolve(source: Source, folder: Path, error: Callable[[str, str], BadInput])
         ),
         "events": source.events.plan(),
         **{key: getattr(source, key) for key in ("batch", "flush", "buffer", "longest_line")},
+        **_spilling(source.way, source.spill),
         **({key: getattr(source, key) for key in ("idle", "wait") if getattr(source, key) is not None}),
         **({"acknowledge": True} if source.acknowledge else {}),
     }
+
+
+def _spilling(way: str, spill: int | None) -> dict[str, int]:
+    """Return what plans have of it: nothing where nothing goes to disk."""
+    most = USUAL_SPILL.get(way, 0) if spill is None else spill
+    return {"spill": most} if most else {}
 
 
 def describe(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,6 +262,7 @@ class Feed:
     flush: float | None = None
     idle: float | None = None
     acknowledge: bool = False
+    spill: int | None = None
 
     def check(self) -> None:
         """BadInput for an address that cannot be listened at, and for files that cannot be read."""
@@ -257,7 +276,10 @@ class Feed:
             require_readable(file, lambda what, remedy: BadInput(what, remedy=remedy))
 
     def into(self, source: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a source, as plans have it, with these events; BadInput if nobody is there to acknowledge them to."""
+        """Return a source, as plans have it, with these events.
+
+        BadInput if nobody is there to acknowledge them to, and for a spill of what waits without loss.
+        """
         unchanged = self.listen is None and not self.files and not self.stdin
         fed = {key: value for key, value in source.items() if unchanged or key not in (*WAYS, "replay", "idle", "wait")}
         if self.listen is not None:
@@ -272,5 +294,12 @@ class Feed:
             if self.acknowledge:
                 what = "only those who send to a port can be told what is safe"
                 raise BadInput(what, where="--acknowledge", remedy="give --listen, or leave it out")
+        before, way = (next(way for way in WAYS if way in one) for one in (source, fed))
+        if self.spill and way not in USUAL_SPILL:
+            what = "only what comes to a port or on standard input goes to disk while memory is full"
+            raise BadInput(what, where="--spill", remedy="leave it out")
+        if way != before or self.spill is not None:
+            fed.pop("spill", None)
+            fed |= _spilling(way, self.spill)
         said = {"batch": self.batch, "flush": self.flush, "idle": self.idle, "acknowledge": self.acknowledge or None}
         return fed | {key: value for key, value in said.items() if value is not None}

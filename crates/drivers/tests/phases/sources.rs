@@ -1,5 +1,8 @@
 //! Streams whose requests carry the events of a source: none is lost, and each is counted once.
 
+mod faults;
+mod spill;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;

@@ -39,6 +39,12 @@ pub struct Source {
     /// How many bytes of events are kept in memory before the source is not read any more.
     #[serde(default = "buffer")]
     pub buffer: u64,
+    /// How many bytes may lie on disk when memory is full, before the source is not read any more; 0: none.
+    #[serde(default)]
+    pub spill: u64,
+    /// The folder for that; by default that of the system for temporary files.
+    #[serde(default)]
+    pub spill_folder: Option<PathBuf>,
     /// Bytes of the longest line that is an event.
     #[serde(default = "longest_line")]
     pub longest_line: usize,

@@ -154,6 +154,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             failure: OnceLock::new(),
             going,
             ended: OnceLock::new(),
+            closing: AtomicBool::new(false),
             together,
         },
         slots,

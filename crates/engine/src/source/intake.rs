@@ -8,8 +8,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use memchr::memchr_iter;
 
 use super::Source;
+use super::chunk::Chunk;
 use super::letters::{Bundle, Reason};
-use super::queue::Chunk;
 use super::safe::Safe;
 use crate::event::Event;
 use crate::schedule::Share;
@@ -147,8 +147,9 @@ impl<'a> Intake<'a> {
             buffer.drain(..end);
             return;
         }
-        source.counted(reading.lines, reading.events.len() as u64, &mut reading.letters);
-        let ticket = safe.as_ref().map(|safe| safe.borrow_mut().read(reading.lines, reading.events.len()));
+        // Tickets stay in memory: of what goes to disk there are few, for many readings each.
+        let together = source.queue.spills();
+        let ticket = safe.as_ref().map(|safe| safe.borrow_mut().read(reading.lines, reading.events.len(), together));
         let rest = buffer[end..].to_vec();
         // Small readings must not keep large buffers.
         let bytes = if end < buffer.capacity() / 2 {
@@ -159,7 +160,8 @@ impl<'a> Intake<'a> {
         } else {
             std::mem::replace(buffer, rest)
         };
-        source.queue.push(Chunk { bytes, events: reading.events, ticket });
+        let chunk = Chunk { bytes, events: reading.events, ticket };
+        source.take_up(reading.lines, chunk.trimmed(), &mut reading.letters);
     }
 }
 
@@ -201,9 +203,6 @@ impl Reading {
 
     fn refuse(&mut self, source: &Source, reason: Reason, line: &[u8], from: &From) {
         self.lines += 1;
-        source.letters.count(reason, 1);
-        if source.letters.kept() {
-            self.letters.add(reason, "", line, from);
-        }
+        source.letters.add(&mut self.letters, reason, "", line, from);
     }
 }

@@ -75,18 +75,21 @@ pub struct Letters {
     file: Option<(PathBuf, Mutex<Option<File>>)>,
 }
 
-/// Dead letters that are written together.
+/// Dead letters that are counted and written together.
 #[derive(Default)]
-pub struct Bundle(String);
+pub struct Bundle {
+    counts: [u64; Reason::ALL.len()],
+    text: String,
+}
 
 impl Bundle {
     /// Adds a letter. `words` may say more of the reason.
-    pub fn add(&mut self, reason: Reason, words: &str, line: &[u8], from: impl fmt::Display) {
+    fn add(&mut self, reason: Reason, words: &str, line: &[u8], from: impl fmt::Display) {
         let line = String::from_utf8_lossy(&line[..line.len().min(KEPT)]);
         let colon = if words.is_empty() { "" } else { ": " };
         let reason = format!("{}{colon}{words}", reason.name());
         let letter = json!({"reason": reason, "line": line, "source": from.to_string()});
-        writeln!(self.0, "{letter}").expect("text can be written to");
+        writeln!(self.text, "{letter}").expect("text can be written to");
     }
 }
 
@@ -96,19 +99,21 @@ impl Letters {
         Self { counts: Default::default(), file: path.map(|path| (path.to_owned(), Mutex::default())) }
     }
 
-    /// Whether they are kept, and not just counted.
-    pub fn kept(&self) -> bool {
-        self.file.is_some()
+    /// Adds a letter to those that will be written together. `words` may say more of the reason.
+    pub fn add(&self, bundle: &mut Bundle, reason: Reason, words: &str, line: &[u8], from: impl fmt::Display) {
+        bundle.counts[reason as usize] += 1;
+        // What is not kept is counted all the same.
+        if self.file.is_some() {
+            bundle.add(reason, words, line, from);
+        }
     }
 
-    /// Counts letters.
-    pub fn count(&self, reason: Reason, letters: u64) {
-        self.counts[reason as usize].fetch_add(letters, Ordering::Relaxed);
-    }
-
-    /// Writes letters that were counted; an error in words.
+    /// Counts and writes letters; an error in words where they cannot be written.
     pub fn write(&self, bundle: &mut Bundle) -> Result<(), String> {
-        let letters = std::mem::take(&mut bundle.0);
+        for (counter, count) in self.counts.iter().zip(std::mem::take(&mut bundle.counts)) {
+            counter.fetch_add(count, Ordering::Relaxed);
+        }
+        let letters = std::mem::take(&mut bundle.text);
         let Some((path, file)) = self.file.as_ref().filter(|_| !letters.is_empty()) else { return Ok(()) };
         let mut file = file.lock().expect("no thread panics while it holds the lock");
         let opened = match &mut *file {

@@ -3,11 +3,11 @@
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
 
+use super::chunk::Chunk;
 use super::intake::wall;
 use super::letters::{Bundle, Reason};
 use super::line::Said;
-use super::queue::Chunk;
-use super::{Source, files, instant};
+use super::{Offered, Source, files, instant};
 use crate::event::Event;
 use crate::event::generate::{Generate, Order, generator as named};
 use crate::plan::{Made, NEVER, PlanError};
@@ -32,9 +32,17 @@ pub fn generator(source: &Source, made: &Made, now: i64) -> Result<Box<dyn Gener
     named(&made.generator, &order)
 }
 
-/// Hands everything over when it is due after `start`.
+/// Hands everything over when it is due after `start`, and says in the end how far it came.
 pub fn read(source: &Source, start: Instant) -> Result<(), String> {
     let mut pace = Pace::new(source, start);
+    all(source, &mut pace)?;
+    pace.hand_over();
+    let _ = source.offered.set(pace.offered());
+    Ok(())
+}
+
+/// Everything, or until nothing is wanted any more.
+fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
     match (&source.plan.generate, &source.plan.replay) {
         (Some(made), _) => {
             let mut generator = generator(source, made, pace.wall).map_err(|error| error.message)?;
@@ -55,7 +63,7 @@ pub fn read(source: &Source, start: Instant) -> Result<(), String> {
             for path in &source.plan.files {
                 let name = path.display().to_string();
                 let read = files::open(path).and_then(|file| {
-                    file_of(&mut pace, file, &name, &mut clock).map_err(|e| format!("{name}: not read to its end: {e}"))
+                    file_of(pace, file, &name, &mut clock).map_err(|e| format!("{name}: not read to its end: {e}"))
                 });
                 if let Err(words) = read {
                     source.say(words);
@@ -67,7 +75,6 @@ pub fn read(source: &Source, start: Instant) -> Result<(), String> {
         }
         (None, None) => {}
     }
-    pace.hand_over();
     Ok(())
 }
 
@@ -150,6 +157,9 @@ struct Pace<'a> {
     events: Vec<Event>,
     lines: u64,
     letters: Bundle,
+    /// When the last of what was waited for was due, and whether it is not wanted any more.
+    last: Duration,
+    unwanted: bool,
 }
 
 impl<'a> Pace<'a> {
@@ -157,12 +167,24 @@ impl<'a> Pace<'a> {
         let now = Instant::now();
         let wall = wall() - now.saturating_duration_since(start).as_millis() as i64;
         let (bytes, events) = (Vec::new(), Vec::new());
-        Self { source, start, wall, now, bytes, events, lines: 0, letters: Bundle::default() }
+        let (last, unwanted) = (Duration::ZERO, false);
+        Self { source, start, wall, now, bytes, events, lines: 0, letters: Bundle::default(), last, unwanted }
+    }
+
+    /// How far it came by now.
+    fn offered(&self) -> Offered {
+        let until = if self.unwanted { self.start.elapsed() } else { self.last };
+        Offered { until: until.as_secs_f64(), made: self.last.min(until).as_secs_f64() }
     }
 
     /// Waits until something is due; false if nothing is wanted any more.
     fn wait(&mut self, due: Duration) -> bool {
-        let due = self.start + due;
+        self.last = due;
+        self.unwanted = !self.wait_until(self.start + due);
+        !self.unwanted
+    }
+
+    fn wait_until(&mut self, due: Instant) -> bool {
         if due > self.now {
             self.now = Instant::now();
         }
@@ -196,10 +218,7 @@ impl<'a> Pace<'a> {
 
     fn refuse(&mut self, reason: Reason, line: &[u8], from: &str) {
         self.lines += 1;
-        self.source.letters.count(reason, 1);
-        if self.source.letters.kept() {
-            self.letters.add(reason, "", line, from);
-        }
+        self.source.letters.add(&mut self.letters, reason, "", line, from);
     }
 
     fn hand_over(&mut self) {
@@ -209,8 +228,8 @@ impl<'a> Pace<'a> {
         let bytes = std::mem::take(&mut self.bytes);
         let events = std::mem::take(&mut self.events);
         self.source.came(bytes.len());
-        self.source.counted(std::mem::take(&mut self.lines), events.len() as u64, &mut self.letters);
-        self.source.queue.push(Chunk { bytes, events, ticket: None });
+        let chunk = Chunk { bytes, events, ticket: None };
+        self.source.take_up(std::mem::take(&mut self.lines), chunk, &mut self.letters);
     }
 }
 

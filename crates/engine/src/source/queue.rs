@@ -3,6 +3,13 @@
 //!
 //! Readers hand over the lines of one reading at a time, and clients take batches, so that the lock is taken some hundred
 //! times less often than there are events.
+//!
+//! What memory has no room for goes through the [`spill`](super::spill), if there is one: from then on everything, until
+//! that is empty again, so that no event waits there while younger ones pass it by. Where the spill has no room either,
+//! readers wait.
+
+mod spilling;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,49 +19,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::safe::Ticket;
-use crate::event::{Batch, Event};
-
-/// Events of one reading.
-#[derive(Debug)]
-pub struct Chunk {
-    /// What was read.
-    pub bytes: Vec<u8>,
-    /// The events in it.
-    pub events: Vec<Event>,
-    /// Who wants to know when they are safe.
-    pub ticket: Option<Arc<Ticket>>,
-}
-
-/// A batch on its way into the store.
-#[derive(Debug)]
-pub struct Taken {
-    /// The events.
-    pub batch: Batch,
-    /// Those that an earlier request has left, by their places; `None` is all.
-    pub left: Option<Vec<u32>>,
-    /// The tickets of the events before each place.
-    tickets: Vec<(usize, Arc<Ticket>)>,
-}
-
-impl Taken {
-    /// An event has come to its end: the store has it or refuses it for good.
-    pub fn settle(&self, place: usize) {
-        let after = self.tickets.partition_point(|(end, _)| *end <= place);
-        if let Some((_, ticket)) = self.tickets.get(after) {
-            ticket.settle();
-        }
-    }
-
-    /// When the oldest event arrived that is left.
-    pub fn oldest(&self) -> Option<Instant> {
-        let events = &self.batch.events;
-        match &self.left {
-            None => events.iter().map(|event| event.arrived).min(),
-            Some(left) => left.iter().map(|place| events[*place as usize].arrived).min(),
-        }
-    }
-}
+use super::chunk::{Chunk, Taken};
+use super::spill::Spill;
 
 /// What a client finds.
 #[derive(Debug)]
@@ -77,17 +43,61 @@ pub struct Queue {
     room: Notify,
     /// Readers that have a thread of their own wait for room, an instant or the end.
     bell: Condvar,
+    /// Whoever reads the spill back waits for something in it and for room in memory.
+    drain: Condvar,
+    /// Locked before the state, and while it is written or read.
+    spill: Option<Mutex<Spill>>,
     batch: usize,
     flush: Duration,
     most: u64,
     kinds: Arc<[String]>,
 }
 
+/// Events of a chunk that no batch has taken yet.
+#[derive(Debug)]
+struct Piece {
+    chunk: Arc<Chunk>,
+    left: Range<usize>,
+    /// When it came.
+    since: Instant,
+}
+
+/// How much lies in a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standing {
+    /// Events that no client has, on disk or not.
+    pub waiting: usize,
+    /// The most bytes of events that there ever were in memory.
+    pub most_bytes: u64,
+    /// Events on disk.
+    pub spilled: usize,
+    /// What ever was written there.
+    pub written: Written,
+}
+
+/// What was written to disk since the beginning.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    /// Events.
+    pub events: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// The most bytes at a time.
+    pub most: u64,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    pieces: VecDeque<(Arc<Chunk>, Range<usize>)>,
+    pieces: VecDeque<Piece>,
     /// Events in the pieces.
     waiting: usize,
+    /// Events on disk, and on their way there.
+    spilled: usize,
+    /// Those that are there.
+    readable: usize,
+    /// Whether the spill has no room, or could not be written.
+    spill_full: bool,
+    written: Written,
     /// Batches that failed for a reason that may pass.
     kept: VecDeque<Taken>,
     /// Batches that clients have.
@@ -104,14 +114,30 @@ struct State {
     finished: bool,
 }
 
+impl Piece {
+    /// When a batch that it begins is sent though it is not full: not before it came, which may be late.
+    fn due(&self, flush: Duration) -> Instant {
+        (self.chunk.events[self.left.start].arrived + flush).max(self.since)
+    }
+}
+
+impl State {
+    /// Whether what comes goes to the spill, if there is one.
+    fn overflows(&self, most: u64) -> bool {
+        self.bytes >= most || self.spilled > 0
+    }
+}
+
 impl Queue {
-    /// A queue for `readers` that holds about `most` bytes.
+    /// A queue for `readers` that holds about `most` bytes in memory.
     pub fn new(batch: usize, flush: Duration, most: u64, kinds: Arc<[String]>, readers: usize) -> Self {
         Self {
             state: Mutex::new(State { readers, ..State::default() }),
             events: Notify::new(),
             room: Notify::new(),
             bell: Condvar::new(),
+            drain: Condvar::new(),
+            spill: None,
             batch,
             flush,
             most,
@@ -123,20 +149,25 @@ impl Queue {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Adds the events of a reading.
-    pub fn push(&self, chunk: Chunk) {
+    /// With a spill.
+    #[must_use]
+    pub fn with(self, spill: Option<Spill>) -> Self {
+        Self { spill: spill.map(Mutex::new), ..self }
+    }
+
+    /// Adds events to those in memory.
+    fn keep(&self, mut state: MutexGuard<'_, State>, chunk: Chunk) {
         let count = chunk.events.len();
         if count == 0 {
             return;
         }
-        let mut state = self.state();
         let first = state.waiting == 0;
         let before = state.waiting / self.batch;
         state.waiting += count;
-        state.bytes += chunk.events.iter().map(|event| event.line.len() as u64).sum::<u64>();
+        state.bytes += chunk.length();
         state.most_bytes = state.most_bytes.max(state.bytes);
         let ready = state.waiting / self.batch > before || state.bytes >= self.most;
-        state.pieces.push_back((Arc::new(chunk), 0..count));
+        state.pieces.push_back(Piece { chunk: Arc::new(chunk), left: 0..count, since: Instant::now() });
         drop(state);
         if first || ready {
             self.events.notify_one();
@@ -156,23 +187,26 @@ impl Queue {
             return Next::Batch(kept);
         }
         let over = state.closed || state.readers == 0;
-        let due = state.pieces.front().map(|(chunk, range)| chunk.events[range.start].arrived + self.flush);
-        let ready =
-            over || state.waiting >= self.batch || state.bytes >= self.most || due.is_some_and(|due| due <= now);
+        let due = state.pieces.front().map(|piece| piece.due(self.flush));
+        let full = state.waiting >= self.batch;
+        let ready = over || full || state.bytes >= self.most || due.is_some_and(|due| due <= now);
         if state.waiting == 0 {
-            return if over && state.away == 0 { Next::Ended } else { Next::Wait(None) };
+            let nothing_left = over && state.away == 0 && state.spilled == 0;
+            return if nothing_left { Next::Ended } else { Next::Wait(None) };
         }
         if !ready {
             return Next::Wait(due);
         }
         let mut pieces = Vec::new();
         let mut wanted = self.batch;
-        while let Some((chunk, range)) = state.pieces.front_mut().filter(|_| wanted > 0) {
-            let count = range.len().min(wanted);
-            pieces.push((chunk.clone(), range.start..range.start + count));
-            range.start += count;
+        let mut last = None;
+        while let Some(piece) = state.pieces.front_mut().filter(|_| wanted > 0) {
+            let count = piece.left.len().min(wanted);
+            pieces.push((piece.chunk.clone(), piece.left.start..piece.left.start + count));
+            last = Some(piece.since);
+            piece.left.start += count;
             wanted -= count;
-            if range.start == range.end {
+            if piece.left.is_empty() {
                 state.pieces.pop_front();
             }
         }
@@ -183,33 +217,15 @@ impl Queue {
         if more {
             self.events.notify_one();
         }
-        Next::Batch(self.together(&pieces))
-    }
-
-    fn together(&self, pieces: &[(Arc<Chunk>, Range<usize>)]) -> Taken {
-        let count = pieces.iter().map(|(_, range)| range.len()).sum();
-        let length =
-            pieces.iter().flat_map(|(chunk, range)| &chunk.events[range.clone()]).map(|event| event.line.len());
-        let mut batch = Batch {
-            bytes: Vec::with_capacity(length.sum()),
-            events: Vec::with_capacity(count),
-            kinds: self.kinds.clone(),
-        };
-        let mut tickets = Vec::new();
-        for (chunk, range) in pieces {
-            for event in &chunk.events[range.clone()] {
-                let start = batch.bytes.len();
-                batch.bytes.extend_from_slice(&chunk.bytes[event.line.clone()]);
-                let id = start + event.id.start - event.line.start..start + event.id.end - event.line.start;
-                batch.events.push(Event { line: start..batch.bytes.len(), id, ..event.clone() });
-            }
-            tickets.extend(chunk.ticket.clone().map(|ticket| (batch.events.len(), ticket)));
-        }
-        Taken { batch, left: None, tickets }
+        // It was ready when it was full, or when its first event had waited for long enough.
+        let full_since = last.filter(|_| full);
+        let ready = [full_since, due].into_iter().flatten().min().filter(|ready| *ready <= now);
+        Next::Batch(Taken::together(&pieces, self.kinds.clone(), ready))
     }
 
     /// A batch comes back, with what is left of it.
-    pub fn put_back(&self, taken: Taken) {
+    pub fn put_back(&self, mut taken: Taken) {
+        taken.ready = None;
         let mut state = self.state();
         state.away -= 1;
         state.kept.push_back(taken);
@@ -224,114 +240,28 @@ impl Queue {
         let was_full = state.bytes >= self.most;
         state.bytes -= taken.batch.bytes.len() as u64;
         let (room, last) = (was_full && state.bytes < self.most, state.away == 0);
+        // What could not be spilled may find room there now, as on a disk that was full.
+        state.spill_full &= !room;
         drop(state);
         if room {
-            self.bell.notify_all();
-            self.room.notify_waiters();
+            self.there_is_room();
+            self.drain.notify_one();
         }
         if last {
             self.events.notify_waiters();
         }
     }
 
-    /// How many events wait, and bytes; and how many bytes there ever were at most.
-    pub fn standing(&self) -> (usize, u64, u64) {
+    /// How much there is and was.
+    pub fn standing(&self) -> Standing {
         let state = self.state();
-        (state.waiting, state.bytes, state.most_bytes)
-    }
-
-    /// Whether readers have to wait.
-    pub fn is_full(&self) -> bool {
-        self.state().bytes >= self.most
-    }
-
-    /// Waits until there is room; false if nothing is wanted any more.
-    pub fn wait_for_room(&self) -> bool {
-        let full = |state: &mut State| state.bytes >= self.most && !state.closed;
-        let state = self.bell.wait_while(self.state(), full).expect("no thread panics while it holds the lock");
-        !state.closed
-    }
-
-    /// The same for readers that share a thread.
-    pub async fn room(&self) -> bool {
-        self.until(|state| state.closed || state.bytes < self.most).await;
-        !self.is_closed()
-    }
-
-    /// Waits for an instant; false if nothing is wanted any more.
-    pub fn sleep_until(&self, due: Instant) -> bool {
-        let mut state = self.state();
-        loop {
-            let left = due.saturating_duration_since(Instant::now());
-            if state.closed || left.is_zero() {
-                return !state.closed;
-            }
-            state = self.bell.wait_timeout(state, left).expect("no thread panics while it holds the lock").0;
+        let kept = |taken: &Taken| taken.left.as_ref().map_or(taken.batch.events.len(), Vec::len);
+        let kept: usize = state.kept.iter().map(kept).sum();
+        Standing {
+            waiting: state.waiting + state.spilled + kept,
+            most_bytes: state.most_bytes,
+            spilled: state.spilled,
+            written: state.written,
         }
-    }
-
-    /// Returns when nothing is wanted any more.
-    pub async fn closed(&self) {
-        self.until(|state| state.closed).await;
-    }
-
-    /// Returns when clients take no more.
-    pub async fn finished(&self) {
-        self.until(|state| state.finished).await;
-    }
-
-    async fn until(&self, is_so: impl Fn(&State) -> bool) {
-        loop {
-            let mut told = std::pin::pin!(self.room.notified());
-            told.as_mut().enable();
-            if is_so(&self.state()) {
-                return;
-            }
-            told.await;
-        }
-    }
-
-    /// Whether nothing is wanted any more.
-    pub fn is_closed(&self) -> bool {
-        self.state().closed
-    }
-
-    /// A reader has nothing more.
-    pub fn reader_ended(&self) {
-        self.state().readers -= 1;
-        self.events.notify_waiters();
-    }
-
-    /// Nothing is wanted any more; what is there is still given out.
-    ///
-    /// Clients close it at each of their turns behind the end: only the first tells the others, or they would wake
-    /// themselves for ever.
-    pub fn close(&self) {
-        if !self.is_closed() {
-            self.change(|state| state.closed = true);
-        }
-    }
-
-    /// The source has ended by itself, though it could go on.
-    pub fn close_by_itself(&self) {
-        self.change(|state| (state.ended, state.closed) = (!state.closed, true));
-    }
-
-    /// Clients take no more.
-    pub fn finish(&self) {
-        self.change(|state| (state.closed, state.finished) = (true, true));
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state());
-        self.bell.notify_all();
-        self.room.notify_waiters();
-        self.events.notify_waiters();
-    }
-
-    /// Whether the source came to its end by itself.
-    pub fn ran_out(&self) -> bool {
-        let state = self.state();
-        state.ended || (state.readers == 0 && !state.closed)
     }
 }

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Source;
 use super::letters::Reason;
+use super::queue::Standing;
 
 /// See the module. `lines` are `accepted` and the dead letters that were not refused by the store; `accepted` are
 /// `indexed`, refused and `left_over`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Told {
     /// Lines that came, but for empty ones.
     pub lines: u64,
@@ -32,8 +33,39 @@ pub struct Told {
     pub waiting: u64,
     /// The most bytes of events that were neither indexed nor refused at a time, in memory.
     pub most_bytes: u64,
+    /// Events that are on disk, since memory has no room for them.
+    pub spilled: u64,
+    /// Events that ever were.
+    pub spilled_events: u64,
+    /// Bytes that they took up there.
+    pub spilled_bytes: u64,
+    /// The most of these at a time.
+    pub most_spilled_bytes: u64,
+    /// Events that the store took, by their kind.
+    pub kinds: BTreeMap<String, u64>,
+    /// Of events that have instants of their own, how far they came; `None` before the end.
+    pub offered: Option<Offered>,
+    /// CPU time of each thread that reads it, seconds.
+    pub reader_cpu: Vec<f64>,
     /// What went wrong, in words.
     pub trouble: Vec<String>,
+}
+
+/// How far a generator or a replayed log came by the end; seconds after the phase's start.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Offered {
+    /// Until then events were due: until the last of them, or until no more were wanted.
+    pub until: f64,
+    /// All that were due until then were accepted. Less than `until` if the source fell behind.
+    pub made: f64,
+}
+
+impl Offered {
+    /// That of the two which fell behind more.
+    fn worse(self, other: Self) -> Self {
+        let behind = |one: Self| (one.until - one.made) / one.until.max(f64::MIN_POSITIVE);
+        if (behind(other), other.until) > (behind(self), self.until) { other } else { self }
+    }
 }
 
 impl Told {
@@ -51,6 +83,15 @@ impl Told {
         self.bytes += other.bytes;
         self.waiting += other.waiting;
         self.most_bytes = self.most_bytes.max(other.most_bytes);
+        self.spilled += other.spilled;
+        self.spilled_events += other.spilled_events;
+        self.spilled_bytes += other.spilled_bytes;
+        self.most_spilled_bytes = self.most_spilled_bytes.max(other.most_spilled_bytes);
+        for (kind, count) in other.kinds {
+            *self.kinds.entry(kind).or_default() += count;
+        }
+        self.offered = [self.offered, other.offered].into_iter().flatten().reduce(Offered::worse);
+        self.reader_cpu.extend(other.reader_cpu);
         self.trouble.extend(other.trouble);
     }
 
@@ -65,7 +106,7 @@ impl Source {
     pub fn told(&self) -> (String, Told) {
         let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         // What comes later is read first, so that no figure is greater than one that it is a part of.
-        let (waiting, _, most_bytes) = self.queue.standing();
+        let Standing { waiting, most_bytes, spilled, written } = self.queue.standing();
         let (indexed, refused) = (of(&self.counts.indexed), self.letters.of(Reason::Refused));
         let accepted = of(&self.counts.accepted);
         let told = Told {
@@ -79,6 +120,13 @@ impl Source {
             bytes: of(&self.counts.bytes),
             waiting: waiting as u64,
             most_bytes,
+            spilled: spilled as u64,
+            spilled_events: written.events,
+            spilled_bytes: written.bytes,
+            most_spilled_bytes: written.most,
+            kinds: self.reader.names.iter().cloned().zip(self.counts.kinds.iter().map(of)).collect(),
+            offered: self.offered.get().copied(),
+            reader_cpu: self.cpu.cpu(),
             trouble: self.trouble.lock().expect("no thread panics while it holds the lock").clone(),
         };
         (self.name.clone(), told)

@@ -9,7 +9,8 @@ use super::request::Start;
 use super::{PAUSE, Seat, Stream, Worker};
 use crate::driver::{Driver, ErrorClass, Part};
 use crate::rest::Rest;
-use crate::source::queue::{Next, Taken};
+use crate::source::chunk::Taken;
+use crate::source::queue::Next;
 use crate::source::{Fate, Source, dealt};
 
 /// A client whose requests keep failing waits this long at most before the next one.
@@ -21,6 +22,7 @@ impl<D: Driver> Worker<D> {
         let mut connection = self.phase.driver.connection(client);
         let seat = self.seat(client);
         let mut pause = PAUSE;
+        let mut free = Instant::now();
         loop {
             let mut changed = std::pin::pin!(source.queue.changed());
             changed.as_mut().enable();
@@ -31,7 +33,11 @@ impl<D: Driver> Worker<D> {
             }
             match source.queue.take(now) {
                 Next::Batch(mut taken) => {
-                    let gone = self.send(&stream, &mut connection, seat, &source, &mut taken).await;
+                    // The generator is late with a batch that was ready while a client for it was free.
+                    let late =
+                        taken.ready.map_or(Duration::ZERO, |ready| now.saturating_duration_since(ready.max(free)));
+                    let gone = self.send(&stream, &mut connection, seat, &source, &mut taken, late).await;
+                    free = Instant::now();
                     if taken.left.is_none() {
                         source.queue.done(&taken);
                         pause = PAUSE;
@@ -41,6 +47,7 @@ impl<D: Driver> Worker<D> {
                     if gone {
                         self.timer.sleep_until(Instant::now() + pause).await;
                         pause = LONGEST_PAUSE.min(pause * 2);
+                        free = Instant::now();
                     }
                 }
                 Next::Wait(until) => {
@@ -66,8 +73,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Sends what is left of a batch, with its retries, and records it. What is left then stands in the batch; returns
-    /// whether that is all of it.
+    /// Sends what is left of a batch, with its retries, and records it; `late`: how late the generator is with it. What
+    /// is left then stands in the batch; returns whether that is all of it.
     async fn send(
         &self,
         stream: &Stream,
@@ -75,11 +82,12 @@ impl<D: Driver> Worker<D> {
         seat: Seat,
         source: &Source,
         taken: &mut Taken,
+        late: Duration,
     ) -> bool {
         let choice = &self.phase.courses[stream.index].choices[0];
         let scheduled = taken.oldest().unwrap_or_else(Instant::now);
-        // A batch waits for its events, and for a client that is free: the generator is late with neither.
-        let start = Start { scheduled, started: scheduled };
+        // That a batch waits for its events, and for a client that is free, is not the generator's doing.
+        let start = Start { scheduled, started: scheduled + late };
         self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
         let name = self.phase.driver.parts(&choice.operation).len();
         let most = self.phase.plan.streams[stream.index].retries;

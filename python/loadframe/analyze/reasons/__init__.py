@@ -34,7 +34,7 @@ from loadframe.analyze.reasons.requests import (
     NothingMeasured,
     Unsteady,
 )
-from loadframe.analyze.reasons.sources import LeftOver, MissingEvents
+from loadframe.analyze.reasons.sources import LeftOver, MissingEvents, ReaderBusy
 
 __all__ = [
     "ACHIEVED_LIMIT",
@@ -65,6 +65,7 @@ __all__ = [
     "NodeLost",
     "NotAchieved",
     "NothingMeasured",
+    "ReaderBusy",
     "Reason",
     "Stalled",
     "Starved",

@@ -1,9 +1,10 @@
-"""Reasons that lie in sources of events: not all that came is in the store."""
+"""Reasons that lie in sources of events: not all that came is in the store, or whoever read it was too busy."""
 
 from dataclasses import dataclass
 
+from loadframe.analyze.reasons.generator import CPU_LIMIT
 from loadframe.analyze.reasons.reason import Reason
-from loadframe.units import format_count
+from loadframe.units import format_count, format_share
 
 
 @dataclass(frozen=True)
@@ -46,3 +47,26 @@ class MissingEvents(Reason):
 
     def _remedy(self) -> str:
         return "see the store's log for nodes that failed; with an asynchronous translog such a node loses events"
+
+
+@dataclass(frozen=True)
+class ReaderBusy(Reason):
+    """A thread that read a source used most of its core: events came no faster than it could read them."""
+
+    code = "reader_cpu"
+    phase: str
+    source: str
+    share: float
+    #: Whether the threads share connections, so that more of them help.
+    shared: bool
+
+    def _cause(self) -> str:
+        return (
+            f"in phase {self.phase} a thread that reads {self.source} used {format_share(self.share)} of its core"
+            f" (limit {format_share(CPU_LIMIT)})"
+        )
+
+    def _remedy(self) -> str:
+        if self.shared:
+            return "give the generator more threads and send over as many connections, or send slower"
+        return "ask for a lower rate, or have several ranks read it, each its part"

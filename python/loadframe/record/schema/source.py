@@ -29,6 +29,23 @@ class SourceFigures:
     kept: str | None = field(
         default=None, metadata=told("the member of this folder that has the dead letters", absent=True)
     )
+    kinds: Mapping[str, int] = field(
+        default_factory=dict,
+        metadata=told("events that the store acknowledged, by their kind", "events", of="KIND"),
+    )
+    spilled_events: int = field(
+        default=0, metadata=told("events that went to disk, since memory had no room for them", "events")
+    )
+    spilled_bytes: int = field(default=0, metadata=told("bytes that were written for them", "B"))
+    most_spilled_bytes: int = field(default=0, metadata=told("the most of these on disk at a time", "B"))
+    reader_cpu_share: float | None = field(
+        default=None,
+        metadata=told(
+            "mean CPU share of the busiest thread that read it, in the measured window; null where it is not known",
+            "share",
+            null=True,
+        ),
+    )
     connections: int = field(default=0, metadata=told("that brought lines", "connections"))
     bytes: int = field(default=0, metadata=told("that came", "B"))
     address: str | None = field(default=None, metadata=told("where it listened", absent=True))

@@ -154,7 +154,9 @@ SOURCES = (
     Field("accepted", "rate", "1/s", "events that were taken to be indexed"),
     Field("indexed", "rate", "1/s", "events that the store acknowledged"),
     Field("dead_letters", "rate", "1/s", "lines that are not events, and events that the store refused"),
-    Field("waiting", "level", "events", "accepted, and not yet acknowledged or refused"),
+    Field("waiting", "level", "events", "accepted, and carried by no request at that instant"),
+    Field("spilled", "level", "events", "of these, those on disk, since memory had no room for them"),
+    Field("reader_cpu", "rate", "cores", "CPU use of the busiest thread that reads it; 1 is one core, busy throughout"),
 )
 
 #: Metrics by source.

@@ -1,4 +1,7 @@
-"""Where dead letters of a run are: lines of sources that are not events, and events that the store refused."""
+"""Where sources of events have files: dead letters, which stay in the run folder, and events that are spilled to disk.
+
+Dead letters are lines that are not events, and events that the store refused.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +10,15 @@ from typing import Any
 
 def _name(phase: str, source: str) -> str:
     return f"dead-letters-{phase}-{source}.ndjson"
+
+
+def spilling(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a plan in which what a source spills to disk goes to `folder`, where nothing is left of it."""
+    where = {"spill_folder": str(folder.absolute())}
+    sources = {
+        source: {**said, **(where if "spill" in said else {})} for source, said in plan.get("sources", {}).items()
+    }
+    return {**plan, "sources": sources} if sources else plan
 
 
 def told(plan: dict[str, Any], folder: Path) -> dict[str, Any]:

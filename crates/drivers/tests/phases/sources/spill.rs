@@ -1,0 +1,119 @@
+//! What memory has no room for goes to disk and comes back: none of it is lost, and its age is known.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+/// A port whose events go to a store that gives no answer to so many of the first requests, and to disk meanwhile.
+fn spilling(folder: &Folder, spill: u64, unanswered: u64) -> Value {
+    let source = json!({
+        "listen": {"address": "127.0.0.1:0"}, "batch": 500, "buffer": 100_000, "acknowledge": true,
+        "spill": spill, "spill_folder": folder.0,
+    });
+    let mut plan = taking_in(source, json!("exhausted"));
+    plan["operations"]["take_in"] = json!({"unanswered": unanswered});
+    plan
+}
+
+/// Sends bids, and returns how many are safe when the connection ends.
+fn send(address: SocketAddr, bids: u64) -> u64 {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let heard = BufReader::new(stream.try_clone().unwrap());
+    for first in (0..bids).step_by(100) {
+        let lines: String = (first..first + 100).map(bid).collect();
+        stream.write_all(lines.as_bytes()).unwrap();
+    }
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let last = heard.lines().last().unwrap().unwrap();
+    serde_json::from_str::<Value>(&last).unwrap()["acknowledged"].as_u64().unwrap()
+}
+
+fn is_empty(folder: &Folder) -> bool {
+    std::fs::read_dir(&folder.0).unwrap().next().is_none()
+}
+
+#[test]
+fn what_memory_has_no_room_for_goes_to_disk_and_every_event_is_sent_with_its_age() {
+    let (disk, folder) = (Folder::new(), Folder::new());
+    let (running, address) = listening::<Fussy>(&spilling(&disk, 1 << 30, 12), &folder);
+    let sender = thread::spawn(move || send(address, 50_000));
+    // The store is away for longer than the sender needs: nobody waits.
+    let begun = Instant::now();
+    while running.progress().sources["ads"].accepted < 50_000 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", running.progress().sources);
+        thread::sleep(Duration::from_millis(5));
+    }
+    let told = running.progress().sources["ads"].clone();
+    assert!(told.spilled > 10_000 && told.waiting >= told.spilled, "{told:?}");
+    assert!(is_empty(&disk), "its files have no names");
+    assert_eq!(sender.join().unwrap(), 50_000);
+    let outcome = settled(&running, 50_000);
+    adds_up(&outcome);
+    assert_eq!((count(&outcome, "indexed"), count(&outcome, "left_over")), (50_000, 0), "{outcome}");
+    assert!(count(&outcome, "most_bytes") < 400_000, "memory stays bounded while it is read back: {outcome}");
+    assert_eq!(count(&outcome, "spilled"), 0);
+    assert!(count(&outcome, "spilled_events") > 10_000, "{outcome}");
+    let (bytes, most) = (count(&outcome, "spilled_bytes"), count(&outcome, "most_spilled_bytes"));
+    assert!(most > 1_000_000 && most <= bytes, "{outcome}");
+    // Of what was spilled most is older than the store's first answer, which came after more than a second.
+    let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
+    let ages = log.total("p/take_in.event/response", 0.0, f64::INFINITY).unwrap();
+    assert_eq!(ages.len(), 50_000);
+    assert!(ages.value_at_quantile(0.5) > 100_000, "half of the events waited for {} us", ages.value_at_quantile(0.5));
+}
+
+#[test]
+fn senders_wait_when_memory_and_disk_are_full_and_space_on_disk_is_used_again() {
+    let (disk, folder) = (Folder::new(), Folder::new());
+    let (running, address) = listening::<Fussy>(&spilling(&disk, 300_000, 6), &folder);
+    assert_eq!(send(address, 50_000), 50_000);
+    let outcome = settled(&running, 50_000);
+    adds_up(&outcome);
+    assert_eq!(count(&outcome, "indexed"), 50_000);
+    assert!(count(&outcome, "most_spilled_bytes") <= 300_000, "{outcome}");
+    assert!(count(&outcome, "most_bytes") < 500_000, "{outcome}");
+    assert_eq!(outcome["sources"]["ads"]["trouble"], json!([]));
+}
+
+#[test]
+fn a_full_disk_is_named_and_makes_senders_wait_and_nothing_is_lost() {
+    let (disk, folder) = (Folder::new(), Folder::new());
+    for number in 0..100 {
+        symlink("/dev/full", disk.0.join(format!("spill-ads.{number}"))).unwrap();
+    }
+    let (running, address) = listening::<Fussy>(&spilling(&disk, 1 << 30, 6), &folder);
+    assert_eq!(send(address, 50_000), 50_000);
+    let outcome = settled(&running, 50_000);
+    adds_up(&outcome);
+    assert_eq!((count(&outcome, "indexed"), count(&outcome, "spilled_events")), (50_000, 0), "{outcome}");
+    assert!(count(&outcome, "most_bytes") < 500_000, "{outcome}");
+    let trouble = outcome["sources"]["ads"]["trouble"][0].as_str().unwrap();
+    assert!(trouble.contains("No space left on device") && trouble.contains("senders wait"), "{trouble}");
+}
+
+#[test]
+fn events_on_disk_are_left_over_when_the_phase_is_stopped() {
+    let (disk, folder) = (Folder::new(), Folder::new());
+    let mut plan = spilling(&disk, 1 << 30, u64::MAX);
+    plan["sources"]["ads"]["acknowledge"] = json!(false);
+    let (running, address) = listening::<Fussy>(&plan, &folder);
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all((0..20_000).map(bid).collect::<String>().as_bytes()).unwrap();
+    let begun = Instant::now();
+    while running.progress().sources["ads"].accepted < 20_000 && begun.elapsed() < Duration::from_secs(30) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    running.stop();
+    let outcome = ended(&running);
+    adds_up(&outcome);
+    assert_eq!((count(&outcome, "indexed"), count(&outcome, "left_over")), (0, 20_000), "{outcome}");
+}
+
+#[test]
+fn only_what_comes_from_elsewhere_is_spilled() {
+    let folder = Folder::new();
+    let made = json!({"generate": {"generator": "adbids", "rate": 1}, "spill": 1000});
+    let plan = serde_json::from_value(taking_in(made, json!("exhausted"))).unwrap();
+    let refused = start::<Null>(plan, &folder.0).err().unwrap().message;
+    assert!(refused.contains("generators wait"), "{refused}");
+}
