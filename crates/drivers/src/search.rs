@@ -4,7 +4,9 @@
 
 mod conflicts;
 pub mod dialect;
+mod generations;
 mod judge;
+mod managing;
 mod operations;
 mod paging;
 mod repeat;
@@ -24,7 +26,9 @@ use crate::http1::request::Request;
 use crate::http1::{Connection, Http1};
 use crate::net::deadline::Limit;
 use crate::search::dialect::Dialect;
+use crate::search::generations::{List, Register};
 pub use crate::search::operations::Operation;
+use crate::search::operations::Taking;
 use crate::search::step::SearchStep;
 use crate::search::steps::Exchanges;
 use crate::take_in;
@@ -34,6 +38,7 @@ use crate::take_in;
 pub struct Search {
     http: Http1,
     dialect: Dialect,
+    register: Register,
 }
 
 impl Driver for Search {
@@ -42,11 +47,15 @@ impl Driver for Search {
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {
-        Ok(Self { http: Http1::new(target)?, dialect: Dialect::new(target.store.as_ref())? })
+        Ok(Self {
+            http: Http1::new(target)?,
+            dialect: Dialect::new(target.store.as_ref())?,
+            register: Register::default(),
+        })
     }
 
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
-        Operation::map(form, context, &self.dialect, self.http.timeout())
+        Operation::map(form, context, (&self.dialect, &self.register), self.http.timeout())
     }
 
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
@@ -109,7 +118,7 @@ impl Driver for Search {
         only: Option<&[u32]>,
     ) -> Reply {
         match &operation.take_in {
-            Some(form) => self.send_events(connection, (operation, form), context, batch, only).await,
+            Some(taking) => self.place_events(connection, (operation, taking), context, batch, only).await,
             None => take_in::without_source(),
         }
     }
@@ -130,8 +139,8 @@ impl Driver for Search {
         draw: &Draw,
     ) -> Option<String> {
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        if let Some(form) = &operation.take_in {
-            connection.give(|body| operations::take_in::body(form, &take_in::sample(), None, body));
+        if let Some(Taking { form, .. }) = &operation.take_in {
+            connection.give(|body| operations::take_in::body(form, &List::default(), &take_in::sample(), None, body));
         }
         let mut written = |SearchStep { request, .. }: &SearchStep| self.http.written(connection, request, &values);
         let steps = [&operation.step].into_iter().chain(&operation.then);
@@ -208,10 +217,13 @@ impl Search {
         values: &Values<'_>,
         mut seen: impl FnMut(&Connection, &Request, &Reply),
     ) -> Reply {
-        let Operation { step, then, pages, repeat, assertion, timeout, .. } = operation;
+        let Operation { step, then, pages, repeat, assertion, timeout, managing, .. } = operation;
         let (assertion, limit) = (assertion.as_ref(), Limit::starting_now(*timeout));
         if let Some(pages) = pages {
             return pages.read(self, connection, (step, assertion), *timeout, values, &mut seen).await;
+        }
+        if let Some(managing) = managing {
+            return managing.run(self, connection, step, *timeout, values, &mut seen).await;
         }
         if let Some(repeat) = repeat {
             return repeat.run(self, connection, (step, assertion), *timeout, values, &mut seen).await;

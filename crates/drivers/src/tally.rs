@@ -52,6 +52,21 @@ impl Tally {
         }
     }
 
+    /// Notes the outcome of a request that carried the documents at those places.
+    pub fn include(&mut self, reply: &Reply, places: &[u32]) {
+        self.succeed(reply.documents);
+        let Err(failure) = &reply.outcome else { return };
+        if reply.rejected.is_empty() && reply.refused.is_empty() {
+            return self.fail_at(places, failure.clone());
+        }
+        for (some, class) in [(&reply.rejected, ErrorClass::Rejected), (&reply.refused, ErrorClass::Client)] {
+            let some: Vec<u32> = some.iter().filter_map(|place| places.get(*place as usize).copied()).collect();
+            if !some.is_empty() {
+                self.fail_at(&some, Failure { class, message: failure.message.clone() });
+            }
+        }
+    }
+
     /// The reply to the request, which took from `sent` to `done`, without its bytes and its node. A request of which
     /// nothing got through, and not because of what it carried, failed as a whole: all of it may be sent again.
     pub fn settle(self, sent: Instant, done: Instant) -> Reply {
@@ -121,5 +136,19 @@ mod tests {
         tally.count(0, Err(failure(ErrorClass::Rejected)));
         let reply = settle(tally);
         assert!(reply.outcome.is_err_and(|failure| failure.class == ErrorClass::Rejected) && reply.rejected.is_empty());
+    }
+
+    #[test]
+    fn the_outcome_of_a_request_counts_at_the_places_of_what_it_carried() {
+        let now = Instant::now();
+        let mut sent = Tally::default();
+        sent.succeed(1);
+        sent.fail_at(&[0], Failure::new(ErrorClass::Rejected, "busy"));
+        sent.fail_at(&[2], Failure::new(ErrorClass::Client, "wrong"));
+        let mut tally = Tally::default();
+        tally.include(&sent.settle(now, now), &[4, 6, 8]);
+        tally.include(&Reply::new(now, now, Err(Failure::new(ErrorClass::Connect, "gone"))), &[1, 2]);
+        let reply = settle(tally);
+        assert_eq!((reply.documents, reply.rejected, reply.refused), (1, vec![1, 2, 4], vec![8]));
     }
 }

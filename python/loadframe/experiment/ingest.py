@@ -20,18 +20,20 @@ USUAL = "ingest"
 
 def phase_of(workload: Workload, wanted: str | None) -> str:
     """Return the name of the phase that takes events in; BadInput if there is none, or if it is not clear which."""
+    # Also those that run only when they are named.
+    phases = {phase.name: phase for phase in workload.fill(1).file.phases if not phase.prepares}
     fed = {
-        phase.name: [stream.source for stream in phase.named_streams if stream.source is not None]
-        for phase in workload.file.phases
-        if not phase.prepares
+        name: [stream.source for stream in phase.named_streams if stream.source is not None]
+        for name, phase in phases.items()
     }
     names = [name for name, sources in fed.items() if sources]
+    usual = [name for name in names if not phases[name].optional]
     if not names:
         remedy = "name one whose phases have a source, such as adbids, or add a source to it"
         raise BadInput(
             f"the workload {workload.name} takes no events in", where=str(workload.document.path), remedy=remedy
         )
-    name = wanted or (USUAL if USUAL in names else names[0])
+    name = wanted or (USUAL if USUAL in usual else (usual or names)[0])
     if name not in names:
         what = f"the workload {workload.name} has no phase {name!r} that takes events in"
         raise BadInput(what, where="--only", remedy=did_you_mean(name, names))

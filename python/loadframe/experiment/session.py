@@ -102,6 +102,7 @@ def require_sound(
         load = {"threads": generator.threads, "ranks": max(len(generator.members()), 1)}
         _require_documents(phase, load["ranks"])
         require_ports(phase)
+        _require_one_manager(phase, load["ranks"])
         validate_plan(phase.plan(seed=0, hosts=hosts, driver=driver, target=everything, **load))
 
 
@@ -115,6 +116,17 @@ def _require_documents(phase: ResolvedPhase, ranks: int) -> None:
                 where=f"phase {phase.name}",
                 remedy="load with fewer ranks, or take more documents",
             )
+
+
+def _require_one_manager(phase: ResolvedPhase, ranks: int) -> None:
+    """BadInput if several ranks are to take events into indices that roll over meanwhile."""
+    managing = [name for name, form in phase.operations.items() if "manage_indices" in form]
+    if managing and ranks > 1:
+        raise BadInput(
+            f"{ranks} ranks would have to agree when an index follows another, and cannot: {managing[0]} needs one",
+            where=f"phase {phase.name}",
+            remedy="load with one rank and more threads, or leave the operation out",
+        )
 
 
 class Session:

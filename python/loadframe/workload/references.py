@@ -54,10 +54,12 @@ def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place
     content: Any = form.content
     collection = getattr(content, "collection", None)
     # Only the store can check a name that is made for each request.
-    by_day = form.take_in is not None and form.take_in.daily is not None
+    by_day = (form.take_in is not None and form.take_in.daily is not None) or form.manage_indices is not None
     # Collections of days have other names, and a search engine makes them when their first event comes.
     if collection is not None and form.create_collection is None and not set(collection) & set("$*,") and not by_day:
         _known(document, (*place, "collection"), "collection", collection, {*file.collections, *_made(file)})
+    if form.manage_indices is not None:
+        _check_days(document, file, form.manage_indices.collection, (*place, "collection"))
     if form.bulk is not None:
         _known(document, (*place, "corpus"), "corpus", form.bulk.corpus, file.corpora)
         known = file.collections.get(form.bulk.collection)
@@ -68,6 +70,16 @@ def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place
             raise document.error(place, what, "say action: create", key=True)
     if form.request is not None and not form.request.path.startswith("/"):
         raise document.error((*place, "path"), "a path begins with /", f"write /{form.request.path}")
+
+
+def _check_days(document: Document, file: WorkloadFile, name: str, place: Place) -> None:
+    """Refuse indices to be managed that no operation fills day by day."""
+    forms = (form for operation in file.operations.values() for form in every_form(operation).values())
+    known = {form.take_in.collection for form in forms if form.take_in is not None and form.take_in.daily is not None}
+    if name not in known:
+        what = f"no operation takes events into days of {name!r}"
+        remedy = did_you_mean(name, known) if known else "add a take_in with daily, or remove this operation"
+        raise document.error(place, what, remedy)
 
 
 def _made(file: WorkloadFile) -> Iterator[str]:

@@ -100,6 +100,11 @@ impl Dialect {
         if self.typed() { &["_doc", "_bulk"] } else { &["_bulk"] }
     }
 
+    /// Whether writes to an index can be blocked by a request that waits until those under way are done.
+    pub fn blocks(&self) -> bool {
+        self.product == Product::OpenSearch || self.version >= (7, 9)
+    }
+
     /// The segments after the collection's name where its mapping is changed.
     pub fn mapping(&self) -> &'static [&'static str] {
         if self.typed() { &["_mapping", "_doc"] } else { &["_mapping"] }

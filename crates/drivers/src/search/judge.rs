@@ -22,6 +22,8 @@ pub enum Judge {
     },
     /// Anything, as long as its status says success, or that the thing to be removed does not exist.
     Absent,
+    /// Anything, as long as its status says success, or that the thing to be made exists.
+    Present,
     /// An object that may have `_shards`, none of which failed.
     Shards {
         /// What a success counts for.
@@ -45,7 +47,11 @@ pub enum Judge {
     Snapshot,
     /// One item for each document, none with an error.
     Bulk,
-    /// The same, of a request that always carries as many. It is sent again as a whole or not at all.
+    /// The same, of events: an index that takes no writes now takes them later.
+    TakenIn,
+    /// An index that takes no more writes, and has none under way.
+    Blocked,
+    /// The same as `Bulk`, of a request that always carries as many. It is sent again as a whole or not at all.
     Items {
         /// How many.
         documents: u64,
@@ -103,6 +109,11 @@ impl Verdict {
 }
 
 impl Judge {
+    /// An answer that is good by its status.
+    pub const DONE: Self = Self::Status { documents: 0 };
+    /// One that also reports on shards, none of which may have failed, or on a wait, which must not have timed out.
+    pub const ON_SHARDS: Self = Self::Shards { documents: 0 };
+
     /// Whether its answers have hits, or something like them, that can be counted.
     pub fn counts(self) -> bool {
         matches!(self, Self::Search | Self::Searches | Self::Aggregation | Self::Count | Self::Rows | Self::Events)
@@ -110,7 +121,7 @@ impl Judge {
 
     /// Whether more than the status of a success is looked at.
     pub fn reads_body(self) -> bool {
-        !matches!(self, Self::Status { .. } | Self::Document | Self::Absent)
+        !matches!(self, Self::Status { .. } | Self::Document | Self::Absent | Self::Present)
     }
 
     /// Judges what the workload asserts of fields.
@@ -126,6 +137,9 @@ impl Judge {
         if self == Self::Absent && status == 404 {
             return Verdict::new(0, Ok(()));
         }
+        if self == Self::Present && status == 400 && is_error(body, EXISTS) {
+            return Verdict::new(0, Ok(()));
+        }
         if let Some(class) = class_of(status) {
             let message = format!("HTTP {status}: {}", reason(body));
             return Verdict::new(0, Err(Failure { class, message }));
@@ -133,7 +147,7 @@ impl Judge {
         let verdict = match self {
             Self::Status { documents } => Ok(Verdict::new(documents, Ok(()))),
             Self::Document => Ok(Verdict::new(1, Ok(()))),
-            Self::Absent => Ok(Verdict::new(0, Ok(()))),
+            Self::Absent | Self::Present => Ok(Verdict::new(0, Ok(()))),
             Self::Shards { documents } => {
                 Shards::read(body).map(|shards| Verdict::new(documents, shards.outcome(body)))
             }
@@ -147,9 +161,11 @@ impl Judge {
             Self::Rows => rows(body),
             Self::Events => events(body),
             Self::Snapshot => snapshot(body),
-            Self::Bulk => bulk(body, sent),
+            Self::Bulk => bulk(body, sent, false),
+            Self::TakenIn => bulk(body, sent, true),
+            Self::Blocked => blocked(body),
             Self::Items { documents } => {
-                bulk(body, documents).map(|verdict| Verdict::new(verdict.documents, verdict.outcome))
+                bulk(body, documents, false).map(|verdict| Verdict::new(verdict.documents, verdict.outcome))
             }
         };
         verdict.unwrap_or_else(|Unexpected| {
@@ -381,7 +397,28 @@ fn snapshot(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict::new(0, outcome))
 }
 
-fn bulk(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
+/// What a store says when what is to be made is there.
+const EXISTS: &str = "resource_already_exists_exception";
+
+fn is_error(body: &[u8], kind: &str) -> bool {
+    serde_json::from_slice::<Value>(body).is_ok_and(|answer| answer["error"]["type"] == kind)
+}
+
+/// `{"shards_acknowledged": true, "indices": [{"name": "a", "blocked": true}]}`
+fn blocked(body: &[u8]) -> Result<Verdict, Unexpected> {
+    let complete = Cursor::member(body, b"shards_acknowledged")?.ok_or(Unexpected)?.boolean()?;
+    let outcome = match complete {
+        true => Ok(()),
+        false => failure(ErrorClass::Server, format!("not all shards are closed to writes: {}", excerpt(body))),
+    };
+    Ok(Verdict::new(0, outcome))
+}
+
+/// What a store says of a write to an index that takes none.
+const BLOCKED: &str = "cluster_block_exception";
+
+/// Judges each item; those that a block keeps out are lost unless `blocks_pass`.
+fn bulk(body: &[u8], sent: u64, blocks_pass: bool) -> Result<Verdict, Unexpected> {
     let mut errors = None;
     Cursor::new(body).object(|name, cursor| {
         if name == b"errors" {
@@ -402,12 +439,13 @@ fn bulk(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
     let items =
         results.iter().map(|item| item.as_object().and_then(|item| item.values().next()).unwrap_or(&Value::Null));
     let failed: Vec<(u32, &Value)> = (0..).zip(items).filter(|(_, item)| !item["error"].is_null()).collect();
-    let pushed_back = failed.iter().all(|(_, item)| item["status"] == 429);
+    let kept_out = |item: &Value| blocks_pass && item["error"]["type"] == BLOCKED;
+    let pushed_back = failed.iter().all(|(_, item)| item["status"] == 429 || kept_out(item));
     let class = if pushed_back { ErrorClass::Rejected } else { ErrorClass::Item };
     let (_, first) = failed.first().ok_or(Unexpected)?;
     let may_pass = |item: &Value| {
         let status = item["status"].as_u64().and_then(|status| u16::try_from(status).ok());
-        status.and_then(class_of).is_some_and(ErrorClass::may_pass)
+        kept_out(item) || status.and_then(class_of).is_some_and(ErrorClass::may_pass)
     };
     let (mut rejected, mut refused) = (Vec::new(), Vec::new());
     for (place, item) in &failed {

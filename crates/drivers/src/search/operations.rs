@@ -3,11 +3,14 @@
 mod admin;
 mod bulk;
 mod documents;
+mod manage;
 mod paging;
 mod searching;
+pub mod shrink;
 pub mod take_in;
 mod taken;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use loadframe_engine::driver::Context;
@@ -17,7 +20,9 @@ use loadframe_engine::variables::Variables;
 use serde_json::Value;
 
 use super::dialect::{Dialect, DocumentPath};
+use super::generations::{Generations, Register};
 use super::judge::Judge;
+use super::managing::Managing;
 use super::paging::Paging;
 use super::repeat::{self, Repeat};
 use super::step::SearchStep;
@@ -48,7 +53,18 @@ pub struct Operation {
     /// What is taken from the answer to the last step.
     pub captures: Captures,
     /// Where events go, of an operation that takes in those of a source.
-    pub take_in: Option<TakeIn>,
+    pub take_in: Option<Taking>,
+    /// What is looked after, of an operation that manages indices.
+    pub managing: Option<Box<Managing>>,
+}
+
+/// Where events go.
+#[derive(Debug)]
+pub struct Taking {
+    /// As the form says.
+    pub form: TakeIn,
+    /// If days are told apart, the generations that they have, and the request for those that the store knows.
+    pub generations: Option<(Arc<Generations>, SearchStep)>,
 }
 
 /// What a form says: a step, and what comes after it.
@@ -57,22 +73,27 @@ struct Made {
     then: Vec<SearchStep>,
     parts: &'static [&'static str],
     pages: Option<Box<Paging>>,
+    managing: Option<Box<Managing>>,
 }
 
 impl From<(Request, Judge)> for Made {
     fn from((request, judge): (Request, Judge)) -> Self {
-        Self { step: SearchStep::new(request, judge), then: Vec::new(), parts: &[], pages: None }
+        Self::of(SearchStep::new(request, judge))
     }
 }
 
 impl Made {
+    fn of(step: SearchStep) -> Self {
+        Self { step, then: Vec::new(), parts: &[], pages: None, managing: None }
+    }
+
     fn paged(step: SearchStep, pages: Paging) -> Self {
-        Self { step, then: Vec::new(), parts: &[], pages: Some(Box::new(pages)) }
+        Self { pages: Some(Box::new(pages)), ..Self::of(step) }
     }
 }
 
 /// The kinds of operations.
-const KINDS: [&str; 39] = [
+const KINDS: [&str; 40] = [
     "insert",
     "read",
     "update",
@@ -106,6 +127,7 @@ const KINDS: [&str; 39] = [
     "force_merge",
     "rollover",
     "shrink",
+    MANAGE,
     "create_repository",
     "snapshot",
     "delete_snapshot",
@@ -120,6 +142,9 @@ const OVERTAKEN: &str = "100";
 /// What the protocol calls that.
 const AGAIN: &str = "retry_on_conflict";
 
+/// Looks after the indices that a stream grows.
+const MANAGE: &str = "manage_indices";
+
 /// The options beside the kind.
 const OPTIONS: [&str; 4] = ["timeout", "assert", "repeat", "capture"];
 
@@ -127,23 +152,30 @@ const OPTIONS: [&str; 4] = ["timeout", "assert", "repeat", "capture"];
 struct Mapping<'a> {
     context: &'a Context,
     dialect: &'a Dialect,
+    register: &'a Register,
 }
 
 impl Operation {
     /// Maps `{"search": {...}, "timeout": 5}`. `timeout` holds unless the form has its own.
-    pub fn map(form: &Value, context: &Context, dialect: &Dialect, timeout: Duration) -> Result<Self, PlanError> {
+    pub fn map(
+        form: &Value,
+        context: &Context,
+        (dialect, register): (&Dialect, &Register),
+        timeout: Duration,
+    ) -> Result<Self, PlanError> {
         let (kind, argument) = form::kind(form, &KINDS, &OPTIONS)?;
-        let mapping = Mapping { context, dialect };
+        let mapping = Mapping { context, dialect, register };
         let take_in = match kind {
             TAKE_IN => Some(TakeIn::map(argument).map_err(|error| error.within(kind))?),
             _ => None,
         };
-        let Made { mut step, mut then, parts, pages } = match kind {
+        let Made { mut step, mut then, parts, pages, managing } = match kind {
             "read_modify_write" => mapping.read_modify_write(argument),
             "scroll" => mapping.scroll(argument),
             "search_after" => mapping.search_after(argument),
             "composite" => mapping.composite(argument),
             "shrink" => mapping.shrink(argument),
+            MANAGE => mapping.manage(argument),
             _ => match &take_in {
                 Some(take_in) => mapping.take_in(take_in),
                 None => mapping.single(kind, argument),
@@ -157,7 +189,11 @@ impl Operation {
         };
         let repeat = match form.get("repeat").filter(|repeat| !repeat.is_null()) {
             Some(_)
-                if pages.is_some() || !then.is_empty() || step.request.requests().is_some() || take_in.is_some() =>
+                if pages.is_some()
+                    || !then.is_empty()
+                    || step.request.requests().is_some()
+                    || take_in.is_some()
+                    || managing.is_some() =>
             {
                 return Err(PlanError::new(format!(
                     "repeat: only a single request can be repeated, and this is {kind}"
@@ -170,11 +206,11 @@ impl Operation {
             return Err(PlanError::new("capture: an operation that takes in events gives no values"));
         }
         let captures = Captures::new(taken::located(form.get("capture"), kind)?.as_ref(), &context.variables)?;
-        if captures.read_body() && (pages.is_some() || !then.is_empty()) {
+        if captures.read_body() && (pages.is_some() || !then.is_empty() || managing.is_some()) {
             return Err(PlanError::new(format!("capture: only one answer gives values, and {kind} has several")));
         }
         let parts = if repeat.is_some() { &repeat::PARTS } else { parts };
-        if pages.is_none() && repeat.as_ref().is_none_or(|repeat| !repeat.reads_body()) {
+        if pages.is_none() && managing.is_none() && repeat.as_ref().is_none_or(|repeat| !repeat.reads_body()) {
             let asserted = assertion.as_ref().is_some_and(Assertion::reads_body);
             let unread = |step: &&mut SearchStep| !step.judge.reads_body() && step.keep.is_none();
             let read = asserted || captures.read_body() && then.is_empty();
@@ -182,12 +218,13 @@ impl Operation {
             first.into_iter().chain(&mut then).filter(unread).for_each(|step| step.request.ignore_answer());
         }
         let timeout = timeout::of_operation(form, timeout)?;
-        Ok(Self { step, then, parts, pages, repeat, assertion, timeout, captures, take_in })
+        let take_in = take_in.map(|form| mapping.taking(form)).transpose()?;
+        Ok(Self { step, then, parts, pages, repeat, assertion, timeout, captures, take_in, managing })
     }
 
     /// Whether it may consist of any number of exchanges.
     pub fn exchanges_often(&self) -> bool {
-        self.pages.is_some() || self.repeat.is_some()
+        self.pages.is_some() || self.repeat.is_some() || self.managing.is_some()
     }
 }
 

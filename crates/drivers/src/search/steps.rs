@@ -1,19 +1,32 @@
 //! Operations of several exchanges: the sum of their outcomes, and where one uses the answer to another.
 
-use loadframe_engine::driver::{Part, Reply};
+use loadframe_engine::driver::{ErrorClass, Part, Reply};
 
 /// The outcomes of the exchanges so far.
 #[derive(Default)]
 pub struct Exchanges {
     whole: Option<Reply>,
     parts: Vec<Part>,
+    /// How the last one failed, if it did.
+    last: Option<ErrorClass>,
 }
 
 impl Exchanges {
     /// Adds an exchange, which is the part number `name`; says whether it was a success.
     pub fn add(&mut self, name: usize, reply: Reply) -> bool {
         let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
-        self.parts.push(Part { name, sent: reply.sent, done: reply.done, documents: reply.documents, failed });
+        self.note(Part { name, sent: reply.sent, done: reply.done, documents: reply.documents, failed });
+        self.join(reply)
+    }
+
+    /// Adds a part that consists of other exchanges.
+    pub fn note(&mut self, part: Part) {
+        self.parts.push(part);
+    }
+
+    /// Adds an exchange, but not as a part; says whether it was a success.
+    pub fn join(&mut self, reply: Reply) -> bool {
+        self.last = reply.outcome.as_ref().err().map(|failure| failure.class);
         self.whole = Some(match self.whole.take() {
             None => reply,
             Some(before) => Reply {
@@ -25,7 +38,17 @@ impl Exchanges {
                 ..reply
             },
         });
-        failed.is_none()
+        self.last.is_none()
+    }
+
+    /// How the last exchange failed; `None` if it was a success.
+    pub fn last(&self) -> Option<ErrorClass> {
+        self.last
+    }
+
+    /// How the first exchange failed of those that did.
+    pub fn failed(&self) -> Option<ErrorClass> {
+        self.whole.as_ref()?.outcome.as_ref().err().map(|failure| failure.class)
     }
 
     /// How many parts with that number there were.

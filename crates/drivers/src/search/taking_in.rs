@@ -3,32 +3,91 @@
 //! A store that cannot read one line of such a request refuses all of it, without saying which line that was. The
 //! events around it must get through, so the batch is halved until the line stands alone.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, ErrorClass, Failure, Reply};
 use loadframe_engine::event::Batch;
 use loadframe_engine::variables::{Captured, Values};
 
+use super::generations::{List, Names};
+use super::operations::Taking;
 use super::{Operation, Search};
 use crate::http1::Connection;
 use crate::net::deadline::Limit;
 use crate::search::operations::take_in;
-use crate::take_in::{TakeIn, count};
+use crate::take_in::{TakeIn, chosen, count};
 use crate::tally::Tally;
 
 /// The answers that say that a request could not be read, or is too large.
 const UNREADABLE: [u16; 2] = [400, 413];
 
+/// An operation, and the generations by which its events are placed.
+#[derive(Clone, Copy)]
+struct Placed<'a> {
+    operation: &'a Operation,
+    form: &'a TakeIn,
+    list: &'a List,
+}
+
+/// Why an event is refused whose generation is no more.
+const DELETED: &str = "the day of its document was deleted";
+
 impl Search {
-    /// Sends the events at the places `only` of a batch, or all.
-    pub(super) async fn send_events(
+    /// Sends the events at the places `only` of a batch, or all, into the generations that their documents are in.
+    pub(super) async fn place_events(
         &self,
         connection: &mut Connection,
-        (operation, form): (&Operation, &TakeIn),
+        (operation, taking): (&Operation, &Taking),
         context: &Context,
         batch: &Batch,
         only: Option<&[u32]>,
     ) -> Reply {
-        let whole = self.send_once(connection, (operation, form), context, batch, only).await;
+        let mut list = Arc::default();
+        if let Some((generations, indices)) = &taking.generations {
+            let draw = Draw::new(0, 0, connection.number());
+            let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
+            if let Err(reply) = self.learn(connection, (generations, indices), operation.timeout, &values).await {
+                return reply;
+            }
+            list = generations.place(&taking.form, batch, only);
+        }
+        let form = Placed { operation, form: &taking.form, list: &list };
+        let deleted = form.deleted(batch, only);
+        if deleted.is_empty() {
+            return self.send_events(connection, form, context, batch, only).await;
+        }
+        let mut tally = Tally::default();
+        let kept: Vec<u32> =
+            (0..count(batch, only) as u32).filter(|place| deleted.binary_search(place).is_err()).collect();
+        tally.fail_at(&deleted, Failure::new(ErrorClass::Client, DELETED));
+        let now = Instant::now();
+        let mut reply = Reply::new(now, now, Ok(()));
+        if !kept.is_empty() {
+            let of_batch = |place: &u32| only.map_or(*place, |only| only[*place as usize]);
+            let places: Vec<u32> = kept.iter().map(of_batch).collect();
+            reply = self.send_events(connection, form, context, batch, Some(&places)).await;
+            tally.include(&reply, &kept);
+        }
+        Reply {
+            bytes_sent: reply.bytes_sent,
+            bytes_received: reply.bytes_received,
+            node: reply.node,
+            ..tally.settle(reply.sent, reply.done)
+        }
+    }
+
+    /// Sends the events at the places `only` of a batch, or all.
+    async fn send_events(
+        &self,
+        connection: &mut Connection,
+        form: Placed<'_>,
+        context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let whole = self.send_once(connection, form, context, batch, only).await;
         let carried = count(batch, only);
         if !is_unreadable(connection, &whole) || carried < 2 {
             return whole;
@@ -41,25 +100,14 @@ impl Search {
         while let Some(half) = halves.pop() {
             bytes_sent += last.bytes_sent;
             bytes_received += last.bytes_received;
-            last = self.send_once(connection, (operation, form), context, batch, Some(&all[half.clone()])).await;
+            last = self.send_once(connection, form, context, batch, Some(&all[half.clone()])).await;
             if is_unreadable(connection, &last) && half.len() > 1 {
                 let middle = half.start + half.len() / 2;
                 halves.extend([middle..half.end, half.start..middle]);
                 continue;
             }
-            let within = |places: &[u32]| places.iter().map(|place| place + half.start as u32).collect::<Vec<_>>();
-            tally.succeed(last.documents);
-            let Err(failure) = &last.outcome else { continue };
-            if last.rejected.is_empty() && last.refused.is_empty() {
-                tally.fail_at(&within(&(0..half.len() as u32).collect::<Vec<_>>()), failure.clone());
-                continue;
-            }
-            let of_class = |class| Failure { class, message: failure.message.clone() };
-            for (places, class) in [(&last.rejected, ErrorClass::Rejected), (&last.refused, ErrorClass::Client)] {
-                if !places.is_empty() {
-                    tally.fail_at(&within(places), of_class(class));
-                }
-            }
+            let places: Vec<u32> = (half.start as u32..half.end as u32).collect();
+            tally.include(&last, &places);
         }
         Reply {
             bytes_sent: bytes_sent + last.bytes_sent,
@@ -74,15 +122,28 @@ impl Search {
     async fn send_once(
         &self,
         connection: &mut Connection,
-        (operation, form): (&Operation, &TakeIn),
+        form: Placed<'_>,
         context: &Context,
         batch: &Batch,
         only: Option<&[u32]>,
     ) -> Reply {
-        connection.give(|body| take_in::body(form, batch, only, body));
+        connection.give(|body| take_in::body(form.form, form.list, batch, only, body));
         let draw = Draw::new(0, 0, connection.number());
         let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
-        self.step(connection, &operation.step, None, Limit::starting_now(operation.timeout), &values).await
+        self.step(connection, &form.operation.step, None, Limit::starting_now(form.operation.timeout), &values).await
+    }
+}
+
+impl Placed<'_> {
+    /// The places, among those that are sent, of the events whose generations were deleted.
+    fn deleted(&self, batch: &Batch, only: Option<&[u32]>) -> Vec<u32> {
+        if !self.list.deletes() {
+            return Vec::new();
+        }
+        let mut names = Names::new(&self.form.collection, self.list);
+        let places = (0..).zip(chosen(batch, only));
+        let mut deleted = |event| self.form.instant(event).is_some_and(|instant| names.of(instant).is_none());
+        places.filter(|(_, event)| deleted(event)).map(|(place, _)| place).collect()
     }
 }
 

@@ -37,6 +37,7 @@ from loadframe.workload.forms.search_admin import (
     DeleteTemplate,
     Flush,
     ForceMerge,
+    ManageIndices,
     PutSettings,
     PutTemplate,
     Refresh,
@@ -58,7 +59,7 @@ NATIVE: dict[Family, tuple[str, ...]] = {
         *("scroll", "search_after", "composite"),
         *("get", "index", "index_many", "request"),
         *("create_collection", "delete_collection", "put_settings", "put_template", "delete_template", "aliases"),
-        *("refresh", "flush", "force_merge", "rollover", "shrink"),
+        *("refresh", "flush", "force_merge", "rollover", "shrink", "manage_indices"),
         *("create_repository", "snapshot", "delete_snapshot", "wait_for_health"),
     ),
     "http": ("http",),
@@ -88,7 +89,10 @@ _FROM_REPLICAS = ("read", "scan", *NATIVE["postgresql"])
 #: Verbs that add, remove or leave documents whatever else is said.
 _KNOWN_TO_ADD = tuple(kind for kind in NEUTRAL if kind not in ("upsert", "bulk", "take_in"))
 #: What consists of several requests, or has others each time.
-_OF_SEVERAL = ("bulk", "take_in", "read_modify_write", "scroll", "search_after", "composite", "shrink")
+_OF_SEVERAL = (
+    *("bulk", "take_in", "read_modify_write", "scroll", "search_after", "composite"),
+    *("shrink", "manage_indices"),
+)
 #: Requests that cannot look for what another one has written.
 _NOT_LOOKING = tuple(kind for kind in (*_WRITES, *_OF_SEVERAL, "index", "refresh", "flush", "force_merge"))
 #: Requests whose one answer is JSON as a whole.
@@ -152,6 +156,7 @@ class Form(Model):
     force_merge: ForceMerge | None = None
     rollover: Rollover | None = None
     shrink: Shrink | None = None
+    manage_indices: ManageIndices | None = None
     create_repository: CreateRepository | None = None
     snapshot: Snapshot | None = None
     delete_snapshot: DeleteSnapshot | None = None

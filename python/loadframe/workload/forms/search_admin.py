@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from loadframe.workload.forms.values import Positive, Text
-from loadframe.yamlfile import Duration, Model, wrong
+from loadframe.yamlfile import Duration, Model, Size, wrong
 
 
 class CreateCollection(Model):
@@ -113,6 +113,53 @@ class Shrink(Model):
     from_: Text = Field(alias="from")
     to: Text
     settings: dict[str, Any] | None = None
+
+
+class RollOver(Model):
+    """When a day gets another index: as soon as the last one reaches one of these."""
+
+    #: Those that are visible.
+    documents: Positive | None = None
+    #: Bytes of the primary shards.
+    size: Annotated[Size, Field(ge=1)] | None = None
+    #: From the index's beginning to its newest document, by the times of the events.
+    age: Annotated[Duration, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _sometimes(self) -> Self:
+        if self.documents is None and self.size is None and self.age is None:
+            raise wrong("nothing says when a day gets another index", "say documents, size or age")
+        return self
+
+
+class ShrinkClosed(Model):
+    """How an index is made smaller that no more events come for, and how long after its end that is."""
+
+    after: Annotated[Duration, Field(ge=0)] = 3600.0
+    shards: Positive = 1
+    settings: dict[str, Any] | None = None
+    #: So many in each shard, once the new index is in its place.
+    segments: Positive | None = None
+
+
+class ManageIndices(Model):
+    """Look after the indices that `take_in` grows, a day each or several: roll over, shrink, and delete old ones.
+
+    `collection` is that of `take_in`, `times` are the fields of documents that hold the instant by which a document is
+    placed. Ages are those of the events.
+    """
+
+    collection: Text
+    times: list[Text] = Field(min_length=1)
+    roll_over: RollOver | None = None
+    shrink: ShrinkClosed | None = None
+    keep: Annotated[Duration, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Self:
+        if self.roll_over is None and self.shrink is None and self.keep is None:
+            raise wrong("nothing is to be done with the indices", "say roll_over, shrink or keep")
+        return self
 
 
 class CreateRepository(Model):

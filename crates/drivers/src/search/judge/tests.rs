@@ -177,6 +177,36 @@ fn a_bulk_request_whose_failed_items_were_all_pushed_back_is_rejected() {
 }
 
 #[test]
+fn an_event_that_a_block_keeps_out_may_get_through_later() {
+    let blocked =
+        json!({"type": "cluster_block_exception", "reason": "index [ads] blocked by: [FORBIDDEN/8/index write (api)]"});
+    let item = |error: &Value| json!({"update": {"status": 403, "error": error}});
+    let answer = json!({"errors": true, "items": [item(&blocked), item(&json!({"type": "security_exception"}))]});
+    let places = |judge: Judge| {
+        let verdict = judge.judge(200, answer.to_string().as_bytes(), 2);
+        (verdict.rejected, verdict.refused)
+    };
+    assert_eq!(places(Judge::TakenIn), (vec![0], vec![1]));
+    assert_eq!(places(Judge::Bulk), (vec![], vec![0, 1]));
+    let all = json!({"errors": true, "items": [item(&blocked)]});
+    assert_eq!(judged(Judge::TakenIn, 200, &all, 1).1.unwrap().0, ErrorClass::Rejected);
+}
+
+#[test]
+fn an_index_is_closed_to_writes_when_all_its_shards_are() {
+    let answer = |all: bool| json!({"acknowledged": true, "shards_acknowledged": all, "indices": []});
+    assert_eq!(judged(Judge::Blocked, 200, &answer(true), 0), (0, None));
+    assert_eq!(judged(Judge::Blocked, 200, &answer(false), 0).1.unwrap().0, ErrorClass::Server);
+}
+
+#[test]
+fn what_is_to_be_there_may_be_there() {
+    let answer = |kind: &str| json!({"error": {"type": kind, "reason": "index [a] already exists"}, "status": 400});
+    assert_eq!(judged(Judge::Present, 400, &answer("resource_already_exists_exception"), 0), (0, None));
+    assert!(judged(Judge::Present, 400, &answer("validation_exception"), 0).1.is_some());
+}
+
+#[test]
 fn a_bulk_request_that_fails_as_a_whole_says_why() {
     let (documents, failure) = judged(Judge::Bulk, 413, &json!({"error": "too large"}), 5000);
     let expected = (ErrorClass::Client, "HTTP 413: too large".to_owned());

@@ -4,18 +4,12 @@ use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
 use serde_json::{Value, json};
 
-use super::{KINDS, Made, Mapped, Mapping, SearchStep, parameters};
+use super::{KINDS, Mapped, Mapping, parameters};
 use crate::form::Form;
-use crate::http1::request::{Body, Line, Request};
-use crate::json::pointer::Pointer;
+use crate::http1::request::{Body, Line};
 use crate::search::judge::Judge;
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", "HEAD"];
-
-/// An answer that is good by its status.
-const DONE: Judge = Judge::Status { documents: 0 };
-/// One that also reports on shards, none of which may have failed, or on a wait, which must not have timed out.
-const ON_SHARDS: Judge = Judge::Shards { documents: 0 };
 
 impl Mapping<'_> {
     /// A request that changes or readies something, and reads no documents.
@@ -30,10 +24,10 @@ impl Mapping<'_> {
                         return Err(PlanError::new("a data stream is defined by its template, see put_template"));
                     }
                     let line = self.at_root("PUT", &["_data_stream"])?.segment(form.text("collection")?)?;
-                    return Ok((line.finish(Body::None), DONE));
+                    return Ok((line.finish(Body::None), Judge::DONE));
                 }
                 let body = self.json(&self.dialect.definition(&taken(&form, &DEFINITION)?))?;
-                Ok((self.line("PUT", &form)?.finish(body), DONE))
+                Ok((self.line("PUT", &form)?.finish(body), Judge::DONE))
             }
             "delete_collection" => {
                 let form = read(&["collection", "ignore_missing", "data_stream"])?;
@@ -41,15 +35,15 @@ impl Mapping<'_> {
                 if form.switch("data_stream")? == Some(true) {
                     self.dialect.data_streams()?;
                     let line = self.at_root("DELETE", &["_data_stream"])?.segment(form.text("collection")?)?;
-                    return Ok((line.finish(Body::None), if ignored { Judge::Absent } else { DONE }));
+                    return Ok((line.finish(Body::None), if ignored { Judge::Absent } else { Judge::DONE }));
                 }
                 let line = self.line("DELETE", &form)?.parameter("ignore_unavailable", &ignored.into())?;
-                Ok((line.finish(Body::None), DONE))
+                Ok((line.finish(Body::None), Judge::DONE))
             }
             "put_settings" => {
                 let form = read(&["collection", "settings"])?;
                 let body = self.json(form.mapping("settings")?)?;
-                Ok((self.line("PUT", &form)?.segment("_settings")?.finish(body), DONE))
+                Ok((self.line("PUT", &form)?.segment("_settings")?.finish(body), Judge::DONE))
             }
             "put_template" => {
                 let known =
@@ -70,21 +64,21 @@ impl Mapping<'_> {
                     body["composed_of"] = parts.clone();
                 }
                 let line = self.at_root("PUT", &[place])?.segment(form.text("name")?)?;
-                Ok((line.finish(self.json(&body)?), DONE))
+                Ok((line.finish(self.json(&body)?), Judge::DONE))
             }
             "delete_template" => {
                 let form = read(&["name"])?;
                 let line = self.at_root("DELETE", &[self.dialect.templates()])?.segment(form.text("name")?)?;
-                Ok((line.finish(Body::None), DONE))
+                Ok((line.finish(Body::None), Judge::DONE))
             }
             "aliases" => {
                 let form = read(&["actions"])?;
                 let body = self.json(&json!({"actions": form.require("actions")?}))?;
-                Ok((self.at_root("POST", &["_aliases"])?.finish(body), DONE))
+                Ok((self.at_root("POST", &["_aliases"])?.finish(body), Judge::DONE))
             }
             "refresh" => {
                 let line = self.line("POST", &read(&["collection"])?)?.segment("_refresh")?;
-                Ok((line.finish(Body::None), ON_SHARDS))
+                Ok((line.finish(Body::None), Judge::ON_SHARDS))
             }
             "flush" => {
                 let form = read(&["collection", "force"])?;
@@ -92,7 +86,7 @@ impl Mapping<'_> {
                 if let Some(force) = form.switch("force")? {
                     line = line.parameter("force", &force.into())?;
                 }
-                Ok((line.finish(Body::None), ON_SHARDS))
+                Ok((line.finish(Body::None), Judge::ON_SHARDS))
             }
             "force_merge" => {
                 let form = read(&["collection", "max_segments", "only_expunge_deletes", "flush"])?;
@@ -105,7 +99,7 @@ impl Mapping<'_> {
                         line = line.parameter(key, &value.into())?;
                     }
                 }
-                Ok((line.finish(Body::None), ON_SHARDS))
+                Ok((line.finish(Body::None), Judge::ON_SHARDS))
             }
             "rollover" => {
                 let form = read(&["alias", "to", "conditions", "settings", "mappings", "aliases"])?;
@@ -117,7 +111,7 @@ impl Mapping<'_> {
                 if form.get("conditions").is_some() {
                     body["conditions"] = form.mapping("conditions")?.clone();
                 }
-                Ok((line.finish(self.json(&body)?), DONE))
+                Ok((line.finish(self.json(&body)?), Judge::DONE))
             }
             "create_repository" => {
                 let form = read(&["repository", "location", "settings"])?;
@@ -127,7 +121,7 @@ impl Mapping<'_> {
                 }
                 settings["location"] = form.text("location")?.into();
                 let body = self.json(&json!({"type": "fs", "settings": settings}))?;
-                Ok((self.at_root("PUT", &["_snapshot"])?.segment(form.text("repository")?)?.finish(body), DONE))
+                Ok((self.at_root("PUT", &["_snapshot"])?.segment(form.text("repository")?)?.finish(body), Judge::DONE))
             }
             "snapshot" => {
                 let form = read(&["repository", "name", "collections", "wait"])?;
@@ -141,7 +135,7 @@ impl Mapping<'_> {
             }
             "delete_snapshot" => {
                 let form = read(&["repository", "name"])?;
-                Ok((self.snapshot_line("DELETE", &form)?.finish(Body::None), DONE))
+                Ok((self.snapshot_line("DELETE", &form)?.finish(Body::None), Judge::DONE))
             }
             "wait_for_health" => {
                 let form = read(&["collection", "status", "nodes", "still", "wait"])?;
@@ -182,42 +176,7 @@ impl Mapping<'_> {
                 .ok_or_else(|| PlanError::new(format!("\"wait\" wants seconds above 0, not {wait}")))?,
         };
         line = line.parameter("timeout", &format!("{}ms", (wait * 1e3).ceil()).into())?;
-        Ok((line.finish(Body::None), ON_SHARDS))
-    }
-
-    /// A collection with fewer shards from another's data. The store wants a copy of every shard on one node and no
-    /// more writes, so those are seen to first; the new collection takes over neither.
-    pub(super) fn shrink(&self, argument: &Value) -> Result<Made, PlanError> {
-        let form = Form::new(argument, &["from", "to", "settings"])?;
-        let (from, to) = (form.text("from")?, form.text("to")?);
-        let path = |method: &str, segments: &[&str]| self.at_root(method, segments);
-        let wait = |line: Line<'_>| -> Result<Request, PlanError> {
-            let line = line.parameter("wait_for_no_relocating_shards", &true.into())?;
-            Ok(line.parameter("wait_for_no_initializing_shards", &true.into())?.finish(Body::None))
-        };
-        let shards = path("GET", &["_cat", "shards", from])?.parameter("format", &"json".into())?;
-        let choose = SearchStep {
-            keep: Some(Pointer::parse("/0/node")?),
-            ..SearchStep::new(shards.parameter("h", &"node".into())?.finish(Body::None), DONE)
-        };
-        let (mut before, mut after) = (super::Template::default(), super::Template::default());
-        before.push_literal("{\"index.blocks.write\":true,\"index.routing.allocation.require._name\":");
-        after.push_literal("}");
-        let gather = SearchStep::new(path("PUT", &[from, "_settings"])?.finish(Body::Around(before, after)), DONE);
-        let gathered = SearchStep::new(wait(path("GET", &["_cluster", "health", from])?)?, ON_SHARDS);
-        let mut settings = json!({"index.blocks.write": null, "index.routing.allocation.require._name": null});
-        if form.get("settings").is_some() {
-            let given = form.mapping("settings")?.as_object().into_iter().flatten();
-            given.for_each(|(name, value)| settings[name] = value.clone());
-        }
-        let shrink = path("POST", &[from, "_shrink", to])?.finish(self.json(&json!({"settings": settings}))?);
-        let ready = path("GET", &["_cluster", "health", to])?.parameter("wait_for_status", &"yellow".into())?;
-        Ok(Made {
-            step: choose,
-            then: vec![gather, gathered, SearchStep::new(shrink, DONE), SearchStep::new(wait(ready)?, ON_SHARDS)],
-            parts: &["choose", "gather", "gathered", "shrink", "ready"],
-            pages: None,
-        })
+        Ok((line.finish(Body::None), Judge::ON_SHARDS))
     }
 
     pub(super) fn request(&self, argument: &Value) -> Mapped {
@@ -231,7 +190,7 @@ impl Mapping<'_> {
         }
         let line = parameters(Line::new(method, self.variables()).path(path)?, &form)?;
         let body = form.get("body").map_or(Ok(Body::None), |body| self.json(body))?;
-        Ok((line.finish(body), DONE))
+        Ok((line.finish(body), Judge::DONE))
     }
 }
 

@@ -11,6 +11,7 @@ use super::*;
 use crate::http1::access::Access;
 use crate::http1::request::Buffers;
 use crate::net::target_node::Host;
+use crate::search::generations::List;
 use crate::take_in::tests::batch;
 
 fn context() -> Context {
@@ -26,7 +27,7 @@ fn context() -> Context {
 }
 
 fn map(form: Value) -> Result<Operation, PlanError> {
-    Operation::map(&form, &context(), &Dialect::new(None).unwrap(), Duration::from_secs(60))
+    Operation::map(&form, &context(), (&Dialect::new(None).unwrap(), &Register::default()), Duration::from_secs(60))
 }
 
 /// The request number `k`, as it is sent.
@@ -52,7 +53,12 @@ fn one_answer_gives_values() {
         corpora: Corpora::default(),
     };
     let map = |form: Value| {
-        let mapped = Operation::map(&form, &context, &Dialect::new(None).unwrap(), Duration::from_secs(60));
+        let mapped = Operation::map(
+            &form,
+            &context,
+            (&Dialect::new(None).unwrap(), &Register::default()),
+            Duration::from_secs(60),
+        );
         mapped.map(drop).map_err(|error| error.message)
     };
     let (key, json) = (json!({"collection": "c", "id": "x"}), json!({"total": {"json": "/_version"}}));
@@ -395,7 +401,8 @@ fn an_older_version_is_asked_in_its_own_paths() {
         loadframe_engine::plan::Store { distribution: "elasticsearch".to_owned(), version: "6.8.23".to_owned() };
     let dialect = Dialect::new(Some(&store)).unwrap();
     let line = |form: Value| {
-        let operation = Operation::map(&form, &context(), &dialect, Duration::from_secs(60)).unwrap();
+        let operation =
+            Operation::map(&form, &context(), (&dialect, &Register::default()), Duration::from_secs(60)).unwrap();
         let (variables, mut buffers) = (context().variables, Buffers::default());
         let values = Values { variables: &variables, draw: &Draw::new(1, 2, 3), captured: &Captured::NONE };
         let host = Host::resolve("127.0.0.1:9200").unwrap();
@@ -478,7 +485,7 @@ fn an_event_sets_its_own_field_of_its_document_in_the_collection_of_its_day() {
     let body = |daily: Value, only: Option<&[u32]>| {
         let operation = map(json!({"take_in": {"collection": "ads", "daily": daily}})).unwrap();
         let mut body = b"of the request before".to_vec();
-        let events = super::take_in::body(&operation.take_in.unwrap(), &batch, only, &mut body);
+        let events = super::take_in::body(&operation.take_in.unwrap().form, &List::default(), &batch, only, &mut body);
         (events, String::from_utf8(body).unwrap())
     };
     let update = |index: &str, id: &str, doc: &str| {

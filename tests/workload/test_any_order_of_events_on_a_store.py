@@ -1,0 +1,87 @@
+"""The order of events changes nothing: documents of real stores, from a log in its order and in others."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pymongo
+import pytest
+from adbids_events import documents, jumbled, log, write
+
+from commands import open_folder, result
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.store.cassandra.cql import Connection
+
+pytestmark = pytest.mark.store
+
+DOCUMENTS = 300
+#: How the events come: in their order, some of them late, and in no order at all.
+LATENESS = (0.0, 0.3, 1.0)
+
+
+@contextlib.contextmanager
+def started(store: str, **settings: str) -> Iterator[Cluster]:
+    with open_folder("state") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOADFRAME_STATE", str(folder))
+        cluster = Cluster.start(ClusterSpec(name="any-order", store=store, settings=settings))
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+def hold_in_any_order(
+    cluster: Cluster, name: str, folder: Path, held: Callable[[], dict[str, Any]], *more: str
+) -> None:
+    for seed, late in enumerate(LATENESS):
+        events = log(DOCUMENTS, seed)
+        path = write(folder / f"{seed}.ndjson", jumbled(events, seed, late=late))
+        options = ("--cluster", name, "--replace", "--batch", 20, "--workers", 4, "--output", folder / f"run-{seed}")
+        came = result("ingest", "adbids", path, *options, *more)
+        assert (came["indexed"], came["left_over"]) == (len(events), 0)
+        assert held() == documents(events), f"seed {seed}"
+
+
+def test_opensearch_with_indices_that_roll_over_and_are_shrunk(node, tmp_path):
+    def held() -> dict[str, Any]:
+        node.store.request(node.addresses, "POST", "/ads-*/_refresh")
+        answer = node.store.request(node.addresses, "POST", "/ads-*/_search?size=1000", {"query": {"match_all": {}}})
+        stored = {hit["_id"]: hit["_source"] for hit in answer["hits"]["hits"]}
+        assert len(stored) == len(answer["hits"]["hits"])
+        return stored
+
+    settings = ("manage_every=10ms", "refresh=10ms", "roll_over_documents=40", "shrink_after=1m", "shards=2")
+    more = [word for setting in settings for word in ("--set", setting)]
+    hold_in_any_order(node, "shared", tmp_path, held, "--only", "ingest_and_manage", *more)
+
+
+def test_mongodb(tmp_path):
+    with started("mongodb") as cluster, pymongo.MongoClient(f"mongodb://{cluster.addresses[0]}") as client:
+
+        def held() -> dict[str, Any]:
+            stored = {document.pop("_id"): document for document in client["loadframe"]["ads"].find()}
+            for document in stored.values():
+                bid = next(iter(document[kind] for kind in ("bid", "win", "click") if kind in document))
+                assert document.pop("day") == bid.get("bid_time", bid["time"])[:10].replace("-", ".")
+            return stored
+
+        hold_in_any_order(cluster, "any-order", tmp_path, held)
+
+
+def test_cassandra(tmp_path):
+    with started("cassandra", heap="320m") as cluster:
+
+        def held() -> dict[str, Any]:
+            stored: dict[str, Any] = {}
+            with Connection(cluster.addresses[0]) as connection:
+                rows = connection.ask("SELECT id, day, bid, win, click FROM loadframe.ads")
+            for row in rows:
+                kinds = {kind: row[kind] for kind in ("bid", "win", "click") if row[kind] is not None}
+                document = stored[row["id"]] = {kind: json.loads(text) for kind, text in kinds.items()}
+                first = next(iter(document.values()))
+                assert row["day"] == first.get("bid_time", first["time"])[:10].replace("-", ".")
+            return stored
+
+        hold_in_any_order(cluster, "any-order", tmp_path, held)

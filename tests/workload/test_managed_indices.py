@@ -1,0 +1,65 @@
+"""The operation that looks after the indices of a stream, in the workload language and in a plan."""
+
+import pytest
+
+from loadframe.errors import BadInput
+from loadframe.experiment.session import require_sound
+from loadframe.load import Generator
+from loadframe.workload import load_workload
+
+WORKLOAD = """\
+workload: streamed
+sources: {{ads: {{stdin: true, events: {{kinds: {{bid: {{id: id, time: time}}}}}}}}}}
+operations:
+  take_in: {{take_in: {{collection: ads, daily: event}}}}
+  manage: {{manage_indices: {form}}}
+phases:
+  - name: ingest
+    duration: 1s
+    streams:
+      - {{operation: take_in, source: ads}}
+      - {{operation: manage, clients: 1, think_time: 30s}}
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def from_form(form):
+        path = tmp_path / "w.yaml"
+        path.write_text(WORKLOAD.format(form=form))
+        return load_workload(str(path), {})
+
+    return from_form
+
+
+def test_sizes_and_durations_are_numbers_in_the_plan(load):
+    form = "{collection: ads, times: [bid.time], roll_over: {size: 1g, age: 7d}, shrink: {after: 1h}, keep: 30d}"
+    (phase,) = load(form).for_family("elasticsearch", 1).phases
+    said = phase.operations["manage"]["manage_indices"]
+    assert said["roll_over"] == {"size": 1 << 30, "age": 604_800.0}
+    assert (said["shrink"], said["keep"]) == ({"after": 3600.0}, 2_592_000.0)
+
+
+@pytest.mark.parametrize(
+    ("form", "what"),
+    [
+        ("{collection: ads, times: [bid.time]}", "nothing is to be done with the indices"),
+        ("{collection: ads, times: [bid.time], roll_over: {}}", "nothing says when a day gets another index"),
+        ("{collection: ads, times: [], keep: 1d}", "at least 1"),
+        ("{collection: adds, times: [bid.time], keep: 1d}", "no operation takes events into days of 'adds'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(load, form, what):
+    with pytest.raises(BadInput, match=what) as refused:
+        load(form)
+    assert "w.yaml:5" in str(refused.value)
+
+
+def test_several_ranks_cannot_roll_over(load, monkeypatch):
+    (phase,) = (
+        load("{collection: ads, times: [bid.time], roll_over: {documents: 5}}").for_family("elasticsearch", 1).phases
+    )
+    require_sound([phase], "search", {}, Generator(1), 1)
+    monkeypatch.setattr(Generator, "members", lambda self: range(2))
+    with pytest.raises(BadInput, match="2 ranks would have to agree"):
+        require_sound([phase], "search", {}, Generator(1), 1)
