@@ -13,9 +13,11 @@ class Clock:
         return self.now
 
 
-def ads(accepted, indexed, dead=0, address="127.0.0.1:5000", spilled=0, **kinds):
+def ads(accepted, indexed, dead=0, address="127.0.0.1:5000", spilled=0, visible=None, **kinds):
     waiting = accepted - indexed
-    return {"ads": SourceProgress(accepted + dead, accepted, indexed, dead, waiting, spilled, kinds, [], address)}
+    return {
+        "ads": SourceProgress(accepted + dead, accepted, indexed, dead, waiting, spilled, kinds, [], address, visible)
+    }
 
 
 def test_totals_are_told_as_rates_of_the_last_second():
@@ -29,6 +31,15 @@ def test_totals_are_told_as_rates_of_the_last_second():
     assert words.words(1, ads(2400, 2200, dead=1)) == said, "the same second has the same words"
     clock.now = 3.0
     assert words.words(2, ads(2000, 1800, dead=1)).startswith("ads: 0 lines/s, 0 events/s accepted, 0 indexed")
+
+
+def test_what_is_visible_is_told_where_events_are_looked_for():
+    clock = Clock()
+    words = EventWords(clock)
+    words.words(0, ads(0, 0, visible=0))
+    clock.now = 1.0
+    said = words.words(1, ads(1000, 900, visible=600))
+    assert said.startswith("ads: 1,000 lines/s, 1,000 events/s accepted, 900 indexed, about 600 visible, ")
 
 
 def test_where_a_source_listens_is_told_once_in_a_phase():

@@ -7,6 +7,7 @@ import pytest
 from loadframe.errors import BadInput
 from loadframe.experiment.ingest import fed_by, ingested, phase_of
 from loadframe.record.schema.source import SourceFigures
+from loadframe.record.schema.summary import Latency, PartFigures
 from loadframe.workload import load_workload
 from loadframe.workload.sources import Feed
 from made_up_runs import operation, phase
@@ -168,4 +169,21 @@ def test_what_came_of_it_is_told_to_programs():
         "indexed_per_second": 3.0,
         "indexed_per_second_by_kind": {"bid": 2.0, "win": 1.0},
         "run": "results/r",
+    }
+
+
+def test_how_long_it_took_until_events_were_seen_is_told_too():
+    figures = SourceFigures(lines=9, accepted=9, indexed=9, sampled=4, seen=3, unseen=1)
+    seen = Latency(count=3, p50=0.5, p99=1.5, max=1.5)
+    part = PartFigures(4, 3, 3, {"unseen": 1}, 1.0, 1.0, response=seen, service=seen)
+    taken = operation(1.0, parts={"visible": part}, resolution=0.25)
+    last = phase("filling", {"take_in": taken}, sources={"ads": figures}, warmup=0.0, duration=3.0)
+    assert ingested([last], 9, "results/r").as_dict()["visibility"] == {
+        "p50": 0.5,
+        "p99": 1.5,
+        "max": 1.5,
+        "resolution": 0.25,
+        "sampled": 4,
+        "seen": 3,
+        "unseen": 1,
     }

@@ -36,6 +36,14 @@ def test_totals_become_rates_and_what_waits_stays_a_level():
     }
 
 
+def test_what_is_visible_is_a_rate_where_events_are_looked_for():
+    sampler = SourcesSampler()
+    for now, visible in ((1.0, 0), (2.0, 80)):
+        sampler.tell({"ads": {**told(100, 0)["ads"], "visible": visible}})
+        samples = sampled(sampler, now)
+    assert samples["visible"] == 80.0
+
+
 def test_a_source_that_is_read_again_begins_anew():
     sampler = SourcesSampler()
     sampler.tell(told(100, 0))

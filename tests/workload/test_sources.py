@@ -296,3 +296,15 @@ def test_what_waits_without_loss_does_not_go_to_disk(load):
     with pytest.raises(BadInput, match="generate wait without loss") as caught:
         plan(load, "generate: {generator: adbids, rate: 5}\n    spill: 1m")
     assert caught.value.remedy == "remove it"
+
+
+def test_events_are_looked_for_in_a_sample_of_them_that_can_be_left_out(load):
+    def looked_for(sample):
+        text = written().replace(
+            'daily: "${place}"}', f'daily: "${{place}}"}}, visible: {{sample: {sample}, every: 1s}}'
+        )
+        resolved = load(text).for_family("elasticsearch", 1)
+        return resolved.phases[0].plan(seed=1, hosts=["a:1"], driver="search").get("visible")
+
+    assert looked_for("2s") == {"take_in": {"every": 1.0, "within": 120.0, "sample": 2.0}}
+    assert looked_for("0s") is None

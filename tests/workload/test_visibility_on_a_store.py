@@ -72,3 +72,65 @@ def test_what_is_not_seen_in_time_is_an_error_of_its_own(node, tmp_path):
     assert seen.errors == {"unseen": 20}
     assert seen.failure.count == 20
     assert looks >= 20
+
+
+STREAM = """\
+workload: w
+collections: {{seen: {{}}}}
+sources:
+  ads:
+    generate: {{generator: adbids, rate: 100, documents: 250}}
+    events:
+      kinds:
+        bid: {{id: id, time: time}}
+        win: {{id: bid_id, time: bid_time}}
+        click: {{id: bid_id, time: bid_time}}
+    flush: 100ms
+operations:
+  take_in:
+    take_in: {{collection: seen, daily: {daily}}}
+    visible: {{sample: 200ms, every: 50ms, within: {within}}}
+phases: [{{name: p, operation: take_in, source: ads, until: exhausted}}]
+"""
+
+
+def taken_in(node, folder, daily="null", within="30s"):
+    """Take 250 bids in, in 2.5 s, and look for one in each 200 ms; return the operation's figures and the source's."""
+    folder.mkdir()
+    (folder / "w.yaml").write_text(STREAM.format(daily=daily, within=within))
+    phase = load_workload(str(folder / "w.yaml")).for_family("elasticsearch", 1).phase("p")
+    plan = phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver, target=node.target())
+    with RunWriter(folder, "w") as writer:
+        outcome = run_phase(plan, writer.phase("p", 0.0), lambda _: None) | {"looks": phase.looks}
+        joined = writer.join()
+        (judged,) = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, []).phases
+    return judged.operations["take_in"], judged.sources["ads"]
+
+
+@pytest.mark.usefixtures("collection")
+def test_events_of_a_stream_are_seen_after_a_refresh_long_after_the_store_has_them(node, tmp_path):
+    taken, source = taken_in(node, tmp_path / "w")
+    visible, event, look = (taken.parts[part] for part in ("visible", "event", "look"))
+    assert 10 <= source.sampled <= 14
+    assert (source.seen, source.unseen) == (source.sampled, 0)
+    assert (visible.response.count, taken.resolution) == (source.seen, 0.05)
+    assert visible.response.p50 > event.response.p50, "a refresh each second is waited for"
+    assert look.successes == look.requests > source.seen / 5, "one look for all that are looked for"
+
+
+def test_events_are_looked_for_in_the_collections_of_all_days(node, tmp_path):
+    try:
+        _, source = taken_in(node, tmp_path / "w", daily="event")
+        assert source.seen == source.sampled >= 10
+    finally:
+        node.drop_collection("seen-*")
+
+
+@pytest.mark.usefixtures("collection")
+def test_events_that_no_query_sees_in_time_are_counted(node, tmp_path):
+    node.drop_collection("seen")
+    node.create_collection("seen", {"settings": {"number_of_replicas": 0, "refresh_interval": "-1"}})
+    taken, source = taken_in(node, tmp_path / "never", within="300ms")
+    assert (source.seen, source.unseen) == (0, source.sampled)
+    assert taken.parts["visible"].errors == {"unseen": source.sampled}
+    assert source.indexed == source.accepted, "they are in the store"

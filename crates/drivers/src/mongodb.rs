@@ -28,8 +28,8 @@ use serde_json::Value;
 use self::asking::Asking;
 use self::line::{Line, Thread};
 use self::nodes::{Mode, MongoNodes};
-use self::operation::Kind;
 pub use self::operation::Operation;
+use self::operation::{Kind, Prefer};
 use self::request::Room;
 use self::terms::Terms;
 use crate::capture::Memory;
@@ -150,8 +150,33 @@ impl Driver for Mongo {
         let thread = self.threads.get(Thread::default);
         let k = connection.number;
         connection.number += 1;
-        let asking = Asking { nodes: &self.nodes, thread: &thread, operation, k, only, limit };
+        let prefer = Prefer::Primary;
+        let asking = Asking { nodes: &self.nodes, thread: &thread, operation, prefer, k, only, limit };
         asking.take_in(connection, form, batch).await
+    }
+
+    fn looks_for(&self, _operation: &Operation) -> Result<(), PlanError> {
+        Ok(())
+    }
+
+    async fn look_for(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        _context: &Context,
+        batch: &Batch,
+    ) -> (Reply, Vec<bool>) {
+        let Kind::TakeIn(form) = &operation.kind else { return (take_in::without_source(), Vec::new()) };
+        let limit = Limit::starting_now(operation.timeout);
+        if let Err(failure) = self.find_out(limit).await {
+            return (Reply::unsent(failure), Vec::new());
+        }
+        let thread = self.threads.get(Thread::default);
+        let k = connection.number;
+        connection.number += 1;
+        let prefer = operation.prefer;
+        let asking = Asking { nodes: &self.nodes, thread: &thread, operation, prefer, k, only: None, limit };
+        asking.look_for(connection, form, batch).await
     }
 
     fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
@@ -218,7 +243,8 @@ impl Mongo {
             return Reply::unsent(failure);
         }
         let thread = self.threads.get(Thread::default);
-        Asking { nodes: &self.nodes, thread: &thread, operation, k: values.draw.k, only, limit }
+        let prefer = operation.prefer;
+        Asking { nodes: &self.nodes, thread: &thread, operation, prefer, k: values.draw.k, only, limit }
             .ask(connection, values)
             .await
     }

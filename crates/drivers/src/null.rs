@@ -67,6 +67,21 @@ impl Driver for Null {
         ready(Reply { documents: count(batch, only) as u64, ..Reply::new(sent, done, Ok(())) })
     }
 
+    fn looks_for(&self, _operation: &bool) -> Result<(), PlanError> {
+        Ok(())
+    }
+
+    fn look_for(
+        &self,
+        _connection: &mut (),
+        _operation: &bool,
+        _context: &Context,
+        batch: &Batch,
+    ) -> impl Future<Output = (Reply, Vec<bool>)> {
+        let (sent, done) = (Instant::now(), Instant::now());
+        ready((Reply::new(sent, done, Ok(())), vec![true; batch.events.len()]))
+    }
+
     async fn show(&self, connection: &mut (), operation: &bool, context: &Context, draw: &Draw) -> (Reply, Exchange) {
         let exchange = Exchange { request: "nothing".into(), answer: "nothing".into() };
         (self.execute(connection, operation, context, draw, None).await, exchange)

@@ -123,6 +123,23 @@ impl Driver for Search {
         }
     }
 
+    fn looks_for(&self, _operation: &Operation) -> Result<(), PlanError> {
+        Ok(())
+    }
+
+    async fn look_for(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        batch: &Batch,
+    ) -> (Reply, Vec<bool>) {
+        match &operation.take_in {
+            Some(taking) => self.ask_for_events(connection, (&taking.look, operation.timeout), context, batch).await,
+            None => (take_in::without_source(), Vec::new()),
+        }
+    }
+
     fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
         Some(&mut connection.memory)
     }

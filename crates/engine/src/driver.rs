@@ -129,6 +129,24 @@ pub trait Driver: Sized + Send + Sync + 'static {
         None
     }
 
+    /// Whether events that an operation takes in can be looked for by [`Driver::look_for`]; the error says why not.
+    fn looks_for(&self, _operation: &Self::Operation) -> Result<(), PlanError> {
+        Err(PlanError::new("visible: this driver cannot look for the events that it has taken in: leave it out"))
+    }
+
+    /// Asks one query for all events of a batch, of which only the ids, kinds and instants are there; returns which it
+    /// saw, by their places. A read that sees what was written before queries do is of no use here.
+    fn look_for(
+        &self,
+        _connection: &mut Self::Connection,
+        _operation: &Self::Operation,
+        _context: &Context,
+        _batch: &Batch,
+    ) -> impl Future<Output = (Reply, Vec<bool>)> {
+        let failure = Failure::new(ErrorClass::Client, "this driver looks for no events");
+        ready((Reply::unsent(failure), Vec::new()))
+    }
+
     /// The same request as readable text, without sending it; `None` if only sending makes one. Of several the first.
     fn render(
         &self,

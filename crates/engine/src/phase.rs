@@ -67,6 +67,11 @@ impl<D: Driver> Phase<D> {
     /// unless other ranks have to be asked.
     pub fn part_ended(&self, stream: usize) {
         let was_last = self.going[stream].fetch_sub(1, Ordering::SeqCst) == 1;
+        if let (true, Some(probes)) =
+            (was_last, self.sources[stream].as_ref().and_then(|source| source.probes.as_ref()))
+        {
+            probes.finish();
+        }
         if was_last && !self.together && self.plan.ends_with.contains(&self.plan.streams[stream].name) {
             self.end();
         }

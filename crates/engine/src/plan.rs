@@ -19,7 +19,7 @@ mod visible;
 pub use error::{PlanError, PlanErrorKind};
 pub use journey::{Ask, Clock, Comparison, Missing, Repeat, Step, Test, Timed, Way, When};
 pub use source::{Events, Kind, Listen, Made, Replay, Source};
-pub use visible::Visible;
+pub use visible::{Sampling, Visible};
 
 /// Seconds that no phase lasts, and that clocks can still count: 30 years.
 pub const NEVER: f64 = 1e9;
@@ -64,7 +64,7 @@ pub struct Plan {
     pub variables: Map<String, Value>,
     /// Operations by name, each a form that the driver maps.
     pub operations: BTreeMap<String, Value>,
-    /// The operations that look until what was written is seen, by name.
+    /// The operations that look until what was written is seen, and those whose events are looked for, by name.
     #[serde(default)]
     pub visible: BTreeMap<String, Visible>,
     /// The operations whose newest answers are kept for whoever watches.

@@ -149,9 +149,9 @@ impl Recorder {
         done >= self.measured_from && ends.is_none_or(|ends| done < ends)
     }
 
-    /// Writes down a part of the request that was just written down, in the same second and segment. Its slot is behind
-    /// that of its operation.
-    fn part(&mut self, slot: usize, Times { scheduled, ends, .. }: Times, part: &Part) {
+    /// Writes down a part of the request that was just written down, in the same second. Its slot is behind that of its
+    /// operation, and its segment that in which it was scheduled.
+    pub fn part(&mut self, slot: usize, Times { scheduled, ends, .. }: Times, part: &Part) {
         let in_window = self.in_window(part.done, ends);
         let cell = self.cell(slot, scheduled);
         let counts = &mut cell.counts;

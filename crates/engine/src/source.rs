@@ -13,9 +13,11 @@ pub mod letters;
 pub mod line;
 mod listen;
 mod paced;
+pub mod probes;
 pub mod queue;
 mod readers;
 mod safe;
+mod sampler;
 mod spill;
 mod stdin;
 mod told;
@@ -26,7 +28,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use crate::panics;
-use crate::plan::{self, PlanError};
+use crate::plan::{self, PlanError, Sampling};
 use crate::profile::Profile;
 use crate::schedule::Share;
 use chunk::{Chunk, Taken};
@@ -34,8 +36,10 @@ pub use dealt::{Fate, dealt};
 use letters::{Bundle, Letters, Reason};
 use line::Reader;
 use listen::Port;
+use probes::Probes;
 use queue::Queue;
 use readers::Readers;
+use sampler::Sampler;
 use spill::Spill;
 pub use told::{Offered, Told};
 
@@ -68,6 +72,8 @@ pub struct Source {
     cpu: Readers,
     /// Of events that have instants of their own: how many were due, and how many came.
     offered: OnceLock<Offered>,
+    /// Those of its events that are looked for, if any are.
+    pub probes: Option<Probes>,
     address: OnceLock<String>,
     /// Open already, where the load waits for the first line.
     port: Mutex<Option<Port>>,
@@ -79,10 +85,17 @@ pub struct Source {
 pub type Fail = Arc<dyn Fn(String) + Send + Sync>;
 
 impl Source {
-    /// Checks what the plan says of it; reads nothing yet.
-    pub fn new(name: &str, plan: &plan::Source, phase: &plan::Plan) -> Result<Self, PlanError> {
+    /// Checks what the plan says of it; reads nothing yet. `sampling` says how its events are looked for, if they are.
+    pub fn new(
+        name: &str,
+        plan: &plan::Source,
+        phase: &plan::Plan,
+        sampling: Option<Sampling>,
+    ) -> Result<Self, PlanError> {
         let place = || format!("source {name:?}");
-        Self::checked(name, plan, phase).map_err(|e| e.within(place()))
+        let source = Self::checked(name, plan, phase).map_err(|e| e.within(place()))?;
+        let probes = sampling.map(|sampling| Probes::new(sampling, source.reader.names.clone()));
+        Ok(Self { probes, ..source })
     }
 
     fn checked(name: &str, plan: &plan::Source, phase: &plan::Plan) -> Result<Self, PlanError> {
@@ -138,6 +151,7 @@ impl Source {
             queue: queue.with(spill),
             cpu: Readers::default(),
             offered: OnceLock::new(),
+            probes: None,
             address: OnceLock::new(),
             port: Mutex::default(),
             trouble: Mutex::default(),
@@ -174,6 +188,9 @@ impl Source {
         if let Some(port) = &mut port {
             let _ = self.address.set(port.address.to_string());
             self.counts.connections.fetch_add(port.share_early(), Ordering::Relaxed);
+        }
+        if let Some(probes) = &self.probes {
+            self.queue.sample(Sampler::new(start, probes.sampling.sample, self.share, self.seed));
         }
         for number in 0..self.readers {
             let part = port.as_mut().map(|port| port.part(number));
@@ -289,6 +306,9 @@ impl Source {
                 }
             }
             taken.settle(place as usize);
+        }
+        if let Some(probes) = &self.probes {
+            probes.acknowledged(taken, fates);
         }
         self.counts.indexed.fetch_add(indexed, Ordering::Relaxed);
         for (counter, count) in self.counts.kinds.iter().zip(kinds) {

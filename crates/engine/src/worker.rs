@@ -6,6 +6,7 @@
 
 mod closed;
 mod ending;
+mod looking;
 mod open;
 mod request;
 mod source;
@@ -123,7 +124,17 @@ pub fn run<D: Driver>(
         for index in 0..phase.plan.streams.len() {
             streams.spawn_local(worker.clone().stream(index, thread));
         }
-        let all = async { while streams.join_next().await.is_some() {} };
+        let mut lookers = JoinSet::new();
+        for (index, source) in phase.sources.iter().enumerate() {
+            let sampled = source.as_ref().filter(|source| source.probes.is_some());
+            if let Some(source) = sampled.filter(|_| thread == 0) {
+                lookers.spawn_local(worker.clone().look_for_events(index, source.clone()));
+            }
+        }
+        let all = async {
+            while streams.join_next().await.is_some() {}
+            while lookers.join_next().await.is_some() {}
+        };
         let broken = tokio::select! {
             () = all => None,
             () = stopped.notified() => None,
@@ -132,6 +143,7 @@ pub fn run<D: Driver>(
         };
         // Clients that still wait are abandoned. Some may be answered meanwhile, and wait no longer.
         streams.shutdown().await;
+        lookers.shutdown().await;
         watch.shutdown().await;
         worker.unsent();
         let (now, waiting) = (Instant::now(), worker.waiting.borrow());

@@ -153,6 +153,7 @@ fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyD
         source.set_item("spilled", told.spilled)?;
         source.set_item("kinds", told.kinds.clone())?;
         source.set_item("reader_cpu", told.reader_cpu.clone())?;
+        source.set_item("visible", told.looked_for.map(|looked_for| looked_for.up_to))?;
         source.set_item("address", told.address.as_deref())?;
         sources.set_item(name, source)?;
     }

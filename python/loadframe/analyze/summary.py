@@ -146,11 +146,15 @@ def first_failure(rows: pa.Table) -> float | None:
 
 def _source(said: Mapping[str, Any], reader_cpu_share: float | None) -> SourceFigures:
     spilled = {key: said.get(key, 0) for key in ("spilled_events", "spilled_bytes", "most_spilled_bytes")}
+    looked_for = said.get("looked_for") or {}
     return SourceFigures(
         **spilled,
         kinds=said.get("kinds", {}),
         reader_cpu_share=reader_cpu_share,
         **{key: said[key] for key in ("lines", "accepted", "indexed", "left_over", "connections", "bytes")},
+        sampled=looked_for.get("sampled"),
+        seen=looked_for.get("seen"),
+        unseen=looked_for.get("unseen"),
         dead_letters=said["dead_letters"],
         kept=said.get("kept"),
         address=said.get("address"),

@@ -51,6 +51,8 @@ class EventWords:
                     f"{rate(source.lines - before.lines)} lines/s, {rate(source.accepted - before.accepted)} events/s"
                     f" accepted, {rate(source.indexed - before.indexed)} indexed{kinds and f' ({kinds})'}"
                 )
+                if source.visible is not None:
+                    self._last[name] += f", about {rate(source.visible - (before.visible or 0))} visible"
         self._second = second
         return "  ".join(
             f"{name}: {self._last.get(name, 'no events yet')}, {format_count(source.waiting)} waiting"

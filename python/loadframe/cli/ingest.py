@@ -243,6 +243,12 @@ def _show(came: "Ingested", as_json: bool) -> None:
         }
         for words, count in said.items():
             print(f"{words:24}{format_count(count):>14}")
+        if came.visibility is not None and came.visibility.count:
+            for quantile in ("p50", "p99", "max"):
+                print(f"{f'visible after, {quantile}':24}{format_duration(getattr(came.visibility, quantile)):>14}")
+        if figures.sampled is not None:
+            looked = f"{format_count(figures.seen or 0)} of {format_count(figures.sampled)}"
+            print(f"{'seen of those looked for':24}{looked:>14}")
     for trouble in figures.trouble:
         tell(trouble, style="yellow")
     if figures.kept:

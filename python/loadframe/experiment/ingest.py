@@ -8,12 +8,14 @@ from loadframe.cluster import Cluster
 from loadframe.errors import BadInput
 from loadframe.experiment.stored import collection_of
 from loadframe.record.schema.source import SourceFigures
-from loadframe.record.schema.summary import PhaseSummary
+from loadframe.record.schema.summary import Latency, PhaseSummary
 from loadframe.workload import ResolvedPhase, Workload
 from loadframe.workload.phases import Ended, Stream
 from loadframe.workload.sources import Feed
 from loadframe.yamlfile import did_you_mean
 
+#: The part of an operation that is an event, from its arrival until a query has seen it.
+VISIBLE = "visible"
 #: The phase that is taken where a workload has several with sources.
 USUAL = "ingest"
 
@@ -80,6 +82,10 @@ class Ingested:
     seconds: float
     documents: int
     run: str
+    #: From the arrival of the events that were looked for until a query saw them, s; None where none was.
+    visibility: Latency | None = None
+    #: The pause between two such queries, s.
+    resolution: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for programs."""
@@ -106,7 +112,16 @@ class Ingested:
             "indexed_per_second_by_kind": {
                 kind: count / seconds if seconds else 0.0 for kind, count in figures.kinds.items()
             },
+            **({} if self.visibility is None else {"visibility": self._looked_for(self.visibility)}),
             "run": self.run,
+        }
+
+    def _looked_for(self, visibility: Latency) -> dict[str, Any]:
+        figures = self.figures
+        return {
+            **{name: getattr(visibility, name) for name in ("p50", "p99", "max")},
+            "resolution": self.resolution,
+            **{name: getattr(figures, name) for name in ("sampled", "seen", "unseen")},
         }
 
 
@@ -114,4 +129,8 @@ def ingested(phases: Sequence[PhaseSummary], counted: int, run: str) -> Ingested
     """Return what came of the source of a run's last phase."""
     phase = phases[-1]
     ((source, figures),) = phase.sources.items()
-    return Ingested(source, figures, phase.warmup + phase.duration, counted, run)
+    looking = [operation for operation in phase.operations.values() if VISIBLE in operation.parts]
+    came = Ingested(source, figures, phase.warmup + phase.duration, counted, run)
+    if not looking:
+        return came
+    return replace(came, visibility=looking[0].parts[VISIBLE].response, resolution=looking[0].resolution)

@@ -36,6 +36,7 @@ class SourceProgress:
     kinds: Mapping[str, int]  #: events that the store took, by their kind
     reader_cpu: Sequence[float]  #: CPU time of each thread that reads it, s
     address: str | None  #: where it listens
+    visible: int | None = None  #: events that came no later than the newest one that was looked for and seen
 
 
 @dataclass(frozen=True)

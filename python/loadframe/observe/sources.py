@@ -6,8 +6,8 @@ from typing import Any
 
 from loadframe.observe.sampler import Rates, Sample
 
-#: What only grows during a phase.
-_TOTALS = ("lines", "accepted", "indexed", "dead_letters")
+#: What only grows during a phase. Without looks for events nothing is known of what is visible.
+_TOTALS = ("lines", "accepted", "indexed", "visible", "dead_letters")
 _LEVELS = ("waiting", "spilled")
 
 
@@ -36,7 +36,8 @@ class SourcesSampler:
         with self._lock:
             for name, told in self._told.items():
                 source = f"source:{name}"
-                yield from self._rates.of(source, now, {metric: told[metric] for metric in _TOTALS})
+                totals = {metric: told[metric] for metric in _TOTALS if told.get(metric) is not None}
+                yield from self._rates.of(source, now, totals)
                 yield from (Sample(source, level, told[level]) for level in _LEVELS)
                 threads = {str(number): spent for number, spent in enumerate(told["reader_cpu"])}
                 busy = [sample.value for sample in self._threads.of(source, now, threads)]

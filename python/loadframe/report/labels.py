@@ -180,7 +180,8 @@ def resolution_text(figures: "Figures") -> str | None:
     operation = _operation(figures)
     if operation is None or operation.resolution is None:
         return None
-    return f"until seen, looked for every {format_duration(operation.resolution)}"
+    what = "its events until seen" if "visible" in operation.parts else "until seen"
+    return f"{what}, looked for every {format_duration(operation.resolution)}"
 
 
 def set_aside_texts(phase: "PhaseSummary") -> list[str]:
@@ -215,6 +216,8 @@ def sources_texts(phase: "PhaseSummary") -> list[str]:
             words += f", {format_count(source.spilled_events)} spilled to disk meanwhile"
         if source.left_over:
             words += f", {format_count(source.left_over)} left over"
+        if source.sampled is not None:
+            words += f", {format_count(source.seen or 0)} of {format_count(source.sampled)} that were looked for seen"
         texts += [words, *(f"{name}: {trouble}" for trouble in source.trouble)]
     return texts
 

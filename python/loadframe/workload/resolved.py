@@ -153,9 +153,10 @@ class ResolvedPhase:
 
     @property
     def looks(self) -> dict[str, dict[str, float]]:
-        """How operations look for what was written, by name: `every` and `within`, s."""
+        """How operations look for what was written, by name: `every`, `within` and of events one in `sample`, s."""
         forms = {name: form["visible"] for name, form in self.operations.items() if "visible" in form}
-        return {name: Visible.model_validate(said).model_dump() for name, said in forms.items()}
+        looks = {name: Visible.model_validate(said).plan() for name, said in forms.items()}
+        return {name: look for name, look in looks.items() if look is not None}
 
     def _streams(self) -> list[dict[str, Any]]:
         return [

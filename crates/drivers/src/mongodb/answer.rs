@@ -75,7 +75,7 @@ impl Answer {
     }
 
     /// The documents of the first answer, as JSON.
-    fn read(&self) -> impl Iterator<Item = Value> {
+    pub fn read(&self) -> impl Iterator<Item = Value> {
         let first = if let Self::Found(batch) = self { batch.first.as_ref() } else { None };
         let documents = first.and_then(|batch| batch.doc_slices().ok());
         documents.into_iter().flatten().filter_map(|document| json(document.ok()?.as_document()?))

@@ -15,7 +15,7 @@ use super::bulk::{self, Commands};
 use super::failure::{self, is_displaced, unfit};
 use super::line::{Line, Thread};
 use super::nodes::{Mode, MongoNodes};
-use super::operation::{Concern, Kind, Operation};
+use super::operation::{Concern, Kind, Operation, Prefer};
 use super::taking_in;
 use crate::capture::Memory;
 use crate::json::Unexpected;
@@ -32,6 +32,8 @@ pub struct Asking<'a> {
     pub thread: &'a Thread,
     /// What is asked.
     pub operation: &'a Operation,
+    /// Which members of a replica set are asked.
+    pub prefer: Prefer,
     /// Which request it is.
     pub k: u64,
     /// The places of the documents that a bulk request carries; all if there are none named.
@@ -117,7 +119,7 @@ impl Asking<'_> {
             Err(unexpected) => return unsent(0, unfit(unexpected)),
         };
         let Connection { assignment, client, lines, deadline, shown, .. } = connection;
-        let (node, address) = match self.nodes.pick(self.operation.prefer, assignment, *client, self.k) {
+        let (node, address) = match self.nodes.pick(self.prefer, assignment, *client, self.k) {
             Ok(picked) => picked,
             Err(failure) => return unsent(0, failure),
         };
@@ -136,7 +138,7 @@ impl Asking<'_> {
             add(&mut shown.request, &json(&command).map_or_else(String::new, |command| command.to_string()));
         }
         let bytes_sent = command.as_bytes().len() as u64;
-        let criteria = self.operation.prefer.criteria();
+        let criteria = self.prefer.criteria();
         let busy = if self.nodes.mode() == Mode::Alone { assignment.occupy() } else { None };
         let sent = Instant::now();
         let exchange = async {
@@ -185,6 +187,14 @@ impl Asking<'_> {
         let mut tally = Tally::default();
         let commands = taking_in::commands(form, (batch, self.only), self.operation.concern, &mut tally);
         self.write(connection, commands, Action::Upsert, tally).await
+    }
+
+    /// Asks once which events of a batch a query sees, by their places.
+    pub async fn look_for(&self, connection: &mut Connection, form: &TakeIn, batch: &Batch) -> (Reply, Vec<bool>) {
+        let asked = self.send(connection, taking_in::look(form, batch), Take::Documents).await;
+        let seen = asked.answer.as_ref().map(|answer| taking_in::seen(batch, answer.read()));
+        let seen = seen.unwrap_or_default();
+        (asked.reply(), seen)
     }
 
     /// Sends the commands that write documents; those that could not be written are in `tally`.

@@ -30,7 +30,7 @@ pub struct Operation {
     pub timeout: Duration,
     /// What has to be done for a write before it is answered; the store's own default if it is not said.
     pub concern: Option<Concern>,
-    /// Which members of a replica set are asked.
+    /// Which members of a replica set are asked; of the events of a source, which are asked for those that are sampled.
     pub prefer: Prefer,
     /// What is asserted of the answer.
     pub assertion: Option<Assertion>,
@@ -153,11 +153,13 @@ impl Kind {
             Self::TakeIn(_) => false,
         };
         let writes = !reads;
+        // Events are written to the primary, and looked for where that is said.
+        let is_looked_for = matches!(self, Self::TakeIn(_));
         if concern.is_some() && !writes {
             let remedy = if matches!(self, Self::Command(_)) { "say writeConcern inside it" } else { "leave it out" };
             return Err(PlanError::new(format!("{name} has no \"write_concern\" here; {remedy}")));
         }
-        if prefer.is_some_and(|prefer| prefer != Prefer::Primary) && !reads {
+        if prefer.is_some_and(|prefer| prefer != Prefer::Primary) && !reads && !is_looked_for {
             return Err(PlanError::new(format!(
                 "{name} goes to the primary and has no \"read_preference\"; leave it out"
             )));

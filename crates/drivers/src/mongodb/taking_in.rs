@@ -1,11 +1,13 @@
 //! The events of a source as commands: each sets one field of its document, or makes the document.
 
+use bson::RawDocumentBuf;
 use loadframe_engine::event::{Batch, Event};
+use serde_json::Value;
 
-use super::bson::{document, field, fields, nested, switch, text};
+use super::bson::{array, document, field, fields, int, nested, switch, text};
 use super::bulk::{Commands, UPDATE, gathered, whole};
 use super::operation::Concern;
-use super::request::ID;
+use super::request::{ID, command};
 use crate::json::Unexpected;
 use crate::neutral::Scalar;
 use crate::take_in::{Days, TakeIn, chosen, id};
@@ -47,9 +49,45 @@ fn update(out: &mut Vec<u8>, form: &TakeIn, batch: &Batch, event: &Event, days: 
     })
 }
 
+/// The query for the documents of events, with what tells which of their events they were told of.
+pub fn look(form: &TakeIn, batch: &Batch) -> Result<RawDocumentBuf, Unexpected> {
+    command(|out| {
+        text(out, "find", &form.collection);
+        nested(out, "filter", |out| {
+            nested(out, "_id", |out| {
+                array(out, "$in", |out| {
+                    for (place, event) in batch.events.iter().enumerate() {
+                        let id = id(batch, event).ok_or(Unexpected)?;
+                        field(out, place.to_string().as_bytes(), &Scalar::Text(id))?;
+                    }
+                    Ok(())
+                })
+            })
+        })?;
+        nested(out, "projection", |out| {
+            batch.kinds.iter().for_each(|kind| int(out, kind, 1));
+            Ok(())
+        })?;
+        // All that is asked for in one answer.
+        int(out, "batchSize", batch.events.len() as i64 + 1);
+        Ok(())
+    })
+}
+
+/// Which events of a batch documents show, by their places: those whose kind is in their document.
+pub fn seen(batch: &Batch, documents: impl Iterator<Item = Value>) -> Vec<bool> {
+    let documents: Vec<Value> = documents.collect();
+    let is_seen = |event| {
+        let id = id(batch, event);
+        let is_its = |document: &&Value| document["_id"].as_str() == id.as_deref();
+        documents.iter().filter(is_its).any(|document| document.get(batch.kind(event)).is_some())
+    };
+    batch.events.iter().map(is_seen).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::super::bson::json as read;
     use super::*;
@@ -85,5 +123,19 @@ mod tests {
         assert_eq!(written(Some(Daily::Event), None), (command(updates), vec![0, 1, 3], vec![2]));
         let some = json!([update("7", json!({"click": {}}))]);
         assert_eq!(written(None, Some(&[2, 3])), (command(some), vec![1], vec![0]), "places are those of what is sent");
+    }
+
+    #[test]
+    fn events_are_seen_in_documents_that_have_their_kind() {
+        let batch = batch(&[(0, "a", 0, ""), (1, "a", 0, ""), (1, r#"\"b"#, 0, ""), (2, "c", 0, "")]);
+        let form = TakeIn { collection: "ads".into(), daily: Some(Daily::Event) };
+        let command = json!({
+            "find": "ads", "filter": {"_id": {"$in": ["a", "a", "\"b", "c"]}},
+            "projection": {"bid": 1, "win": 1, "click": 1}, "batchSize": 5,
+        });
+        assert_eq!(read(&look(&form, &batch).unwrap()), Some(command));
+        let documents = [json!({"_id": "a", "bid": {}}), json!({"_id": "\"b", "win": {}, "bid": {}})];
+        assert_eq!(seen(&batch, documents.into_iter()), [true, false, true, false]);
+        assert_eq!(seen(&batch, [].into_iter()), [false; 4]);
     }
 }

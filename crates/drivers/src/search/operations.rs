@@ -65,6 +65,8 @@ pub struct Taking {
     pub form: TakeIn,
     /// If days are told apart, the generations that they have, and the request for those that the store knows.
     pub generations: Option<(Arc<Generations>, SearchStep)>,
+    /// The search for events that were taken in.
+    pub look: SearchStep,
 }
 
 /// What a form says: a step, and what comes after it.
@@ -218,7 +220,7 @@ impl Operation {
             first.into_iter().chain(&mut then).filter(unread).for_each(|step| step.request.ignore_answer());
         }
         let timeout = timeout::of_operation(form, timeout)?;
-        let take_in = take_in.map(|form| mapping.taking(form)).transpose()?;
+        let take_in = take_in.map(|form| mapping.taking(form)).transpose().map_err(|error| error.within(kind))?;
         Ok(Self { step, then, parts, pages, repeat, assertion, timeout, captures, take_in, managing })
     }
 

@@ -4,7 +4,7 @@
 //! events around it must get through, so the batch is halved until the line stands alone.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, ErrorClass, Failure, Reply};
@@ -17,6 +17,7 @@ use super::{Operation, Search};
 use crate::http1::Connection;
 use crate::net::deadline::Limit;
 use crate::search::operations::take_in;
+use crate::search::step::SearchStep;
 use crate::take_in::{TakeIn, chosen, count};
 use crate::tally::Tally;
 
@@ -116,6 +117,23 @@ impl Search {
             status: last.status,
             ..tally.settle(sent, last.done)
         }
+    }
+
+    /// Asks once which events of a batch a search sees, by their places.
+    pub(super) async fn ask_for_events(
+        &self,
+        connection: &mut Connection,
+        (look, timeout): (&SearchStep, Duration),
+        context: &Context,
+        batch: &Batch,
+    ) -> (Reply, Vec<bool>) {
+        connection.give(|body| take_in::look(batch, body));
+        let draw = Draw::new(0, 0, connection.number());
+        let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
+        let reply = self.step(connection, look, None, Limit::starting_now(timeout), &values).await;
+        let seen = reply.outcome.as_ref().map(|()| take_in::seen(batch, connection.answer().body()));
+        let seen = seen.unwrap_or_default();
+        (reply, seen)
     }
 
     /// Sends one request.

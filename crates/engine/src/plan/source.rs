@@ -49,10 +49,10 @@ pub struct Source {
     #[serde(default = "longest_line")]
     pub longest_line: usize,
     /// The source ends when no line has come for so long.
-    #[serde(default, deserialize_with = "some_seconds")]
+    #[serde(default, deserialize_with = "seconds::some")]
     pub idle: Option<Duration>,
     /// With `listen`: the load begins with the first line, which may take so long to come.
-    #[serde(default, deserialize_with = "some_seconds")]
+    #[serde(default, deserialize_with = "seconds::some")]
     pub wait: Option<Duration>,
     /// The file that lines go to which are not events, or which the store refuses, with the reason. It is added to.
     #[serde(default)]
@@ -127,10 +127,6 @@ pub struct Kind {
     pub id: String,
     /// The place of the time by which the document is placed.
     pub time: String,
-}
-
-fn some_seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    seconds::deserialize(deserializer).map(Some)
 }
 
 fn batch() -> usize {

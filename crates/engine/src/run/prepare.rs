@@ -16,7 +16,7 @@ use crate::descriptors;
 use crate::draw::hash_name;
 use crate::driver::{Context, Driver};
 use crate::phase::Phase;
-use crate::plan::{Level, Order, Pacing, Plan, PlanError, Stop, Stream, Think, ThinkDraw};
+use crate::plan::{Level, Order, Pacing, Plan, PlanError, Sampling, Stop, Stream, Think, ThinkDraw, Visible};
 use crate::profile::Profile;
 use crate::rota;
 use crate::slot::Slot;
@@ -56,6 +56,8 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let operation = driver.map(form, &context).map_err(|e| e.within(format!("operation {name:?}")))?;
             let takes_in = driver.takes_in(&operation);
             sources::suits(stream, takes_in).map_err(|e| e.within(format!("operation {name:?}")))?;
+            let sampling = sources::sampling(&plan, name, &driver, &operation);
+            let sampled = sampling.map_err(|e| e.within(format!("operation {name:?}")))?.is_some();
             let requests = driver.requests(&operation);
             if requests.is_some() && stream.mix.len() + stream.journey.len() != 1 {
                 let cause = "it sends each document of its corpus once, so it needs a stream of its own";
@@ -68,8 +70,9 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let known = slots.iter().position(|other| *other == slot);
             let slot = known.unwrap_or_else(|| {
                 let events = takes_in.then_some(&sources::EVENT);
-                let parts =
-                    driver.parts(&operation).iter().chain(events).map(|part| Slot { part: Some(part), ..slot.clone() });
+                let looked_for = sources::LOOKED_FOR.iter().filter(|_| sampled);
+                let parts = driver.parts(&operation).iter().chain(events).chain(looked_for);
+                let parts = parts.map(|part| Slot { part: Some(part), ..slot.clone() });
                 let place = slots.len();
                 slots.extend([slot.clone()].into_iter().chain(parts));
                 place
@@ -79,7 +82,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let uses = counted.uses.map(|counter| counters.place(counter));
             let reads = counted.reads.map(|counter| counters.place(counter));
             let needs = context.variables.needs(form);
-            let visible = plan.visible.get(name).copied();
+            let visible = plan.visible.get(name).copied().filter(|visible| visible.sample.is_none());
             let kept = plan.answers.contains(name).then(|| answers.entry(name.clone()).or_default().clone());
             choices.push(Choice { operation, below: sum, slot, uses, reads, visible, kept, needs });
         }

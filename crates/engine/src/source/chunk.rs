@@ -45,6 +45,8 @@ pub struct Taken {
     pub ready: Option<Instant>,
     /// Those that an earlier request has left, by their places; `None` is all.
     pub left: Option<Vec<u32>>,
+    /// The events that are looked for, by their places, each with how many events came before it.
+    pub sampled: Vec<(u32, u64)>,
     /// The tickets of the events before each place.
     tickets: Vec<(usize, Arc<Ticket>)>,
 }
@@ -65,7 +67,7 @@ impl Taken {
             }
             tickets.extend(chunk.ticket.clone().map(|ticket| (batch.events.len(), ticket)));
         }
-        Self { batch, ready, left: None, tickets }
+        Self { batch, ready, left: None, sampled: Vec::new(), tickets }
     }
 
     /// An event has come to its end: the store has it or refuses it for good.

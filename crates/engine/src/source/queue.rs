@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::chunk::{Chunk, Taken};
+use super::sampler::Sampler;
 use super::spill::Spill;
 
 /// What a client finds.
@@ -98,6 +99,9 @@ struct State {
     /// Whether the spill has no room, or could not be written.
     spill_full: bool,
     written: Written,
+    /// Events that were in the pieces before.
+    given: u64,
+    sampler: Option<Sampler>,
     /// Batches that failed for a reason that may pass.
     kept: VecDeque<Taken>,
     /// Batches that clients have.
@@ -126,6 +130,21 @@ impl State {
     fn overflows(&self, most: u64) -> bool {
         self.bytes >= most || self.spilled > 0
     }
+
+    /// The events of a batch that are looked for; see [`Taken::sampled`].
+    fn sampled(&mut self, pieces: &[(Arc<Chunk>, Range<usize>)]) -> Vec<(u32, u64)> {
+        let Some(sampler) = &mut self.sampler else { return Vec::new() };
+        let (mut sampled, mut before) = (Vec::new(), 0);
+        for (chunk, range) in pieces {
+            let events = &chunk.events[range.clone()];
+            sampler.choose(events, |place| {
+                let place = before + place;
+                sampled.push((place as u32, self.given + place as u64));
+            });
+            before += events.len();
+        }
+        sampled
+    }
 }
 
 impl Queue {
@@ -153,6 +172,11 @@ impl Queue {
     #[must_use]
     pub fn with(self, spill: Option<Spill>) -> Self {
         Self { spill: spill.map(Mutex::new), ..self }
+    }
+
+    /// From now on events are sampled, in the order in which they are given out.
+    pub fn sample(&self, sampler: Sampler) {
+        self.state().sampler = Some(sampler);
     }
 
     /// Adds events to those in memory.
@@ -210,7 +234,9 @@ impl Queue {
                 state.pieces.pop_front();
             }
         }
+        let sampled = state.sampled(&pieces);
         state.waiting -= self.batch - wanted;
+        state.given += (self.batch - wanted) as u64;
         state.away += 1;
         let more = state.waiting > 0;
         drop(state);
@@ -220,7 +246,9 @@ impl Queue {
         // It was ready when it was full, or when its first event had waited for long enough.
         let full_since = last.filter(|_| full);
         let ready = [full_since, due].into_iter().flatten().min().filter(|ready| *ready <= now);
-        Next::Batch(Taken::together(&pieces, self.kinds.clone(), ready))
+        let mut taken = Taken::together(&pieces, self.kinds.clone(), ready);
+        taken.sampled = sampled;
+        Next::Batch(taken)
     }
 
     /// A batch comes back, with what is left of it.

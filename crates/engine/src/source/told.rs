@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Source;
 use super::letters::Reason;
+use super::probes::{Looked, Probes};
 use super::queue::Standing;
 
 /// See the module. `lines` are `accepted` and the dead letters that were not refused by the store; `accepted` are
@@ -47,6 +48,8 @@ pub struct Told {
     pub offered: Option<Offered>,
     /// CPU time of each thread that reads it, seconds.
     pub reader_cpu: Vec<f64>,
+    /// What came of the events that were looked for, if some were.
+    pub looked_for: Option<Looked>,
     /// What went wrong, in words.
     pub trouble: Vec<String>,
 }
@@ -92,6 +95,13 @@ impl Told {
         }
         self.offered = [self.offered, other.offered].into_iter().flatten().reduce(Offered::worse);
         self.reader_cpu.extend(other.reader_cpu);
+        self.looked_for = match (self.looked_for, other.looked_for) {
+            (Some(mut mine), Some(theirs)) => {
+                mine.add(theirs);
+                Some(mine)
+            }
+            (mine, theirs) => mine.or(theirs),
+        };
         self.trouble.extend(other.trouble);
     }
 
@@ -127,6 +137,7 @@ impl Source {
             kinds: self.reader.names.iter().cloned().zip(self.counts.kinds.iter().map(of)).collect(),
             offered: self.offered.get().copied(),
             reader_cpu: self.cpu.cpu(),
+            looked_for: self.probes.as_ref().map(Probes::counts),
             trouble: self.trouble.lock().expect("no thread panics while it holds the lock").clone(),
         };
         (self.name.clone(), told)

@@ -147,7 +147,7 @@ impl<D: Driver> Worker<D> {
         connection: &mut D::Connection,
         seat: Seat,
         choice: &Choice<D>,
-        Visible { every, within }: &Visible,
+        Visible { every, within, .. }: &Visible,
         draw: &Draw,
         start: Start,
     ) -> Reply {

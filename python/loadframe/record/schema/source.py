@@ -20,6 +20,22 @@ class SourceFigures:
         default=0,
         metadata=told("of these, those that the store had neither acknowledged nor refused in the end", "events"),
     )
+    sampled: int | None = field(
+        default=None,
+        metadata=told("of those, events that were looked for; only where that was asked", "events", absent=True),
+    )
+    seen: int | None = field(
+        default=None, metadata=told("of the sampled ones, those that a query saw in time", "events", absent=True)
+    )
+    unseen: int | None = field(
+        default=None,
+        metadata=told(
+            "of the sampled ones, those that no query saw in time; what is neither was not looked for to the end, since"
+            " the phase was stopped",
+            "events",
+            absent=True,
+        ),
+    )
     dead_letters: Mapping[str, int] = field(
         default_factory=dict,
         metadata=told(

@@ -153,6 +153,13 @@ SOURCES = (
     Field("lines", "rate", "1/s", "lines that came"),
     Field("accepted", "rate", "1/s", "events that were taken to be indexed"),
     Field("indexed", "rate", "1/s", "events that the store acknowledged"),
+    Field(
+        "visible",
+        "rate",
+        "1/s",
+        "events that came no later than the newest one that was looked for and that a query has seen; only where events"
+        " are looked for",
+    ),
     Field("dead_letters", "rate", "1/s", "lines that are not events, and events that the store refused"),
     Field("waiting", "level", "events", "accepted, and carried by no request at that instant"),
     Field("spilled", "level", "events", "of these, those on disk, since memory had no room for them"),

@@ -204,7 +204,8 @@ class Form(Model):
             remedy = "say writeConcern inside the command" if kinds[0] == "command" else "remove it"
             what = f"write_concern stands beside verbs that write, and this is {kinds[0]}"
             raise wrong(what, remedy, key="write_concern")
-        if self.read_preference is not None and kinds[0] not in _ANYWHERE:
+        looks_for_events = self.take_in is not None and self.visible is not None
+        if self.read_preference is not None and kinds[0] not in _ANYWHERE and not looks_for_events:
             what = f"read_preference stands beside what only reads, and this is {kinds[0]}"
             raise wrong(what, "remove it", key="read_preference")
         if self.read_from is not None and kinds[0] not in _FROM_REPLICAS:
@@ -231,6 +232,14 @@ class Form(Model):
             return self
         if self.repeat is not None:
             raise wrong("a request that looks until it sees is repeated already", "remove repeat", key="repeat")
+        if self.take_in is not None:
+            if self.visible.sample is None:
+                what = "of the events that take_in brings only some can be looked for"
+                raise wrong(what, "say sample: 1s, for one in each second", key="visible")
+            return self
+        if self.visible.sample is not None:
+            what = "a sample is one of the events that take_in brings, and all else is looked for each time"
+            raise wrong(what, "remove sample", key="visible")
         writing = next((kind for kind in _NOT_LOOKING if getattr(self, kind) is not None), None)
         if writing is not None:
             what = f"only one request that reads can look for what was written, and this is {writing}"

@@ -35,10 +35,21 @@ class Visible(Model):
     """Look until the answer is a success, which is then the first that sees what a request before it has written.
 
     `every` is the pause between an answer and the next look, and so the resolution; `within` is when it is given up.
+    Beside `take_in` one event in each `sample` of time is looked for, none with 0; `every` is 500ms and `within` 2m
+    there if they are not said, and 10ms and 30s elsewhere.
     """
 
-    every: Wait = 0.01
-    within: Wait = 30.0
+    every: Wait | None = None
+    within: Wait | None = None
+    sample: Duration | None = None
+
+    def plan(self) -> dict[str, float] | None:
+        """Return it as plans have it, times in s; None where nothing is looked for."""
+        if self.sample is None:
+            return {"every": self.every or 0.01, "within": self.within or 30.0}
+        if not self.sample:
+            return None
+        return {"every": self.every or 0.5, "within": self.within or 120.0, "sample": self.sample}
 
 
 class Repeat(Model):

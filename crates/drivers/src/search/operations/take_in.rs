@@ -1,13 +1,22 @@
 //! Events of a source as a bulk request: each updates one field of its document, or makes the document.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use loadframe_engine::event::Batch;
 use loadframe_engine::plan::PlanError;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::{AGAIN, Mapped, Mapping, OVERTAKEN, Taking};
 use crate::http1::request::{Body, Line};
 use crate::search::generations::{List, Names};
 use crate::search::judge::Judge;
-use crate::take_in::{TakeIn, chosen};
+use crate::search::step::SearchStep;
+use crate::take_in::{TakeIn, chosen, id};
+
+/// The most hits that a search may ask for.
+const MOST_HITS: usize = 10_000;
 
 impl Mapping<'_> {
     /// Where the events go, once the request is there.
@@ -16,7 +25,8 @@ impl Mapping<'_> {
             None => None,
             Some(_) => Some((self.register.of(&form.collection), self.indices(&form.collection)?)),
         };
-        Ok(Taking { form, generations })
+        let look = self.look(&form)?;
+        Ok(Taking { form, generations, look })
     }
 
     /// The request for any batch, whose body is given later by [`body`].
@@ -24,6 +34,13 @@ impl Mapping<'_> {
         let line = Line::new("POST", self.variables()).segment(&take_in.collection)?;
         let line = self.dialect.bulk().iter().try_fold(line, |line, name| line.segment(name))?;
         Ok((line.finish(Body::Given), Judge::TakenIn))
+    }
+
+    /// The search for events, whose body is given later by [`look`]: in the collection, or in those of all days.
+    fn look(&self, TakeIn { collection, daily }: &TakeIn) -> Result<SearchStep, PlanError> {
+        let every_day = daily.map(|_| format!("{collection}-*"));
+        let line = Line::new("POST", self.variables()).segment(every_day.as_ref().unwrap_or(collection))?;
+        Ok(SearchStep::new(line.segment("_search")?.finish(Body::Given), Judge::Search))
     }
 }
 
@@ -47,4 +64,55 @@ pub fn body(take_in: &TakeIn, list: &List, batch: &Batch, only: Option<&[u32]>, 
         events += 1;
     }
     events
+}
+
+/// Writes the body of a search for the documents of events, with what tells which of their events they were told of.
+///
+/// A document's events by day of arrival may lie in two collections, so that there may be two hits for an id.
+pub fn look(batch: &Batch, body: &mut Vec<u8>) -> u64 {
+    let count = (2 * batch.events.len()).min(MOST_HITS);
+    body.clear();
+    body.extend_from_slice(format!("{{\"size\":{count},\"_source\":[").as_bytes());
+    for (place, kind) in batch.kinds.iter().enumerate() {
+        let comma = if place > 0 { "," } else { "" };
+        body.extend_from_slice(format!("{comma}\"{kind}\"").as_bytes());
+    }
+    body.extend_from_slice(b"],\"query\":{\"ids\":{\"values\":[");
+    for (place, event) in batch.events.iter().enumerate() {
+        body.extend_from_slice(if place > 0 { b",\"" } else { b"\"" });
+        body.extend_from_slice(batch.id(event));
+        body.push(b'"');
+    }
+    body.extend_from_slice(b"]}}}");
+    0
+}
+
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow)]
+    hits: Hits<'a>,
+}
+
+#[derive(Deserialize)]
+struct Hits<'a> {
+    #[serde(borrow)]
+    hits: Vec<Hit<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Hit<'a> {
+    #[serde(rename = "_id", borrow)]
+    id: Cow<'a, str>,
+    #[serde(rename = "_source", borrow, default)]
+    source: BTreeMap<Cow<'a, str>, IgnoredAny>,
+}
+
+/// Which events of a batch an answer to [`look`] shows, by their places: those whose kind is in their document.
+pub fn seen(batch: &Batch, answer: &[u8]) -> Vec<bool> {
+    let hits = serde_json::from_slice::<Answer<'_>>(answer).map_or_else(|_| Vec::new(), |answer| answer.hits.hits);
+    let is_seen = |event| {
+        let id = id(batch, event);
+        hits.iter().any(|hit| Some(&hit.id) == id.as_ref() && hit.source.contains_key(batch.kind(event)))
+    };
+    batch.events.iter().map(is_seen).collect()
 }

@@ -518,3 +518,27 @@ fn an_operation_that_takes_in_events_reads_nothing() {
     let error = error(json!({"take_in": {"collection": "ads", "daily": "day"}}));
     assert!(error.starts_with("take_in: unknown kind of day \"day\""), "{error}");
 }
+
+#[test]
+fn events_are_looked_for_by_a_search_in_all_days_and_seen_in_documents_that_have_their_kind() {
+    let batch = batch(&[(0, "a", 0, ""), (1, "a", 0, ""), (1, r#"\"b"#, 0, ""), (2, "c", 0, "")]);
+    let mut body = b"of the request before".to_vec();
+    super::take_in::look(&batch, &mut body);
+    let asked = json!({
+        "size": 8, "_source": ["bid", "win", "click"], "query": {"ids": {"values": ["a", "a", "\"b", "c"]}},
+    });
+    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), asked);
+    let hit = |id: &str, source: Value| json!({"_index": "ads-2017.03.01", "_id": id, "_source": source});
+    let hits = [hit("a", json!({"bid": {"id": "a"}})), hit("\"b", json!({"win": {}})), hit("d", json!({"click": {}}))];
+    let seen = |hits: &[Value]| {
+        super::take_in::seen(&batch, json!({"took": 1, "hits": {"total": 3, "hits": hits}}).to_string().as_bytes())
+    };
+    assert_eq!(seen(&hits), [true, false, true, false]);
+    // By day of arrival a document may be in two pieces.
+    assert_eq!(seen(&[hits[0].clone(), hit("a", json!({"win": {}}))]), [true, true, false, false]);
+    for (daily, path) in [(json!("event"), "/ads-*/_search"), (Value::Null, "/ads/_search")] {
+        let operation = map(json!({"take_in": {"collection": "ads", "daily": daily}})).unwrap();
+        let line = format!("{:?}", operation.take_in.unwrap().look.request);
+        assert!(line.contains(path), "{line}");
+    }
+}

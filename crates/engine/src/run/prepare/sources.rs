@@ -8,6 +8,32 @@ use super::*;
 /// has it.
 pub(super) const EVENT: &str = "event";
 
+/// The parts behind that one, where events are looked for: an event, from its arrival until a query has seen it, and a
+/// query that looks for some.
+pub(super) const LOOKED_FOR: [&str; 2] = ["visible", "look"];
+
+/// How the events that an operation takes in are looked for, if they are.
+pub(super) fn sampling<D: Driver>(
+    plan: &Plan,
+    name: &str,
+    driver: &D,
+    operation: &D::Operation,
+) -> Result<Option<Sampling>, PlanError> {
+    if !driver.takes_in(operation) {
+        return match plan.visible.get(name) {
+            Some(Visible { sample: Some(_), .. }) => {
+                Err(PlanError::new("visible: only of an operation that takes events in a \"sample\" is looked for"))
+            }
+            _ => Ok(None),
+        };
+    }
+    let sampling = plan.sampling(name)?;
+    if sampling.is_some() {
+        driver.looks_for(operation)?;
+    }
+    Ok(sampling)
+}
+
 /// Whether a stream's requests come from a source.
 pub(super) fn has(stream: &Stream) -> bool {
     matches!(stream.pacing, Pacing::Source { .. })
@@ -51,7 +77,8 @@ pub(super) fn of<'a>(plan: &'a Plan) -> Result<Vec<Option<Arc<Source>>>, PlanErr
                 "a stream with a source lasts for a time, until the source is exhausted, or as the phase".into(),
             );
         }
-        Source::new(name, source, plan).map(|source| Some(Arc::new(source)))
+        let (operation, _) = &stream.mix[0];
+        Source::new(name, source, plan, plan.sampling(operation)?).map(|source| Some(Arc::new(source)))
     };
     plan.streams.iter().map(&mut of_stream).collect()
 }
