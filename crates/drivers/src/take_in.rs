@@ -183,7 +183,7 @@ pub mod tests {
                 id: end..batch.bytes.len(),
                 kind: *kind,
                 time: *time,
-                arrival: *time + DAY,
+                arrival: time.saturating_add(DAY),
             });
         }
         batch
