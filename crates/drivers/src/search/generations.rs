@@ -227,7 +227,8 @@ pub struct Names<'a> {
 impl<'a> Names<'a> {
     /// Names of a collection's generations.
     pub fn new(collection: &'a str, list: &'a List) -> Self {
-        Self { collection, list, span: (0, 0), name: Vec::new(), days: Days::default() }
+        let name = Vec::with_capacity(collection.len() + "-2017.03.01-00.00.00.000".len());
+        Self { collection, list, span: (0, 0), name, days: Days::default() }
     }
 
     /// The name of the generation of an instant, given in milliseconds since 1970; `None` if it was deleted. An instant

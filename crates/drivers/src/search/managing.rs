@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use loadframe_engine::driver::Reply;
+use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use loadframe_engine::variables::Values;
 use serde_json::Value;
 
@@ -222,7 +222,11 @@ impl Search {
             if reply.outcome.is_err() {
                 return Err(reply);
             }
-            let answer = serde_json::from_slice(connection.answer().body()).unwrap_or_default();
+            // Without the list a document could get a second place.
+            let answer = serde_json::from_slice(connection.answer().body()).map_err(|error| {
+                let words = format!("the list of indices cannot be read: {error}");
+                Reply { outcome: Err(Failure::new(ErrorClass::Server, words)), ..reply }
+            })?;
             generations.learn(generations.read(&answer).0.iter().flat_map(Index::names));
             Ok(())
         });

@@ -45,15 +45,16 @@ impl Search {
         batch: &Batch,
         only: Option<&[u32]>,
     ) -> Reply {
-        let mut list = Arc::default();
-        if let Some((generations, indices)) = &taking.generations {
+        let list = if let Some((generations, indices)) = &taking.generations {
             let draw = Draw::new(0, 0, connection.number());
             let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
             if let Err(reply) = self.learn(connection, (generations, indices), operation.timeout, &values).await {
                 return reply;
             }
-            list = generations.place(&taking.form, batch, only);
-        }
+            generations.place(&taking.form, batch, only)
+        } else {
+            Arc::default()
+        };
         let form = Placed { operation, form: &taking.form, list: &list };
         let deleted = form.deleted(batch, only);
         if deleted.is_empty() {
