@@ -33,6 +33,14 @@ def test_totals_are_told_as_rates_of_the_last_second():
     assert words.words(2, ads(2000, 1800, dead=1)).startswith("ads: 0 lines/s, 0 events/s accepted, 0 indexed")
 
 
+def test_what_came_before_the_first_look_is_told_in_the_first_second():
+    clock = Clock()
+    words = EventWords(clock)
+    words.words(0, ads(500, 0))
+    clock.now = 1.0
+    assert words.words(1, ads(600, 400)).startswith("ads: 600 lines/s, 600 events/s accepted, 400 indexed, ")
+
+
 def test_what_is_visible_is_told_where_events_are_looked_for():
     clock = Clock()
     words = EventWords(clock)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loadframe.units import format_count
@@ -35,7 +36,9 @@ class EventWords:
         """Write what each source did since the second before; the same words again within a second."""
         now = self._clock()
         for name, source in sources.items():
-            began, before = self._before.setdefault(name, (now, source))
+            # What came before the first look came in the first second, too.
+            nothing = replace(source, lines=0, accepted=0, indexed=0, kinds={}, visible=None)
+            began, before = self._before.setdefault(name, (now, nothing))
             if second != self._second and now > began:
 
                 def rate(grown: int, began: float = began) -> str:
