@@ -3,7 +3,7 @@
 import pytest
 
 from loadframe.errors import BadInput
-from loadframe.experiment.session import require_sound
+from loadframe.experiment.soundness import require_sound
 from loadframe.load import Generator
 from loadframe.workload import load_workload
 

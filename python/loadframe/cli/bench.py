@@ -197,7 +197,8 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     from loadframe.experiment.design_estimate import resolved_seconds
     from loadframe.experiment.listener import Listeners
     from loadframe.experiment.rescue import rescue
-    from loadframe.experiment.session import Labels, Session, require_sound
+    from loadframe.experiment.session import Labels, Session
+    from loadframe.experiment.soundness import require_sound
     from loadframe.host.local import LocalHost
     from loadframe.load import Generator
     from loadframe.store import find

@@ -125,7 +125,8 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Limits
     from loadframe.experiment.listener import Listeners
-    from loadframe.experiment.session import Labels, Session, require_sound
+    from loadframe.experiment.session import Labels, Session
+    from loadframe.experiment.soundness import require_sound
     from loadframe.load import Closing, Generator
     from loadframe.record import Run
     from loadframe.store import find

@@ -22,7 +22,7 @@ from loadframe.experiment.file_factors import Level
 from loadframe.experiment.file_model import OTHER_MACHINES
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.listener import Listener
-from loadframe.experiment.session import require_sound
+from loadframe.experiment.soundness import require_sound
 from loadframe.experiment.stage import Stage, labels_of, seed_of
 from loadframe.load import present
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
@@ -16,7 +16,6 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment import source_files, watching
 from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
-from loadframe.experiment.ports import require_ports
 from loadframe.experiment.ready import wait_until_ready
 from loadframe.experiment.stored import EventCount, uncounted
 from loadframe.load import (
@@ -28,7 +27,6 @@ from loadframe.load import (
     Progress,
     present,
     run_phase,
-    validate_plan,
 )
 from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, SourcesSampler, yardstick
 from loadframe.record import ManifestDraft, RunWriter
@@ -85,48 +83,6 @@ class Loss:
     documents: Mapping[str, int | None]  #: by collection; None where they could not be counted
     product: str  #: what runs there: the kind of store and its version
     addresses: Sequence[str]
-
-
-def require_sound(
-    phases: Iterable[ResolvedPhase], driver: str, target: Mapping[str, Any], generator: Generator, nodes: int
-) -> None:
-    """BadInput if the engine would refuse the load: said before a node starts and before a store is changed.
-
-    `target` is what is known of the cluster by then, as `Cluster.target` has it.
-    """
-    # Nothing is sent to these addresses; the cluster's own may not be known yet.
-    hosts = [f"127.0.0.1:{port}" for port in range(1, nodes + 1)]
-    generator.require(driver)
-    everything = {**generator.target(), **target}
-    for phase in phases:
-        load = {"threads": generator.threads, "ranks": max(len(generator.members()), 1)}
-        _require_documents(phase, load["ranks"])
-        require_ports(phase)
-        _require_one_manager(phase, load["ranks"])
-        validate_plan(phase.plan(seed=0, hosts=hosts, driver=driver, target=everything, **load))
-
-
-def _require_documents(phase: ResolvedPhase, ranks: int) -> None:
-    """BadInput if a phase that sends a whole corpus has fewer documents than ranks."""
-    for name, corpus in phase.corpora.items() if phase.exhausts and ranks > 1 else ():
-        documents = corpus.get("documents") or corpus.get("at_most")
-        if documents is not None and documents < ranks:
-            raise BadInput(
-                f"{ranks} ranks are to send the {documents} documents of {name}, so some would have none",
-                where=f"phase {phase.name}",
-                remedy="load with fewer ranks, or take more documents",
-            )
-
-
-def _require_one_manager(phase: ResolvedPhase, ranks: int) -> None:
-    """BadInput if several ranks are to take events into indices that roll over meanwhile."""
-    managing = [name for name, form in phase.operations.items() if "manage_indices" in form]
-    if managing and ranks > 1:
-        raise BadInput(
-            f"{ranks} ranks would have to agree when an index follows another, and cannot: {managing[0]} needs one",
-            where=f"phase {phase.name}",
-            remedy="load with one rank and more threads, or leave the operation out",
-        )
 
 
 class Session:

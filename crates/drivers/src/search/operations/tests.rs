@@ -11,8 +11,8 @@ use super::*;
 use crate::http1::access::Access;
 use crate::http1::request::Buffers;
 use crate::net::target_node::Host;
-use crate::search::generations::List;
-use crate::take_in::tests::batch;
+
+mod taking_in;
 
 fn context() -> Context {
     let variables = json!({"low": {"constant": 7}, "k": {"sequential": {"from": 0}}, "name": {"constant": "a b"}});
@@ -476,72 +476,4 @@ fn only_a_single_request_is_repeated() {
     let scroll = json!({"scroll": {"collection": "c", "size": 1}, "repeat": {"every": 1}});
     assert!(error(scroll).contains("only a single request can be repeated"));
     assert_eq!(map(json!({"count": {"collection": "c"}, "repeat": {}})).unwrap().parts, ["attempt"]);
-}
-
-#[test]
-fn an_event_sets_its_own_field_of_its_document_in_the_collection_of_its_day() {
-    let batch = batch(&[
-        (0, "a", 1_488_412_799_999, r#"{"id":"a"}"#),
-        (2, r#"\"é\u00e9"#, 1_488_412_800_000, r#"{"bid_id":"\"éé"}"#),
-        (1, "a", 1_488_412_799_999, r#"{"bid_id":"a"}"#),
-    ]);
-    let body = |daily: Value, only: Option<&[u32]>| {
-        let operation = map(json!({"take_in": {"collection": "ads", "daily": daily}})).unwrap();
-        let mut body = b"of the request before".to_vec();
-        let events = super::take_in::body(&operation.take_in.unwrap().form, &List::default(), &batch, only, &mut body);
-        (events, String::from_utf8(body).unwrap())
-    };
-    let update = |index: &str, id: &str, doc: &str| {
-        format!(
-            "{{\"update\":{{{index}\"_id\":\"{id}\",\"retry_on_conflict\":100}}}}\n{{\"doc\":{{{doc}}},\"doc_as_upsert\":true}}\n"
-        )
-    };
-    let index = |day: &str| format!("\"_index\":\"ads-{day}\",");
-    let (bid, win) = (r#""bid":{"id":"a"}"#, r#""win":{"bid_id":"a"}"#);
-    let click = r#""click":{"bid_id":"\"éé"}"#;
-    let (first, second, third) = (index("2017.03.01"), index("2017.03.02"), index("2017.03.03"));
-    let by_event = [update(&first, "a", bid), update(&second, r#"\"é\u00e9"#, click), update(&first, "a", win)];
-    assert_eq!(body(json!("event"), None), (3, by_event.concat()));
-    assert_eq!(body(json!("event"), Some(&[1])), (1, by_event[1].clone()));
-    let by_arrival = [update(&second, "a", bid), update(&third, r#"\"é\u00e9"#, click), update(&second, "a", win)];
-    assert_eq!(body(json!("arrival"), None), (3, by_arrival.concat()));
-    assert_eq!(body(Value::Null, Some(&[0, 2])), (2, update("", "a", bid) + &update("", "a", win)));
-}
-
-#[test]
-fn an_operation_that_takes_in_events_reads_nothing() {
-    let take_in = |more: Value| {
-        let mut form = json!({"take_in": {"collection": "ads"}});
-        form.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        error(form)
-    };
-    assert!(take_in(json!({"repeat": {"every": 1}})).contains("only a single request can be repeated"));
-    assert!(take_in(json!({"assert": {"min_hits": 1}})).starts_with("assert: only searches have hits"));
-    assert!(take_in(json!({"capture": {"low": {"json": "/took"}}})).starts_with("capture: "));
-    let error = error(json!({"take_in": {"collection": "ads", "daily": "day"}}));
-    assert!(error.starts_with("take_in: unknown kind of day \"day\""), "{error}");
-}
-
-#[test]
-fn events_are_looked_for_by_a_search_in_all_days_and_seen_in_documents_that_have_their_kind() {
-    let batch = batch(&[(0, "a", 0, ""), (1, "a", 0, ""), (1, r#"\"b"#, 0, ""), (2, "c", 0, "")]);
-    let mut body = b"of the request before".to_vec();
-    super::take_in::look(&batch, &mut body);
-    let asked = json!({
-        "size": 8, "_source": ["bid", "win", "click"], "query": {"ids": {"values": ["a", "a", "\"b", "c"]}},
-    });
-    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), asked);
-    let hit = |id: &str, source: Value| json!({"_index": "ads-2017.03.01", "_id": id, "_source": source});
-    let hits = [hit("a", json!({"bid": {"id": "a"}})), hit("\"b", json!({"win": {}})), hit("d", json!({"click": {}}))];
-    let seen = |hits: &[Value]| {
-        super::take_in::seen(&batch, json!({"took": 1, "hits": {"total": 3, "hits": hits}}).to_string().as_bytes())
-    };
-    assert_eq!(seen(&hits), [true, false, true, false]);
-    // By day of arrival a document may be in two pieces.
-    assert_eq!(seen(&[hits[0].clone(), hit("a", json!({"win": {}}))]), [true, true, false, false]);
-    for (daily, path) in [(json!("event"), "/ads-*/_search"), (Value::Null, "/ads/_search")] {
-        let operation = map(json!({"take_in": {"collection": "ads", "daily": daily}})).unwrap();
-        let request = rendered(&operation.take_in.unwrap().look, 0);
-        assert!(request.starts_with(&format!("POST {path} HTTP/1.1\r\n")), "{request}");
-    }
 }
