@@ -113,15 +113,15 @@ impl Managing {
         sizes: &SearchStep,
     ) -> Result<Looked, Failed> {
         round.ask(sizes).await?;
-        let sizes = round.answer();
+        let sizes = round.answer()?;
         round.ask(&self.indices).await?;
-        let (indices, unfinished) = self.generations.read(&round.answer());
+        let (indices, unfinished) = self.generations.read(&round.answer()?);
         self.generations.learn(indices.iter().flat_map(Index::names));
         if !self.generations.dated.initialized() {
             // An earlier process may have placed newer documents than this one.
             round.ask(&self.refresh).await?;
             round.ask(&self.newest).await?;
-            self.generations.note(instants(&round.answer()).into_iter());
+            self.generations.note(instants(&round.answer()?).into_iter());
             // Another client may have been faster, with the same answer.
             let _ = self.generations.dated.set(());
         }

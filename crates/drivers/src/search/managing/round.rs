@@ -64,9 +64,12 @@ impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
         Err(Failed)
     }
 
-    /// The last answer; null if it is not JSON.
-    pub fn answer(&self) -> Value {
-        serde_json::from_slice(self.connection.answer().body()).unwrap_or_default()
+    /// The last answer, of which more than its success is needed.
+    pub fn answer(&mut self) -> Result<Value, Failed> {
+        serde_json::from_slice(self.connection.answer().body()).map_err(|error| {
+            let _ = self.fail(format!("an answer cannot be read: {error}"));
+            Failed
+        })
     }
 
     /// Records what began at an instant as a part.

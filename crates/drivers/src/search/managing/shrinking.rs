@@ -120,7 +120,10 @@ impl Managing {
         for (count, name) in counts.iter_mut().zip([index.name.as_str(), target]) {
             round.send("POST", &[name, "_refresh"], None, Judge::ON_SHARDS).await?;
             round.send("GET", &[name, "_count"], None, Judge::Count).await?;
-            *count = round.answer()["count"].as_u64().unwrap_or_default();
+            match round.answer()?["count"].as_u64() {
+                Some(said) => *count = said,
+                None => round.fail(format!("the store does not say how many documents {name} has"))?,
+            }
         }
         let [before, after] = counts;
         if before == after {
