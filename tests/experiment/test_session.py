@@ -125,7 +125,7 @@ def test_a_copy_that_was_declared_and_that_one_node_cannot_hold_is_as_asked_for(
     declared = session(replicas="1")
     declared.create_collections()
     run = Run(declared.record(tmp_path, "run", declared.workload.phases, Labels()))
-    assert run.summary.verdict.reasons == ()
+    assert "cluster_state" not in [reason.code for reason in run.summary.verdict.reasons]
 
 
 def test_a_cluster_that_is_not_as_asked_for_makes_the_run_invalid(session, node, tmp_path):
@@ -138,8 +138,8 @@ def test_a_cluster_that_is_not_as_asked_for_makes_the_run_invalid(session, node,
         run = Run(mine.record(tmp_path, "run", mine.workload.phases, Labels()))
     finally:
         node.store.request(node.addresses, "DELETE", "/unserved")
-    (reason,) = run.summary.verdict.reasons
-    assert reason.code == "cluster_state"
+    # A busy machine may add reasons of its own.
+    (reason,) = [reason for reason in run.summary.verdict.reasons if reason.code == "cluster_state"]
     assert "red" in reason.cause
     assert "repair the cluster" in reason.remedy
     assert not run.summary.verdict.valid

@@ -16,7 +16,6 @@ from loadframe.store.postgresql.client import USER
 OURS = (
     *("port", "listen_addresses", "unix_socket_directories", "data_directory", "config_file", "hba_file", "ident_file"),
     *("external_pid_file", "cluster_name", "hot_standby", "primary_conninfo", "primary_slot_name"),
-    *("ssl", "ssl_ca_file", "ssl_cert_file", "ssl_key_file"),
     *("logging_collector", "log_destination", "archive_mode", "restore_command"),
 )
 #: Loadframe's own setting: which servers are read from, unless an operation says otherwise.
