@@ -1,12 +1,15 @@
 """Indices that roll over, are shrunk and deleted while a stream flows: each event is in the store, once."""
 
 import json
+import re
+import socket
+import time
 from typing import Any
 
 import pytest
 from adbids_events import documents, jumbled, log, write
 
-from commands import result
+from commands import PATIENCE, Running, result
 from loadframe.cluster import Cluster
 from loadframe.record import Run
 
@@ -32,6 +35,14 @@ def ingest(phase: str, path: Any, folder: Any, *settings: str) -> dict[str, Any]
     words = [word for setting in (*SETTINGS, *settings) for word in ("--set", setting)]
     options = ("--cluster", "shared", "--replace", "--only", phase, "--batch", 100, "--output", folder)
     return result("ingest", "adbids", path, *options, *words)
+
+
+def wait_for_indices(node: Cluster, number: int) -> None:
+    """Return when the stream has so many indices."""
+    end = time.monotonic() + PATIENCE
+    while len(node.store.request(node.addresses, "GET", "/ads-*/_settings")) < number:
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def parts(folder: Any, operation: str) -> dict[str, int]:
@@ -83,9 +94,24 @@ def test_while_indices_roll_over_and_are_shrunk_no_event_is_lost_and_none_is_the
 
 
 def test_documents_are_split_where_events_go_to_the_index_of_their_arrival(node, tmp_path):
-    events = log(2000, seed=3)
-    path, folder = write(tmp_path / "log.ndjson", jumbled(events, seed=4, late=0.5)), tmp_path / "run"
-    came = ingest("ingest_and_roll_over", path, folder, "daily=arrival", "roll_over_documents=300")
+    # Wins and clicks of half of the bids come only when the indices have rolled over.
+    events = jumbled(log(2000, seed=3), seed=4, late=0.5)
+    halves = events[: len(events) // 2], events[len(events) // 2 :]
+    folder = tmp_path / "run"
+    words = ("ingest", "adbids", "--listen", "127.0.0.1:0", "--idle", "3s", "--cluster", "shared", "--replace")
+    settings = [
+        word for setting in (*SETTINGS, "daily=arrival", "roll_over_documents=300") for word in ("--set", setting)
+    ]
+    options = ("--only", "ingest_and_roll_over", "--batch", 100, "--output", folder, "--json", *settings)
+    with Running(*words, *options, folder=tmp_path) as command:
+        command.wait_for("ads listens at 127.0.0.1:")
+        port = int(re.search(r"listens at 127\.0\.0\.1:(\d+)", command.stderr)[1])
+        with socket.create_connection(("127.0.0.1", port)) as sending:
+            sending.sendall(write(tmp_path / "first.ndjson", halves[0]).read_bytes())
+            wait_for_indices(node, 2)
+            sending.sendall(write(tmp_path / "second.ndjson", halves[1]).read_bytes())
+        assert command.process.wait(PATIENCE) == 0, command.stderr
+    came = json.loads((tmp_path / "stdout.txt").read_text())
     assert came["indexed"] == len(events)
     assert parts(folder, "roll_over")["roll_over"] >= 1
     right, stored = documents(events), held(node)
