@@ -98,7 +98,7 @@ def _pair(source, factors, name, noise, rho):
 def _positive(course, name):
     before, after = slice(0, BEFORE), slice(BEFORE, None)
     if name == "lost_work":
-        x = course.successes
+        x = course.throughput
         return np.maximum(1 - x[after] / np.median(x[before]), 0).sum()
     p99 = course.response_p99
     return np.maximum(p99[after] - np.median(p99[-60:]), 0).sum() / np.median(p99[before])

@@ -20,11 +20,11 @@ def course(
         factor = changes.get(name, lambda t: np.ones(len(t)))(times)
         return level * factor * (1 + noise * autoregressive(random, (seconds,), rho))
 
-    successes, p99 = series(rate, "x"), series(late, "l")
-    p99 = np.where(successes > 0, p99, np.nan)
+    throughput, p99 = series(rate, "x"), series(late, "l")
+    p99 = np.where(throughput > 0, p99, np.nan)
     return Course(
         start=0.0,
-        successes=successes,
+        throughput=throughput,
         failures=changes.get("failures", lambda t: np.zeros(len(t)))(times),
         response_p50=p99 / 3,
         response_p99=p99,

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from loadframe.analyze.elasticity.course import read_course
+from loadframe.analyze.rates import RATES
 from loadframe.record import Run
 from simulated import Truth, write_run
 
@@ -61,3 +62,12 @@ def test_of_older_runs_a_silence_is_unknown_and_no_line_is_drawn_across_it(folde
     course = silent(folder, lambda second: None, lambda second: None)
     assert np.flatnonzero(course.unknown).tolist() == list(SILENT)
     assert np.isnan(course.response_p99[20:30]).all()
+
+
+def test_documents_are_counted_where_they_are_asked_for_and_failures_stay_requests(tmp_path):
+    run = write_run(tmp_path, "loaded", Truth(seconds=SECONDS, warmup=WARMUP, operation="look"))
+    requests, documents = read_course(run), read_course(run, RATES["documents"])
+    assert (requests.rate.unit, documents.rate.unit) == ("requests/s", "documents/s")
+    assert documents.throughput == pytest.approx(100 * requests.throughput), "each request has 100"
+    assert documents.successes == pytest.approx(requests.throughput)
+    assert documents.failures == pytest.approx(requests.failures)

@@ -82,7 +82,7 @@ def test_silence_of_which_nothing_is_known_is_counted_and_makes_bounds_of_latenc
 
 def test_seconds_in_which_nothing_was_asked_for_are_neither_outage_nor_unknown():
     quiet = course(**SILENT)
-    idle = quiet.successes == 0
+    idle = quiet.throughput == 0
     result = measure(replace(quiet, quiet=idle, unasked=idle), GROW, 60.0)
     assert (result["violation"], result["longest_gap"], result["unknown_latency"]) == (Value(0.0),) * 3
     assert not result["slowdown"].censored

@@ -192,3 +192,13 @@ def test_no_two_runs_have_one_name_whatever_transitions_and_loads_are_called(loa
     assert len({run.id for run in made.runs}) == len(made.runs) == 2 * 2 * len(transitions) * len(loads)
     assert all(len(run.id) < 128 for run in made.runs)
     assert "b1-grow-users-control" in {run.id for run in made.runs} or "users" not in loads
+
+
+def test_a_policy_is_not_scored_in_documents(load):
+    policy = "  scaled:\n    policy: {target: 60%, most: 3}\n"
+    text = EXPERIMENT.replace(
+        "transitions:\n", "objective: documents\ncapacity: [{nodes: 1, rate: 500/s}]\ntransitions:\n" + policy
+    )
+    with pytest.raises(BadInput, match="scored by its capacities in requests/s"):
+        load(text)
+    assert load(text.replace("capacity: [{nodes: 1, rate: 500/s}]\n", "")).file.objective == "documents"

@@ -93,7 +93,7 @@ def test_no_more_clients_come_once_something_has_happened(runs):
 def test_the_folder_is_reported(folder, runs):
     course = read_course(runs["b1-grow-arriving"])
     assert course.left[0][1] >= course.left[-1][1]
-    assert course.successes.sum() > 0
+    assert course.throughput.sum() > 0
     report = read_report(folder.path)
     assert report.document["transitions"][0]["transition"] == "grow"
     assert "Experiment simulated" in report.page

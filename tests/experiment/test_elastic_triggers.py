@@ -9,7 +9,7 @@ from loadframe.experiment.elastic.file import Objective, Overload, Step
 from loadframe.experiment.elastic.policies import Observed, target_tracking, thresholds
 from loadframe.experiment.elastic.sight import Sight
 from loadframe.experiment.elastic.triggers import AtTime, Balanced, Moment, Overloaded, SloBroken, trigger_of
-from loadframe.load import Progress
+from loadframe.load import Progress, SourceProgress
 from loadframe.simulate.noise import autoregressive
 
 
@@ -129,3 +129,19 @@ def test_thresholds_add_or_remove_one_node(cpu, nodes):
 @pytest.mark.parametrize(("cpu", "nodes"), [(0.9, 5), (0.6, 3), (0.3, 2), (0.0, 0)])
 def test_target_tracking_asks_for_the_nodes_that_would_meet_its_target(cpu, nodes):
     assert target_tracking(0.6)(Observed(0.0, 3, cpu, 0.0, 0.0, 0.0)) == nodes
+
+
+def test_where_documents_are_counted_throughput_is_of_documents_and_errors_are_of_requests():
+    seen = Sight("documents")
+    seen.progress(Progress(1, 10, 2, 5000, 10, 5000, 0.01, 0.01))
+    (second,) = seen.seconds()
+    assert (second.throughput, second.successes, second.errors) == (5000, 10, 2)
+    assert SloBroken(Objective(errors=0.1), 1.0).fires(moment(seen)), "2 of 12 requests, and not of 5,002"
+
+
+def test_of_a_phase_that_takes_in_events_throughput_is_of_events():
+    seen = Sight()
+    for second, indexed in enumerate((300, 700), start=1):
+        source = SourceProgress(indexed, indexed, indexed, 0, 0, 0, {}, (), None)
+        seen.progress(Progress(second, second, 0, 9, 1, 9, 0.01, 0.01, {"ads": source}))
+    assert [second.throughput for second in seen.seconds()] == [300, 400]

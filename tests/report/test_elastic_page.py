@@ -193,3 +193,25 @@ def test_under_an_open_load_the_worst_second_is_told_and_no_gain(tmp_path):
     page = Page(elastic_page(elasticity))
     assert "At its worst second p99 was" in page.text
     assert page.plots["g0"]["panels"][0]["title"] == "offered/s"
+
+
+def test_an_experiment_that_counts_documents_says_documents_everywhere(tmp_path, elasticity):
+    path = write_elastic(tmp_path / "e")
+    description = json.loads((path / "experiment.json").read_text())
+    (path / "experiment.json").write_text(json.dumps(description | {"objective": "documents"}))
+    (counted,), (asked,) = read_elasticity(path).groups, elasticity.groups
+    documents, requests = (group.steps[0].measures for group in (counted, asked))
+    for name in ("x0", "x1"):
+        assert documents[name].mean.value == pytest.approx(100 * requests[name].mean.value), "each request has 100"
+    for name in ("lost_work", "disturbance", "growth", "errors", "violation"):
+        assert documents[name].mean.value == pytest.approx(requests[name].mean.value)
+    terminal = io.StringIO()
+    report = read_report(path)
+    report.show(Console(file=terminal, width=200))
+    texts = (terminal.getvalue(), Page(report.page).text)
+    for text in texts:
+        assert "the throughput (documents/s)" in text
+        assert re.search(r"x0\s+[\d.,]+ documents/s", text) or "documents/s" in text.split("x0")[-1]
+    assert "as many documents" in texts[1]
+    assert "requests/s" not in texts[0] + texts[1]
+    assert [entry["unit"] for entry in report.document["transitions"]] == ["documents/s"]

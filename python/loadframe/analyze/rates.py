@@ -33,6 +33,8 @@ RATES: Mapping[str, Rate] = {
     "documents": Rate("documents", "documents/s", "documents", "documents"),
 }
 THROUGHPUT = RATES["throughput"]
+#: What a phase that takes in events does, unless documents are asked for: each event is written to one document.
+EVENTS = Rate("documents", "events/s", "events", "documents")
 
 
 def rate_of(description: Mapping[str, Any]) -> Rate:

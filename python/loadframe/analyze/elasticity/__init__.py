@@ -61,6 +61,7 @@ def _group(group: Group) -> Mapping[str, Any]:
         "transition": group.transition,
         "load": group.load,
         "open": group.open,
+        "unit": group.rate.unit,
         "runs": [run.id for run in group.runs],
         "invalid": [run.id for run in group.invalid],
         "steps": [

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.elasticity.waiting import Done, responses
+from loadframe.analyze.rates import EVENTS, THROUGHPUT, Rate
 from loadframe.record import Run
 from loadframe.record.schema.event_kinds import BALANCING
 from loadframe.record.schema.summary import PhaseSummary
@@ -35,8 +36,8 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """Figures of each whole second, all operations together; response times are those of the main operation. Where
-    events of a source are taken in, successes are those events, and nothing else.
+    """Figures of each whole second, all operations together; response times are those of the main operation.
+    Throughput counts what `rate` says; where events of a source are taken in, it counts these and nothing else.
 
     Second i covers `start` + i to `start` + i + 1. Response times are those of the requests that were answered in a
     second and of those that waited all through it, as long as they had waited by then; see `waiting`. `quiet` are
@@ -46,7 +47,7 @@ class Course:
     """
 
     start: float
-    successes: Series  #: 1/s
+    throughput: Series  #: 1/s
     failures: Series  #: 1/s, failed or never sent
     response_p50: Series  #: s; not a number in a second without an answer in which no request is known to have waited
     response_p99: Series
@@ -58,11 +59,18 @@ class Course:
     unit: str = ""
     quiet: Flags | None = None
     unasked: Flags | None = None
+    rate: Rate = THROUGHPUT
+    succeeded: Series | None = None  #: requests that succeeded, 1/s; None where throughput counts these
+
+    @property
+    def successes(self) -> Series:
+        """Requests that succeeded, 1/s, whatever throughput counts."""
+        return self.throughput if self.succeeded is None else self.succeeded
 
     @property
     def idle(self) -> Flags:
         """Whether nothing was asked for in a second; where that was not recorded, something was."""
-        return np.zeros(len(self.successes), dtype=bool) if self.quiet is None else self.quiet
+        return np.zeros(len(self.throughput), dtype=bool) if self.quiet is None else self.quiet
 
     @property
     def unknown(self) -> Flags:
@@ -73,22 +81,24 @@ class Course:
     @property
     def times(self) -> Series:
         """The middle of each second."""
-        middles: Series = self.start + np.arange(len(self.successes), dtype=float) + 0.5
+        middles: Series = self.start + np.arange(len(self.throughput), dtype=float) + 0.5
         return middles
 
     @property
     def end(self) -> float:
         """When the last second is over."""
-        return self.start + len(self.successes)
+        return self.start + len(self.throughput)
 
     def within(self, begin: float, end: float) -> slice:
         """Return the seconds of a stretch of time: that in which one ends is the next one's first."""
         first = max(math.floor(begin - self.start + 1e-9), 0)
-        return slice(first, max(min(math.floor(end - self.start + 1e-9), len(self.successes)), first))
+        return slice(first, max(min(math.floor(end - self.start + 1e-9), len(self.throughput)), first))
 
 
-def read_course(run: Run) -> Course | None:
-    """Return the course of a run's measured phase; None where it did not come so far."""
+def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
+    """Return the course of a run's measured phase, its throughput counted as `rate` says, but events where it takes in
+    events and requests are asked for; None where the run ended before that phase.
+    """
     phase = next(iter(run.summary.measured), None)
     if phase is None:
         return None
@@ -100,11 +110,14 @@ def read_course(run: Run) -> Course | None:
     of_phase = pc.and_(of_phase, pc.greater_equal(series["second"], first))
     rows = series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.single)))))
     second = rows["second"].to_numpy() - first
-    done = rows["successes"].to_numpy()
+    succeeded = rows["successes"].to_numpy()
     if taking := _taking_in(phase):
-        # What a stream of events does is events, and how many of them a request carries is its own affair.
+        # A batch has as many events as there happen to be, so requests say nothing of how many are taken in; and what
+        # queries return beside it is not taken in.
+        rate = EVENTS if rate is THROUGHPUT else rate
         done = np.where(pc.is_in(rows["operation"], pa.array(taking)).to_numpy(), rows["documents"].to_numpy(), 0)
-    successes = np.bincount(second, weights=done, minlength=length)
+    else:
+        done = rows[rate.column].to_numpy()
     failed = rows["requests"].to_numpy() - rows["successes"].to_numpy() + rows["dropped"].to_numpy()
     main = max(phase.single, key=lambda name: phase.operations[name].successes)
     units = [(entry["time"] - zero, str(entry["unit"])) for entry in run.events if entry["kind"] == BALANCING]
@@ -115,7 +128,7 @@ def read_course(run: Run) -> Course | None:
     of_all, _ = _unanswered(rows, first, length)
     return Course(
         start=first - phase.warmup,
-        successes=successes.astype(float),
+        throughput=np.bincount(second, weights=done, minlength=length).astype(float),
         failures=np.bincount(second, weights=failed, minlength=length).astype(float),
         response_p50=response[0],
         response_p99=response[1],
@@ -127,6 +140,8 @@ def read_course(run: Run) -> Course | None:
         unit=units[-1][1] if units else "",
         quiet=(np.bincount(second, weights=asked, minlength=length) == 0) & (of_all == 0),
         unasked=(np.bincount(second, weights=np.where(of_main, asked, 0), minlength=length) == 0) & (unanswered == 0),
+        rate=rate,
+        succeeded=np.bincount(second, weights=succeeded, minlength=length).astype(float),
     )
 
 

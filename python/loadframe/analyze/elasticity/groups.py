@@ -16,6 +16,7 @@ from loadframe.analyze.elasticity.provisioning import Provisioning, demand, leve
 from loadframe.analyze.elasticity.repeated import Repeated, repeated
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.rates import Rate, rate_of
 from loadframe.record.schema.event_kinds import FIRED, JOINED, KILLED, LEFT
 
 _STARTED = "change started"
@@ -37,13 +38,14 @@ class StepMeasures:
 class Group:
     """One transition under one load. Runs are those that may be used; `example` is the one to draw, with its control.
 
-    `invalid` are runs with the event whose course was recorded and of which no figure is made. `provisioning` are the
-    scores of runs in which a policy decided, where a capacity curve was given.
+    `invalid` are runs with the event whose course was recorded and of which no figure is made. `rate` is what
+    throughput counts, `provisioning` the scores of runs in which a policy decided, where a capacity curve was given.
     """
 
     transition: str
     load: str
     open: bool
+    rate: Rate
     runs: tuple[RecordedRun, ...]
     controls: tuple[RecordedRun, ...]
     invalid: tuple[RecordedRun, ...]
@@ -77,8 +79,9 @@ def read_groups(folder: RecordedExperiment) -> tuple[Group, ...]:
 def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
     description = folder.description
     wanted = {"transition": transition, "load": load}
+    rate = rate_of(description)
     runs = [run for run in folder.runs if run.status == "done" and wanted.items() <= run.treatment.items()]
-    courses = {run.id: course for run in runs if run.run and (course := read_course(run.run))}
+    courses = {run.id: course for run in runs if run.run and (course := read_course(run.run, rate))}
     usable = [run for run in runs if run.id in courses and run.usable]
     with_event = tuple(run for run in usable if run.treatment["event"])
     controls = tuple(run for run in usable if not run.treatment["event"])
@@ -91,7 +94,8 @@ def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
     else:
         steps, scores = _steps(with_event, controls, courses, description, is_open=is_open), {}
     warnings = doubts(description, len(with_event), len(controls), [step.measures for step in steps], policy=policy)
-    return Group(transition, load, is_open, with_event, controls, invalid, courses, steps, scores, warnings)
+    rate = next((course.rate for course in courses.values()), rate)
+    return Group(transition, load, is_open, rate, with_event, controls, invalid, courses, steps, scores, warnings)
 
 
 def _steps(

@@ -1,8 +1,9 @@
 """The measures of one change of a cluster under load, as pure functions of the run's course.
 
-Symbols: x(t) successes per second, L(t) the 99th percentile of response times, t0 the instant of the change; x0 and L0
-are medians over a window W before t0, x1 and L1 over the last W of the horizon H that is looked at; x~ and L~ are
-10-second running medians. Times are in s since t0. Method: the measures of the elasticity literature, put on one axis.
+Symbols: x(t) throughput (requests, documents or events per second), L(t) the 99th percentile of response times, t0 the
+instant of the change; x0 and L0 are medians over a window W before t0, x1 and L1 over the last W of the horizon H that
+is looked at; x~ and L~ are 10-second running medians. Times are in s since t0. Method: the measures of the elasticity
+literature, put on one axis.
 """
 
 import warnings
@@ -75,7 +76,7 @@ def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
         return None
     before, after = _windows(course, change, window)
     levels = Levels(
-        *(float(np.median(s)) for s in (course.successes[before], course.successes[after])),
+        *(float(np.median(s)) for s in (course.throughput[before], course.throughput[after])),
         *(_level(course.response_p99[w], course.unknown[w]) for w in (before, after)),
     )
     return levels if levels.x0 > 0 else None
@@ -97,7 +98,7 @@ def disturbed(course: Course, change: ChangeInRun, window: float) -> Disturbed |
 
     return Disturbed(
         joined,
-        stretches(_deficit(course, change, level), long_run_deviation(course.successes[before]) / level.x0, window),
+        stretches(_deficit(course, change, level), long_run_deviation(course.throughput[before]) / level.x0, window),
         where(course.response_p99),
         where(course.response_mean),
         where(course.response_deviation),
@@ -115,7 +116,7 @@ def measure(course: Course, change: ChangeInRun, window: float, during: Disturbe
     during = during or disturbed(course, change, window)
     if level is None or during is None:
         return values
-    x = course.successes[course.within(change.begin, change.end)]
+    x = course.throughput[course.within(change.begin, change.end)]
     values |= {
         "x0": Value(level.x0),
         "x1": Value(level.x1),
@@ -128,7 +129,7 @@ def measure(course: Course, change: ChangeInRun, window: float, during: Disturbe
         values["elastic_efficiency"] = Value(float(x.sum()) / (level.x1 * len(x)))
     if not change.open:
         before, _ = _windows(course, change, window)
-        values["break_even"] = break_even(x, level.x0, long_run_deviation(course.successes[before]), window)
+        values["break_even"] = break_even(x, level.x0, long_run_deviation(course.throughput[before]), window)
         values["growth"] = Value(level.x1 / level.x0)
         if change.after != change.before and change.before and change.after:
             values["realised_gain"] = Value((level.x1 / level.x0) / (change.after / change.before))
@@ -166,7 +167,7 @@ def _level(series: Series, unknown: Flags) -> float:
 
 def _deficit(course: Course, change: ChangeInRun, level: Levels) -> Series:
     """Return by which share of x0 each second of the horizon did less than x0."""
-    deficit: Series = 1.0 - course.successes[course.within(change.begin, change.end)] / level.x0
+    deficit: Series = 1.0 - course.throughput[course.within(change.begin, change.end)] / level.x0
     return deficit
 
 
@@ -206,8 +207,8 @@ def stabilisation(course: Course, change: ChangeInRun, window: float, level: Lev
     taken, which agrees with itself whatever happens; so a run that ends sooner is censored.
     """
     begin, last = change.begin + joined, course.within(change.end - window, change.end)
-    x, p99 = running_median(course.successes), running_median(course.response_p99)
-    near = np.abs(x - level.x1) <= max(_SETTLED * level.x1, _MADS * _mad(course.successes[last]))
+    x, p99 = running_median(course.throughput), running_median(course.response_p99)
+    near = np.abs(x - level.x1) <= max(_SETTLED * level.x1, _MADS * _mad(course.throughput[last]))
     slow = p99 > level.l1 + max(_SETTLED_P99 * level.l1, _MADS * _mad(course.response_p99[last]))
     good = near & ~slow & ~course.unknown & np.isfinite(level.l1)
     span = round(window)
@@ -291,7 +292,7 @@ def _moved(course: Course, change: ChangeInRun) -> dict[str, Value]:
 def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
     """Return what users had to bear, counted in seconds and requests; it needs no levels."""
     horizon = course.within(change.begin, change.end)
-    x, failed = course.successes[horizon], course.failures[horizon]
+    x, failed = course.throughput[horizon], course.failures[horizon]
     asked = ~course.idle[horizon]
     values = {"errors": Value(float(failed.sum())), "longest_gap": Value(float(_longest((x == 0) & asked)))}
     if change.p99 is not None or change.errors is not None:
@@ -301,7 +302,7 @@ def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
             # In a second without a response time no request was answered.
             broken |= (p99 > change.p99) | course.unknown[horizon]
         if change.errors is not None:
-            broken |= failed > change.errors * (x + failed)
+            broken |= failed > change.errors * (course.successes[horizon] + failed)
         values["violation"] = Value(float(broken.sum()))
     seen = [(time, value) for time, value in course.missing if change.begin <= time < change.end]
     if seen:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Named:
-    """A measure's words; `unit` is s, seconds (of a response time), share, bytes, bytes/s, or a word for others."""
+    """A measure's words. `unit` is s, seconds (of a response time), share, bytes, bytes/s, rate (of what throughput
+    counts), or a word for others. In `says`, `{counted}` stands for what throughput counts.
+    """
 
     title: str
     unit: str
@@ -25,14 +27,14 @@ MEASURES: dict[str, Named] = {
     "slowdown": Named(
         "slowdown", "ratio", "the greatest p99 of a second, against L0; noise alone makes it more than 1"
     ),
-    "lost_work": Named("lost work", "s", "seconds of complete outage that would have lost as many requests"),
+    "lost_work": Named("lost work", "s", "seconds of complete outage that would have lost as many {counted}"),
     "latency_debt": Named("latency debt", "s", "what p99 was above its ideal during the disturbance, in units of L0"),
     "unknown_latency": Named(
         "unknown p99", "s", "seconds without an answer of which nothing says how long users waited"
     ),
     "violation": Named("violation", "s", "seconds outside the objective"),
     "errors": Named("errors", "requests", "failed, or never sent since too many were in flight"),
-    "longest_gap": Named("longest gap", "s", "seconds on end without a success"),
+    "longest_gap": Named("longest gap", "s", "the most seconds in succession in which no {counted} succeeded"),
     "break_even": Named("break-even", "s", "until more was done than without the change"),
     "growth": Named("growth", "ratio", "throughput after the change by what it was before, x1/x0"),
     "realised_gain": Named("realised gain", "share", "growth of throughput, x1/x0, by growth of nodes"),
@@ -40,8 +42,8 @@ MEASURES: dict[str, Named] = {
     "elastic_efficiency": Named("elastic efficiency", "share", "work done, against x1 from the beginning"),
     "exposure": Named("exposure", "s", "seconds in which some data had fewer copies than asked for"),
     "dory": Named("Dory's score", "", "area of excess response time and deviation over their levels; 0 is unnoticed"),
-    "x0": Named("x0, 1/s", "", "throughput before"),
-    "x1": Named("x1, 1/s", "", "throughput in the last window"),
+    "x0": Named("x0", "rate", "throughput before"),
+    "x1": Named("x1", "rate", "throughput in the last window"),
     "l0": Named("L0", "seconds", "99th percentile of response times before"),
     "l1": Named("L1", "seconds", "99th percentile in the last window"),
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from loadframe.analyze.rates import RateName
 from loadframe.cluster import Balancing, Cluster
 from loadframe.cluster.node import Node
 from loadframe.errors import LoadframeError
@@ -70,6 +71,7 @@ class Director(Beside):
         *,
         control: bool,
         holds: bool,
+        rate: RateName = "throughput",
     ) -> None:
         self._cluster = cluster
         self._plan = plan
@@ -77,7 +79,7 @@ class Director(Beside):
         self._control = control
         #: Whether no more clients come once something has happened.
         self._holds = holds
-        self._sight = Sight()
+        self._sight = Sight(rate)
         self._over = threading.Event()
         self._happened = threading.Event()
         self._threads: list[threading.Thread] = []

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, Strict, Tag, model_validator
 from pydantic.types import Discriminator
 
+from loadframe.analyze.rates import RateName
 from loadframe.experiment.expression import is_expression
 from loadframe.experiment.file_model import Count, ExperimentFile, Nodes, Phases, Written
 from loadframe.units import parse_share
@@ -220,17 +221,21 @@ class Objective(Model):
 
 
 class Capacity(Model):
-    """The load, 1/s, that a number of nodes can serve."""
+    """The load, 1/s of what the experiment counts, that a number of nodes can serve."""
 
     nodes: Nodes
     rate: Rate
 
 
 class ElasticFile(ExperimentFile):
-    """An elastic experiment as it is written: every transition under every load, with the event and without."""
+    """An elastic experiment as it is written: every transition under every load, with the event and without.
+
+    `objective` is what throughput counts, requests or documents.
+    """
 
     transitions: Annotated[dict[Name, Transition], NOT_EMPTY]
     loads: Annotated[dict[Name, LoadEntry], NOT_EMPTY]
+    objective: RateName = "throughput"
     control: bool = True
     window: Annotated[Duration, Field(ge=5)] = 60.0
     slo: Objective | None = None

@@ -17,7 +17,7 @@ class Observed:
     time: float  #: since the measured window began
     nodes: int
     cpu: float  #: share of what the nodes may use
-    throughput: float
+    throughput: float  #: of what the experiment counts: requests, documents or events
     errors: float
     response_p99: float | None  #: the greatest of these seconds; None where nothing was answered in any
 

@@ -4,13 +4,17 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from loadframe.analyze.rates import RateName
 from loadframe.load import Progress
 
 
 @dataclass(frozen=True)
 class Second:
-    """One second of the load: successes and failures, 1/s; 99th percentile of response times, s, if there are any."""
+    """One second of the load: requests that succeeded and that failed, and what throughput counts, 1/s; 99th percentile
+    of response times, s, if there are any.
+    """
 
+    successes: float
     throughput: float
     errors: float
     response_p99: float | None
@@ -19,10 +23,12 @@ class Second:
 class Sight:
     """Fed by the thread that runs the load and by the one that looks at the nodes, asked by the latter."""
 
-    def __init__(self) -> None:
+    def __init__(self, rate: RateName = "throughput") -> None:
+        self._rate = rate
         self._lock = threading.Lock()
         self._seconds: list[Second] = []
         self._errors = 0
+        self._indexed = 0
         self._last = 0
         #: By node, as shares of what each may use; of the last seconds.
         self._cpu: list[Mapping[str, float]] = []
@@ -34,7 +40,14 @@ class Sight:
                 return
             self._last = progress.seconds
             failed, self._errors = progress.errors - self._errors, progress.errors
-            self._seconds.append(Second(progress.throughput, failed, progress.response_p99))
+            self._seconds.append(Second(progress.throughput, self._counted(progress), failed, progress.response_p99))
+
+    def _counted(self, progress: Progress) -> float:
+        """Return what throughput counts, as the analysis of the run will: of a phase that takes in events, these."""
+        if progress.sources:
+            before, self._indexed = self._indexed, sum(source.indexed for source in progress.sources.values())
+            return self._indexed - before
+        return progress.documents_throughput if self._rate == "documents" else progress.throughput
 
     def look(self, cpu: Mapping[str, float]) -> None:
         """Take in the CPU shares of the nodes, once a second."""

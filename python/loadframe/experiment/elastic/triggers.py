@@ -99,7 +99,7 @@ class SloBroken(Trigger):
 
 
 def _breaks(second: Second, slo: Objective) -> bool:
-    requests = second.throughput + second.errors
+    requests = second.successes + second.errors
     late = slo.p99 is not None and (second.response_p99 is None or second.response_p99 > slo.p99)
     return late or (slo.errors is not None and second.errors > slo.errors * requests)
 

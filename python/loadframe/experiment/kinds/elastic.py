@@ -50,6 +50,9 @@ class Elastic(Kind):
             raise document.error(("measure",), "an elastic run measures one phase", "name one")
         for name, transition in file.transitions.items():
             self._check_transition(experiment, name, transition)
+        if file.objective == "documents" and file.capacity and any(entry.policy for entry in file.transitions.values()):
+            what = "a policy is scored by its capacities in requests/s, which loads have, and these are documents/s"
+            raise document.error(("objective",), what, "leave out objective, and give the capacities in requests/s")
         phase = next(phase for phase in experiment.workload.file.phases if phase.name == experiment.measured[0])
         for name, load in file.loads.items():
             if isinstance(load.clients, ComingClients) and load.clients.from_ >= load.clients.most:
@@ -167,6 +170,7 @@ class Elastic(Kind):
             stage.listener.step,
             control=not run.treatment["event"],
             holds=isinstance(entry.clients, ComingClients),
+            rate=file.objective,
         )
         session.record(stage.runs_path, run.id, [phase], stage.labels(run), beside=director)
 

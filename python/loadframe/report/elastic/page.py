@@ -50,7 +50,7 @@ def elastic_page(elasticity: Elasticity, further: Sections = ()) -> str:
 
 
 def _view(group: Group, index: int) -> GroupView:
-    tables = [(words.step_heading(step), _measures(words.rows(step))) for step in group.steps]
+    tables = [(words.step_heading(step), _measures(words.rows(step, group.rate))) for step in group.steps]
     if group.provisioning:
         scores = [[Cell(run), *map(Cell, texts)] for run, texts in words.score_rows(group)]
         tables.append(("How well the policy provided nodes", Table(words.SCORES, scores)))

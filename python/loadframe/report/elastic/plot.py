@@ -86,7 +86,7 @@ def run_plot(group: Group, name: str) -> Figure | None:
     ]
     titles = {
         "load": _load_title(run.run),
-        "throughput": "events/s" if any(phase.sources for phase in run.run.summary.measured) else "requests/s",
+        "throughput": course.rate.unit,
         "response": "response, ms",
         "failures": "failed/s",
         "data": course.unit or "pieces",
@@ -156,8 +156,8 @@ def _throughput(group: Group, course: Course) -> Iterator[Trace]:
             for either in (course, other)
         ]
         shift = fired[0] - fired[1] if fired[0] is not None and fired[1] is not None else 0.0
-        yield _line(other.times + shift, other.successes, "control run", Line("#b5b5b5", 1.6))
-    yield _line(course.times, course.successes, "throughput", Line(COLORS[0], 1.6))
+        yield _line(other.times + shift, other.throughput, "control run", Line("#b5b5b5", 1.6))
+    yield _line(course.times, course.throughput, "throughput", Line(COLORS[0], 1.6))
 
 
 def _response(course: Course) -> Iterator[Trace]:

@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from loadframe.analyze.elasticity import Elasticity, StepMeasures
+from loadframe.analyze.rates import Rate
 from loadframe.report.elastic import words
 from loadframe.report.fit.terminal import print_findings
 from loadframe.report.further import Further
@@ -22,7 +23,7 @@ def print_elasticity(elasticity: Elasticity, console: Console, further: Further 
             console.print(Text(line))
         for step in group.steps:
             console.print()
-            _measures(step).print(console)
+            _measures(step, group.rate).print(console)
         for run, texts in words.score_rows(group):
             scores = zip(words.SCORES[1:], texts, strict=True)
             console.print(Text(f"{run}: {', '.join(f'{title} {text}' for title, text in scores)}"))
@@ -33,9 +34,9 @@ def print_elasticity(elasticity: Elasticity, console: Console, further: Further 
     print_trust(elasticity.folder, console)
 
 
-def _measures(step: StepMeasures) -> TerminalTable:
+def _measures(step: StepMeasures, rate: Rate) -> TerminalTable:
     headers = ("measure", "with the event", "control", "difference")
     table = TerminalTable(headers, title=words.step_heading(step))
-    for row in words.rows(step):
+    for row in words.rows(step, rate):
         table.add(row.title, row.value, row.control, row.difference)
     return table

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from loadframe.analyze.elasticity import MEASURES, Group, Repeated, StepMeasures, by_chance, drifted
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.rates import EVENTS, RATES, THROUGHPUT, Rate
 from loadframe.report.numbers import estimate_text, percent_text
 from loadframe.units import format_count, format_duration, format_nodes, format_share, format_size, parse_size
+
+_PER_SECOND = {rate.unit for rate in (*RATES.values(), EVENTS)}
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ def _sentences(group: Group, step: StepMeasures) -> list[str]:
     if "realised_gain" in measures and step.after > step.before:
         growth, gain = step.after / step.before, measures["realised_gain"].mean
         gave = f"{format_count(growth)} times the nodes gave {format_count(round(gain.value * growth, 2))} times the"
-        gave += f" throughput{_of(measures['realised_gain'])}"
+        counted = "" if group.rate is THROUGHPUT else f" ({group.rate.unit})"
+        gave += f" throughput{counted}{_of(measures['realised_gain'])}"
         if drift := drifted(measures):
             words.append(
                 f"{gave}, but in the control run it became {_text(drift, '')} times what it was without"
@@ -138,9 +142,9 @@ def _cost(lost: Repeated) -> str:
     return f"On the way the work of {_duration(lost.difference)} was lost, beyond the control run's{_of(lost)}"
 
 
-def rows(step: StepMeasures) -> list[Row]:
-    """Return each measure of a step in words."""
-    return [_row(measure) for measure in step.measures.values()]
+def rows(step: StepMeasures, rate: Rate) -> list[Row]:
+    """Return each measure of a step in words; `rate` is what throughput counts."""
+    return [_row(measure, rate) for measure in step.measures.values()]
 
 
 def score_rows(group: Group) -> list[tuple[str, Sequence[str]]]:
@@ -163,23 +167,24 @@ def score_rows(group: Group) -> list[tuple[str, Sequence[str]]]:
 SCORES = ("run", "too few: accuracy", "too many: accuracy", "too few: time", "too many: time", "jitter")
 
 
-def _row(measure: Repeated) -> Row:
+def _row(measure: Repeated, rate: Rate) -> Row:
     named = MEASURES[measure.name]
+    unit = rate.unit if named.unit == "rate" else named.unit
     control = [value.value for value in measure.control.values()]
     censored = any(value.censored for value in measure.control.values())
     alone = Estimate(sum(control) / len(control), float("-inf"), float("inf")) if control else None
     return Row(
         title=named.title,
-        value=_said(measure),
-        control="–" if alone is None else f"{'> ' * censored}{_text(alone, named.unit)}",
-        difference="–" if measure.difference is None else _text(measure.difference, named.unit),
-        says=named.says,
+        value=_said(measure, unit),
+        control="–" if alone is None else f"{'> ' * censored}{_text(alone, unit)}",
+        difference="–" if measure.difference is None else _text(measure.difference, unit),
+        says=named.says.format(counted=rate.counted),
     )
 
 
-def _said(measure: Repeated) -> str:
+def _said(measure: Repeated, unit: str | None = None) -> str:
     """Write a measure: `12.3 s [10.1, 14.5]`, `> 480 s (in 1 of 3 runs)`, `12.3 s (from 1 of 3 runs)`."""
-    text = _text(measure.mean, MEASURES[measure.name].unit)
+    text = _text(measure.mean, unit or MEASURES[measure.name].unit)
     if measure.censored:
         runs = f" (in {measure.censored} of {len(measure.values)} runs)" if len(measure.values) > 1 else ""
         text = f"> {text}{runs}"
@@ -201,6 +206,9 @@ def _text(estimate: Estimate, unit: str) -> str:
         return percent_text(estimate) if estimate.is_finite else f"{100 * estimate.value:.3g} %"
     if unit in ("s", "seconds"):
         return _duration(estimate)
+    if unit in _PER_SECOND:
+        scatters = estimate.is_finite and estimate.low < estimate.high
+        return _in(estimate, 1.0, unit) if scatters else f"{format_count(round(estimate.value, 2))} {unit}"
     if unit in ("bytes", "bytes/s"):
         return _size(estimate, unit.removeprefix("bytes"))
     return estimate_text(estimate) if estimate.is_finite else format_count(estimate.value)
