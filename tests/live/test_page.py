@@ -156,7 +156,7 @@ def test_answers_are_drawn_as_texts_whatever_is_in_them(folder, width, dark):
          "figures": {"clicks": 3.0, "spend": None}, "time": 4.0},
     ]  # fmt: skip
     events = {"accepted": 220.0, "indexed": 219.0, "all_accepted": 900, "all_indexed": 890, "waiting": 10}
-    events["dead_letters"] = 2
+    events |= {"dead_letters": 2, "visible": 850}
     load = {"kind": "load", "time": 4.0, "second": 4, "requests": 2, "documents": 219, "p50": 0.01, "p99": 0.02,
             "errors": 0.0, "all_errors": 0, "events": events}  # fmt: skip
     phase = {"kind": "phase", "phase": "live", "seconds": None, "time": 0.0}
@@ -166,6 +166,7 @@ def test_answers_are_drawn_as_texts_whatever_is_in_them(folder, width, dark):
         said = browser.wait_for(f"{TEXT}.includes('site11.example') && {TEXT}")
         assert HOSTILE in said
         assert "87 more are not shown" in said
+        assert "visible, about 850" in " ".join(said.split())
         assert browser.evaluate("document.title") == "live · ads · loadframe"
         assert browser.evaluate("document.querySelectorAll('#drawn script, #drawn img').length") == 0
         assert browser.evaluate("document.querySelectorAll('.answer').length") == 3

@@ -6,6 +6,8 @@ import pytest
 import yaml
 from workload_texts import pointed_at
 
+from loadframe.workload import load_workload
+
 WORKLOAD = """\
 workload: w
 collections: {{things: {{}}, other: {{}}}}
@@ -177,6 +179,10 @@ def test_an_operation_that_no_phase_uses_needs_no_form(load):
         ("{get: {collection: things, id: x}, repeat: {}, visible: {}}", "repeat", "repeated already", "remove"),
         ("{get: {collection: things, id: x}, visible: {every: 0s}}", "0s", "above 0", None),
         ("{get: {collection: things, id: x}, visible: {sample: 1s}}", "visible", "looked for each time", "remove"),
+        ("{index: {collection: things, document: {}}, first: true}", "first", "one request that reads", "remove it"),
+        ("{get: {collection: things, id: x}, repeat: {}, shows: o}", "shows", "this is repeat", "remove it"),
+        ("{get: {collection: things, id: x}, shows: p}", "p", "no operation 'p'", "valid here: o"),
+        ("{get: {collection: things, id: x}, shows: o}", "o", "where 'o' takes them in", "visible: {sample: 1s}"),
         ("{take_in: {collection: things}, visible: {every: 1s}}", "visible", "only some can be", "sample: 1s"),
         ("{take_in: {collection: things}, read_preference: secondary}", "read_preference", "only reads", "remove it"),
         ("{sql: {query: SELECT 1, body: {query: SELECT 2}}}", "body", "stands beside the body", "remove it"),
@@ -293,6 +299,25 @@ def test_a_read_that_looks_for_what_was_written_is_the_engines_to_repeat(load):
         plan = phase.plan(seed=1, hosts=["127.0.0.1:1"], driver="null", threads=1)
         assert plan["visible"] == {"o": {"every": 0.01, "within": 2.0}}
         assert plan["operations"]["o"].keys() == {"read"}
+
+
+def test_first_executions_are_told_apart_by_one_generator_alone(load):
+    phase = load(WORKLOAD.format(operation="{read: {collection: things, id: x}, first: true}")).for_family("redis", 1)
+    alone, one_of_two = (
+        phase.phase("p").plan(seed=1, hosts=["127.0.0.1:1"], driver="null", ranks=ranks) for ranks in (1, 2)
+    )
+    assert alone["first"] == ["o"]
+    assert "first" not in one_of_two
+
+
+@pytest.mark.parametrize(("probe", "shows"), [("1s", {"shows": {"top_ads": "take_in"}}), ("0s", {})])
+def test_the_age_of_answers_is_known_where_events_are_taken_in_and_looked_for(probe, shows):
+    workload = load_workload("adbids", {"probe": probe}).for_family("elasticsearch", 1)
+    told = {}
+    for name in ("queries", "stress"):
+        plan = workload.phase(name).plan(seed=1, hosts=["127.0.0.1:1"], driver="search")
+        told[name] = {key: {"top_ads": of["top_ads"]} for key, of in plan.items() if key == "shows"}
+    assert told == {"queries": {}, "stress": shows}
 
 
 def test_a_collection_that_is_named_per_request_is_left_to_the_store(load):

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::answers::Kept;
 use crate::driver::Driver;
+use crate::executions::Apart;
 use crate::journey::Journey;
 use crate::plan::{Think, Visible};
 
@@ -23,6 +24,8 @@ pub struct Choice<D: Driver> {
     pub visible: Option<Visible>,
     /// Where its newest answer is kept, if that is wanted.
     pub kept: Option<Arc<Kept>>,
+    /// What is told apart of its executions.
+    pub apart: Apart,
     /// The captured variables that its requests carry: their slots and their names.
     pub needs: Vec<(usize, String)>,
 }

@@ -21,6 +21,7 @@ pub mod draw;
 pub mod driver;
 pub mod encode;
 pub mod event;
+pub mod executions;
 pub mod files;
 pub mod gathering;
 mod halving;

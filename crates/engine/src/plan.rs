@@ -70,6 +70,13 @@ pub struct Plan {
     /// The operations whose newest answers are kept for whoever watches.
     #[serde(default)]
     pub answers: BTreeSet<String>,
+    /// The operations whose first executions of each request are recorded apart from later ones.
+    #[serde(default)]
+    pub first: BTreeSet<String>,
+    /// The operations whose answers show events, and the operations that take these in, whose events are looked for: how
+    /// old the newest event is that an answer shows is recorded.
+    #[serde(default)]
+    pub shows: BTreeMap<String, String>,
     /// Where events come from, by name.
     #[serde(default)]
     pub sources: BTreeMap<String, Source>,

@@ -13,6 +13,7 @@ from loadframe.record import Manifest, Run
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.model import as_document
 from loadframe.record.schema.summary import (
+    Figures,
     OperationFigures,
     PhaseSummary,
     RecordedReason,
@@ -130,6 +131,12 @@ class RecordedRun:
         """Return the figures of a phase's operations; empty where the run never came to it."""
         entry = self.phase(phase)
         return entry.operations if entry else {}
+
+    def figures(self, phase: str, name: str) -> Figures | None:
+        """Return those of an operation of a phase, or of a part of one (`OPERATION.PART`); None if it has none."""
+        operations = self.operations(phase)
+        operation, _, part = name.rpartition(".")
+        return operations.get(name) or (operations[operation].parts.get(part) if operation in operations else None)
 
     def phase(self, name: str) -> PhaseSummary | None:
         """Return a phase's entry in the summary; None where the run never came to it."""

@@ -218,6 +218,9 @@ def _events(now: Progress, before: Progress | None, seconds: int) -> dict[str, f
 
     rates = {name: (total(now, name) - total(before, name)) / seconds for name in ("accepted", "indexed")}
     totals = {f"all_{name}": total(now, name) for name in rates}
+    looked_for = [source.visible for source in now.sources.values() if source.visible is not None]
+    if looked_for:
+        totals["visible"] = sum(looked_for)
     return {**rates, **totals, "waiting": total(now, "waiting"), "dead_letters": total(now, "dead_letters")}
 
 

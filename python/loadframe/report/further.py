@@ -1,4 +1,4 @@
-"""What every report on an experiment has, whatever its kind: publications, CPU, bands, events in the store."""
+"""What every report on an experiment has, whatever its kind, such as publications, CPU, and events in the store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from loadframe.analyze.bands import bands_at
+from loadframe.analyze.executions import executions_at
 from loadframe.analyze.experiment import RecordedExperiment
 from loadframe.analyze.processes import processes_at
 from loadframe.analyze.published import beside
@@ -14,13 +15,15 @@ from loadframe.analyze.stored import stored_at
 from loadframe.analyze.sweep.over_factor import curves_over
 from loadframe.report.bands import experiment_bands, experiment_bands_on_terminal
 from loadframe.report.cpu import experiment_cpu, experiment_cpu_on_terminal
+from loadframe.report.executions import TITLE as EXECUTIONS
+from loadframe.report.executions import experiment_executions, experiment_executions_on_terminal
 from loadframe.report.over_factor import over_factor_section
 from loadframe.report.published import published_on_terminal, published_section
 from loadframe.report.stored import TITLE, experiment_stored, experiment_stored_on_terminal
 from loadframe.report.tables import Sections, Table
 from loadframe.report.terminal_table import TerminalTable
 
-#: On the terminal more rows than these about CPU are left to the page.
+#: On the terminal more rows than these about CPU or executions are left to the page.
 _ROWS = 12
 
 
@@ -66,6 +69,12 @@ def further(folder: RecordedExperiment, bounds: Sequence[float] = ()) -> Further
         document["cpu"] = [row.as_dict() for row in used]
         if len(used) <= _ROWS:
             tables.append(experiment_cpu_on_terminal(used))
+    executions = executions_at(folder)
+    if told_apart := experiment_executions(executions):
+        sections.append((EXECUTIONS, told_apart))
+        document["executions"] = [row.as_dict() for row in executions]
+        if len(executions) <= _ROWS:
+            tables.append(experiment_executions_on_terminal(executions))
     events = stored_at(folder)
     if stored := experiment_stored(events):
         sections.append((TITLE, stored))

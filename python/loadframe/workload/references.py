@@ -58,6 +58,8 @@ def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place
     # Collections of days have other names, and a search engine makes them when their first event comes.
     if collection is not None and form.create_collection is None and not set(collection) & set("$*,") and not by_day:
         _known(document, (*place, "collection"), "collection", collection, {*file.collections, *_made(file)})
+    if form.shows is not None:
+        _check_shown(document, file, form.shows, (*place[:-1], "shows"))
     if form.manage_indices is not None:
         _check_days(document, file, form.manage_indices.collection, (*place, "collection"))
     if form.bulk is not None:
@@ -70,6 +72,16 @@ def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place
             raise document.error(place, what, "say action: create", key=True)
     if form.request is not None and not form.request.path.startswith("/"):
         raise document.error((*place, "path"), "a path begins with /", f"write /{form.request.path}")
+
+
+def _check_shown(document: Document, file: WorkloadFile, shown: str, place: Place) -> None:
+    """Refuse answers that show events which no operation takes in and looks for."""
+    _known(document, place, "operation", shown, file.operations)
+    if not any(
+        form.take_in is not None and form.visible is not None for form in every_form(file.operations[shown]).values()
+    ):
+        what = f"how old events are in an answer is known where {shown!r} takes them in and looks for some"
+        raise document.error(place, what, f"say visible: {{sample: 1s}} in {shown!r}")
 
 
 def _check_days(document: Document, file: WorkloadFile, name: str, place: Place) -> None:

@@ -126,6 +126,9 @@ class ResolvedPhase:
             "operations": {name: _asked(form) for name, form in self.operations.items()},
             **({"visible": self.looks} if self.looks else {}),
             **({"answers": sorted(self.charts)} if self.charts else {}),
+            # Of several generators none knows what the others have asked.
+            **({"first": first} if (first := self._saying("first")) and ranks == 1 else {}),
+            **({"shows": shown} if (shown := self.shown) else {}),
             **({"sources": dict(self.sources)} if self.sources else {}),
             "streams": self._streams(),
             **({"ends_with": list(self.ends_with)} if self.ends_with else {}),
@@ -150,6 +153,15 @@ class ResolvedPhase:
     def charts(self) -> dict[str, dict[str, Any]]:
         """How answers of operations are drawn, by the operation's name."""
         return {name: form["chart"] for name, form in self.operations.items() if "chart" in form}
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The operations whose answers show events that this phase looks for, and which ones take these in."""
+        shown = {name: str(self.operations[name]["shows"]) for name in self._saying("shows")}
+        return {name: taken_in for name, taken_in in shown.items() if taken_in in self.looks}
+
+    def _saying(self, key: str) -> list[str]:
+        return sorted(name for name, form in self.operations.items() if form.get(key))
 
     @property
     def looks(self) -> dict[str, dict[str, float]]:
@@ -263,9 +275,13 @@ def resolve_phase(
     )
 
 
+#: What only the engine or the analysis needs to know of an operation.
+_NOT_ASKED = ("new_documents", "visible", "chart", "first", "shows")
+
+
 def _asked(form: Mapping[str, Any]) -> dict[str, Any]:
     """Return an operation without what only the engine or the analysis needs to know."""
-    return {key: value for key, value in form.items() if key not in ("new_documents", "visible", "chart")}
+    return {key: value for key, value in form.items() if key not in _NOT_ASKED}
 
 
 def _stop(load: Ended) -> Stop | None:

@@ -1,5 +1,6 @@
 //! Checks a plan and maps its operations: every error of a plan is reported here, before anything is sent.
 
+mod executions;
 mod sources;
 mod users;
 
@@ -42,6 +43,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
     let (mut courses, mut profiles, mut limits, mut gatherings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut slots = Vec::new();
     let mut answers = BTreeMap::<String, Arc<Kept>>::new();
+    let mut requests_of = BTreeMap::new();
     for stream in &plan.streams {
         let place = || format!("stream {:?}", stream.name);
         let total: f64 = stream.mix.iter().map(|(_, weight)| weight).sum();
@@ -68,11 +70,14 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let slot = Slot { stream: stream.name.clone(), operation: name.clone(), part: None, of_several: false };
             // A journey may come by the same operation twice.
             let known = slots.iter().position(|other| *other == slot);
+            let apart = executions::apart(&plan, name, &mut requests_of, &context.variables);
+            let mut apart = apart.map_err(|e| e.within(format!("operation {name:?}")))?;
+            apart.place = driver.parts(&operation).len();
             let slot = known.unwrap_or_else(|| {
                 let events = takes_in.then_some(&sources::EVENT);
                 let looked_for = sources::LOOKED_FOR.iter().filter(|_| sampled);
-                let parts = driver.parts(&operation).iter().chain(events).chain(looked_for);
-                let parts = parts.map(|part| Slot { part: Some(part), ..slot.clone() });
+                let parts = driver.parts(&operation).iter().chain(events).chain(looked_for).copied();
+                let parts = parts.chain(apart.parts()).map(|part| Slot { part: Some(part), ..slot.clone() });
                 let place = slots.len();
                 slots.extend([slot.clone()].into_iter().chain(parts));
                 place
@@ -84,7 +89,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let needs = context.variables.needs(form);
             let visible = plan.visible.get(name).copied().filter(|visible| visible.sample.is_none());
             let kept = plan.answers.contains(name).then(|| answers.entry(name.clone()).or_default().clone());
-            choices.push(Choice { operation, below: sum, slot, uses, reads, visible, kept, needs });
+            choices.push(Choice { operation, below: sum, slot, uses, reads, visible, kept, apart, needs });
         }
         for name in users::timed(&stream.steps) {
             if plan.operations.contains_key(name) {

@@ -40,6 +40,8 @@ pub struct Probes {
 struct State {
     probes: Vec<Probe>,
     counts: Looked,
+    /// When the newest event that was seen had arrived.
+    newest: Option<Instant>,
     finished: bool,
 }
 
@@ -153,7 +155,7 @@ impl Probes {
     /// the events that are not looked for any more. `failed`: the query was not answered well.
     pub fn looked(&self, seen: &[bool], sought: usize, done: Instant, failed: Option<ErrorClass>) -> Vec<Outcome> {
         let mut state = self.state();
-        let State { probes, counts, .. } = &mut *state;
+        let State { probes, counts, newest, .. } = &mut *state;
         let (mut over, mut place) = (Vec::new(), 0);
         probes.retain(|Probe { arrived, before, .. }| {
             let is_seen = seen.get(place).copied().unwrap_or(false);
@@ -161,6 +163,7 @@ impl Probes {
             if is_seen {
                 counts.seen += 1;
                 counts.up_to = counts.up_to.max(before + 1);
+                *newest = (*newest).max(Some(*arrived));
                 over.push(Outcome { arrived: *arrived, failed: None });
                 return false;
             }
@@ -173,6 +176,11 @@ impl Probes {
             !is_late
         });
         over
+    }
+
+    /// When the newest event that a query has seen had arrived.
+    pub fn newest(&self) -> Option<Instant> {
+        self.state().newest
     }
 
     /// What came of them so far.
@@ -204,6 +212,7 @@ mod tests {
         probes.state().probes.extend([probe(start, 4), probe(at(5), 9), probe(at(6), 20)]);
         assert_eq!(probes.looked(&[false, true], 2, at(7), None), [Outcome { arrived: at(5), failed: None }]);
         assert_eq!(probes.counts(), Looked { seen: 1, up_to: 10, ..Looked::default() });
+        assert_eq!(probes.newest(), Some(at(5)));
         let unseen = Outcome { arrived: start, failed: Some(ErrorClass::Unseen) };
         assert_eq!(probes.looked(&[false, false], 2, at(10), None), [unseen]);
         let unanswered = Outcome { arrived: at(6), failed: Some(ErrorClass::Connect) };

@@ -20,6 +20,15 @@ impl Variables {
         slots
     }
 
+    /// The variables in the texts of an operation, each once.
+    pub fn named_in(&self, form: &Value) -> Vec<VariableId> {
+        let mut named = Vec::new();
+        self.named(form, &mut named);
+        named.sort_by_key(|id| id.0);
+        named.dedup();
+        named
+    }
+
     /// A variable of an operation that counts the requests of its stream, which users who go their own ways cannot.
     pub fn counts_requests(&self, form: &Value) -> Option<&str> {
         let mut counting = None;

@@ -12,6 +12,7 @@ use crate::plan::Visible;
 use crate::recorder::Times;
 use crate::rest::Rest;
 use crate::schedule::{salt, think};
+use crate::variables::{Captured, Values};
 
 /// When a request is due, and when the generator turned to it.
 #[derive(Clone, Copy)]
@@ -114,8 +115,9 @@ impl<D: Driver> Worker<D> {
             self.keep_answer(connection, choice, &reply);
             return self.record(stream, choice, seat, start, reply);
         }
+        let (is_first, newest) = self.before(connection, choice, draw);
         let mut rest = Rest::default();
-        let reply = loop {
+        let mut reply = loop {
             let reply = driver.execute(connection, &choice.operation, context, draw, rest.documents()).await;
             if retries == most || !Rest::may_pass(&reply) {
                 break rest.settle(reply);
@@ -125,7 +127,26 @@ impl<D: Driver> Worker<D> {
             self.recorder.borrow_mut().attempt(choice.slot, times(), reply, &self.waiting.borrow());
         };
         self.keep_answer(connection, choice, &reply);
+        choice.apart.record(start.scheduled, is_first, newest, &mut reply);
         self.record(stream, choice, seat, start, reply)
+    }
+
+    /// What is known before a request is sent: whether it is the first of its kind, and when the newest event had arrived
+    /// that its answer will show; each where it is asked for.
+    fn before(
+        &self,
+        connection: &mut D::Connection,
+        choice: &Choice<D>,
+        draw: &Draw,
+    ) -> (Option<bool>, Option<Instant>) {
+        let is_first = choice.apart.requests.as_ref().and_then(|requests| {
+            let none = Captured::NONE;
+            let captured = self.phase.driver.memory(connection).map_or(&none, |captured| &*captured);
+            requests.is_first(&Values { variables: &self.phase.context.variables, draw, captured })
+        });
+        let newest =
+            choice.apart.shows.and_then(|stream| self.phase.sources[stream].as_ref()?.probes.as_ref()?.newest());
+        (is_first, newest)
     }
 
     /// Keeps an answer for whoever watches, where that is wanted and due.

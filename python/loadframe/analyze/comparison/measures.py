@@ -32,7 +32,8 @@ USUAL = ("throughput", "p50", "p99")
 class Measure:
     """One figure of a run: requests or documents (1/s), a response time (s) or the share that failed, of a phase.
 
-    `operation` is None where all of the phase's operations count together.
+    `operation` is None where all of the phase's operations count together. Of a part of one (`OPERATION.PART`) response
+    times are known alone.
     """
 
     phase: str
@@ -72,7 +73,7 @@ class Measure:
             failed, requests = self.failures(run)
             return failed / requests if requests else None
         whose, key = _RESPONSES[self.kind]
-        operation = entry.operations.get(self.operation or "")
+        operation = run.figures(self.phase, self.operation or "")
         # Runs of versions that recorded no response times of failures have no `all`.
         latency = operation and (operation.response if whose == "response" else operation.all)
         return latency.at(key) if latency else None

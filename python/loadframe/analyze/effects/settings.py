@@ -21,6 +21,7 @@ from loadframe.analyze.effects.coding import Array, Term, columns_of
 from loadframe.analyze.effects.model import Data, EffectsModel, fit_model
 from loadframe.analyze.effects.ranking import Numbers, Standing, rank
 from loadframe.analyze.effects.schemes import ADAPTIVE, CONFIRM
+from loadframe.analyze.executions import AGAIN, FIRST
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import RATES
@@ -124,9 +125,8 @@ def _analyse(
     responses: tuple[Response, ...] = ()
     if used and not adaptive:
         others = [Measure(phase, "throughput"), Measure(phase, "p50", main), Measure(phase, "p99", main)]
-        wanted = dict.fromkeys(
-            [objective, *(other for other in others if other.kind not in RATES or _closed(used, phase))]
-        )
+        others = [other for other in others if other.kind not in RATES or _closed(used, phase)]
+        wanted = dict.fromkeys([objective, *others, *_apart(used, phase)])
         modelled = (_response(measure, used, rows, factors, description, blocks) for measure in wanted)
         responses = tuple(response for response in modelled if response.model.terms)
     effects = _claimed_columns(responses[0], np.array(list(numbers))) if responses else None
@@ -147,6 +147,21 @@ def _analyse(
         course=tuple(zip(chosen, np.exp(logs).tolist(), strict=True)),
         warnings=tuple(_doubts(description["scheme"], designed, responses, best, factors, confirmation)),
     )
+
+
+def _apart(runs: Sequence[RecordedRun], phase: str) -> list[Measure]:
+    """Return the mean response time of each operation's first executions, and of later ones, where they are told apart.
+
+    A percentile of so few as there are of the first would say nothing.
+    """
+    names = dict.fromkeys(
+        f"{name}.{part}"
+        for run in runs
+        for name, operation in run.operations(phase).items()
+        for part in (FIRST, AGAIN)
+        if part in operation.parts
+    )
+    return [Measure(phase, "mean", name) for name in names]
 
 
 def _response(

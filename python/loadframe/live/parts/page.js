@@ -150,8 +150,9 @@ function drawCharts() {
     const told = (title, name) => [title, count(now?.events?.[name])];
     chart("Events of sources").draw({
       ...frame, unit: "1/s", lines: [events("accepted", "s0"), events("indexed", "s2 dash")],
-      notes: [told("accepted in all", "all_accepted"), told("indexed", "all_indexed"), told("waiting", "waiting"),
-        told("dead letters", "dead_letters")],
+      notes: [told("accepted in all", "all_accepted"), told("indexed", "all_indexed"),
+        ...now?.events?.visible === undefined ? [] : [told("visible, about", "visible")],
+        told("waiting", "waiting"), told("dead letters", "dead_letters")],
     });
   } else dropChart("Events of sources");
 

@@ -46,6 +46,7 @@ from loadframe.workload.forms.search_admin import (
     Snapshot,
     WaitForHealth,
 )
+from loadframe.workload.forms.values import Text
 from loadframe.workload.rest import Http
 from loadframe.yamlfile import Duration, Model, did_you_mean, wrong
 
@@ -179,6 +180,10 @@ class Form(Model):
     #: How many documents more there are with each document of a bulk request, or each other request that succeeds.
     new_documents: Annotated[float, Field(ge=0, le=1e6)] | None = None
     capture: dict[str, Captured] | None = None
+    #: Whether the first execution of each request is recorded apart from later ones.
+    first: bool = False
+    #: The operation that takes in the events which the answers show: how old the newest of these is is recorded.
+    shows: Text | None = None
     #: How its answer is drawn for those who watch a run.
     chart: Chart | None = None
     #: The name of another target than the one that is measured.
@@ -244,6 +249,18 @@ class Form(Model):
         if writing is not None:
             what = f"only one request that reads can look for what was written, and this is {writing}"
             raise wrong(what, "make an operation that reads, and let it follow in a journey", key="visible")
+        return self
+
+    @model_validator(mode="after")
+    def _is_a_question(self) -> "Form":
+        key = "first" if self.first else "shows" if self.shows is not None else None
+        if key is None:
+            return self
+        several = "repeat" if self.repeat is not None else "visible" if self.visible is not None else None
+        several = several or next((kind for kind in _NOT_LOOKING if getattr(self, kind) is not None), None)
+        if several is not None:
+            what = f"{key} is said of one request that reads, and this is {several}"
+            raise wrong(what, "remove it", key=key)
         return self
 
     @model_validator(mode="after")

@@ -1,0 +1,104 @@
+"""First executions of a request beside later ones, and how old answers were, over the runs of each treatment.
+
+A store keeps what an answer was made from, and often the answer itself, so a first execution may take far longer.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_treatment
+from loadframe.analyze.means import geometric_mean
+from loadframe.analyze.sessions import sessions_of
+from loadframe.record.schema.summary import Latency, OperationFigures
+
+#: Parts of an operation: the first execution of each request, later ones, and the age of what answers show.
+FIRST, AGAIN, AGE = "first", "again", "age"
+
+
+@dataclass(frozen=True)
+class ExecutionsAt:
+    """The executions of an operation at one treatment: geometric means over runs of each run's mean response time, s.
+
+    None where no run has any. `ratio` is first executions by later ones, over the runs that have both. `age` is the
+    mean over runs of how old the newest event was that an answer was certain to show, at the median.
+    """
+
+    phase: str
+    treatment: Mapping[str, Any]
+    operation: str
+    runs: int
+    first: int  #: executions, of all these runs
+    again: int
+    first_mean: Estimate | None
+    again_mean: Estimate | None
+    ratio: Estimate | None
+    age: Estimate | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON, times in s."""
+        estimates = {name: getattr(self, name) for name in ("first_mean", "again_mean", "ratio", "age")}
+        return {
+            "phase": self.phase,
+            "treatment": dict(self.treatment),
+            "operation": self.operation,
+            "runs": self.runs,
+            "first": self.first,
+            "again": self.again,
+            **{name: estimate and estimate.as_dict() for name, estimate in estimates.items()},
+        }
+
+
+def executions_at(folder: RecordedExperiment) -> list[ExecutionsAt]:
+    """Return those of each operation of the measured phases whose executions are told apart, or whose age is known."""
+    rows = []
+    for treatment, runs in by_treatment(folder):
+        seen: dict[tuple[str, str], list[tuple[RecordedRun, OperationFigures]]] = defaultdict(list)
+        for recorded, run in runs:
+            for phase in run.summary.phases:
+                if phase.name in folder.description["measure"]:
+                    for name, operation in phase.operations.items():
+                        if operation.parts.keys() & {FIRST, AGE}:
+                            seen[phase.name, name].append((recorded, operation))
+        rows += [_row(phase, treatment, name, several) for (phase, name), several in seen.items()]
+    order = folder.description["measure"]
+    return sorted(rows, key=lambda row: (order.index(row.phase), row.operation))
+
+
+def _row(
+    phase: str, treatment: Mapping[str, Any], name: str, several: Sequence[tuple[RecordedRun, OperationFigures]]
+) -> ExecutionsAt:
+    def mean(values: Iterator[float | None]) -> Estimate | None:
+        known = [(recorded, value) for (recorded, _), value in zip(several, values, strict=True) if value]
+        return geometric_mean([value for _, value in known], sessions_of([run for run, _ in known])) if known else None
+
+    def count(part: str) -> int:
+        return sum(operation.parts[part].successes for _, operation in several if part in operation.parts)
+
+    first, again = ([_mean(operation, part) for _, operation in several] for part in (FIRST, AGAIN))
+    both = (one / other if one and other else None for one, other in zip(first, again, strict=True))
+    ages = (_response(operation, AGE) for _, operation in several)
+    return ExecutionsAt(
+        phase,
+        treatment,
+        name,
+        len(several),
+        count(FIRST),
+        count(AGAIN),
+        mean(iter(first)),
+        mean(iter(again)),
+        mean(both),
+        mean(age.p50 if age else None for age in ages),
+    )
+
+
+def _response(operation: OperationFigures, part: str) -> Latency | None:
+    figures = operation.parts.get(part)
+    return figures.response if figures and figures.response.count else None
+
+
+def _mean(operation: OperationFigures, part: str) -> float | None:
+    response = _response(operation, part)
+    return response.mean if response else None
