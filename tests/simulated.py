@@ -72,6 +72,7 @@ class Truth:
     node_cpu: float = 0.45
     others_cpu: float | None = None  #: what all nodes but the first use, where it is something else
     companions: Mapping[str, float] = field(default_factory=dict)  #: what processes beside the nodes use, by name
+    shared: Mapping[str, str] = field(default_factory=dict)  #: those of them that share a node's limits, and that node
     watched: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     totals: Mapping[str, Callable[[int], float]] = field(default_factory=dict)  #: by the end of a measured second
     #: With a rate, the load is open.
@@ -318,6 +319,7 @@ def _manifest(
             "addresses": [],
             "limits": {"cpus": 0.5, "memory": 2**30, "enforced_by": "cgroup v2"},
             **({"companions": dict.fromkeys(truth.companions, "router")} if truth.companions else {}),
+            **({"shared": dict(truth.shared)} if truth.shared else {}),
             "settings": {},
         },
         seed=seed,

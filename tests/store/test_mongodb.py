@@ -112,6 +112,35 @@ def test_a_sharded_cluster_has_sets_of_servers_behind_routers(installation):
     assert sets["config-2"] == ("loadframe-x-config", "configsvr")
 
 
+def test_router_configuration_and_shard_share_a_machine_where_that_is_asked(installation):
+    settings = {"members": 2, "routers": 2, "layout": "together"}
+    assert STORE.check_settings(settings) is None
+    places = [*STORE.node_processes(0, settings), *STORE.node_processes(1, settings), *STORE.companions(settings)]
+    assert {place.name: place.shares for place in places} == {
+        "node-0": "node-0",
+        "node-0-1": "",
+        "node-1": "node-1",
+        "node-1-1": "",
+        "config-0": "node-0",
+        "router-0": "node-0",
+        "router-1": "node-1",
+    }
+    caches = {
+        place.role: configuration(
+            plan(installation, name=place.name, role=place.role, settings=settings, memory=6 * 2**30)
+        )["storage"]["wiredTiger"]["engineConfig"]["cacheSizeGB"]
+        for place in places
+        if place.role != "router"
+    }
+    assert caches == {"shard": 3.0, "config": 0.25}, "the server of the configuration leaves the memory to the shard"
+
+
+def test_without_that_each_process_has_limits_of_its_own():
+    for settings in (SHARDED, SHARDED | {"layout": "apart"}):
+        places = [*STORE.node_processes(0, settings), *STORE.companions(settings)]
+        assert {place.shares for place in places} == {""}
+
+
 def test_a_router_waits_until_it_is_told_of_the_configuration(installation):
     planned = plan(installation, name="router-0", role="router", settings=SHARDED)
     assert planned.files["config/seeds"] == ""
@@ -145,6 +174,8 @@ def test_a_router_finds_what_it_waits_for_in_a_folder_with_a_space(installation,
         ({"cache": "much"}, "much"),
         ({"chunk_size": "16m"}, "is about sharded clusters"),
         ({"members": 1, "chunk_size": "512k"}, "wants 1m to 1g"),
+        ({"members": 1, "layout": "beside"}, "wants apart or together"),
+        ({"layout": "together"}, "is about sharded clusters"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, what):

@@ -46,6 +46,8 @@ class Toy(Store):
         self.joins_without_all = False
         self.extra_ports = 0
         self.routers = 0
+        #: Whether routers share the limits and the cores of the node of their number.
+        self.together = False
         #: How many may be elected of how many nodes; None for all.
         self.elected: Callable[[int], int] | None = None
         #: Why nodes keep their addresses, if they do.
@@ -59,7 +61,11 @@ class Toy(Store):
         pass
 
     def companions(self, settings):
-        return tuple(ProcessSpec(f"router-{index}", "router") for index in range(self.routers))
+        numbers = range(self.routers)
+        return tuple(ProcessSpec(f"router-{index}", "router", shares=self._shared(index)) for index in numbers)
+
+    def _shared(self, number):
+        return f"node-{number}" if self.together else ""
 
     def keeps_addresses(self, settings):
         return self.keeps
@@ -71,7 +77,7 @@ class Toy(Store):
         self.told.append(("resign", member.name))
 
     def node_processes(self, number, settings):
-        return (ProcessSpec(f"node-{number}", "data", serves=not self.routers),)
+        return (ProcessSpec(f"node-{number}", "data", serves=not self.routers, shares=self._shared(number)),)
 
     def plan(self, node, installation):
         self.planned.append(node)

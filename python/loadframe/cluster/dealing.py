@@ -18,7 +18,8 @@ def deal(
 ) -> list[tuple[int, ...]]:
     """Return the cores of each process that is about to start; none where it may use them all.
 
-    All processes of one node share its cores. One that is known keeps those that it had. Each machine deals its own.
+    All processes of one node share its cores, and with companions that share its limits. One that is known keeps those
+    that it had. Each machine deals its own.
     """
     if spec.limits.cores_each is None:
         return [spec.limits.cores or () for _ in planned]
@@ -34,7 +35,15 @@ def deal(
         size = len({number for number in (*numbers, *had) if number is not None})
         size = max(spec.nodes, size) if machine.here else size
         dealt[name] = machine.call(_deal, spec.limits, size, list(dict.fromkeys(numbers)), had)
-    return [dealt[machine.hostname][process.number] for process, machine in zip(planned, machines, strict=True)]
+    chosen = [dealt[machine.hostname][process.number] for process, machine in zip(planned, machines, strict=True)]
+    of_shared = {node.shares: node.cores for node in known if node.number is not None}
+    of_shared |= {
+        process.spec.shares: kept for process, kept in zip(planned, chosen, strict=True) if process.number is not None
+    }
+    return [
+        of_shared.get(process.spec.shares, kept) if process.spec.shares else kept
+        for process, kept in zip(planned, chosen, strict=True)
+    ]
 
 
 def preview(limits: Limits, nodes: int) -> list[tuple[int, ...]]:

@@ -18,7 +18,7 @@ from loadframe.cluster.roster import Roster
 from loadframe.cluster.seats import seats, seats_again
 from loadframe.cluster.software import Report, Software, server_user
 from loadframe.cluster.spec import ClusterSpec
-from loadframe.errors import LoadframeError
+from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import copying, files
 from loadframe.host.base import Command, Host
 from loadframe.host.limits import Limits
@@ -50,6 +50,11 @@ def start(
     """
     folders.make(folder)
     machines = placing.places(host, planned, roster.nodes)
+    if any(process.spec.shares for process in planned) and any(machine.own_addresses for machine in machines):
+        raise BadInput(
+            f"processes are to share a machine, and on the host {spec.host} each is a machine of its own",
+            remedy="leave the setting layout out, or take another host",
+        )
     users = {machine.hostname: server_user(machine, software.store) for machine in machines}
     for hostname, count in Counter(machine.hostname for machine in machines).items():
         machine, nodes = host.machine(hostname), "1 node" if count == 1 else f"{count} nodes"
@@ -105,6 +110,7 @@ def start(
             shared=() if spec.name else tuple(above / name for name in (*made.shared, authority.FOLDER)),
             stop_signal=made.stop_signal,
             address=node.address,
+            shares=to_start.spec.shares and f"{name}-{to_start.spec.shares}",
             software=_software(spec, software.on(machine)),
         )
         process = machine.start(command, replace(spec.limits, cores=kept or None, cores_each=None))
@@ -121,6 +127,7 @@ def start(
             shape=str(spec.link),
             cores=kept,
             elects=node.elects,
+            shares=to_start.spec.shares,
             mark=mark,
             machine=machine,
         )

@@ -121,6 +121,7 @@ def save(saved: Saved) -> None:
                 "shape": node.shape,
                 "cores": node.cores,
                 "elects": node.elects,
+                "shares": node.shares,
                 "mark": node.mark,
                 "machine": node.on,
                 "process": node.process.record() if node.process else None,
@@ -170,6 +171,7 @@ def load(name: str) -> Saved | None:
                 entry.get("shape", ""),
                 tuple(entry.get("cores", ())),
                 bool(entry.get("elects", True)),
+                entry.get("shares", ""),
                 entry.get("mark"),
                 machine,
             )

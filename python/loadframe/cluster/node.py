@@ -40,6 +40,7 @@ class Node:
     shape: str = ""  #: what its link does to packets, in words
     cores: tuple[int, ...] = ()  #: the numbers of the cores that it keeps to; empty for all there are
     elects: bool = True  #: it may be elected to lead the others, in stores where that is not for all
+    shares: str = ""  #: the name that it has in common with those whose limits and cores it shares
     mark: str | None = None  #: of its last start, which is written in its folder, too
     machine: Machine | None = field(default=None, compare=False)  #: that loadframe has started it on
 

@@ -24,7 +24,8 @@ def counts(host: Host, nodes: int) -> Counter[str]:
 def places(host: Host, planned: Sequence[Planned], known: Sequence[Node]) -> list[Machine]:
     """Return the machine of each process: the one that it was on, or that of its node, or the next one with room.
 
-    Companions, which hold no data and take no slot, go beside the first nodes.
+    Companions, which hold no data and take no slot, go beside the node that they share a machine with, or beside the
+    first nodes.
     """
     # What was written down may be of another host than the one that it is started on now.
     before = {node.name: host.machine(node.on) for node in known if node.on}
@@ -33,11 +34,17 @@ def places(host: Host, planned: Sequence[Planned], known: Sequence[Node]) -> lis
         if process.number is not None and process.number not in of_node:
             of_node[process.number] = host.place([machine.hostname for machine in of_node.values()])
     beside = list(of_node.values()) or list(host.machines)
+    shared = {process.spec.shares: of_node[process.number] for process in planned if process.number is not None}
+    shared |= {
+        node.shares: of_node[node.number] for node in known if node.number in of_node and node.number is not None
+    }
     chosen = []
     for position, process in enumerate(planned):
         place = before.get(process.spec.name)
         if place is None and process.number is not None:
             place = of_node[process.number]
+        elif place is None and process.spec.shares:
+            place = shared.get(process.spec.shares)
         chosen.append(place or beside[position % len(beside)])
     return chosen
 

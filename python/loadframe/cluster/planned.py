@@ -21,7 +21,7 @@ class Planned:
 
 def again(node: Node) -> Planned:
     """Return the process of a node that is started again."""
-    return Planned(ProcessSpec(node.name, node.role, node.serves), node.number)
+    return Planned(ProcessSpec(node.name, node.role, node.serves, node.shares), node.number)
 
 
 def layout_of(store: Store, number: int, settings: Mapping[str, Any]) -> list[Planned]:

@@ -69,7 +69,9 @@ def depart(change: ClusterChange, number: int) -> None:
     time.sleep(_FAREWELL)
     for node in nodes:
         if node.process:
-            node.process.throttle(False)
+            # What it shares its limits with goes on under them.
+            if not node.shares:
+                node.process.throttle(False)
             node.process.stop()
     change.store.forget(change.addresses, nodes[0].member(nodes[1:]))
     change.roster.update(drop=[node.name for node in nodes], size=change.spec.nodes - 1)

@@ -1,6 +1,7 @@
 """What a cluster was asked to be, for manifests, and in which ways it is not that."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from loadframe.cluster.node import Node, State
@@ -23,6 +24,7 @@ def describe(roster: Roster) -> dict[str, Any]:
         "host": spec.host if spec else None,
         "cores": {node.name: node.cores for node in roster.nodes if node.cores},
         **({"companions": beside} if (beside := companions(roster)) else {}),
+        **({"shared": shared} if (shared := sharing(roster.nodes)) else {}),
         "links": {node.name: node.shape for node in roster.nodes if node.shape},
         "limits": {
             "cpus": limits.cpus,
@@ -48,6 +50,12 @@ def describe(roster: Roster) -> dict[str, Any]:
 def companions(roster: Roster) -> dict[str, str]:
     """Return the processes that keep no data, and what each is for."""
     return {node.name: node.role for node in roster.nodes if node.companion}
+
+
+def sharing(nodes: Sequence[Node]) -> dict[str, str]:
+    """Return the companions that share the limits of a node that keeps data, with the name of that node."""
+    keepers = {node.shares: node.name for node in nodes if node.shares and node.number is not None}
+    return {node.name: keepers[node.shares] for node in nodes if node.companion and node.shares in keepers}
 
 
 def _placed(roster: Roster) -> dict[str, Any]:

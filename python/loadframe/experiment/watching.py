@@ -1,8 +1,9 @@
 """Which samplers look at a cluster: while load is on it, and while somebody watches it."""
 
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from secrets import token_hex
 
 from loadframe.cluster import Cluster, Machine
@@ -32,7 +33,7 @@ def samplers(cluster: Cluster) -> list[Sampler]:
             lambda: {node.name: node.pid for node in here() if node.pid}, families=cluster.store.many_processes
         ),
         JvmSampler(lambda: {node.name: node.pid for node in here() if node.pid}),
-        CgroupSampler(lambda: {node.name: node.control_groups for node in here() if node.control_groups}),
+        CgroupSampler(lambda: _groups(here())),
         HostSampler(),
         StoreSampler(cluster.statistics),
         *_elsewhere(cluster),
@@ -61,6 +62,13 @@ def machines_of_sources(cluster: Cluster) -> Callable[[str], str | None]:
     return machine_of
 
 
+def _groups(nodes: Iterable[Node]) -> dict[str, Mapping[str, Path]]:
+    """Return the control groups of each node; one that companions share is that of the node that keeps data."""
+    return {
+        node.name: node.control_groups for node in nodes if node.control_groups and not (node.companion and node.shares)
+    }
+
+
 def _elsewhere(cluster: Cluster) -> list[Sampler]:
     """Return a sampler for each other machine that the cluster may have nodes on."""
     watch = token_hex(4)
@@ -69,7 +77,7 @@ def _elsewhere(cluster: Cluster) -> list[Sampler]:
         nodes = [node for node in cluster.nodes if node.on == hostname and node.alive]
         return there.Wanted(
             {node.name: node.pid for node in nodes if node.pid},
-            {node.name: node.control_groups for node in nodes if node.control_groups},
+            _groups(nodes),
             cluster.store.many_processes,
         )
 

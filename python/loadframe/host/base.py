@@ -31,6 +31,7 @@ class Command:
     undo: tuple[tuple[str, ...], ...] = ()  #: commands to run once it is over
     stop_signal: int = signal.SIGTERM  #: asks it to stop
     address: str | None = None  #: the IP address that it binds, where hosts have to make it
+    shares: str = ""  #: a name on the host; commands with the same one share their limits
 
 
 class Process(Protocol):

@@ -31,20 +31,20 @@ class V1:
 
     def make(self, name: str, *more: str) -> dict[str, Path]:
         """Make a group in the cpu and the memory hierarchy, and those of `more`; OSError when that is not possible."""
+        return _make(self.places(name, *more))
+
+    def places(self, name: str, *more: str) -> dict[str, Path]:
+        """Return where a group of that name is; OSError when a hierarchy is missing."""
         mounts = self.mounts if self.mounts is not None else _v1_mounts()
         controllers = (*_ALWAYS, *more)
         for controller in controllers:
             if controller not in mounts:
                 raise OSError(errno.ENOENT, f"there is no {controller} hierarchy")
-        folders: dict[str, Path] = {}
-        for controller in controllers:
-            try:
-                (mounts[controller] / name).mkdir()
-            except OSError:
-                remove(folders)
-                raise
-            folders[controller] = mounts[controller] / name
-        return folders
+        return {controller: mounts[controller] / name for controller in controllers}
+
+    def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
+        """Make a group without limits of its own below another one, whose limits hold for it."""
+        return _make({controller: folder / name for controller, folder in folders.items()})
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
         """Write microseconds of CPU time per period; -1 for no quota."""
@@ -78,6 +78,7 @@ class V2:
 
     def make(self, name: str, *more: str) -> dict[str, Path]:
         """Make a group below `loadframe`, with the cpu and memory controllers and `more`; OSError when it cannot be."""
+        places = self.places(name, *more)
         mount = self.mount or _v2_mount()
         available = (mount / "cgroup.controllers").read_text().split()
         controllers = (*_ALWAYS, *more)
@@ -89,9 +90,17 @@ class V2:
         parent = mount / "loadframe"
         parent.mkdir(exist_ok=True)
         _enable(parent, controllers)
-        folder = parent / name
-        folder.mkdir()
-        return dict.fromkeys(controllers, folder)
+        return _make(places)
+
+    def places(self, name: str, *more: str) -> dict[str, Path]:
+        """Return where a group of that name is; OSError when no hierarchy is mounted."""
+        mount = self.mount or _v2_mount()
+        return dict.fromkeys((*_ALWAYS, *more), mount / "loadframe" / name)
+
+    def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
+        """Make a group without limits of its own below another one, whose limits hold for it."""
+        _enable(folders["cpu"], tuple(folders))
+        return _make({controller: folder / name for controller, folder in folders.items()})
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
         """Write microseconds of CPU time and the period; `max` for no quota."""
@@ -108,6 +117,20 @@ class V2:
         """Write the limits of a disk by the names of io.max; one that is not among them is lifted."""
         words = " ".join(f"{name}={limits.get(name, 'max')}" for name in _THROTTLES)
         _write(folders["io"] / "io.max", f"{device} {words}")
+
+
+def _make(folders: Mapping[str, Path]) -> dict[str, Path]:
+    """Make these folders, or none of them."""
+    made: dict[str, Path] = {}
+    for controller, folder in folders.items():
+        if folder not in made.values():
+            try:
+                folder.mkdir()
+            except OSError:
+                remove(made)
+                raise
+        made[controller] = folder
+    return made
 
 
 def remove(folders: Mapping[str, Path]) -> None:

@@ -8,7 +8,7 @@ the node ends by itself. Being the parent, the guard never signals a process id 
 Run as a file by an isolated interpreter, so it imports the standard library only. It reads one JSON line:
 
     {"argv", "environment", "folder", "log", "user": uid or null, "cores": [number] or null, "groups": [folder],
-     "scratch": [folder], "shared": [folder], "grace": s, "undo": [argv],
+     "above": [folder], "scratch": [folder], "shared": [folder], "grace": s, "undo": [argv],
      "network": {"ip": program, "bridge", "link", "address": with its prefix's length} or null}
 
 and answers with lines `{"pid": n}` or `{"error": text}`, later `{"exit": status}`. After a line `keep` it watches the
@@ -293,16 +293,8 @@ def _clean(order: dict[str, Any]) -> None:
         _run(command)
     if order["network"]:
         _unplug(order["network"])
-    for group in order["groups"]:
-        for _ in range(100):
-            try:
-                Path(group).rmdir()
-            except OSError as error:
-                # The kernel takes a moment to see that a group is empty.
-                if error.errno == errno.EBUSY:
-                    time.sleep(0.02)
-                    continue
-            break
+    for group in [*order["groups"], *order["above"]]:
+        _remove_group(Path(group))
     for folder in order["scratch"]:
         shutil.rmtree(folder, ignore_errors=True)
         # What the node and its peers shared is left there by those that were killed.
@@ -314,6 +306,19 @@ def _clean(order: dict[str, Any]) -> None:
         # The folder that it shared with its peers goes with the last of them.
         with contextlib.suppress(OSError):
             Path(folder).parent.rmdir()
+
+
+def _remove_group(folder: Path) -> None:
+    """Remove a control group; one in which other processes have groups is left to the last of them."""
+    for _ in range(100):
+        try:
+            folder.rmdir()
+        except OSError as error:
+            # The kernel takes a moment to see that a group is empty.
+            if error.errno == errno.EBUSY and not any(entry.is_dir() for entry in os.scandir(folder)):
+                time.sleep(0.02)
+                continue
+        break
 
 
 def _unplug(network: dict[str, str]) -> None:

@@ -43,11 +43,18 @@ class Limits:
 
 
 class Group(Protocol):
-    """The limits of one process."""
+    """The limits of one process, or those that several share."""
 
     @property
     def folders(self) -> Mapping[str, Path]:
-        """Controller -> folder; the process's id is written to `cgroup.procs` in each before it runs."""
+        """Controller -> folder that has the limits."""
+
+    @property
+    def entered(self) -> Mapping[str, Path]:
+        """Controller -> folder; the process's id is written to `cgroup.procs` in each before it runs.
+
+        These are others than `folders`, and below them, where several processes share the limits.
+        """
 
     @property
     def prefix(self) -> tuple[str, ...]:
@@ -77,10 +84,15 @@ class Limiter(Protocol):
     def disk_obstacle(self, folder: Path) -> str | None:
         """Return why the disk that has a folder cannot be limited here, or None when it can."""
 
-    def group(self, name: str, limits: Limits, folder: Path) -> Group:
+    @property
+    def shares(self) -> bool:
+        """Whether several processes can have one and the same limits."""
+
+    def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> Group:
         """Make the limits for a process that is about to start: memory in force, CPU quota and disk not yet.
 
-        `folder` is the one that it writes into.
+        `folder` is the one that it writes into. Processes with the same name for `shared` have these limits together;
+        only a limiter that `shares` is given one.
         """
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:
@@ -108,6 +120,7 @@ class NoGroup:
     """No limit at all."""
 
     folders: Mapping[str, Path] = field(default_factory=dict)
+    entered: Mapping[str, Path] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
     limiter: str = "none"
 
@@ -121,10 +134,11 @@ class NoGroup:
 
 @dataclass(frozen=True)
 class CgroupGroup:
-    """A control group of our own making."""
+    """A control group of our own making; of one that processes share each enters a group of its own below it."""
 
     version: cgroups.V1 | cgroups.V2
     folders: Mapping[str, Path]
+    entered: Mapping[str, Path]
     device: str | None = None  #: the disk that is limited, where one is
     prefix: tuple[str, ...] = ()
 
@@ -149,6 +163,7 @@ class CgroupLimiter:
     """Limits by control groups that we make ourselves; needs root, or a delegated hierarchy."""
 
     version: cgroups.V1 | cgroups.V2
+    shares: bool = True
 
     @property
     def name(self) -> str:
@@ -184,16 +199,24 @@ class CgroupLimiter:
             cgroups.remove(folders)
         return None
 
-    def group(self, name: str, limits: Limits, folder: Path) -> Group:
-        """Make the group and write its memory limit."""
-        folders = self.version.make(name, *((self.version.disk,) if limits.disk else ()))
-        if limits.memory is not None:
-            self.version.set_memory(folders, limits.memory)
-        return self.existing(name, limits, folders, folder)
+    def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> Group:
+        """Make the group and write its memory limit; one that is shared is made by the first of its processes."""
+        more = (self.version.disk,) if limits.disk else ()
+        try:
+            folders = self.version.make(shared or name, *more)
+        except FileExistsError:
+            if not shared:
+                raise
+            folders = self.version.places(shared, *more)
+        else:
+            if limits.memory is not None:
+                self.version.set_memory(folders, limits.memory)
+        entered = self.version.make_below(folders, name) if shared else folders
+        return CgroupGroup(self.version, folders, entered, disk.device_of(folder) if limits.disk else None)
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:
         """Return the group in these folders."""
-        return CgroupGroup(self.version, folders, disk.device_of(folder) if limits.disk else None)
+        return CgroupGroup(self.version, folders, folders, disk.device_of(folder) if limits.disk else None)
 
 
 @dataclass(frozen=True)
@@ -203,6 +226,7 @@ class SystemdGroup:
     unit: str
     memory: int | None
     folders: Mapping[str, Path] = field(default_factory=dict)
+    entered: Mapping[str, Path] = field(default_factory=dict)
     limiter: str = "systemd-run"
 
     @property
@@ -236,6 +260,7 @@ class SystemdLimiter:
     """Limits for a user without rights of his own, as far as systemd delegates the controllers to him."""
 
     name: str = "systemd-run"
+    shares: bool = False
 
     def obstacle(self) -> str | None:
         """Run a command in a limited scope and look whether its control group has the quota."""
@@ -255,7 +280,7 @@ class SystemdLimiter:
         """A user's own systemd is not given the controller of disks, unless an administrator sees to it."""
         return "a user's own systemd does not limit disks"
 
-    def group(self, name: str, limits: Limits, folder: Path) -> Group:
+    def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> Group:
         """Name the scope; it comes into being with the process and goes with it."""
         return SystemdGroup(name, limits.memory)
 

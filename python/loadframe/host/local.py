@@ -157,7 +157,13 @@ class LocalHost:
         if limiter and asked.disk and limiter.disk_obstacle(command.folder):
             # Whoever asked has been told; see limited_by.
             asked = replace(asked, disk=DiskLimits())
-        group = limiter.group(command.name, asked, command.folder) if limiter else NoGroup()
+        if limiter and command.shares and not limiter.shares:
+            raise BadInput(
+                f"processes are to share the limits of a node, and {limiter.name} gives each limits of its own",
+                where=command.name,
+                remedy="run loadframe where it may make control groups (as root, host: local), or give no limits",
+            )
+        group = limiter.group(command.name, asked, command.folder, command.shares) if limiter else NoGroup()
         if group.prefix:
             command = _prefixed(command, group.prefix)
         network = self._network(command)
@@ -168,7 +174,8 @@ class LocalHost:
             "log": str(command.log),
             "user": command.user,
             "cores": asked.cores,
-            "groups": sorted({str(folder) for folder in group.folders.values()}),
+            "groups": sorted({str(folder) for folder in group.entered.values()}),
+            "above": sorted({str(folder) for folder in group.folders.values()}) if command.shares else [],
             "scratch": [str(folder) for folder in command.scratch],
             "shared": [str(folder) for folder in command.shared],
             "undo": command.undo,

@@ -116,6 +116,7 @@ class EngineGroup:
     program: str
     container: str
     folders: Mapping[str, Path] = field(default_factory=dict)
+    entered: Mapping[str, Path] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
 
     def located(self, pid: int) -> Mapping[str, Path]:
@@ -148,11 +149,16 @@ class EngineLimiter:
         """None: an engine that runs containers limits them."""
         return None
 
+    @property
+    def shares(self) -> bool:
+        """A container has limits of its own."""
+        return False
+
     def disk_obstacle(self, folder: Path) -> str | None:
         """An engine sets the limits of disks when it makes a container, and changes them no more."""
         return f"{self.name} cannot change the limits of a disk while the container runs"
 
-    def group(self, name: str, limits: Limits, folder: Path) -> EngineGroup:
+    def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> EngineGroup:
         """Name the container; its memory is limited as it is made."""
         return EngineGroup(self.name, self.runtime.program or self.name, name)
 

@@ -70,6 +70,9 @@ class ProcessSpec:
     name: str
     role: str = ""
     serves: bool = True  #: clients may ask it; the others are for the cluster's own use
+    #: Processes with the same name here are on one machine and share the limits and the cores of one node; empty for
+    #: a process that has limits of its own.
+    shares: str = ""
 
 
 @dataclass(frozen=True)

@@ -45,14 +45,18 @@ def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
     """Return the mean CPU use of each node as a share of what it may use: a limit in force, or cores of its own.
 
     Empty where nodes have neither. Processes that keep no data, such as routers, are not nodes: they may idle however
-    loaded the store is, and none is added by adding nodes.
+    loaded the store is, and none is added by adding nodes. What those use that share a node's limits is used of these.
     """
     limits, beside = run.manifest.store.limits, run.manifest.store.companions
     quota = limits.cpus if limits.in_force else None
     cpus = min(filter(None, (quota, limits.cores_each)), default=None)
     if cpus is None:
         return {}
-    return {name: cores / cpus for name, cores in _cores(run, phase).items() if name not in beside}
+    used = _cores(run, phase)
+    for companion, node in run.manifest.store.shared.items():
+        if companion in used and node in used:
+            used[node] += used[companion]
+    return {name: cores / cpus for name, cores in used.items() if name not in beside}
 
 
 def _cores(run: RecordedRun, phase: str) -> dict[str, float]:

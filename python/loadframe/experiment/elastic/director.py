@@ -6,7 +6,8 @@ that happens is written into the run's events. In a control run it watches for t
 
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -14,6 +15,7 @@ import psutil
 from loadframe.analyze.rates import RateName
 from loadframe.cluster import Balancing, Cluster
 from loadframe.cluster.node import Node
+from loadframe.cluster.state import sharing
 from loadframe.errors import LoadframeError
 from loadframe.experiment.elastic.changes import carry_out, words_of
 from loadframe.experiment.elastic.file import PolicyEntry, Step
@@ -280,9 +282,13 @@ class _Change:
         self.finished = False
 
 
-def keepers(nodes: Iterable[Node]) -> dict[str, int]:
-    """Return the processes that keep data, by name: triggers and policies go by them, and not by routers beside."""
-    return {node.name: node.pid for node in nodes if node.pid and not node.companion}
+def keepers(nodes: Sequence[Node]) -> dict[str, str]:
+    """Return the processes that use what nodes may use, each with its node: triggers and policies go by them.
+
+    These are those that keep data and companions that share their limits, and no routers of their own.
+    """
+    keeping = {node.name: node.name for node in nodes if not node.companion}
+    return keeping | sharing(nodes)
 
 
 class _Eye:
@@ -293,8 +299,14 @@ class _Eye:
         limits = cluster.describe()["limits"]
         limited = limits["cpus"] is not None and limits["enforced_by"] != "none"
         self._may_use = limits["cpus"] if limited else psutil.cpu_count() or 1
-        self._sampler = ProcessSampler(lambda: keepers(cluster.nodes), families=cluster.store.many_processes)
+        self._cluster = cluster
+        self._sampler = ProcessSampler(self._processes, families=cluster.store.many_processes)
         self._due = 0.0
+
+    def _processes(self) -> dict[str, int]:
+        nodes = self._cluster.nodes
+        wanted = keepers(nodes)
+        return {node.name: node.pid for node in nodes if node.pid and node.name in wanted}
 
     def look(self, now: float) -> None:
         """Look if a second has passed since."""
@@ -302,4 +314,10 @@ class _Eye:
             return
         self._due = now + 1.0
         seen = [look for look in self._sampler.sample(now) if isinstance(look, Sample)]
-        self._sight.look({look.source: look.value / self._may_use for look in seen if look.metric == "process.cpu"})
+        of_node = keepers(self._cluster.nodes)
+        shares: dict[str, float] = defaultdict(float)
+        for look in seen:
+            node = of_node.get(look.source.removeprefix("node:"))
+            if look.metric == "process.cpu" and node:
+                shares[f"node:{node}"] += look.value / self._may_use
+        self._sight.look(shares)

@@ -75,6 +75,10 @@ class RecordedStore:
         default_factory=dict,
         metadata=told("the processes beside its nodes, which keep no data (routers, configuration), and their roles"),
     )
+    shared: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=told("those of them that share the limits and cores of a node, and that node"),
+    )
     image: str | None = field(default=None, metadata=told("the image of its containers"))
     links: Mapping[str, Any] = field(default_factory=dict, metadata=told("what the nodes' links did to packets"))
     limits: RecordedLimits = field(default=RecordedLimits(), metadata=told(""))

@@ -24,10 +24,13 @@ OWN: dict[str, type] = {
     "config_members": int,
     "routers": int,
     "balancer": bool,
+    "layout": str,
     "chunk_size": str,
 }
 #: What processes are for. A member of a plain replica set, and a single server, have none of these.
 SHARD, CONFIG, ROUTER = "shard", "config", "router"
+#: Whether routers and servers of the configuration have machines of their own, or share those of the shards.
+LAYOUTS = ("apart", "together")
 #: What settings begin with that are parameters of the server.
 PARAMETER = "setParameter."
 
@@ -58,7 +61,9 @@ def check(settings: Mapping[str, Any]) -> None:
         parse_size(settings["cache"])
     if "chunk_size" in settings and not 2**20 <= parse_size(settings["chunk_size"]) <= 2**30:
         raise BadInput("the setting chunk_size wants 1m to 1g", where=str(settings["chunk_size"]))
-    for key in ("config_members", "routers", "balancer", "chunk_size"):
+    if settings.get("layout", "apart") not in LAYOUTS:
+        raise BadInput(f"the setting layout wants {' or '.join(LAYOUTS)}", where=str(settings["layout"]))
+    for key in ("config_members", "routers", "balancer", "chunk_size", "layout"):
         if key in settings and not sharded(settings):
             raise BadInput(
                 f"the setting {key} is about sharded clusters", remedy="say members, too: how many each shard has"
@@ -68,6 +73,11 @@ def check(settings: Mapping[str, Any]) -> None:
 def sharded(settings: Mapping[str, Any]) -> bool:
     """Whether the nodes are shards behind routers."""
     return "members" in settings
+
+
+def together(settings: Mapping[str, Any]) -> bool:
+    """Whether routers and servers of the configuration share the machines of the shards."""
+    return settings.get("layout") == "together"
 
 
 def set_name(node: NodeSpec) -> str:
@@ -114,7 +124,9 @@ def parameter(name: str, value: Any) -> dict[str, Any]:
 
 
 def cache(node: NodeSpec) -> int:
-    """Return the bytes of a node's cache."""
+    """Return the bytes of a node's cache; a server of the configuration beside a shard leaves the memory to that."""
+    if node.role == CONFIG and together(node.settings):
+        return _LEAST_CACHE
     if "cache" in node.settings:
         return max(parse_size(node.settings["cache"]), _LEAST_CACHE)
     if node.memory is None:

@@ -123,24 +123,35 @@ class MongoDB(Store):
         """The server has a mode for each."""
 
     def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """A node is a server; of a sharded cluster it is a shard, which is as many as `members` says."""
+        """A node is a server; of a sharded cluster it is a shard, which is as many as `members` says.
+
+        With `layout: together` its first server shares its machine with companions.
+        """
         name = f"node-{number}"
         if not config.sharded(settings):
             return (ProcessSpec(name),)
         more = (
             ProcessSpec(f"{name}-{index}", config.SHARD, serves=False) for index in range(1, int(settings["members"]))
         )
-        return (ProcessSpec(name, config.SHARD, serves=False), *more)
+        shares = name if config.together(settings) else ""
+        return (ProcessSpec(name, config.SHARD, serves=False, shares=shares), *more)
 
     def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """Of a sharded cluster: the servers that hold its configuration, and the routers."""
+        """Of a sharded cluster: the servers that hold its configuration, and the routers.
+
+        With `layout: together` those of a number share the machine of the shard of that number.
+        """
         if not config.sharded(settings):
             return ()
         configs = range(int(settings.get("config_members", 1)))
         routers = range(int(settings.get("routers", 1)))
+
+        def shares(index: int) -> str:
+            return f"node-{index}" if config.together(settings) else ""
+
         return (
-            *(ProcessSpec(f"config-{index}", config.CONFIG, serves=False) for index in configs),
-            *(ProcessSpec(f"router-{index}", config.ROUTER) for index in routers),
+            *(ProcessSpec(f"config-{index}", config.CONFIG, serves=False, shares=shares(index)) for index in configs),
+            *(ProcessSpec(f"router-{index}", config.ROUTER, shares=shares(index)) for index in routers),
         )
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
