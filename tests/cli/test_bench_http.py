@@ -109,3 +109,22 @@ def test_connections_that_are_too_few_are_refused_before_anything_is_asked(workl
         done = loadframe(*words)
     assert done.returncode == 2
     assert "3 connections for 4 worker threads: give each at least one" in done.stderr
+
+
+def test_the_last_answer_to_an_operation_that_is_drawn_is_in_the_run_folder(tmp_path):
+    path = tmp_path / "app.yaml"
+    path.write_text(
+        "workload: app\n"
+        "operations:\n"
+        "  login:\n"
+        "    http: {method: POST, path: /login, body: {user: ann}}\n"
+        "    chart: {kind: figures, figures: {steps: /session/token}}\n"
+        "phases:\n"
+        "  - {name: drawn, operation: login, clients: 1, requests: 5}\n"
+    )
+    with RestService() as service:
+        words = ["bench", path, "--hosts", service.address, "--store", "http", "--output", tmp_path / "run"]
+        done = loadframe(*words)
+    assert done.returncode == 0, done.stderr
+    answers = json.loads((tmp_path / "run" / "answers-drawn.json").read_text())
+    assert answers["login"]["session"]["token"]

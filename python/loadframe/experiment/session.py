@@ -16,6 +16,7 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment import source_files, watching
 from loadframe.experiment.counts import Acknowledged
 from loadframe.experiment.listener import Listener
+from loadframe.experiment.newest_answers import NewestAnswers
 from loadframe.experiment.ready import wait_until_ready
 from loadframe.experiment.stored import EventCount, uncounted
 from loadframe.load import (
@@ -381,9 +382,15 @@ class Session:
                     # Ends the phase; what broke is asked for when the load is over.
                     raise KeyboardInterrupt
 
+        answers = NewestAnswers()
+
+        def answered(name: str, answer: bytes) -> None:
+            answers.keep(name, answer)
+            self.listener.answer(name, phase.charts[name], answer)
+
         held = beside.held if beside else None
         addresses, cores = (lambda: self.cluster.addresses), self.cluster.cores_left
-        return run_phase(
+        outcome = run_phase(
             plan if kept is None else source_files.told(plan, kept),
             folder,
             tell,
@@ -392,9 +399,12 @@ class Session:
             cores=cores,
             started=started,
             ranks=self.generator.members(),
-            answered=lambda name, answer: self.listener.answer(name, phase.charts[name], answer),
+            answered=answered,
             closing=closing,
         )
+        if kept is not None:
+            answers.write(kept, phase.name)
+        return outcome
 
     def _homes(self, phase: ResolvedPhase) -> dict[str, Any]:
         """Return which node each client asks, where that is the nearest; nothing otherwise."""

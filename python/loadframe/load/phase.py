@@ -133,9 +133,7 @@ def run_phase(
                 if interrupts.asked() or time.monotonic() > patience:
                     break
                 tell(_progress(handle.progress()))
-                if answered:
-                    for operation, answer in handle.answers():
-                        answered(operation, answer)
+                _tell_answers(handle, answered)
                 if hosts and (now := list(hosts())) != present:
                     _follow(handle, now)
                     present = now
@@ -149,9 +147,16 @@ def run_phase(
             handle.stop()
             # Waits until no part of the load is running, whatever was raised.
             outcome = _outcome(handle)
+            _tell_answers(handle, answered)
         if outcome["failed"]:
             raise PhaseFailed(outcome["failed"], outcome)
         return outcome
+
+
+def _tell_answers(handle: _engine.Handle | PhaseOfRanks, answered: Callable[[str, bytes], None] | None) -> None:
+    if answered:
+        for operation, answer in handle.answers():
+            answered(operation, answer)
 
 
 def _start(

@@ -25,6 +25,7 @@ that reads JSON, Parquet and HdrHistogram logs; `loadframe.record.Run(path)` rea
 | `{schema.TELEMETRY_FILE}` | what was watched beside: nodes, this machine, the generator, the store's statistics |
 | `{schema.EVENTS_FILE}` | what happened, one JSON object a line |
 | `{schema.SAMPLES_FILE}` | each request for itself, where `--samples` asked for that |
+| `answers-PHASE.json` | the last answers to operations whose answers are drawn, by operation; not of ranks |
 | `dead-letters-PHASE-SOURCE.ndjson` | of a source, lines that are not events and events that the store refused |
 
 Times are seconds since the run began, by the monotonic clock, unless a unit says otherwise. Sizes are bytes. In a
