@@ -7,7 +7,7 @@ from loadframe.errors import BadInput
 from loadframe.store import find
 from loadframe.store.access import Access, Auth
 from loadframe.store.base import Unreachable
-from loadframe.store.couchbase.store import bucket_form, node_figures
+from loadframe.store.couchbase.store import bucket_form, compactions, node_figures
 
 
 def test_a_bucket_keeps_one_copy_where_there_is_a_node_for_it():
@@ -55,6 +55,15 @@ def test_a_nodes_figures_are_those_that_it_has():
         "cpu_percent": 12.5,
     }
     assert node_figures({"hostname": "b:8091"}) == {}
+
+
+def test_compactions_are_counted_among_the_tasks_of_the_cluster():
+    rebalance = {"type": "rebalance", "status": "running"}
+    bucket = {"type": "bucket_compaction", "status": "running", "bucket": "people", "progress": 40}
+    view = {"type": "view_compaction", "status": "running", "designDocument": "_design/x", "progress": 7}
+    assert compactions([rebalance, bucket, {**bucket, "bucket": "usertable"}, view]) == 3
+    assert compactions([{**rebalance, "status": "notRunning"}, {**bucket, "status": "queued"}]) == 0
+    assert compactions([]) == 0
 
 
 @pytest.mark.parametrize("access", [Access(auth=Auth("api_key", "a:b")), Access(compress=True)])

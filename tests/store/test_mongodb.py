@@ -246,6 +246,18 @@ def test_figures_are_those_of_the_servers_status_and_what_it_lacks_is_left_out()
     assert figures.written({}) is None
 
 
+def test_documents_and_their_bytes_are_those_of_the_database_with_its_indexes():
+    stats = {"objects": 1000, "dataSize": 1_150_000, "storageSize": 620_000, "indexSize": 40_000, "fsUsedSize": 5e9}
+    assert figures.of_database(stats) == {
+        "documents": 1000.0,
+        "data_bytes": 1_150_000.0,
+        "index_bytes": 40_000.0,
+        "store_bytes": 660_000.0,
+    }
+    assert figures.of_database({}) == {}
+    assert figures.is_router({"process": "mongos"}) and not figures.is_router({"process": "mongod"})
+
+
 def test_a_server_is_called_by_its_node_only_if_loadframe_started_it():
     ours = {"processManagement": {"pidFilePath": "/c/x/node-0/node-0.pid"}, "storage": {"dbPath": "/c/x/node-0/data"}}
     assert figures.name_of({"parsed": ours}, "a:1") == "node-0"

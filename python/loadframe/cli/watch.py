@@ -130,8 +130,14 @@ def _looks(cluster: Cluster, most: int | None) -> "Iterator[tuple[float, Look]]"
         yield time.time(), live.look(time.monotonic())
 
 
+#: Sources of figures that are not those of a node.
+_NO_NODES = ("host", "cluster")
+
+
 def _plain(at: float, look: "Look") -> dict[str, object]:
-    nodes = {source.removeprefix("node:"): figures for source, figures in look.figures.items() if source != "host"}
+    nodes = {
+        source.removeprefix("node:"): figures for source, figures in look.figures.items() if source not in _NO_NODES
+    }
     return {"time": at, "nodes": nodes, "host": look.figures.get("host", {}), "gaps": look.gaps}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from loadframe.errors import LoadframeError
 from loadframe.observe.sampler import Gap, Sample
+from loadframe.store.base import WHOLE
 
 
 class StoreSampler:
@@ -20,7 +21,7 @@ class StoreSampler:
         self._statistics = statistics
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield each node's figures, or one gap."""
+        """Yield each node's figures and those of the whole cluster, or one gap."""
         try:
             nodes = self._statistics()
         except LoadframeError as error:
@@ -31,4 +32,4 @@ class StoreSampler:
             return
         for node, figures in nodes.items():
             for metric, value in figures.items():
-                yield Sample(f"node:{node}", metric, value)
+                yield Sample("cluster" if node == WHOLE else f"node:{node}", metric, value)

@@ -63,6 +63,10 @@ class NodeSpec:
         return self.electors is None or self.name in self.electors
 
 
+#: In place of a node's name: figures of the whole cluster.
+WHOLE = "*"
+
+
 @dataclass(frozen=True)
 class ProcessSpec:
     """A process that a cluster needs: its name, and what it is for."""
@@ -399,5 +403,5 @@ class Store(ABC):
 
     @abstractmethod
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return each node's figures by its name, or by its address where the store knows none; cheap enough for once
-        a second."""
+        """Return each node's figures by its name, or by its address where the store knows none; those that the store
+        tells only of the cluster as a whole by `WHOLE`. Cheap enough for once a second."""

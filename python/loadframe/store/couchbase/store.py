@@ -14,6 +14,7 @@ from loadframe.errors import BadInput, StoreFailed
 from loadframe.store import installed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
+    WHOLE,
     Figure,
     Found,
     Health,
@@ -45,6 +46,9 @@ _DURABILITIES = {
     "majority_and_persist_active": "majorityAndPersistActive",
     "persist_to_majority": "persistToMajority",
 }
+
+#: Tasks that rewrite files: of a bucket's documents, of the index of a view.
+_COMPACTIONS = ("bucket_compaction", "view_compaction")
 
 #: Figures of a bucket's part on a node, by what they are called there.
 _FIGURES = {
@@ -215,9 +219,13 @@ class Couchbase(Store):
         return int(stats["itemCount"])
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return each node's figures by its address."""
+        """Return each node's figures by its address, and what the cluster compacts, of which it names no nodes."""
         pool = self._rest.read(addresses, "/pools/default")
-        return {node["hostname"]: node_figures(node) for node in pool.get("nodes", [])}
+        figures = {node["hostname"]: node_figures(node) for node in pool.get("nodes", [])}
+        told = self._rest.ask(addresses, "GET", "/pools/default/tasks")
+        if told.status == 404:
+            return figures
+        return figures | {WHOLE: {"compactions_current": float(compactions(document(told, list)))}}
 
 
 def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[str, Any]:
@@ -256,6 +264,15 @@ def node_figures(node: Mapping[str, Any]) -> dict[str, float]:
     if isinstance(cpu := node.get("systemStats", {}).get("cpu_utilization_rate"), int | float):
         figures["cpu_percent"] = float(cpu)
     return figures
+
+
+def compactions(tasks: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many buckets and view indexes are compacted, from the list of the cluster's tasks.
+
+    A list has an entry with a `type` for each; one that only waits has another `status` than `running`.
+    """
+    running = [task for task in tasks if task.get("status", "running") == "running"]
+    return sum(task.get("type") in _COMPACTIONS for task in running)
 
 
 def _nowhere() -> BadInput:

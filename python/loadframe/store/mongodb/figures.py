@@ -14,6 +14,7 @@ WATCHED = (
     Figure("command/s", "commands", total=True),
     Figure("dirty", "cache_dirty_bytes", size=True),
     Figure("cache", "cache_bytes", size=True),
+    Figure("data", "store_bytes", size=True),
     Figure("queued", "queued"),
     Figure("clients", "clients"),
     Figure("lag s", "lag_seconds"),
@@ -73,6 +74,8 @@ _TIMES = {
     "write_seconds": "opLatencies.writes.latency",
     "flow_control_seconds": "flowControl.timeAcquiringMicros",
 }
+#: Figures of the database that all collections are in, by where dbStats has them.
+_OF_DATABASE = {"documents": "objects", "data_bytes": "dataSize", "index_bytes": "indexSize"}
 _MEBIBYTE = 2**20
 
 
@@ -91,6 +94,21 @@ def read(status: Mapping[str, Any]) -> dict[str, float]:
     if repl := status.get("repl"):
         figures["primary"] = float(bool(repl.get("isWritablePrimary")))
     return figures
+
+
+def of_database(stats: Mapping[str, Any]) -> dict[str, float]:
+    """Return a server's documents, their bytes as they are in memory, and the bytes that they and their indexes take
+    on disk, where they are compressed.
+    """
+    figures = {name: float(stats[key]) for name, key in _OF_DATABASE.items() if key in stats}
+    if "storageSize" in stats:
+        figures["store_bytes"] = float(stats["storageSize"]) + figures.get("index_bytes", 0.0)
+    return figures
+
+
+def is_router(status: Mapping[str, Any]) -> bool:
+    """Whether a router has answered, which has no data of its own."""
+    return str(status.get("process", "")).startswith("mongos")
 
 
 def written(status: Mapping[str, Any]) -> float | None:

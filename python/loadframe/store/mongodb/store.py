@@ -321,6 +321,8 @@ class MongoDB(Store):
                 status = self.client(address).ask(figures.ASKED)
                 name = self._name(address)
                 by_node[name] = figures.read(status)
+                if not figures.is_router(status):
+                    by_node[name] |= figures.of_database(self.client(address).ask({"dbStats": 1}, DATABASE))
                 if (last := figures.written(status)) is not None:
                     written.setdefault(figures.set_of(status), {})[name] = last
         # A member is behind those of its own set: another shard may have been written to later or not at all.
