@@ -113,7 +113,10 @@ def test_a_replica_set_of_mongodb_encrypts_what_is_asked(module_state, encryptio
 @pytest.mark.skipif(POSTGRESQL is None, reason="this machine has no server of PostgreSQL that speaks TLS")
 @pytest.mark.parametrize("encryption", ["http", "transport", "both"])
 def test_a_primary_of_postgresql_and_its_replica_encrypt_what_is_asked(module_state, encryption):
-    with encrypted("postgresql", encryption, home=str(POSTGRESQL)) as cluster:
+    settings = {"ssl_min_protocol_version": "TLSv1.3"}
+    with encrypted("postgresql", encryption, home=str(POSTGRESQL), settings=settings) as cluster:
+        client = cluster.store.client(cluster.addresses[0])
+        assert client.ask("SHOW ssl_min_protocol_version")[0]["ssl_min_protocol_version"] == "TLSv1.3"
         assert lets_in_without_tls(cluster) is (encryption == "transport")
         assert written_and_read(cluster) == [None, None]
         statement = "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_replication USING (pid)"
@@ -143,6 +146,33 @@ def test_what_a_store_cannot_encrypt_is_refused_before_anything_starts():
         with pytest.raises(BadInput, match=words) as refused:
             Cluster.require_encryption(ClusterSpec(store=kind, nodes=nodes, encryption=Encryption(encryption)))
         assert refused.value.where == f"encryption: {encryption}" or refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "value"),
+    [
+        ("postgresql", "ssl_cert_file", "/mine.pem"),
+        ("postgresql", "SSL", False),
+        ("elasticsearch", "xpack.security.http.ssl.enabled", False),
+        ("mongodb", "net.tls.mode", "disabled"),
+        ("redis", "tls-cert-file", "/mine.pem"),
+        ("cassandra", "client_encryption_options", {}),
+    ],
+)
+def test_settings_of_the_users_own_do_not_undo_what_encryption_says(kind, setting, value):
+    settings = {setting: value}
+    with pytest.raises(BadInput, match=f"{setting} is loadframe's to decide"):
+        find(kind).check_settings(settings)
+        Cluster.require_encryption(ClusterSpec(store=kind, nodes=2, encryption=Encryption.BOTH, settings=settings))
+
+
+def test_which_ciphers_and_protocols_are_used_stays_the_users_to_say():
+    for kind, setting in (
+        ("postgresql", "ssl_min_protocol_version"),
+        ("elasticsearch", "xpack.security.http.ssl.supported_protocols"),
+    ):
+        settings = {setting: "TLSv1.3"}
+        Cluster.require_encryption(ClusterSpec(store=kind, nodes=2, encryption=Encryption.BOTH, settings=settings))
 
 
 def test_a_server_that_was_built_without_tls_is_refused():

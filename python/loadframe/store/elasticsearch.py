@@ -13,7 +13,7 @@ from loadframe.errors import BadInput
 from loadframe.store import installed, vendors
 from loadframe.store.base import Found, Installation, Member, NodePlan, NodeSpec, Watch
 from loadframe.store.distribution import Archive, Distribution, Jar
-from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY, Encryption
+from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY, Encryption, refuse_settings
 from loadframe.store.search import jvm, machine, membership
 from loadframe.store.search.store import SearchStore
 from loadframe.store.vendors import Offer
@@ -56,6 +56,10 @@ _OURS = {
     "transport.port",
     "transport.tcp.port",
 }
+
+#: Where the cluster is encrypted, settings of security as well, but for which ciphers and protocols are used.
+_SECURITY = "xpack.security."
+_OF_ENCRYPTION = (".cipher_suites", ".supported_protocols")
 
 #: The least Java that runs each major version, and the greatest that is known to where none came along.
 #: The first versions that have data streams, and templates that can be composed.
@@ -128,6 +132,9 @@ class Elasticsearch(SearchStore):
         installation: Installation | None = None,
     ) -> None:
         """Its security part does it, which the vendor's archive has and a build of the free parts alone has not."""
+        refuse_settings(
+            encryption, settings, lambda name: name.startswith(_SECURITY) and not name.endswith(_OF_ENCRYPTION)
+        )
         if encryption.any and installation and not (installation.home / "modules" / "x-pack-security").is_dir():
             raise BadInput(
                 "this Elasticsearch has no security part, which encrypts its connections",

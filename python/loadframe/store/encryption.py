@@ -1,7 +1,11 @@
 """What is encrypted of a cluster that is started here, and the certificate that each of its nodes gets for that."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
+
+from loadframe.errors import BadInput
 
 #: The folder of a node's certificate, below its own, and the files there.
 FOLDER = "config/tls"
@@ -34,6 +38,17 @@ class Encryption(StrEnum):
     def nodes(self) -> bool:
         """Whether nodes connect to each other by TLS."""
         return self in (Encryption.TRANSPORT, Encryption.BOTH)
+
+
+def refuse_settings(encryption: Encryption, settings: Mapping[str, Any], decided: Callable[[str], bool]) -> None:
+    """BadInput for a setting that loadframe decides where it encrypts, which the user's own would contradict."""
+    for name in settings if encryption.any else ():
+        if decided(name):
+            raise BadInput(
+                f"with encryption: {encryption} the setting {name} is loadframe's to decide",
+                where=str(settings[name]),
+                remedy="leave the setting out, or leave encryption out and encrypt by settings alone",
+            )
 
 
 @dataclass(frozen=True)

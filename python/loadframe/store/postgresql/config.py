@@ -18,6 +18,8 @@ OURS = (
     *("external_pid_file", "cluster_name", "hot_standby", "primary_conninfo", "primary_slot_name"),
     *("logging_collector", "log_destination", "archive_mode", "restore_command"),
 )
+#: And these, where the cluster is encrypted.
+TLS = ("ssl", "ssl_ca_file", "ssl_cert_file", "ssl_key_file")
 #: Loadframe's own setting: which servers are read from, unless an operation says otherwise.
 READ_FROM = "read_from"
 _PLACES = ("primary", "replica", "prefer_replica", "any")

@@ -26,7 +26,7 @@ from loadframe.store.base import (
     Watch,
 )
 from loadframe.store.distribution import Distribution, Wheel
-from loadframe.store.encryption import Encryption
+from loadframe.store.encryption import Encryption, refuse_settings
 from loadframe.store.postgresql import config, figures, replication, tables
 from loadframe.store.postgresql.client import DATABASE, SLOW, Client, PostgresError
 
@@ -112,6 +112,7 @@ class Postgresql(Store):
         installation: Installation | None = None,
     ) -> None:
         """Clients and replicas come to one port and are let in by rules of their own, if the server knows TLS."""
+        refuse_settings(encryption, settings, lambda name: name.lower() in config.TLS)
         if encryption.any and installation is not None:
             config.require_tls(installation)
 
