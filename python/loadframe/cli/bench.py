@@ -12,6 +12,8 @@ import typer
 from loadframe.cli import access, loss
 from loadframe.cli.app import app
 from loadframe.cli.choices import (
+    ClusterHosts,
+    ClusterName,
     ContainerRuntime,
     Cores,
     EncryptionWord,
@@ -20,10 +22,21 @@ from loadframe.cli.choices import (
     Image,
     Machines,
     Network,
+    NodeCpus,
+    NodeMemory,
+    NodesToStart,
+    Parameters,
     PerMachine,
     Ranks,
+    Replace,
+    ReplaceWithoutAsking,
+    Reuse,
+    RunFolder,
     Samples,
     Scratch,
+    StoreKind,
+    StoreVersion,
+    Threads,
     assignments,
     core_limits,
     exclude,
@@ -34,7 +47,7 @@ from loadframe.cli.clusters import named, require_free
 from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.web import Web, WebAddress, published, require_web
 from loadframe.errors import BadInput
-from loadframe.ranges import MOST_NODES, MOST_SEED, MOST_THREADS
+from loadframe.ranges import MOST_SEED
 from loadframe.units import parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
@@ -56,13 +69,11 @@ Examples:
 def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order in which that is checked
     context: typer.Context,
     workload: Annotated[str, typer.Argument(help="A workload of the library, or a workload file.")],
-    store: Annotated[str, typer.Option(help="The store to start, or the kind of the one at --hosts.")] = "opensearch",
-    version: Annotated[
-        str | None, typer.Option(help="The store's version; the newest embedded one if not given.")
-    ] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Nodes to start; 1 if not given.")] = None,
-    cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
+    store: StoreKind = "opensearch",
+    version: StoreVersion = None,
+    nodes: NodesToStart = None,
+    cpus: NodeCpus = None,
+    memory: NodeMemory = None,
     cores: Cores = None,
     home: Home = None,
     host: HostName = None,
@@ -73,20 +84,12 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     network: Network = None,
     scratch: Scratch = None,
     encryption: EncryptionWord = None,
-    hosts: Annotated[
-        str | None, typer.Option(help="Use the cluster at these host:port or https://host:port, comma-separated.")
-    ] = None,
-    cluster: Annotated[str | None, typer.Option(help="Use this named cluster, which `cluster up` started.")] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Drop collections that an existing cluster has already.")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask before --replace drops data of a cluster at --hosts.")
-    ] = False,
-    reuse: Annotated[
-        bool, typer.Option("--reuse", help="Keep an existing cluster's data; skip what prepares it.")
-    ] = False,
-    set_: Annotated[list[str], typer.Option("--set", help="A workload parameter, name=value; may be repeated.")] = [],
+    hosts: ClusterHosts = None,
+    cluster: ClusterName = None,
+    replace: Replace = False,
+    yes: ReplaceWithoutAsking = False,
+    reuse: Reuse = False,
+    set_: Parameters = [],
     only: Annotated[
         str | None, typer.Option(help="Measure only these phases, comma-separated; those that prepare run anyway.")
     ] = None,
@@ -109,7 +112,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
             " grow, shrink, kill, start, pause, resume, cut, restore or set. May be repeated.",
         ),
     ] = [],
-    threads: Annotated[int, typer.Option(min=1, max=MOST_THREADS, help="Worker threads of the generator.")] = 1,
+    threads: Threads = 1,
     ranks: Ranks = None,
     spread: Annotated[
         Literal["fixed", "round_robin", "all", "nearest"],
@@ -133,7 +136,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
         int | None,
         typer.Option(min=0, max=MOST_SEED, help="Repeats the requests of an earlier run; random if not given."),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="The run folder to write.")] = None,
+    output: RunFolder = None,
     user: access.User = None,
     password_file: access.PasswordFile = None,
     api_key_file: access.ApiKeyFile = None,

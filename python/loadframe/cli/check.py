@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from loadframe.cli import access
 from loadframe.cli.app import app
-from loadframe.cli.choices import Ranks, assignments, exclude, start_ranks
+from loadframe.cli.choices import Parameters, Ranks, assignments, exclude, start_ranks
 from loadframe.cli.output import Json, out, print_json
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.units import format_count, format_duration
@@ -55,7 +55,7 @@ def check(
         bool, typer.Option("--offline", help="Start and ask no store: show the request of each operation.")
     ] = False,
     ranks: Ranks = None,
-    set_: Annotated[list[str], typer.Option("--set", help="A workload parameter, name=value; may be repeated.")] = [],
+    set_: Parameters = [],
     user: access.User = None,
     password_file: access.PasswordFile = None,
     api_key_file: access.ApiKeyFile = None,

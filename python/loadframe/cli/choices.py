@@ -1,4 +1,4 @@
-"""Reads options that several commands share, and refuses those that contradict each other."""
+"""Declares options that several commands share, reads them, and refuses those that contradict each other."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,26 @@ from typing import Annotated, Any, Literal
 import typer
 
 from loadframe.errors import BadInput
-from loadframe.ranges import MOST_RANKS
+from loadframe.ranges import MOST_NODES, MOST_RANKS, MOST_THREADS
 from loadframe.units import parse_cores
 
+StoreKind = Annotated[str, typer.Option(help="The store to start, or the kind of the one at --hosts.")]
+StoreVersion = Annotated[str | None, typer.Option(help="The store's version; the newest embedded one if not given.")]
+NodesToStart = Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Nodes to start; 1 if not given.")]
+NodeCpus = Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")]
+NodeMemory = Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")]
+ClusterHosts = Annotated[
+    str | None, typer.Option(help="Use the cluster at these host:port or https://host:port, comma-separated.")
+]
+ClusterName = Annotated[str | None, typer.Option(help="Use this named cluster, which `cluster up` started.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Drop collections that an existing cluster has already.")]
+ReplaceWithoutAsking = Annotated[
+    bool, typer.Option("--yes", help="Do not ask before --replace drops data of a cluster at --hosts.")
+]
+Reuse = Annotated[bool, typer.Option("--reuse", help="Keep an existing cluster's data; skip what prepares it.")]
+Parameters = Annotated[list[str], typer.Option("--set", help="A workload parameter, name=value; may be repeated.")]
+Threads = Annotated[int, typer.Option(min=1, max=MOST_THREADS, help="Worker threads of the generator.")]
+RunFolder = Annotated[Path | None, typer.Option(help="The run folder to write.")]
 Cores = Annotated[
     str | None,
     typer.Option(

@@ -13,12 +13,30 @@ import typer
 from loadframe import interrupts
 from loadframe.cli import access, loss
 from loadframe.cli.app import app
-from loadframe.cli.choices import Cores, Home, assignments, core_limits, exclude
+from loadframe.cli.choices import (
+    ClusterHosts,
+    ClusterName,
+    Cores,
+    Home,
+    NodeCpus,
+    NodeMemory,
+    NodesToStart,
+    Parameters,
+    Replace,
+    ReplaceWithoutAsking,
+    Reuse,
+    RunFolder,
+    StoreKind,
+    StoreVersion,
+    Threads,
+    assignments,
+    core_limits,
+    exclude,
+)
 from loadframe.cli.clusters import named, require_free
 from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.web import published
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.ranges import MOST_NODES, MOST_THREADS
 from loadframe.units import format_count, format_duration, parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -61,31 +79,21 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
     only: Annotated[
         str | None, typer.Option(help="The phase that takes events in; `ingest`, or the only one, if not given.")
     ] = None,
-    store: Annotated[str, typer.Option(help="The store to start, or the kind of the one at --hosts.")] = "opensearch",
-    version: Annotated[
-        str | None, typer.Option(help="The store's version; the newest embedded one if not given.")
-    ] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Nodes to start; 1 if not given.")] = None,
-    cpus: Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")] = None,
+    store: StoreKind = "opensearch",
+    version: StoreVersion = None,
+    nodes: NodesToStart = None,
+    cpus: NodeCpus = None,
+    memory: NodeMemory = None,
     cores: Cores = None,
     home: Home = None,
-    hosts: Annotated[
-        str | None, typer.Option(help="Use the cluster at these host:port or https://host:port, comma-separated.")
-    ] = None,
-    cluster: Annotated[str | None, typer.Option(help="Use this named cluster, which `cluster up` started.")] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Drop collections that an existing cluster has already.")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask before --replace drops data of a cluster at --hosts.")
-    ] = False,
-    reuse: Annotated[
-        bool, typer.Option("--reuse", help="Keep an existing cluster's data; skip what prepares it.")
-    ] = False,
-    set_: Annotated[list[str], typer.Option("--set", help="A workload parameter, name=value; may be repeated.")] = [],
-    threads: Annotated[int, typer.Option(min=1, max=MOST_THREADS, help="Worker threads of the generator.")] = 1,
-    output: Annotated[Path | None, typer.Option(help="The run folder to write.")] = None,
+    hosts: ClusterHosts = None,
+    cluster: ClusterName = None,
+    replace: Replace = False,
+    yes: ReplaceWithoutAsking = False,
+    reuse: Reuse = False,
+    set_: Parameters = [],
+    threads: Threads = 1,
+    output: RunFolder = None,
     user: access.User = None,
     password_file: access.PasswordFile = None,
     api_key_file: access.ApiKeyFile = None,
