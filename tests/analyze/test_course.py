@@ -1,5 +1,6 @@
 """The course of a run: what was recorded second by second, with those who waited, in new runs and in old ones."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -62,6 +63,16 @@ def test_of_older_runs_a_silence_is_unknown_and_no_line_is_drawn_across_it(folde
     course = silent(folder, lambda second: None, lambda second: None)
     assert np.flatnonzero(course.unknown).tolist() == list(SILENT)
     assert np.isnan(course.response_p99[20:30]).all()
+
+
+def test_what_follows_the_last_event_is_not_a_loss_of_throughput(tmp_path):
+    run = write_run(tmp_path, "streamed", Truth(seconds=SECONDS, warmup=WARMUP, operation="look"))
+    file = run.path / "summary.json"
+    summary = json.loads(file.read_text())
+    source = {"pacing": {"source": {"source": "ads", "workers": 4}}, "measured": 25.4}
+    (summary["phases"][-1]["streams"][0]).update(source)
+    file.write_text(json.dumps(summary))
+    assert len(read_course(Run(run.path)).throughput) == 25
 
 
 def test_documents_are_counted_where_they_are_asked_for_and_failures_stay_requests(tmp_path):

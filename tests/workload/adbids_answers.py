@@ -16,7 +16,7 @@ CREATE TABLE documents AS
 WITH lines AS (SELECT json AS line, json ->> 'type' AS type FROM read_ndjson_objects(?)),
 bids AS (SELECT line, line ->> 'id' AS id FROM lines WHERE type = 'bid'),
 wins AS (
-    SELECT line ->> 'bid_id' AS id, CAST(line ->> 'win_price' AS DECIMAL(12, 3)) AS price FROM lines WHERE type = 'win'
+    SELECT line ->> 'bid_id' AS id, CAST(line ->> 'win_price' AS DECIMAL(18, 6)) AS price FROM lines WHERE type = 'win'
 ),
 clicks AS (SELECT line ->> 'bid_id' AS id FROM lines WHERE type = 'click')
 SELECT

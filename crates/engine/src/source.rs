@@ -85,6 +85,14 @@ pub struct Source {
 pub type Fail = Arc<dyn Fn(String) + Send + Sync>;
 
 impl Source {
+    /// When the newest event had arrived that a query has seen; `None` where nothing is looked for, nothing was seen yet,
+    /// or no events have come for two stretches of which each would have had one that is looked for: then the age of
+    /// the newest one is not the store's doing.
+    pub fn shown(&self) -> Option<Instant> {
+        let probes = self.probes.as_ref()?;
+        probes.newest().filter(|_| self.queue.flows(Instant::now(), 2 * probes.sampling.sample))
+    }
+
     /// Checks what the plan says of it; reads nothing yet. `sampling` says how its events are looked for, if they are.
     pub fn new(
         name: &str,

@@ -101,6 +101,8 @@ struct State {
     written: Written,
     /// Events that were in the pieces before.
     given: u64,
+    /// When the last of these had arrived.
+    newest: Option<Instant>,
     sampler: Option<Sampler>,
     /// Batches that failed for a reason that may pass.
     kept: VecDeque<Taken>,
@@ -237,6 +239,7 @@ impl Queue {
         let sampled = state.sampled(&pieces);
         state.waiting -= self.batch - wanted;
         state.given += (self.batch - wanted) as u64;
+        state.newest = pieces.last().map(|(chunk, range)| chunk.events[range.end - 1].arrived);
         state.away += 1;
         let more = state.waiting > 0;
         drop(state);
@@ -278,6 +281,13 @@ impl Queue {
         if last {
             self.events.notify_waiters();
         }
+    }
+
+    /// Whether events come: the last one no longer ago than that, or some that have come are not in the store yet.
+    pub fn flows(&self, now: Instant, within: Duration) -> bool {
+        let state = self.state();
+        let waits = state.waiting + state.spilled + state.away + state.kept.len() > 0;
+        waits || state.newest.is_some_and(|newest| now.saturating_duration_since(newest) <= within)
     }
 
     /// How much there is and was.

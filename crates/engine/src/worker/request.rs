@@ -144,8 +144,7 @@ impl<D: Driver> Worker<D> {
             let captured = self.phase.driver.memory(connection).map_or(&none, |captured| &*captured);
             requests.is_first(&Values { variables: &self.phase.context.variables, draw, captured })
         });
-        let newest =
-            choice.apart.shows.and_then(|stream| self.phase.sources[stream].as_ref()?.probes.as_ref()?.newest());
+        let newest = choice.apart.shows.and_then(|stream| self.phase.sources[stream].as_ref()?.shown());
         (is_first, newest)
     }
 

@@ -103,7 +103,9 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
     if phase is None:
         return None
     zero = phase.begin
-    first, last = math.ceil(phase.warmup), math.floor(phase.warmup + phase.duration)
+    # When events have ended, what the phase still does shows nothing of what the store can take in.
+    ended = [stream.measured for stream in phase.streams if stream.source and stream.measured is not None]
+    first, last = math.ceil(phase.warmup), math.floor(phase.warmup + min([phase.duration, *ended]))
     length = max(last - first, 0)
     series = run.series
     of_phase = pc.and_(pc.equal(series["phase"], phase.name), pc.less(series["second"], last))
