@@ -12,7 +12,7 @@ import pymongo
 import pytest
 from adbids_answers import Answers
 
-from commands import open_folder
+from commands import open_folder, result
 from loadframe import _engine
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.experiment.listener import Listener
@@ -161,11 +161,8 @@ def mongodb() -> Iterator[Cluster]:
 @pytest.mark.parametrize("published", [False, True], ids=["right", "published"])
 def test_mongodb_answers_all_five(mongodb, tmp_path, log, right, published):
     def fill() -> None:
-        with pymongo.MongoClient(f"mongodb://{mongodb.addresses[0]}") as client:
-            client["loadframe"]["ads"].insert_many(
-                {"_id": key, "day": document["bid"]["time"][:10].replace("-", "."), **document}
-                for key, document in documents(log).items()
-            )
+        options = ("--cluster", "adbids", "--reuse", "--output", tmp_path / "run")
+        assert result("ingest", "adbids", log, *options)["documents"] == BIDS
 
     asked, day = right.asked_for(), today() - timedelta(days=1)
     answers: dict[str, list[dict[str, Any]]] = {}

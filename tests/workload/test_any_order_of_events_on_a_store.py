@@ -61,13 +61,34 @@ def test_mongodb(tmp_path):
     with started("mongodb") as cluster, pymongo.MongoClient(f"mongodb://{cluster.addresses[0]}") as client:
 
         def held() -> dict[str, Any]:
-            stored = {document.pop("_id"): document for document in client["loadframe"]["ads"].find()}
-            for document in stored.values():
-                bid = next(iter(document[kind] for kind in ("bid", "win", "click") if kind in document))
-                assert document.pop("day") == bid.get("bid_time", bid["time"])[:10].replace("-", ".")
+            database, stored = client["loadframe"], dict[str, Any]()
+            for day in days_of(client):
+                for document in database[day].find():
+                    key = document.pop("_id")
+                    assert key not in stored
+                    stored[key] = document
+                    assert day == f"ads-{day_of(document).replace('-', '.')}"
+                assert database[day].index_information() == database["ads"].index_information() != {}
+            shown = list(database["ads-*"].find())
+            assert {document.pop("_id"): document for document in shown} == stored
+            assert len(shown) == len(stored)
+            assert database["ads"].count_documents({}) == 0
             return stored
 
         hold_in_any_order(cluster, "any-order", tmp_path, held)
+
+
+def days_of(client: pymongo.MongoClient[dict[str, Any]]) -> list[str]:
+    """The collections of days, of which a log around a midnight has two."""
+    names = sorted(name for name in client["loadframe"].list_collection_names() if name.startswith("ads-2"))
+    assert len(names) == 2
+    return names
+
+
+def day_of(document: dict[str, Any]) -> str:
+    """The day of a document's bid, whichever of its events are there."""
+    first = next(iter(document.values()))
+    return str(first.get("bid_time", first["time"]))[:10]
 
 
 def test_cassandra(tmp_path):

@@ -83,4 +83,12 @@ impl<'a> Form<'a> {
         };
         self.get(key).map(boolean).transpose()
     }
+
+    /// The duration at `key`, which is in seconds, in milliseconds, if the key is there.
+    pub fn milliseconds(&self, key: &str) -> Result<Option<i64>, PlanError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let seconds = value.as_f64().filter(|seconds| (0.0..=1e9).contains(seconds));
+        let wrong = || PlanError::new(format!("\"{key}\" wants seconds from 0 on, not {value}"));
+        Ok(Some((seconds.ok_or_else(wrong)? * 1e3).round() as i64))
+    }
 }

@@ -1,11 +1,14 @@
 //! Drivers: one module per protocol. Each turns an operation into bytes and an answer into an outcome.
 
 pub mod assertion;
+mod buckets;
 mod capture;
 pub mod couchbase;
 pub mod cql;
 mod excerpt;
+mod exchanges;
 mod form;
+mod generations;
 pub mod http;
 mod http1;
 pub mod mongodb;

@@ -8,6 +8,7 @@ mod answer;
 mod asking;
 mod bson;
 mod bulk;
+mod days;
 mod failure;
 mod line;
 mod nodes;
@@ -32,7 +33,9 @@ pub use self::operation::Operation;
 use self::operation::{Kind, Prefer};
 use self::request::Room;
 use self::terms::Terms;
+use crate::buckets::{Buckets, PARTS};
 use crate::capture::Memory;
+use crate::generations::Register;
 use crate::net::deadline::{Deadline, Limit};
 use crate::net::discovery::DiscoveryError;
 use crate::net::per_thread::PerThread;
@@ -45,6 +48,8 @@ use crate::tally::Tally;
 pub struct Mongo {
     nodes: Arc<MongoNodes>,
     threads: PerThread<Thread>,
+    /// The days of collections that events are taken into.
+    buckets: Register<Buckets>,
 }
 
 /// The state of one client.
@@ -70,15 +75,19 @@ impl Driver for Mongo {
 
     fn new(target: &Target) -> Result<Self, PlanError> {
         let nodes = MongoNodes::new(&target.hosts, target.spread, Terms::new(target)?)?;
-        Ok(Self { nodes: Arc::new(nodes), threads: PerThread::new() })
+        Ok(Self { nodes: Arc::new(nodes), threads: PerThread::new(), buckets: Register::default() })
     }
 
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
-        Operation::map(form, context, self.nodes.terms.timeout)
+        Operation::map(form, context, &self.buckets, self.nodes.terms.timeout)
     }
 
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
-        if let Kind::Neutral(neutral) = &operation.kind { neutral.parts() } else { &[] }
+        match &operation.kind {
+            Kind::Neutral(neutral) => neutral.parts(),
+            Kind::DeleteDays(..) => &PARTS,
+            Kind::Query(_) | Kind::Command(_) | Kind::TakeIn(..) => &[],
+        }
     }
 
     fn requests(&self, operation: &Operation) -> Option<u64> {
@@ -131,7 +140,7 @@ impl Driver for Mongo {
     }
 
     fn takes_in(&self, operation: &Operation) -> bool {
-        matches!(operation.kind, Kind::TakeIn(_))
+        matches!(operation.kind, Kind::TakeIn(..))
     }
 
     async fn take_in(
@@ -142,7 +151,7 @@ impl Driver for Mongo {
         batch: &Batch,
         only: Option<&[u32]>,
     ) -> Reply {
-        let Kind::TakeIn(form) = &operation.kind else { return take_in::without_source() };
+        let Kind::TakeIn(form, buckets) = &operation.kind else { return take_in::without_source() };
         let limit = Limit::starting_now(operation.timeout);
         if let Err(failure) = self.find_out(limit).await {
             return Reply::unsent(failure);
@@ -152,7 +161,7 @@ impl Driver for Mongo {
         connection.number += 1;
         let prefer = Prefer::Primary;
         let asking = Asking { nodes: &self.nodes, thread: &thread, operation, prefer, k, only, limit };
-        asking.take_in(connection, form, batch).await
+        asking.take_in(connection, (form, buckets.as_deref()), batch).await
     }
 
     fn looks_for(&self, _operation: &Operation) -> Result<(), PlanError> {
@@ -166,7 +175,7 @@ impl Driver for Mongo {
         _context: &Context,
         batch: &Batch,
     ) -> (Reply, Vec<bool>) {
-        let Kind::TakeIn(form) = &operation.kind else { return (take_in::without_source(), Vec::new()) };
+        let Kind::TakeIn(form, _) = &operation.kind else { return (take_in::without_source(), Vec::new()) };
         let limit = Limit::starting_now(operation.timeout);
         if let Err(failure) = self.find_out(limit).await {
             return (Reply::unsent(failure), Vec::new());
@@ -198,11 +207,15 @@ impl Driver for Mongo {
                 Ok(commands.ok()?.into_iter().next()?.0)
             }
             Kind::Neutral(neutral) => connection.room.verb(neutral, operation.concern, &values)?,
-            Kind::TakeIn(form) => {
+            Kind::TakeIn(form, buckets) => {
                 let sample = take_in::sample();
-                let commands = taking_in::commands(form, (&sample, None), operation.concern, &mut Tally::default());
+                let day = buckets.as_ref().map(|days| days.generations.name(sample.events[0].time));
+                let events = (0..).zip(&sample.events);
+                let into = day.as_ref().unwrap_or(&form.collection);
+                let commands = taking_in::commands(into, &sample, events, operation.concern, &mut Tally::default());
                 Ok(commands.ok()?.into_iter().next()?.0)
             }
+            Kind::DeleteDays(..) => return None,
         };
         bson::json(&command.ok()?).map(|command| command.to_string())
     }

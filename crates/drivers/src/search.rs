@@ -4,14 +4,13 @@
 
 mod conflicts;
 pub mod dialect;
-mod generations;
+mod index;
 mod judge;
 mod managing;
 mod operations;
 mod paging;
 mod repeat;
 mod step;
-mod steps;
 mod taking_in;
 
 use loadframe_engine::draw::Draw;
@@ -22,15 +21,15 @@ use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
 use crate::assertion::Assertion;
+use crate::exchanges::Exchanges;
+use crate::generations::{Generations, List, Register};
 use crate::http1::request::Request;
 use crate::http1::{Connection, Http1};
 use crate::net::deadline::Limit;
 use crate::search::dialect::Dialect;
-use crate::search::generations::{List, Register};
 pub use crate::search::operations::Operation;
 use crate::search::operations::Taking;
 use crate::search::step::SearchStep;
-use crate::search::steps::Exchanges;
 use crate::take_in;
 
 /// The driver of one target.
@@ -38,7 +37,7 @@ use crate::take_in;
 pub struct Search {
     http: Http1,
     dialect: Dialect,
-    register: Register,
+    register: Register<Generations>,
 }
 
 impl Driver for Search {

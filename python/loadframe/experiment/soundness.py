@@ -41,11 +41,16 @@ def _require_documents(phase: ResolvedPhase, ranks: int) -> None:
 
 
 def _require_one_manager(phase: ResolvedPhase, ranks: int) -> None:
-    """BadInput if several ranks are to take events into indices that roll over meanwhile."""
-    managing = [name for name, form in phase.operations.items() if "manage_indices" in form]
-    if managing and ranks > 1:
+    """BadInput if several ranks are to take events into days that roll over or are deleted meanwhile."""
+    for name, form in phase.operations.items() if ranks > 1 else ():
+        if "manage_indices" in form:
+            what = "when an index follows another"
+        elif form.get("delete_days", {}).get("keep") is not None:
+            what = "which days are deleted"
+        else:
+            continue
         raise BadInput(
-            f"{ranks} ranks would have to agree when an index follows another, and cannot: {managing[0]} needs one",
+            f"{ranks} ranks would have to agree {what}, and cannot: {name} needs one",
             where=f"phase {phase.name}",
             remedy="load with one rank and more threads, or leave the operation out",
         )

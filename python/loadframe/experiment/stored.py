@@ -18,8 +18,8 @@ from loadframe.workload import ResolvedPhase
 
 def collection_of(form: Mapping[str, Any], family: str) -> str:
     """Return where a `take_in` operation keeps its documents, in words that the store counts by."""
-    # A search engine keeps each day in a collection of its own.
-    by_day = form.get("daily") is not None and family == "elasticsearch"
+    # Each day is a collection of its own.
+    by_day = form.get("daily") is not None and family in ("elasticsearch", "mongodb")
     return f"{form['collection']}-*" if by_day else str(form["collection"])
 
 

@@ -54,14 +54,15 @@ def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place
     content: Any = form.content
     collection = getattr(content, "collection", None)
     # Only the store can check a name that is made for each request.
-    by_day = (form.take_in is not None and form.take_in.daily is not None) or form.manage_indices is not None
-    # Collections of days have other names, and a search engine makes them when their first event comes.
+    managed = form.manage_indices or form.delete_days
+    by_day = (form.take_in is not None and form.take_in.daily is not None) or managed is not None
+    # Collections of days have other names, and are made when their first event comes.
     if collection is not None and form.create_collection is None and not set(collection) & set("$*,") and not by_day:
         _known(document, (*place, "collection"), "collection", collection, {*file.collections, *_made(file)})
     if form.shows is not None:
         _check_shown(document, file, form.shows, (*place[:-1], "shows"))
-    if form.manage_indices is not None:
-        _check_days(document, file, form.manage_indices.collection, (*place, "collection"))
+    if managed is not None:
+        _check_days(document, file, managed.collection, (*place, "collection"))
     if form.bulk is not None:
         _known(document, (*place, "corpus"), "corpus", form.bulk.corpus, file.corpora)
         known = file.collections.get(form.bulk.collection)
@@ -85,7 +86,7 @@ def _check_shown(document: Document, file: WorkloadFile, shown: str, place: Plac
 
 
 def _check_days(document: Document, file: WorkloadFile, name: str, place: Place) -> None:
-    """Refuse indices to be managed that no operation fills day by day."""
+    """Refuse days to be looked after that no operation fills."""
     forms = (form for operation in file.operations.values() for form in every_form(operation).values())
     known = {form.take_in.collection for form in forms if form.take_in is not None and form.take_in.daily is not None}
     if name not in known:

@@ -1,6 +1,6 @@
 //! What answers mean, and how they read.
 
-use bson::{Bson, Document, RawDocumentBuf};
+use bson::{Bson, Document, RawBsonRef, RawDocumentBuf};
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::variables::Values;
 use serde_json::Value;
@@ -72,6 +72,14 @@ impl Answer {
             Self::Found(_) => self.read().next(),
             Self::Told(answer) => Some(Bson::Document(answer.clone()).into_relaxed_extjson()),
         }
+    }
+
+    /// The documents of the first answer, with their types and the order of their fields.
+    pub fn typed_documents(&self) -> Vec<Document> {
+        let first = if let Self::Found(batch) = self { batch.first.as_ref() } else { None };
+        let documents = first.and_then(|batch| batch.doc_slices().ok());
+        let whole = |document: RawBsonRef<'_>| Document::try_from(document.as_document()?).ok();
+        documents.into_iter().flatten().filter_map(|document| whole(document.ok()?)).collect()
     }
 
     /// The documents of the first answer, as JSON.

@@ -12,16 +12,18 @@ use super::Connection;
 use super::answer::Answer;
 use super::bson::json;
 use super::bulk::{self, Commands};
+use super::days::Days;
 use super::failure::{self, is_displaced, unfit};
-use super::line::{Line, Thread};
+use super::line::{DATABASE, Line, Thread};
 use super::nodes::{Mode, MongoNodes};
 use super::operation::{Concern, Kind, Operation, Prefer};
 use super::taking_in;
+use crate::buckets::Buckets;
 use crate::capture::Memory;
 use crate::json::Unexpected;
 use crate::net::deadline::Limit;
 use crate::neutral::{Action, Bulk, Neutral};
-use crate::take_in::{TakeIn, without_source};
+use crate::take_in::{TakeIn, chosen, without_source};
 use crate::tally::Tally;
 
 /// One operation of one client.
@@ -43,18 +45,21 @@ pub struct Asking<'a> {
 }
 
 /// One command that was sent, or could not be, and judged.
-struct Asked {
+pub struct Asked {
     sent: Instant,
     done: Instant,
     node: u16,
     bytes_sent: u64,
-    answer: Result<Answer, Failure>,
+    /// What was answered.
+    pub answer: Result<Answer, Failure>,
 }
 
 /// How a command's answer is taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Take {
+pub enum Take {
+    /// It is a cursor, which is read to its end.
     Documents,
+    /// It says how the command went.
     Told,
 }
 
@@ -65,7 +70,8 @@ impl Asking<'_> {
         let (command, take) = match &self.operation.kind {
             Kind::Query(template) => (connection.room.native(template, values), Take::Documents),
             Kind::Command(template) => (connection.room.native(template, values), Take::Told),
-            Kind::TakeIn(_) => return without_source(),
+            Kind::TakeIn(..) => return without_source(),
+            Kind::DeleteDays(buckets, keep) => return Days::new(self, connection, buckets).delete(*keep).await,
             Kind::Neutral(neutral) => match neutral {
                 Neutral::Bulk(bulk) => return self.bulk(connection, bulk).await,
                 _ => {
@@ -90,7 +96,7 @@ impl Asking<'_> {
             Kind::Neutral(Neutral::Scan(_)) | Kind::Query(_) | Kind::Command(_) => {
                 self.judged(asked, values, &mut connection.memory).reply()
             }
-            Kind::Neutral(_) | Kind::TakeIn(_) => asked.then(Answer::done).reply(),
+            Kind::Neutral(_) | Kind::TakeIn(..) | Kind::DeleteDays(..) => asked.then(Answer::done).reply(),
         }
     }
 
@@ -110,14 +116,20 @@ impl Asking<'_> {
         command: Result<RawDocumentBuf, Unexpected>,
         take: Take,
     ) -> Asked {
-        let unsent = |node, failure| {
-            let now = Instant::now();
-            Asked { sent: now, done: now, node, bytes_sent: 0, answer: Err(failure) }
-        };
-        let command = match command {
-            Ok(command) => command,
-            Err(unexpected) => return unsent(0, unfit(unexpected)),
-        };
+        match command {
+            Ok(command) => self.send_to(connection, DATABASE, command, take).await,
+            Err(unexpected) => unsent(0, unfit(unexpected)),
+        }
+    }
+
+    /// The same for a command to a database, which may be another than that of the collections.
+    pub async fn send_to(
+        &self,
+        connection: &mut Connection,
+        database: &str,
+        command: RawDocumentBuf,
+        take: Take,
+    ) -> Asked {
         let Connection { assignment, client, lines, deadline, shown, .. } = connection;
         let (node, address) = match self.nodes.pick(self.prefer, assignment, *client, self.k) {
             Ok(picked) => picked,
@@ -143,8 +155,8 @@ impl Asking<'_> {
         let sent = Instant::now();
         let exchange = async {
             match take {
-                Take::Documents => line.find(command, criteria).await.map(Answer::Found),
-                Take::Told => line.tell(command, criteria).await.map(Answer::Told),
+                Take::Documents => line.find(database, command, criteria).await.map(Answer::Found),
+                Take::Told => line.tell(database, command, criteria).await.map(Answer::Told),
             }
         };
         let answer = deadline.within(self.limit.due, exchange).await;
@@ -182,11 +194,37 @@ impl Asking<'_> {
         self.write(connection, commands, bulk.action, tally).await
     }
 
-    /// Sends the events of a batch.
-    pub async fn take_in(&self, connection: &mut Connection, form: &TakeIn, batch: &Batch) -> Reply {
-        let mut tally = Tally::default();
-        let commands = taking_in::commands(form, (batch, self.only), self.operation.concern, &mut tally);
-        self.write(connection, commands, Action::Upsert, tally).await
+    /// Sends the events of a batch, to the collections of their days if days are told apart.
+    pub async fn take_in(
+        &self,
+        connection: &mut Connection,
+        (form, buckets): (&TakeIn, Option<&Buckets>),
+        batch: &Batch,
+    ) -> Reply {
+        let (concern, mut tally) = (self.operation.concern, Tally::default());
+        let Some(buckets) = buckets else {
+            let events = (0..).zip(chosen(batch, self.only));
+            let commands = taking_in::commands(&form.collection, batch, events, concern, &mut tally);
+            return self.write(connection, commands, Action::Upsert, tally).await;
+        };
+        let dealt = buckets.deal(form, batch, self.only, &mut tally).await;
+        let (began, mut waited) = (Instant::now(), false);
+        let mut commands = Commands::new();
+        for (begin, bucket) in &dealt.days {
+            let make = async || Days::new(self, connection, buckets).make(*begin).await;
+            let made = buckets.make(*begin, make).await.and_then(|made| {
+                waited |= made;
+                let events = bucket.events.iter().copied();
+                taking_in::commands(&bucket.name, batch, events, concern, &mut tally).map_err(unfit)
+            });
+            match made {
+                Ok(of_day) => commands.extend(of_day),
+                Err(failure) => tally.fail_at(&bucket.places(), failure),
+            }
+        }
+        let reply = self.write(connection, Ok(commands), Action::Upsert, tally).await;
+        // The store has made a collection for the request.
+        Reply { sent: if waited { began } else { reply.sent }, ..reply }
     }
 
     /// Asks once which events of a batch a query sees, by their places.
@@ -234,6 +272,12 @@ impl Asking<'_> {
     }
 }
 
+/// A command that could not be sent.
+fn unsent(node: u16, failure: Failure) -> Asked {
+    let now = Instant::now();
+    Asked { sent: now, done: now, node, bytes_sent: 0, answer: Err(failure) }
+}
+
 impl Asked {
     /// The same, with the answer judged further.
     fn then(self, judge: impl FnOnce(Answer) -> Result<Answer, Failure>) -> Self {
@@ -261,14 +305,19 @@ impl Asked {
         Reply { sent: self.sent, bytes_sent, bytes_received, parts, ..written.reply() }
     }
 
-    fn reply(self) -> Reply {
+    /// What was sent and received, whatever that means.
+    pub fn exchange(&self) -> Reply {
         Reply {
             bytes_sent: self.bytes_sent,
             bytes_received: self.received(),
-            documents: self.documents(),
             node: self.node,
-            ..Reply::new(self.sent, self.done, self.answer.map(drop))
+            ..Reply::new(self.sent, self.done, Ok(()))
         }
+    }
+
+    fn reply(self) -> Reply {
+        let exchange = self.exchange();
+        Reply { documents: self.documents(), outcome: self.answer.map(drop), ..exchange }
     }
 }
 

@@ -35,7 +35,7 @@ pub fn commands(
         Verb::Delete => ("delete", "deletes"),
     };
     gathered(
-        Bulk::chosen(&lines, only),
+        (0..).zip(Bulk::chosen(&lines, only)),
         |out, (_, line)| item(out, bulk, line),
         |items, ends| whole(name, &bulk.collection, concern, items, ends),
         "a document of the corpus is not a JSON object, or has no id",
@@ -46,10 +46,10 @@ pub fn commands(
 /// The name of a command that updates, and of the list of what it updates.
 pub const UPDATE: (&str, &str) = ("update", "updates");
 
-/// Writes documents, each by `item`, into as few commands as hold them, each made by `whole` of what was written and of
+/// Writes documents, each with its place and by `item`, into as few commands as hold them, each made by `whole` of what was written and of
 /// where each document ends. One that cannot be written counts in `tally` as refused for the reason `unfit`.
 pub fn gathered<T>(
-    documents: impl Iterator<Item = T>,
+    documents: impl Iterator<Item = (u32, T)>,
     mut item: impl FnMut(&mut Vec<u8>, T) -> Result<(), Unexpected>,
     whole: impl Fn(&[u8], &[usize]) -> Result<RawDocumentBuf, Unexpected>,
     unfit: &str,
@@ -57,7 +57,7 @@ pub fn gathered<T>(
 ) -> Result<Commands, Unexpected> {
     let mut commands = Vec::new();
     let (mut items, mut ends, mut places) = (Vec::new(), Vec::new(), Vec::new());
-    for (place, document) in (0..).zip(documents) {
+    for (place, document) in documents {
         let begin = items.len();
         if item(&mut items, document).is_err() {
             items.truncate(begin);

@@ -16,7 +16,7 @@ use super::failure;
 use super::nodes::MongoNodes;
 
 /// Where all collections are.
-const DATABASE: &str = "loadframe";
+pub const DATABASE: &str = "loadframe";
 
 /// A thread's clients of the official driver, by the node's address. Their tasks live on the thread's runtime.
 #[derive(Default)]
@@ -41,6 +41,7 @@ impl Thread {
 
 /// See the module.
 pub struct Line {
+    client: Client,
     database: Database,
     /// One of its own: the driver would begin and end one with each request, which costs two tasks.
     session: ClientSession,
@@ -63,23 +64,40 @@ impl Line {
         let opened = async {
             let client = thread.client(nodes, address)?;
             let session = client.start_session().causal_consistency(false).await?;
-            Ok::<_, Error>(Self { database: client.database(DATABASE), session })
+            let database = client.database(DATABASE);
+            Ok::<_, Error>(Self { client, database, session })
         };
         opened.await.map_err(|error| failure::request(&error))
     }
 
-    /// Sends a command for its answer.
-    pub async fn tell(&mut self, command: RawDocumentBuf, criteria: Option<SelectionCriteria>) -> Result<Document> {
-        let mut action = self.database.run_raw_command(command);
+    fn at(&self, database: &str) -> Database {
+        if database == DATABASE { self.database.clone() } else { self.client.database(database) }
+    }
+
+    /// Sends a command to a database for its answer.
+    pub async fn tell(
+        &mut self,
+        database: &str,
+        command: RawDocumentBuf,
+        criteria: Option<SelectionCriteria>,
+    ) -> Result<Document> {
+        let database = self.at(database);
+        let mut action = database.run_raw_command(command);
         if let Some(criteria) = criteria {
             action = action.selection_criteria(criteria);
         }
         action.session(&mut self.session).await
     }
 
-    /// Sends a command for all that it finds.
-    pub async fn find(&mut self, command: RawDocumentBuf, criteria: Option<SelectionCriteria>) -> Result<Found> {
-        let mut action = self.database.run_raw_cursor_command(command);
+    /// Sends a command to a database for all that it finds.
+    pub async fn find(
+        &mut self,
+        database: &str,
+        command: RawDocumentBuf,
+        criteria: Option<SelectionCriteria>,
+    ) -> Result<Found> {
+        let database = self.at(database);
+        let mut action = database.run_raw_cursor_command(command);
         if let Some(criteria) = criteria {
             action = action.selection_criteria(criteria);
         }

@@ -1,5 +1,6 @@
 //! Operations: a neutral verb, a query, or a command of the workload's own.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use loadframe_engine::driver::Context;
@@ -12,8 +13,10 @@ use serde_json::{Map, Value, json};
 
 use super::bson;
 use crate::assertion::Assertion;
+use crate::buckets::{Buckets, DELETE_DAYS, deletion};
 use crate::capture::{Captures, Place};
 use crate::form::{self, Form};
+use crate::generations::{Register, Style};
 use crate::neutral::{Neutral, VERBS};
 use crate::take_in::{TAKE_IN, TakeIn};
 use crate::timeout;
@@ -47,8 +50,10 @@ pub enum Kind {
     Query(Template),
     /// A command of the workload's own.
     Command(Template),
-    /// The events of a source.
-    TakeIn(TakeIn),
+    /// The events of a source, and where they go if days are told apart.
+    TakeIn(TakeIn, Option<Arc<Buckets>>),
+    /// The end of days: of all, or of those that were over more than so many milliseconds ago.
+    DeleteDays(Arc<Buckets>, Option<i64>),
 }
 
 /// What has to be done for a write before it is answered.
@@ -110,8 +115,14 @@ impl Prefer {
 
 impl Operation {
     /// Maps `{"read": {...}, "timeout": 5}` or `{"find": {...}}`. `timeout` holds unless the form has its own.
-    pub fn map(form: &Value, context: &Context, timeout: Duration) -> Result<Self, PlanError> {
-        let kinds: Vec<_> = VERBS.into_iter().chain(["find", "aggregate", "command", TAKE_IN]).collect();
+    pub fn map(
+        form: &Value,
+        context: &Context,
+        register: &Register<Buckets>,
+        timeout: Duration,
+    ) -> Result<Self, PlanError> {
+        let kinds: Vec<_> = VERBS.into_iter().chain(["find", "aggregate", "command", TAKE_IN, DELETE_DAYS]).collect();
+        let buckets = |of: &str| register.of(of, || Buckets::new(of, Style::Dotted));
         let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
         let variables = &context.variables;
         bson::verify(argument).map_err(|error| error.within(name))?;
@@ -119,7 +130,15 @@ impl Operation {
             "find" => find(argument, variables).map(Kind::Query).map_err(|error| error.within(name))?,
             "aggregate" => aggregate(argument, variables).map(Kind::Query).map_err(|error| error.within(name))?,
             "command" => command(argument, variables).map(Kind::Command).map_err(|error| error.within(name))?,
-            TAKE_IN => TakeIn::map_undivided(argument).map(Kind::TakeIn).map_err(|error| error.within(name))?,
+            TAKE_IN => {
+                let take_in = TakeIn::map(argument).map_err(|error| error.within(name))?;
+                let days = take_in.daily.map(|_| buckets(&take_in.collection));
+                Kind::TakeIn(take_in, days)
+            }
+            DELETE_DAYS => {
+                let (of, keep) = deletion(argument).map_err(|error| error.within(name))?;
+                Kind::DeleteDays(buckets(&of), keep)
+            }
             _ => {
                 let neutral = Neutral::map(name, argument, context);
                 let other = || PlanError::new(unknown("operation", name, kinds.iter().copied()));
@@ -136,7 +155,7 @@ impl Operation {
         let reads = match &kind {
             Kind::Neutral(neutral) => neutral.reads(),
             Kind::Query(_) | Kind::Command(_) => true,
-            Kind::TakeIn(_) => false,
+            Kind::TakeIn(..) | Kind::DeleteDays(..) => false,
         };
         let captures = Captures::of_documents(form, reads, variables)?;
         let timeout = timeout::of_operation(form, timeout)?;
@@ -150,11 +169,11 @@ impl Kind {
         let reads = match self {
             Self::Neutral(neutral) => matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)),
             Self::Query(_) | Self::Command(_) => true,
-            Self::TakeIn(_) => false,
+            Self::TakeIn(..) | Self::DeleteDays(..) => false,
         };
-        let writes = !reads;
+        let writes = !reads && !matches!(self, Self::DeleteDays(..));
         // Events are written to the primary, and looked for where that is said.
-        let is_looked_for = matches!(self, Self::TakeIn(_));
+        let is_looked_for = matches!(self, Self::TakeIn(..));
         if concern.is_some() && !writes {
             let remedy = if matches!(self, Self::Command(_)) { "say writeConcern inside it" } else { "leave it out" };
             return Err(PlanError::new(format!("{name} has no \"write_concern\" here; {remedy}")));
@@ -241,7 +260,7 @@ mod tests {
 
     fn map(form: Value) -> Result<Operation, String> {
         let context = Context { variables: Variables::default(), corpora: Corpora::default() };
-        Operation::map(&form, &context, Duration::from_secs(9)).map_err(|error| error.message)
+        Operation::map(&form, &context, &Register::default(), Duration::from_secs(9)).map_err(|error| error.message)
     }
 
     #[test]
@@ -288,6 +307,31 @@ mod tests {
             json!({"fnd": {}}),
         ] {
             assert!(map(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn operations_on_the_days_of_a_collection_share_them() {
+        let context = Context { variables: Variables::default(), corpora: Corpora::default() };
+        let register = Register::default();
+        let map = |form: Value| Operation::map(&form, &context, &register, Duration::from_secs(9));
+        let take_in = |daily: &str| json!({"take_in": {"collection": "ads", "daily": daily}});
+        let Kind::TakeIn(_, Some(taken)) = map(take_in("arrival")).unwrap().kind else { panic!() };
+        let Kind::DeleteDays(deleted, keep) =
+            map(json!({"delete_days": {"collection": "ads", "keep": 60}})).unwrap().kind
+        else {
+            panic!()
+        };
+        assert!(Arc::ptr_eq(&taken, &deleted));
+        assert_eq!(keep, Some(60_000));
+        let Kind::TakeIn(_, None) = map(json!({"take_in": {"collection": "ads"}})).unwrap().kind else { panic!() };
+        for (form, message) in [
+            (json!({"delete_days": {"collection": "ads", "kept": 60}}), "delete_days: unknown key \"kept\""),
+            (json!({"delete_days": {"collection": "ads"}, "write_concern": "majority"}), "delete_days has no \"write"),
+            (json!({"delete_days": {"collection": "ads"}, "read_preference": "nearest"}), "delete_days goes to the"),
+        ] {
+            let error = map(form).unwrap_err().message;
+            assert!(error.starts_with(message), "{error}");
         }
     }
 

@@ -6,53 +6,51 @@ use serde_json::Value;
 
 use super::bson::{array, document, field, fields, int, nested, switch, text};
 use super::bulk::{Commands, UPDATE, gathered, whole};
+use super::days;
 use super::operation::Concern;
 use super::request::{ID, command};
 use crate::json::Unexpected;
 use crate::neutral::Scalar;
-use crate::take_in::{Days, TakeIn, chosen, id};
+use crate::take_in::{TakeIn, id};
 use crate::tally::Tally;
 
-/// Writes the commands that carry the events at the places `only` of a batch, or all. Those whose lines cannot be sent
-/// are counted in `tally`.
-pub fn commands(
-    form: &TakeIn,
-    (batch, only): (&Batch, Option<&[u32]>),
+/// Writes the commands that carry events of a batch, each with its place among those that are sent. Those whose lines
+/// cannot be sent are counted in `tally`.
+pub fn commands<'a>(
+    collection: &str,
+    batch: &Batch,
+    events: impl Iterator<Item = (u32, &'a Event)>,
     concern: Option<Concern>,
     tally: &mut Tally,
 ) -> Result<Commands, Unexpected> {
-    let mut days = Days::default();
     gathered(
-        chosen(batch, only),
-        |out, event| update(out, form, batch, event, &mut days),
-        |items, ends| whole(UPDATE, &form.collection, concern, items, ends),
+        events,
+        |out, event| update(out, batch, event),
+        |items, ends| whole(UPDATE, collection, concern, items, ends),
         "the line of an event is not a JSON object that BSON can hold",
         tally,
     )
 }
 
 /// Writes one event's element of a command.
-fn update(out: &mut Vec<u8>, form: &TakeIn, batch: &Batch, event: &Event, days: &mut Days) -> Result<(), Unexpected> {
+fn update(out: &mut Vec<u8>, batch: &Batch, event: &Event) -> Result<(), Unexpected> {
     let id = id(batch, event).ok_or(Unexpected)?;
     document(out, |out| {
         nested(out, "q", |out| field(out, ID, &Scalar::Text(id)))?;
         nested(out, "u", |out| {
-            nested(out, "$set", |out| {
-                if let Some(instant) = form.instant(event) {
-                    text(out, "day", days.of(instant));
-                }
-                nested(out, batch.kind(event), |out| fields(out, batch.line(event), None))
-            })
+            nested(out, "$set", |out| nested(out, batch.kind(event), |out| fields(out, batch.line(event), None)))
         })?;
         switch(out, "upsert", true);
         Ok(())
     })
 }
 
-/// The query for the documents of events, with what tells which of their events they were told of.
+/// The query for the documents of events, with what tells which of their events they were told of. A document's events
+/// by day of arrival may lie in two collections, so that there may be two of an id.
 pub fn look(form: &TakeIn, batch: &Batch) -> Result<RawDocumentBuf, Unexpected> {
+    let every_day = form.daily.map(|_| days::view(&form.collection));
     command(|out| {
-        text(out, "find", &form.collection);
+        text(out, "find", every_day.as_ref().unwrap_or(&form.collection));
         nested(out, "filter", |out| {
             nested(out, "_id", |out| {
                 array(out, "$in", |out| {
@@ -69,7 +67,7 @@ pub fn look(form: &TakeIn, batch: &Batch) -> Result<RawDocumentBuf, Unexpected> 
             Ok(())
         })?;
         // All that is asked for in one answer.
-        int(out, "batchSize", batch.events.len() as i64 + 1);
+        int(out, "batchSize", 2 * batch.events.len() as i64 + 1);
         Ok(())
     })
 }
@@ -91,21 +89,21 @@ mod tests {
 
     use super::super::bson::json as read;
     use super::*;
-    use crate::take_in::Daily;
     use crate::take_in::tests::batch;
+    use crate::take_in::{Daily, chosen};
 
     #[test]
-    fn an_event_sets_its_own_field_of_its_document_and_the_day() {
+    fn an_event_sets_its_own_field_of_its_document() {
         let batch = batch(&[
             (0, "a", 1_488_412_799_999, r#"{"id":"a","price":0.5,"geo":{"zip":[1]}}"#),
             (1, r#"\"\u00e9"#, 1_488_412_800_000, r#"{"bid_id":"x"}"#),
             (2, "a", 1_488_412_799_999, "[1]"),
             (2, "7", 1_488_412_799_999, "{}"),
         ]);
-        let written = |daily, only: Option<&[u32]>| {
-            let form = TakeIn { collection: "ads".into(), daily };
+        let written = |only: Option<&[u32]>| {
+            let events = (0..).zip(chosen(&batch, only));
             let mut tally = Tally::default();
-            let mut commands = commands(&form, (&batch, only), Some(Concern::Acknowledged), &mut tally).unwrap();
+            let mut commands = commands("ads", &batch, events, Some(Concern::Acknowledged), &mut tally).unwrap();
             let (command, places) = commands.pop().unwrap();
             assert!(commands.is_empty());
             let now = std::time::Instant::now();
@@ -116,13 +114,13 @@ mod tests {
             |updates: Value| json!({"update": "ads", "ordered": false, "updates": updates, "writeConcern": {"w": 1}});
         let bid = json!({"id": "a", "price": 0.5, "geo": {"zip": [1]}});
         let updates = json!([
-            update("a", json!({"day": "2017.03.01", "bid": bid})),
-            update("\"é", json!({"day": "2017.03.02", "win": {"bid_id": "x"}})),
-            update("7", json!({"day": "2017.03.01", "click": {}})),
+            update("a", json!({"bid": bid})),
+            update("\"é", json!({"win": {"bid_id": "x"}})),
+            update("7", json!({"click": {}})),
         ]);
-        assert_eq!(written(Some(Daily::Event), None), (command(updates), vec![0, 1, 3], vec![2]));
+        assert_eq!(written(None), (command(updates), vec![0, 1, 3], vec![2]));
         let some = json!([update("7", json!({"click": {}}))]);
-        assert_eq!(written(None, Some(&[2, 3])), (command(some), vec![1], vec![0]), "places are those of what is sent");
+        assert_eq!(written(Some(&[2, 3])), (command(some), vec![1], vec![0]), "places are those of what is sent");
     }
 
     #[test]
@@ -130,8 +128,8 @@ mod tests {
         let batch = batch(&[(0, "a", 0, ""), (1, "a", 0, ""), (1, r#"\"b"#, 0, ""), (2, "c", 0, "")]);
         let form = TakeIn { collection: "ads".into(), daily: Some(Daily::Event) };
         let command = json!({
-            "find": "ads", "filter": {"_id": {"$in": ["a", "a", "\"b", "c"]}},
-            "projection": {"bid": 1, "win": 1, "click": 1}, "batchSize": 5,
+            "find": "ads-*", "filter": {"_id": {"$in": ["a", "a", "\"b", "c"]}},
+            "projection": {"bid": 1, "win": 1, "click": 1}, "batchSize": 9,
         });
         assert_eq!(read(&look(&form, &batch).unwrap()), Some(command));
         let documents = [json!({"_id": "a", "bid": {}}), json!({"_id": "\"b", "win": {}, "bid": {}})];

@@ -9,7 +9,7 @@ mod shrinking;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use loadframe_engine::variables::Values;
@@ -18,10 +18,11 @@ use serde_json::Value;
 use self::round::{Failed, Round};
 use super::Search;
 use super::dialect::Dialect;
-use super::generations::{Generations, Index};
+use super::index::{self, Index};
 use super::judge::Judge;
 use super::step::SearchStep;
-use super::steps::Exchanges;
+use crate::exchanges::Exchanges;
+use crate::generations::{Generations, clock};
 use crate::http1::Connection;
 use crate::http1::request::Request;
 use crate::net::deadline::Limit;
@@ -115,7 +116,7 @@ impl Managing {
         round.ask(sizes).await?;
         let sizes = round.answer()?;
         round.ask(&self.indices).await?;
-        let (indices, unfinished) = self.generations.read(&round.answer()?);
+        let (indices, unfinished) = index::read(&self.generations, &round.answer()?);
         self.generations.learn(indices.iter().flat_map(Index::names));
         if !self.generations.dated.initialized() {
             // An earlier process may have placed newer documents than this one.
@@ -203,11 +204,6 @@ fn instants(answer: &Value) -> Vec<i64> {
     days.filter_map(|day| day["newest"]["value"].as_f64()).map(|newest| newest as i64).collect()
 }
 
-/// Now, in milliseconds since 1970.
-fn clock() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
-}
-
 impl Search {
     /// Asks the store which generations there are, unless it was asked; the reply says why it did not answer.
     pub(super) async fn learn(
@@ -227,7 +223,7 @@ impl Search {
                 let words = format!("the list of indices cannot be read: {error}");
                 Reply { outcome: Err(Failure::new(ErrorClass::Server, words)), ..reply }
             })?;
-            generations.learn(generations.read(&answer).0.iter().flat_map(Index::names));
+            generations.learn(index::read(generations, &answer).0.iter().flat_map(Index::names));
             Ok(())
         });
         asked.await.map(drop)

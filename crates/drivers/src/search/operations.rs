@@ -20,7 +20,6 @@ use loadframe_engine::variables::Variables;
 use serde_json::Value;
 
 use super::dialect::{Dialect, DocumentPath};
-use super::generations::{Generations, Register};
 use super::judge::Judge;
 use super::managing::Managing;
 use super::paging::Paging;
@@ -28,6 +27,7 @@ use super::repeat::{self, Repeat};
 use super::step::SearchStep;
 use crate::assertion::Assertion;
 use crate::form::{self, Form};
+use crate::generations::{Generations, Register};
 use crate::http1::capture::Captures;
 use crate::http1::request::{Body, Line, Request};
 use crate::take_in::{TAKE_IN, TakeIn};
@@ -154,7 +154,7 @@ const OPTIONS: [&str; 4] = ["timeout", "assert", "repeat", "capture"];
 struct Mapping<'a> {
     context: &'a Context,
     dialect: &'a Dialect,
-    register: &'a Register,
+    register: &'a Register<Generations>,
 }
 
 impl Operation {
@@ -162,7 +162,7 @@ impl Operation {
     pub fn map(
         form: &Value,
         context: &Context,
-        (dialect, register): (&Dialect, &Register),
+        (dialect, register): (&Dialect, &Register<Generations>),
         timeout: Duration,
     ) -> Result<Self, PlanError> {
         let (kind, argument) = form::kind(form, &KINDS, &OPTIONS)?;

@@ -10,8 +10,8 @@ use loadframe_engine::variables::Values;
 
 use super::Search;
 use super::step::SearchStep;
-use super::steps::Exchanges;
 use crate::assertion::Assertion;
+use crate::exchanges::Exchanges;
 use crate::http1::Connection;
 use crate::http1::request::Request;
 use crate::json::pointer::Pointer;

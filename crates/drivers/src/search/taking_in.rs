@@ -11,9 +11,9 @@ use loadframe_engine::driver::{Context, ErrorClass, Failure, Reply};
 use loadframe_engine::event::Batch;
 use loadframe_engine::variables::{Captured, Values};
 
-use super::generations::{List, Names};
 use super::operations::Taking;
 use super::{Operation, Search};
+use crate::generations::{DELETED, List, Names, Style};
 use crate::http1::Connection;
 use crate::net::deadline::Limit;
 use crate::search::operations::take_in;
@@ -31,9 +31,6 @@ struct Placed<'a> {
     form: &'a TakeIn,
     list: &'a List,
 }
-
-/// Why an event is refused whose generation is no more.
-const DELETED: &str = "the day of its document was deleted";
 
 impl Search {
     /// Sends the events at the places `only` of a batch, or all, into the generations that their documents are in.
@@ -159,7 +156,7 @@ impl Placed<'_> {
         if !self.list.deletes() {
             return Vec::new();
         }
-        let mut names = Names::new(&self.form.collection, self.list);
+        let mut names = Names::new(&self.form.collection, Style::Dotted, self.list);
         let places = (0..).zip(chosen(batch, only));
         let mut deleted = |event| self.form.instant(event).is_some_and(|instant| names.of(instant).is_none());
         places.filter(|(_, event)| deleted(event)).map(|(place, _)| place).collect()

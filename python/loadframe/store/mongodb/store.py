@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.store import installed, vendors
+from loadframe.store import days, installed, vendors
 from loadframe.store.access import OPEN, Access
 from loadframe.store.asking import first_answer
 from loadframe.store.base import (
@@ -301,16 +301,23 @@ class MongoDB(Store):
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count on the primary, which has what was written a moment ago. Reads the whole index of ids."""
-        return self._count(addresses, name, {})
+        return self._count(self._named(addresses, name), {}, addresses)
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
         """Count on the primary. Reads all documents, once for each field."""
-        return {field: self._count(addresses, name, {field: {"$exists": True}}) for field in fields}
+        names = self._named(addresses, name)
+        return {field: self._count(names, {field: {"$exists": True}}, addresses) for field in fields}
 
-    def _count(self, addresses: Sequence[str], name: str, match: Mapping[str, Any]) -> int:
-        command = {"aggregate": name, "pipeline": [{"$match": match}, {"$count": "n"}], "cursor": {}}
-        counted = self._leader(addresses).ask(command, DATABASE)["cursor"]["firstBatch"]
-        return int(counted[0]["n"]) if counted else 0
+    def _named(self, addresses: Sequence[str], name: str) -> list[str]:
+        return days.collections(name, self._leader(addresses).collections(DATABASE))
+
+    def _count(self, names: Sequence[str], match: Mapping[str, Any], addresses: Sequence[str]) -> int:
+        total = 0
+        for name in names:
+            command = {"aggregate": name, "pipeline": [{"$match": match}, {"$count": "n"}], "cursor": {}}
+            counted = self._leader(addresses).ask(command, DATABASE)["cursor"]["firstBatch"]
+            total += int(counted[0]["n"]) if counted else 0
+        return total
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the figures of docs/stores/mongodb.md for each server that answers, by its node's name."""

@@ -10,7 +10,18 @@ from loadframe.workload.forms.cassandra import Consistency, Cql
 from loadframe.workload.forms.chart import Chart
 from loadframe.workload.forms.couchbase import Durability, Query
 from loadframe.workload.forms.mongodb import Aggregate, Find, ReadPreference, WriteConcern
-from loadframe.workload.forms.neutral import Bulk, Delete, Insert, Read, ReadModifyWrite, Scan, TakeIn, Update, Upsert
+from loadframe.workload.forms.neutral import (
+    Bulk,
+    Delete,
+    DeleteDays,
+    Insert,
+    Read,
+    ReadModifyWrite,
+    Scan,
+    TakeIn,
+    Update,
+    Upsert,
+)
 from loadframe.workload.forms.paging import Composite, Scroll, SearchAfter
 from loadframe.workload.forms.postgresql import ReadFrom, Statements
 from loadframe.workload.forms.repeat import Repeat, Visible
@@ -65,7 +76,7 @@ NATIVE: dict[Family, tuple[str, ...]] = {
     ),
     "http": ("http",),
     "cassandra": ("cql",),
-    "mongodb": ("find", "aggregate", "command"),
+    "mongodb": ("find", "aggregate", "command", "delete_days"),
     "redis": ("command",),
     "couchbase": ("query",),
     "postgresql": ("sql",),
@@ -85,14 +96,14 @@ _OPTIONS: dict[str, Family] = {
 }
 #: Verbs that write, and requests that other members than the primary can answer.
 _WRITES = tuple(kind for kind in NEUTRAL if kind not in ("read", "scan"))
-_ANYWHERE = ("read", "scan", *NATIVE["mongodb"])
+_ANYWHERE = ("read", "scan", *(kind for kind in NATIVE["mongodb"] if kind != "delete_days"))
 _FROM_REPLICAS = ("read", "scan", *NATIVE["postgresql"])
 #: Verbs that add, remove or leave documents whatever else is said.
 _KNOWN_TO_ADD = tuple(kind for kind in NEUTRAL if kind not in ("upsert", "bulk", "take_in"))
 #: What consists of several requests, or has others each time.
 _OF_SEVERAL = (
     *("bulk", "take_in", "read_modify_write", "scroll", "search_after", "composite"),
-    *("shrink", "manage_indices"),
+    *("shrink", "manage_indices", "delete_days"),
 )
 #: Requests that cannot look for what another one has written.
 _NOT_LOOKING = tuple(kind for kind in (*_WRITES, *_OF_SEVERAL, "index", "refresh", "flush", "force_merge"))
@@ -168,6 +179,7 @@ class Form(Model):
     aggregate: Aggregate | None = None
     #: A mapping is one of mongodb, a list of words one of redis.
     command: dict[str, Any] | list[Any] | None = None
+    delete_days: DeleteDays | None = None
     query: Query | None = None
     timeout: Annotated[Duration, Field(gt=0)] | None = None
     consistency: Consistency | None = None

@@ -1,11 +1,11 @@
 """The verbs that every family of stores understands, each in its own way: the same logical work on all of them."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from loadframe.workload.forms.values import Count, Id, Positive, Routing, Share, Text
-from loadframe.yamlfile import Model, wrong
+from loadframe.yamlfile import Duration, Model, wrong
 
 #: Whether what is written is visible to searches before it is answered, at once (`true`) or with the next refresh.
 Refreshed = bool | Literal["wait_for"]
@@ -71,6 +71,16 @@ class TakeIn(Model):
 
     collection: Text
     daily: Literal["event", "arrival"] | None = None
+
+
+class DeleteDays(Model):
+    """Delete the collections of days that `take_in` has made: all, or with `keep` those that were over longer ago.
+
+    `collection` is that of `take_in`. Ages are those of the events.
+    """
+
+    collection: Text
+    keep: Annotated[Duration, Field(gt=0)] | None = None
 
 
 class ReadModifyWrite(Model):

@@ -8,13 +8,13 @@ use loadframe_engine::template::Template;
 use loadframe_engine::variables::Values;
 use serde_json::Value;
 
+use crate::exchanges::Exchanges;
 use crate::http1::Connection;
 use crate::http1::request::{Body, Line, Request};
 use crate::net::deadline::Limit;
 use crate::search::Search;
 use crate::search::judge::Judge;
 use crate::search::step::SearchStep;
-use crate::search::steps::Exchanges;
 
 /// See the module.
 pub struct Round<'a, Seen> {

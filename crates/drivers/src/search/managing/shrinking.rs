@@ -9,7 +9,7 @@ use super::round::{Failed, Round};
 use super::{BLOCKED, Looked, Managing, SHRINK, Shrink};
 use crate::http1::Connection;
 use crate::http1::request::{Body, Line, Request};
-use crate::search::generations::{Index, SHRUNK};
+use crate::search::index::{Index, SHRUNK};
 use crate::search::judge::Judge;
 use crate::search::operations::shrink::{self, BLOCK};
 use crate::search::step::SearchStep;

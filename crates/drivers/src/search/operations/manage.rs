@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Made, Mapping};
 use crate::form::Form;
 use crate::http1::request::{Body, Line, Request};
-use crate::search::generations::SHRUNK;
+use crate::search::index::SHRUNK;
 use crate::search::judge::Judge;
 use crate::search::managing::{Conditions, Managing, PARTS, Shrink};
 use crate::search::step::SearchStep;
@@ -29,7 +29,7 @@ impl Mapping<'_> {
             Some(said) => Some(Conditions {
                 documents: said.get("documents").map(|_| said.count("documents")).transpose()?,
                 size: said.get("size").map(|_| said.count("size")).transpose()?,
-                age: milliseconds(&said, "age")?,
+                age: said.milliseconds("age")?,
             }),
         };
         let shrink = match within("shrink", &["after", "shards", "settings", "segments"])? {
@@ -39,7 +39,7 @@ impl Mapping<'_> {
                 let mut settings = said.get("settings").map_or(Ok(json!({})), |_| said.mapping("settings").cloned())?;
                 settings["index.number_of_shards"] = shards.into();
                 Some(Shrink {
-                    after: milliseconds(&said, "after")?.unwrap_or(LONGEST_DELAY),
+                    after: said.milliseconds("after")?.unwrap_or(LONGEST_DELAY),
                     shards,
                     settings,
                     segments: said.get("segments").map(|_| said.count("segments")).transpose()?,
@@ -47,7 +47,7 @@ impl Mapping<'_> {
             }
         };
         let managing = Managing {
-            generations: self.register.of(collection),
+            generations: self.generations(collection),
             dialect: self.dialect.clone(),
             indices: self.indices(collection)?,
             refresh: SearchStep::new(
@@ -57,7 +57,7 @@ impl Mapping<'_> {
             newest: self.newest(collection, &form)?,
             roll_over,
             shrink,
-            keep: milliseconds(&form, "keep")?,
+            keep: form.milliseconds("keep")?,
         };
         let sizes = Line::new("GET", self.variables()).path("/_cat/indices")?.segment(&everything(collection))?;
         let sizes = sizes.parameter("format", &"json".into())?.parameter("bytes", &"b".into())?;
@@ -98,12 +98,4 @@ impl Mapping<'_> {
 /// The indices of all generations, and those that they are shrunk into.
 fn everything(collection: &str) -> String {
     format!("{collection}-*,{SHRUNK}{collection}-*")
-}
-
-/// The duration at `key`, which is in seconds, in milliseconds.
-fn milliseconds(form: &Form, key: &str) -> Result<Option<i64>, PlanError> {
-    let Some(value) = form.get(key) else { return Ok(None) };
-    let seconds = value.as_f64().filter(|seconds| (0.0..=1e9).contains(seconds));
-    let wrong = || PlanError::new(format!("\"{key}\" wants seconds from 0 on, not {value}"));
-    Ok(Some((seconds.ok_or_else(wrong)? * 1e3).round() as i64))
 }

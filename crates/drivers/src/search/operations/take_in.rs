@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use loadframe_engine::event::Batch;
 use loadframe_engine::plan::PlanError;
@@ -9,8 +10,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{AGAIN, Mapped, Mapping, OVERTAKEN, Taking};
+use crate::generations::{Generations, List, Names, Style};
 use crate::http1::request::{Body, Line};
-use crate::search::generations::{List, Names};
 use crate::search::judge::Judge;
 use crate::search::step::SearchStep;
 use crate::take_in::{TakeIn, chosen, id};
@@ -23,10 +24,15 @@ impl Mapping<'_> {
     pub(super) fn taking(&self, form: TakeIn) -> Result<Taking, PlanError> {
         let generations = match form.daily {
             None => None,
-            Some(_) => Some((self.register.of(&form.collection), self.indices(&form.collection)?)),
+            Some(_) => Some((self.generations(&form.collection), self.indices(&form.collection)?)),
         };
         let look = self.look(&form)?;
         Ok(Taking { form, generations, look })
+    }
+
+    /// Those of a collection, which all operations on it share.
+    pub(super) fn generations(&self, collection: &str) -> Arc<Generations> {
+        self.register.of(collection, || Generations::new(collection, Style::Dotted))
     }
 
     /// The request for any batch, whose body is given later by [`body`].
@@ -49,7 +55,7 @@ impl Mapping<'_> {
 /// Events of one document stay in their order, in which the store carries them out. An event that is sent twice, or
 /// overtaken by another client's for the same document, changes nothing: it only sets its own field.
 pub fn body(take_in: &TakeIn, list: &List, batch: &Batch, only: Option<&[u32]>, body: &mut Vec<u8>) -> u64 {
-    let mut names = Names::new(&take_in.collection, list);
+    let mut names = Names::new(&take_in.collection, Style::Dotted, list);
     let mut events = 0;
     body.clear();
     for event in chosen(batch, only) {

@@ -1,7 +1,7 @@
 //! Forms that take in events, and the requests for those.
 
 use super::*;
-use crate::search::generations::List;
+use crate::generations::List;
 use crate::search::operations::take_in::{body as write_body, look, seen as read_seen};
 use crate::take_in::tests::batch;
 

@@ -8,37 +8,63 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadframe_engine::calendar::{self, DAY};
 use loadframe_engine::event::Batch;
-use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
 use crate::take_in::{Days, TakeIn, chosen};
 
-/// What stands before the name of a generation in the name of the index that it was shrunk into. So a pattern such as
-/// `ads-*` finds that index by its alias alone, which it gets when the one before goes.
-pub const SHRUNK: &str = "shrunk-";
-
 /// The first and the last instant of the years 0 to 9999, which alone have names.
 const NAMED: (i64, i64) = (-62_167_219_200_000, 253_402_300_799_999);
 
-/// The generations of each collection that operations name.
-#[derive(Debug, Default)]
-pub struct Register(Mutex<BTreeMap<String, Arc<Generations>>>);
+/// Why an event is refused whose generation is no more.
+pub const DELETED: &str = "the day of its document was deleted";
 
-impl Register {
-    /// Those of one collection, which all operations on it share.
-    pub fn of(&self, collection: &str) -> Arc<Generations> {
+/// How the names of generations are written.
+#[derive(Clone, Copy, Debug)]
+pub enum Style {
+    /// `ads-2017.03.01`
+    Dotted,
+    /// `ads_2017_03_01`, for stores whose names have neither dots nor hyphens.
+    Underscored,
+}
+
+impl Style {
+    /// What stands before a day and before a time of the day, and what stands within them.
+    fn separators(self) -> (char, char) {
+        match self {
+            Self::Dotted => ('-', '.'),
+            Self::Underscored => ('_', '_'),
+        }
+    }
+}
+
+/// What there is for each collection that operations name: its generations, and what goes with them.
+#[derive(Debug)]
+pub struct Register<T>(Mutex<BTreeMap<String, Arc<T>>>);
+
+impl<T> Default for Register<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Register<T> {
+    /// That of one collection, which all operations on it share; `make` makes it for the first.
+    pub fn of(&self, collection: &str, make: impl FnOnce() -> T) -> Arc<T> {
         let mut all = self.0.lock().expect("no thread panics while it holds the lock");
-        all.entry(collection.to_owned()).or_insert_with(|| Arc::new(Generations::new(collection))).clone()
+        all.entry(collection.to_owned()).or_insert_with(|| Arc::new(make())).clone()
     }
 }
 
 /// The generations of one collection.
 #[derive(Debug)]
 pub struct Generations {
-    collection: String,
+    /// What their names begin with.
+    pub collection: String,
+    style: Style,
     state: Mutex<State>,
     /// Set once the store has said which there are.
     pub listed: OnceCell<()>,
@@ -85,9 +111,10 @@ impl List {
 }
 
 impl Generations {
-    fn new(collection: &str) -> Self {
+    /// Those of one collection, whose names are written in this style.
+    pub fn new(collection: &str, style: Style) -> Self {
         let state = Mutex::new(State::default());
-        Self { collection: collection.to_owned(), state, listed: OnceCell::new(), dated: OnceCell::new() }
+        Self { collection: collection.to_owned(), style, state, listed: OnceCell::new(), dated: OnceCell::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -161,20 +188,26 @@ impl Generations {
     /// The name of the generation that begins at an instant.
     pub fn name(&self, begin: i64) -> String {
         let mut name = Vec::new();
-        write_name(&mut name, &self.collection, begin, &mut Days::default());
+        write_name(&mut name, (&self.collection, self.style), begin, &mut Days::default());
         String::from_utf8_lossy(&name).into_owned()
+    }
+
+    /// The names of the generations of one event after another, as they are in `list`.
+    pub fn names<'a>(&'a self, list: &'a List) -> Names<'a> {
+        Names::new(&self.collection, self.style, list)
     }
 
     /// When the generation begins that an index, or an alias, of this name is.
     pub fn begin_of(&self, name: &str) -> Option<i64> {
-        let (day, time) = name.strip_prefix(&self.collection)?.strip_prefix('-')?.split_at_checked(10)?;
-        let date = day.replace('.', "-");
-        let milliseconds = match time.strip_prefix('-') {
+        let (before, within) = self.style.separators();
+        let (day, time) = name.strip_prefix(&self.collection)?.strip_prefix(before)?.split_at_checked(10)?;
+        let date = day.replace(within, "-");
+        let milliseconds = match time.strip_prefix(before) {
             None if time.is_empty() => calendar::milliseconds(&date)?,
             None => return None,
             Some(time) => {
-                let (clock, thousandths) = time.rsplit_once('.').filter(|(_, last)| last.len() == 3)?;
-                calendar::milliseconds(&format!("{date}T{}.{thousandths}", clock.replace('.', ":")))?
+                let (clock, thousandths) = time.rsplit_once(within).filter(|(_, last)| last.len() == 3)?;
+                calendar::milliseconds(&format!("{date}T{}.{thousandths}", clock.replace(within, ":")))?
             }
         };
         Some(milliseconds).filter(|begin| self.name(*begin) == name)
@@ -197,20 +230,27 @@ impl State {
     }
 }
 
+/// Now, in milliseconds since 1970.
+pub fn clock() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
 fn named(instant: i64) -> i64 {
     instant.clamp(NAMED.0, NAMED.1)
 }
 
-fn write_name(name: &mut Vec<u8>, collection: &str, begin: i64, days: &mut Days) {
+fn write_name(name: &mut Vec<u8>, (collection, style): (&str, Style), begin: i64, days: &mut Days) {
+    let (before, within) = style.separators();
     name.clear();
     name.extend_from_slice(collection.as_bytes());
-    name.push(b'-');
-    name.extend_from_slice(days.of(begin).as_bytes());
+    name.push(before as u8);
+    name.extend(days.of(begin).bytes().map(|byte| if byte == b'.' { within as u8 } else { byte }));
     let since = begin.rem_euclid(DAY);
     if since > 0 {
         let (hours, minutes) = (since / 3_600_000, since / 60_000 % 60);
         let (seconds, milliseconds) = (since / 1000 % 60, since % 1000);
-        name.extend_from_slice(format!("-{hours:02}.{minutes:02}.{seconds:02}.{milliseconds:03}").as_bytes());
+        let time = format!("{before}{hours:02}{within}{minutes:02}{within}{seconds:02}{within}{milliseconds:03}");
+        name.extend_from_slice(time.as_bytes());
     }
 }
 
@@ -218,6 +258,7 @@ fn write_name(name: &mut Vec<u8>, collection: &str, begin: i64, days: &mut Days)
 #[derive(Debug)]
 pub struct Names<'a> {
     collection: &'a str,
+    style: Style,
     list: &'a List,
     span: (i64, i64),
     name: Vec<u8>,
@@ -226,9 +267,9 @@ pub struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// Names of a collection's generations.
-    pub fn new(collection: &'a str, list: &'a List) -> Self {
+    pub fn new(collection: &'a str, style: Style, list: &'a List) -> Self {
         let name = Vec::with_capacity(collection.len() + "-2017.03.01-00.00.00.000".len());
-        Self { collection, list, span: (0, 0), name, days: Days::default() }
+        Self { collection, style, list, span: (0, 0), name, days: Days::default() }
     }
 
     /// The name of the generation of an instant, given in milliseconds since 1970; `None` if it was deleted. An instant
@@ -236,73 +277,19 @@ impl<'a> Names<'a> {
     pub fn of(&mut self, instant: i64) -> Option<&[u8]> {
         if instant < self.span.0 || instant >= self.span.1 {
             self.span = self.list.span(named(instant));
-            write_name(&mut self.name, self.collection, self.span.0, &mut self.days);
+            write_name(&mut self.name, (self.collection, self.style), self.span.0, &mut self.days);
         }
         Some(&self.name[..]).filter(|_| self.span.1 > self.list.deleted)
     }
-}
 
-/// An index that holds a generation.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Index {
-    /// Its own name.
-    pub name: String,
-    /// When its generation begins.
-    pub begin: i64,
-    /// Whether it has that of the generation as an alias, which it was shrunk for.
-    pub shrunk: bool,
-    /// Whether it takes no writes.
-    pub blocked: bool,
-    /// How many shards it has.
-    pub shards: u64,
-    /// How many copies of each shard it has besides.
-    pub replicas: u64,
-    /// Its aliases, as the store describes them.
-    pub aliases: Map<String, Value>,
-}
-
-impl Index {
-    /// All names that it has.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        [self.name.as_str()].into_iter().chain(self.aliases.keys().map(String::as_str))
-    }
-}
-
-impl Generations {
-    /// The indices that an answer describes, the oldest generation first; and those that were made of another index and
-    /// have not taken its place.
-    pub fn read(&self, answer: &Value) -> (Vec<Index>, Vec<String>) {
-        let (mut indices, mut unfinished) = (Vec::new(), Vec::new());
-        for (name, described) in answer.as_object().into_iter().flatten() {
-            let aliases = described["aliases"].as_object().cloned().unwrap_or_default();
-            let named = self.begin_of(name);
-            let Some(begin) = named.or_else(|| aliases.keys().find_map(|alias| self.begin_of(alias))) else {
-                if name.strip_prefix(SHRUNK).is_some_and(|source| self.begin_of(source).is_some()) {
-                    unfinished.push(name.clone());
-                }
-                continue;
-            };
-            let setting = |name: &str| described["settings"][name].as_str();
-            let number = |name: &str| setting(name).and_then(|text| text.parse().ok());
-            indices.push(Index {
-                name: name.clone(),
-                begin,
-                shrunk: named.is_none(),
-                blocked: setting("index.blocks.write") == Some("true"),
-                shards: number("index.number_of_shards").unwrap_or(1),
-                replicas: number("index.number_of_replicas").unwrap_or(0),
-                aliases,
-            });
-        }
-        indices.sort_by_key(|index| index.begin);
-        (indices, unfinished)
+    /// When the generation begins that was named last.
+    pub fn begin(&self) -> i64 {
+        self.span.0
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::take_in::Daily;
     use crate::take_in::tests::batch;
@@ -313,14 +300,14 @@ mod tests {
         let events: Vec<_> = instants.iter().map(|instant| (0, "a", *instant, "{}")).collect();
         let form = TakeIn { collection: "ads".into(), daily: Some(Daily::Event) };
         let list = generations.place(&form, &batch(&events), None);
-        let mut names = Names::new("ads", &list);
+        let mut names = generations.names(&list);
         let text = |name: Option<&[u8]>| name.map_or("deleted".into(), |name| String::from_utf8_lossy(name).into());
         instants.iter().map(|instant| text(names.of(*instant))).collect()
     }
 
     #[test]
     fn a_document_stays_in_its_generation_when_others_begin() {
-        let generations = Register::default().of("ads");
+        let generations = Generations::new("ads", Style::Dotted);
         assert_eq!(generations.begin(NOON), None, "no document, no generation");
         let events = [NOON + 5, NOON - 7_200_000, NOON, NOON - DAY, NOON + DAY];
         let before = placed(&generations, &events);
@@ -344,7 +331,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below
         };
-        let generations = Register::default().of("ads");
+        let generations = Generations::new("ads", Style::Dotted);
         let mut names: BTreeMap<i64, String> = BTreeMap::new();
         let mut begun = 0;
         for round in 0..2_000 {
@@ -358,7 +345,7 @@ mod tests {
             begun += i32::from(draw(20) == 0 && generations.begin(clock).is_some());
         }
         assert!(begun > 50);
-        let again = Register::default().of("ads");
+        let again = Generations::new("ads", Style::Dotted);
         again.learn(names.values().map(String::as_str));
         for (instant, name) in &names {
             assert_eq!(placed(&again, &[*instant]), [name.as_str()], "the names say all");
@@ -367,7 +354,7 @@ mod tests {
 
     #[test]
     fn no_generation_begins_outside_of_its_day() {
-        let generations = Register::default().of("ads");
+        let generations = Generations::new("ads", Style::Dotted);
         placed(&generations, &[NOON / DAY * DAY + DAY - 1]);
         assert_eq!(generations.begin(NOON), None);
         placed(&generations, &[i64::MAX, i64::MIN]);
@@ -377,7 +364,7 @@ mod tests {
 
     #[test]
     fn names_that_are_not_of_a_generation_say_nothing() {
-        let generations = Register::default().of("ads");
+        let generations = Generations::new("ads", Style::Dotted);
         for (name, begin) in [
             ("ads-2017.03.01", Some(NOON - DAY / 2)),
             ("ads-2017.03.01-12.00.00.000", Some(NOON)),
@@ -395,8 +382,18 @@ mod tests {
     }
 
     #[test]
+    fn where_names_have_no_dots_a_day_is_known_all_the_same() {
+        let generations = Generations::new("ads", Style::Underscored);
+        assert_eq!(placed(&generations, &[NOON]), ["ads_2017_03_01"]);
+        assert_eq!(generations.begin_of("ads_2017_03_01"), Some(NOON - DAY / 2));
+        for other in ["ads", "ads_2017_03", "ads-2017.03.01", "ads_2017_03_01_", "ads_2017_13_01"] {
+            assert_eq!(generations.begin_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn the_time_of_the_events_is_not_ahead_of_the_clock() {
-        let generations = Register::default().of("ads");
+        let generations = Generations::new("ads", Style::Dotted);
         assert_eq!(generations.now(NOON), None);
         placed(&generations, &[NOON - 10, NOON + 300 * DAY]);
         assert_eq!(generations.now(NOON), Some(NOON - 10));
@@ -405,29 +402,12 @@ mod tests {
 
     #[test]
     fn events_of_deleted_generations_are_not_placed() {
-        let generations = Register::default().of("ads");
+        let generations = Generations::new("ads", Style::Dotted);
         placed(&generations, &[NOON]);
         generations.begin(NOON);
         generations.delete(NOON + 1);
         assert_eq!(placed(&generations, &[NOON, NOON + 1]), ["deleted", "ads-2017.03.01-12.00.00.001"]);
         generations.delete(NOON);
         assert_eq!(placed(&generations, &[NOON - DAY]), ["deleted"], "what is deleted stays deleted");
-    }
-
-    #[test]
-    fn a_generation_is_an_index_or_its_alias() {
-        let settings =
-            |blocked: bool| json!({"index.number_of_shards": "3", "index.blocks.write": blocked.to_string()});
-        let answer = json!({
-            "ads-2017.03.01": {"aliases": {"ad_data": {}}, "settings": settings(true)},
-            "shrunk-ads-2017.02.28": {"aliases": {"ad_data": {}, "ads-2017.02.28": {}}, "settings": {}},
-            "shrunk-ads-2017.03.01": {"aliases": {}, "settings": {}},
-            "ads-old": {"aliases": {}, "settings": {}},
-        });
-        let generations = Register::default().of("ads");
-        let (indices, unfinished) = generations.read(&answer);
-        let said: Vec<_> = indices.iter().map(|i| (i.name.as_str(), i.shrunk, i.blocked, i.shards)).collect();
-        assert_eq!(said, [("shrunk-ads-2017.02.28", true, false, 1), ("ads-2017.03.01", false, true, 3)]);
-        assert_eq!(unfinished, ["shrunk-ads-2017.03.01"]);
     }
 }

@@ -1,0 +1,104 @@
+"""Days that are collections of their own on stores without templates: several make them at once, and they end."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pymongo
+import pytest
+from adbids_events import MIDNIGHT, documents, instant, log, write
+
+from commands import open_folder, result
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.record import Run
+
+pytestmark = pytest.mark.store
+
+
+@pytest.fixture(scope="module")
+def mongodb() -> Iterator[Cluster]:
+    with open_folder("state") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOADFRAME_STATE", str(folder))
+        cluster = Cluster.start(ClusterSpec(name="days", store="mongodb"))
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+@pytest.fixture
+def database(mongodb: Cluster) -> Iterator[Any]:
+    with pymongo.MongoClient(f"mongodb://{mongodb.addresses[0]}") as client:
+        yield client["loadframe"]
+
+
+def ingest(path: Path, folder: Path, *words: object) -> dict[str, Any]:
+    came: dict[str, Any] = result("ingest", "adbids", path, "--cluster", "days", "--output", folder, *words)
+    return came
+
+
+def held(database: Any) -> dict[str, list[dict[str, Any]]]:
+    """What all days together show, by the id of the bid."""
+    shown: dict[str, list[dict[str, Any]]] = {}
+    for document in database["ads-*"].find():
+        shown.setdefault(document.pop("_id"), []).append(document)
+    return shown
+
+
+def test_processes_that_make_the_same_days_at_once_lose_no_event(database, tmp_path):
+    ingest(write(tmp_path / "none.ndjson", log(1, seed=1)), tmp_path / "run", "--replace")
+    events = [
+        {"type": "bid", "id": f"{day}-{number}", "time": instant(MIDNIGHT + timedelta(days=day))}
+        for number in range(100)
+        for day in range(4)
+    ]
+    halves = [write(tmp_path / f"{half}.ndjson", events[half::2]) for half in range(2)]
+    with ThreadPoolExecutor() as several:
+        came = several.map(lambda path: ingest(path, tmp_path / f"run-{path.stem}", "--reuse"), halves)
+        assert sum(said["indexed"] for said in came) == len(events)
+    shown = held(database)
+    assert {event["id"]: [{"bid": event}] for event in events}.items() <= shown.items()
+    indexes = [database[name].index_information() for name in database.list_collection_names() if "ads-2" in name]
+    assert len(indexes) == 5
+    assert all(one == database["ads"].index_information() for one in indexes)
+
+
+def test_a_question_to_all_days_uses_their_indexes(database, tmp_path):
+    events = log(100, seed=2)
+    ingest(write(tmp_path / "log.ndjson", events), tmp_path / "run", "--replace")
+    assert held(database) == {key: [document] for key, document in documents(events).items()}
+    asked = {"aggregate": "ads-*", "pipeline": [{"$match": {"bid.campaign_id": 3}}], "cursor": {}}
+    plan = json.dumps(database.command("explain", asked, verbosity="queryPlanner"), default=str)
+    assert plan.count('"IXSCAN"') >= 2
+    assert "bid.campaign_id_1_bid.time_1" in plan
+
+
+def test_where_events_go_to_the_day_of_their_arrival_documents_are_split(database, tmp_path):
+    came = ingest(
+        write(tmp_path / "log.ndjson", log(100, seed=3)), tmp_path / "run", "--replace", "--set", "daily=arrival"
+    )
+    (day,) = (name for name in database.list_collection_names() if name.startswith("ads-2"))
+    assert day > "ads-2017.03.02"
+    assert came["documents"] == database[day].count_documents({}) == len(documents(log(100, seed=3)))
+
+
+def test_an_event_for_a_day_that_was_deleted_is_a_dead_letter(database, tmp_path):
+    # The events of the first day come again once that of the second has aged them.
+    events = log(2000, seed=5, hours=30)
+    first = [event for event in events if event.get("bid_time", event["time"]) < "2017-03-02"]
+    path, folder = write(tmp_path / "log.ndjson", [*events, *first]), tmp_path / "run"
+    options = ("--only", "ingest_and_manage", "--batch", 100, "--set", "manage_every=20ms", "--set", "keep=1h")
+    came = ingest(path, folder, "--replace", *options)
+    phase = Run(folder).raw_summary["phases"][-1]
+    assert phase["operations"]["manage"]["errors"] == {}
+    assert phase["operations"]["manage"]["parts"]["delete"]["successes"] == 1
+    assert came["dead_letters_by_reason"].keys() == {"refused"}
+    assert came["accepted"] == came["indexed"] + came["dead_letters"]
+    letters = (folder / Run(folder).summary.phases[-1].sources["ads"].kept).read_text().splitlines()
+    assert {json.loads(letter)["reason"] for letter in letters} == {"refused: the day of its document was deleted"}
+    of_second = {key for key, document in documents(events).items() if key not in documents(first)}
+    assert held(database).keys() == of_second
+    assert [name for name in database.list_collection_names() if name.startswith("ads-2")] == ["ads-2017.03.02"]
