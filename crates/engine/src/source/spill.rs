@@ -22,6 +22,9 @@ use crate::event::Event;
 /// A file has this part of all that may be on disk: the rest of one that is being read is space that is not given back.
 const FILES: u64 = 64;
 
+/// So much of the disk stays free, bytes: the run is recorded there, too.
+const SPARED: u64 = 64 << 20;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Spill {
@@ -121,6 +124,11 @@ impl Spill {
         let length = frame.len() as u64;
         if self.held + length > self.most {
             return Ok(None);
+        }
+        let disk = rustix::fs::fstatvfs(&part.file)?;
+        if disk.f_bavail * disk.f_frsize < SPARED + length {
+            let cause = format!("the last {} MB of the disk are left to the record", SPARED >> 20);
+            return Err(io::Error::new(io::ErrorKind::StorageFull, cause));
         }
         if let Err(error) = part.file.write_all_at(&frame, part.written) {
             // What did get there must not take up space.

@@ -91,6 +91,42 @@ fn a_full_disk_is_named_and_makes_senders_wait_and_nothing_is_lost() {
     assert!(trouble.contains("No space left on device") && trouble.contains("senders wait"), "{trouble}");
 }
 
+/// A file system of so many MB in memory; `None` where this process may not make one.
+struct Small(Folder);
+
+impl Small {
+    fn new(megabytes: u64) -> Option<Self> {
+        let folder = Folder::new();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "tmpfs"]).arg(&folder.0);
+        mount.output().is_ok_and(|done| done.status.success()).then_some(Self(folder))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("--lazy").arg(&self.0.0).status();
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_keeps_room_for_the_record_of_the_run() {
+    let Some(small) = Small::new(66) else {
+        eprintln!("not tested: this process may not mount a file system");
+        return;
+    };
+    let folder = &small.0;
+    let (running, address) = listening::<Fussy>(&spilling(folder, 1 << 30, 12), folder);
+    assert_eq!(send(address, 50_000), 50_000);
+    let outcome = settled(&running, 50_000);
+    adds_up(&outcome);
+    assert_eq!(count(&outcome, "indexed"), 50_000, "{outcome}");
+    assert!((1..50_000).contains(&count(&outcome, "spilled_events")), "{outcome}");
+    let trouble = outcome["sources"]["ads"]["trouble"][0].as_str().unwrap();
+    assert!(trouble.contains("64 MB of the disk are left to the record"), "{trouble}");
+    assert!(folder.0.join("histograms.hlog").exists());
+}
+
 #[test]
 fn events_on_disk_are_left_over_when_the_phase_is_stopped() {
     let (disk, folder) = (Folder::new(), Folder::new());
