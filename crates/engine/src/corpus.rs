@@ -4,6 +4,7 @@
 //! schedule split a corpus without communicating and without separate files.
 
 mod cache;
+mod encrypted;
 mod files;
 #[cfg(test)]
 pub(crate) mod folder;
@@ -14,6 +15,7 @@ mod mediawiki;
 mod mri_scan;
 mod nyc_taxi_trip;
 mod pieces;
+mod progress;
 mod quantiles;
 pub(crate) mod unpacked;
 mod vectors;
@@ -29,6 +31,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use crate::corpus::encrypted::Encrypted;
 use crate::corpus::files::Files;
 use crate::corpus::lines::Reading;
 use crate::corpus::vectors::Vectors;
@@ -76,7 +79,8 @@ pub fn generators() -> &'static [&'static str] {
 }
 
 /// What a corpus may say.
-const KEYS: [&str; 9] = ["generate", "with", "files", "columns", "documents", "at_most", "format", "actions", "broken"];
+const KEYS: [&str; 10] =
+    ["generate", "with", "files", "columns", "encrypted", "documents", "at_most", "format", "actions", "broken"];
 
 /// A workload's corpora, by name.
 #[derive(Clone, Debug, Default)]
@@ -93,13 +97,15 @@ enum Source {
     Generated { generator: Box<dyn Generate>, documents: u64 },
     Files(Files),
     Vectors(Vectors),
+    Encrypted(Encrypted),
 }
 
 impl Corpora {
     /// Opens `{"trips": {"generate": "nyc_taxi_trip", "documents": 1000}}` or
     /// `{"trips": {"files": ["a.json", "b.json.gz"], "documents": 1000, "format": "ndjson", "actions": false,
     /// "broken": "stop"}}`. Files are checked line by line, up to the number of documents if one is given. With
-    /// `"at_most": 500` no more than that are taken, and files need not have more.
+    /// `"at_most": 500` no more than that are taken, and files need not have more. `{"encrypted": {"of": {...},
+    /// "key": "...", "fields": {"a.b": "text"}}}` are the documents of another corpus, encrypted.
     pub fn open(forms: &BTreeMap<String, Value>, seed: u64) -> Result<Self, PlanError> {
         let open = |(name, form): (&String, &Value)| {
             let corpus = Corpus::open(form, seed).map_err(|error| error.within(format_args!("corpus \"{name}\"")))?;
@@ -111,6 +117,16 @@ impl Corpora {
     /// All, with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Corpus)> {
         self.corpora.iter().map(|(name, corpus)| (name.as_str(), &**corpus))
+    }
+
+    /// Does what would otherwise be done while requests are made: encrypts documents.
+    pub fn make_ready(&self) -> Result<(), PlanError> {
+        self.corpora.iter().try_for_each(|(name, corpus)| match &corpus.0 {
+            Source::Encrypted(encrypted) => {
+                encrypted.make_ready().map_err(|error| error.within(format_args!("corpus \"{name}\"")))
+            }
+            _ => Ok(()),
+        })
     }
 
     /// The corpus of that name; the error names the nearest.
@@ -141,6 +157,13 @@ impl Corpus {
                 return Err(PlanError::new(format!("columns of vectors know no \"{key}\"")));
             }
             return Ok(Self(Source::Vectors(Vectors::open(columns, wanted)?)));
+        }
+        if let Some(said) = mapping.get("encrypted") {
+            if let Some(key) = mapping.keys().find(|key| !["encrypted", "documents", "at_most"].contains(&key.as_str()))
+            {
+                return Err(PlanError::new(format!("an encrypted corpus knows no \"{key}\"")));
+            }
+            return Ok(Self(Source::Encrypted(Encrypted::open(said, seed)?)));
         }
         match (mapping.get("generate"), mapping.get("files")) {
             (Some(generate), None) => {
@@ -189,6 +212,7 @@ impl Corpus {
             Source::Generated { documents, .. } => *documents,
             Source::Files(files) => files.documents(),
             Source::Vectors(vectors) => vectors.documents(),
+            Source::Encrypted(encrypted) => encrypted.plain().documents(),
         }
     }
 
@@ -197,6 +221,7 @@ impl Corpus {
         match &self.0 {
             Source::Generated { .. } | Source::Vectors(_) => (0, Vec::new()),
             Source::Files(files) => files.set_aside(),
+            Source::Encrypted(encrypted) => encrypted.plain().set_aside(),
         }
     }
 
@@ -219,13 +244,8 @@ impl Corpus {
                     out.push(b'\n');
                 }
             }
-            Source::Files(files) => {
-                for document in files.documents_from(first).take(count as usize) {
-                    out.extend_from_slice(prefix);
-                    out.extend_from_slice(document);
-                    out.push(b'\n');
-                }
-            }
+            Source::Files(files) => files.append(first, count, prefix, out),
+            Source::Encrypted(encrypted) => encrypted.append(first, count, prefix, out),
         }
         count
     }

@@ -10,6 +10,7 @@ pub mod answers;
 pub mod arrivals;
 pub mod beginning;
 pub mod calendar;
+pub mod cipher;
 pub mod clock;
 pub mod collector;
 pub mod corpus;

@@ -177,6 +177,7 @@ impl<D: Driver> Control for Phase<D> {
 /// Starts a phase that records into `folder`. Errors come back at once, before anything is sent.
 pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
     let (phase, slots) = prepare::<D>(plan, false)?;
+    phase.context.corpora.make_ready()?;
     phase.await_first()?;
     let beginning = Beginning::new(&phase.plan, phase.plan.start)?;
     let progress = Shown::default();
@@ -215,6 +216,7 @@ pub fn prepare_rank<D: Driver>(plan: Plan) -> Result<Box<dyn Prepared>, PlanErro
     // The run began by rank 0's clock, which says nothing on another machine.
     let began = plan.began.filter(|_| plan.rank == 0);
     let (phase, slots) = prepare::<D>(Plan { began, ..plan }, true)?;
+    phase.context.corpora.make_ready()?;
     phase.await_first()?;
     let print = phase.plan.print();
     Ok(Box::new(Ready { phase, slots, print }))
@@ -344,6 +346,7 @@ pub fn validate<D: Driver>(plan: Plan, together: bool) -> Result<(), PlanError> 
 pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Reply, Exchange)>, PlanError> {
     let draw = Draw::new(plan.seed, 0, 0);
     let (phase, slots) = prepare::<D>(plan, false)?;
+    phase.context.corpora.make_ready()?;
     tokio::task::LocalSet::new().block_on(&runtime()?, async {
         let mut connection = phase.driver.connection(0);
         let mut shown = Vec::new();

@@ -9,6 +9,7 @@ mod counter;
 mod derived;
 mod document;
 mod encoded;
+mod encrypted;
 mod form;
 mod listed;
 mod needs;
@@ -31,6 +32,7 @@ use counter::{Counter, Records};
 use derived::Derived;
 use document::Documents;
 use encoded::Encoded;
+use encrypted::UnboundEncrypted;
 use form::Form;
 use listed::Listed;
 use real::Real;
@@ -39,7 +41,7 @@ pub(crate) use text::{push_letters, push_second};
 use whole::Whole;
 pub(crate) use zipf::fnv;
 
-const KINDS: [&str; 23] = [
+const KINDS: [&str; 24] = [
     "uniform",
     "constant",
     "choice",
@@ -62,6 +64,7 @@ const KINDS: [&str; 23] = [
     "hash",
     "several",
     "part",
+    "encrypted",
     "captured",
 ];
 
@@ -188,6 +191,15 @@ impl Variables {
         for entry in &variables.entries {
             if let Kind::Derived(derived) = &entry.kind {
                 derived.refuse_unfit(&variables).map_err(|error| within(&entry.name, error))?;
+            }
+        }
+        // What is known already costs nothing when it is drawn.
+        for index in 0..variables.entries.len() {
+            let Variable { name, kind, .. } = &variables.entries[index];
+            if let Kind::Derived(Derived::Encrypted(encrypted)) = kind
+                && let Some(known) = encrypted.beforehand(&variables, name).map_err(|error| within(name, error))?
+            {
+                variables.entries[index] = known;
             }
         }
         Ok(variables)
@@ -337,6 +349,7 @@ impl Kind {
             "hash" => Self::Derived(Derived::hash(argument)?),
             "several" => Self::Derived(Derived::several(argument)?),
             "part" => Self::Derived(Derived::part(argument)?),
+            "encrypted" => Self::Derived(Derived::UnboundEncrypted(UnboundEncrypted::new(argument)?)),
             "captured" => Self::Captured(0),
             _ => return Err(PlanError::new(unknown("kind of variable", kind, KINDS))),
         };

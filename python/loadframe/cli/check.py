@@ -168,7 +168,7 @@ def _offline(workload: "ResolvedWorkload", driver: str, seed: int, scratch: Path
     """
     from loadframe.load import render_operations
 
-    missing = [name for name, corpus in workload.corpora.items() if corpus.get("files", corpus.get("columns")) == []]
+    missing = [name for name, corpus in workload.corpora.items() if _is_missing(corpus)]
     shown: list[dict[str, Any]] = []
     for phase in workload.phases:
         # Nothing is sent to this address. A real cluster's address takes its place.
@@ -189,6 +189,12 @@ def _offline(workload: "ResolvedWorkload", driver: str, seed: int, scratch: Path
         words = "its documents are not on this machine, and --offline fetches nothing"
         out.print(f"[yellow]corpus {escape(name)}[/yellow] · {words}")
     out.print(f"[green]good[/green] · {len(shown)} operations, none of them sent; {workload.family} can carry them out")
+
+
+def _is_missing(corpus: Mapping[str, Any]) -> bool:
+    """Tell whether a corpus, or the one that is encrypted for it, has no file here."""
+    read = corpus.get("encrypted", {}).get("of", corpus)
+    return bool(read.get("files", read.get("columns")) == [])
 
 
 def _placeholder(scratch: Path, plan: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field, Strict
 
 from loadframe.workload.collections import Collection
 from loadframe.workload.corpora import Corpus
+from loadframe.workload.encryption import ClientEncryption
 from loadframe.workload.forms import Family, Operation
 from loadframe.workload.phases import Phase
 from loadframe.workload.sources import Source
@@ -56,6 +57,7 @@ class WorkloadFile(Model):
     require: Annotated[tuple[Requirement, ...], Strict(False)] = ()
     collections: dict[Name, Collection] = Field(default_factory=dict)
     corpora: dict[Name, Corpus] = Field(default_factory=dict)
+    client_encryption: ClientEncryption | None = None
     sources: dict[Name, Source] = Field(default_factory=dict)
     variables: dict[str, Variable] = Field(default_factory=dict)
     targets: dict[Name, Target] = Field(default_factory=dict)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.workload import catalogue, corpora, parameters, references, sources, truth
+from loadframe.workload import catalogue, corpora, encryption, parameters, references, sources, truth
 from loadframe.workload.corpora import Corpus
 from loadframe.workload.forms import Form, every_form, families, form_for
 from loadframe.workload.holes import Filler, Place, Value, is_name, names
@@ -19,6 +19,9 @@ from loadframe.workload.rest import captured
 from loadframe.workload.sources import Source
 from loadframe.workload.variables import closure
 from loadframe.yamlfile import Document, did_you_mean, read, shown, validate
+
+#: Parts of a file that decide what a store holds.
+_FILLING = ("collections", "corpora", "client_encryption")
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ class Workload:
         }
         events = {name: self._events(filled, name, file.sources[name]) for name in _used_sources(file.phases)}
         targets = {name: target.plan() for name, target in file.targets.items()}
-        return ResolvedWorkload(
+        resolved = ResolvedWorkload(
             name=file.workload,
             family=family,
             nodes=nodes,
@@ -157,6 +160,7 @@ class Workload:
             file={"path": str(self.document.path), "sha256": self.document.sha256},
             sources=events,
         )
+        return encryption.encrypted(resolved, file.client_encryption, self.document)
 
     def shaping(self, phases: Collection[str]) -> frozenset[str]:
         """Return the parameters that decide what the store holds once the named phases have filled it.
@@ -176,7 +180,7 @@ class Workload:
         direct = {
             name
             for place, filled_in in filled.holes.items()
-            if place[0] in ("collections", "corpora") or (len(place) > 1 and place[1] in inside.get(place[0], ()))
+            if place[0] in _FILLING or (len(place) > 1 and place[1] in inside.get(place[0], ()))
             for name in filled_in
         }
         return frozenset(origins(direct, filled.made_of))

@@ -71,8 +71,17 @@ impl Files {
         (parts().map(|part| part.index.broken).sum(), parts().filter_map(|part| part.aside.as_deref()).collect())
     }
 
+    /// Appends `count` documents from number `first` on, each as `prefix`, the document, and a line's end.
+    pub fn append(&self, first: u64, count: u64, prefix: &[u8], out: &mut Vec<u8>) {
+        for document in self.documents_from(first).take(count as usize) {
+            out.extend_from_slice(prefix);
+            out.extend_from_slice(document);
+            out.push(b'\n');
+        }
+    }
+
     /// The documents from number `first` on, without their line ends.
-    pub fn documents_from(&self, first: u64) -> impl Iterator<Item = &[u8]> {
+    fn documents_from(&self, first: u64) -> impl Iterator<Item = &[u8]> {
         let start = self.parts.partition_point(|part| part.first <= first).saturating_sub(1);
         let within = self.parts.get(start).map_or(0, |part| first - part.first);
         let skipped = self.parts.iter().skip(start).enumerate().flat_map(move |(i, part)| {

@@ -4,15 +4,15 @@
 //! any time. Memory stays bounded; what is cut short or does not match its checksums is refused.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::cache::{self, Stamp};
 use super::mediawiki::{self, NoDump};
+use super::progress::Progress;
 use crate::plan::PlanError;
 
 const BUFFER: usize = 1 << 20;
@@ -65,7 +65,9 @@ pub fn unpacked_in(path: &Path, folder: &Path, revisions: Option<u64>) -> Result
     flock(&lock, FlockOperation::LockExclusive).map_err(|error| away(error.into()))?;
     if !target.exists() {
         let partial = target.with_extension("partial");
-        let source = BufReader::with_capacity(BUFFER, Progress::new(source, stamp.bytes, path));
+        let path = path.to_owned();
+        let source = Watched { file: source, path, bytes: stamp.bytes, read: 0, progress: Progress::new() };
+        let source = BufReader::with_capacity(BUFFER, source);
         let written = unpack(source, format, revisions, &partial).and_then(|()| fs::rename(&partial, &target));
         if let Err(error) = written {
             let _ = fs::remove_file(&partial);
@@ -155,48 +157,29 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
-/// Shows a waiting user how far a file has been read.
-struct Progress {
+/// A file that shows a waiting user how far it has been read.
+struct Watched {
     file: File,
     path: PathBuf,
     bytes: u64,
     read: u64,
-    next: Instant,
-    shown: bool,
+    progress: Progress,
 }
 
-impl Progress {
-    const PAUSE: Duration = Duration::from_secs(1);
-
-    fn new(file: File, bytes: u64, path: &Path) -> Self {
-        let (path, next) = (path.to_owned(), Instant::now() + Self::PAUSE);
-        Self { file, path, bytes, read: 0, next, shown: io::stderr().is_terminal() }
-    }
-}
-
-impl Read for Progress {
+impl Read for Watched {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
         self.read += count as u64;
-        if self.shown && Instant::now() >= self.next {
-            self.next = Instant::now() + Self::PAUSE;
-            let share = self.read as f64 / self.bytes as f64 * 100.0;
-            let _ = write!(io::stderr(), "\r\x1b[Kunpacking {}: {share:.0} %", self.path.display());
-        }
+        let share = || self.read as f64 / self.bytes as f64 * 100.0;
+        self.progress.tell(|| format!("unpacking {}: {:.0} %", self.path.display(), share()));
         Ok(count)
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.shown {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::super::folder::Folder;
     use super::*;
 

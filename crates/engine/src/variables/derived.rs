@@ -1,8 +1,10 @@
-//! Values that are made of other variables: a text of several, a linear function of a number, a number's hash, a list.
+//! Values that are made of other variables: a text of several, a linear function of a number, a number's hash, a list, an
+//! encrypted value.
 
 use serde_json::Value;
 
 use super::document::Part;
+use super::encrypted::{Encrypted, UnboundEncrypted};
 use super::form::Form;
 use super::zipf::fnv;
 use super::{Encoding, Kind, Number, Values, Variable, VariableId, Variables};
@@ -19,11 +21,13 @@ pub enum Derived {
     UnboundHash { of: String },
     UnboundSeveral { of: String, count: u64 },
     UnboundPart { of: String, part: Part },
+    UnboundEncrypted(UnboundEncrypted),
     Text(Box<Texts>),
     Linear { of: VariableId, times: Number, plus: Number },
     Hash { of: VariableId },
     Several { of: VariableId, count: u64 },
     Part { of: VariableId, part: Part },
+    Encrypted(Encrypted),
 }
 
 /// A text with holes, for each place where it may stand.
@@ -102,6 +106,7 @@ impl Derived {
             Self::UnboundHash { of } => Self::Hash { of: variables.find(of)? },
             Self::UnboundSeveral { of, count } => Self::Several { of: variables.find(of)?, count: *count },
             Self::UnboundPart { of, part } => Self::Part { of: variables.find(of)?, part: part.clone() },
+            Self::UnboundEncrypted(unbound) => Self::Encrypted(unbound.bind(variables)?),
             bound => bound.clone(),
         })
     }
@@ -111,6 +116,7 @@ impl Derived {
         match self {
             Self::Text(texts) => texts.json.variables().collect(),
             Self::Linear { of, .. } | Self::Hash { of } | Self::Several { of, .. } | Self::Part { of, .. } => vec![*of],
+            Self::Encrypted(encrypted) => vec![encrypted.of],
             _ => Vec::new(),
         }
     }
@@ -128,6 +134,9 @@ impl Derived {
                 Kind::Documents(documents) => part.check(documents),
                 _ => Err(PlanError::new(format!("part wants a variable that is a document, and {name:?} is not"))),
             };
+        }
+        if let Self::Encrypted(encrypted) = self {
+            return encrypted.refuse_unfit(variables);
         }
         let (Self::Linear { of, .. } | Self::Hash { of }) = self else { return Ok(()) };
         let name = &variables.entries[of.0].name;
@@ -171,6 +180,9 @@ impl Derived {
                 part.write(documents, &per.draw(values.draw), *salt, encoding, out);
             }
             return;
+        }
+        if let Self::Encrypted(encrypted) = self {
+            return encrypted.write(values, encoding, out);
         }
         match self.number(values.variables, values.draw) {
             Some(Number::Whole(number)) => push_i64(out, number),

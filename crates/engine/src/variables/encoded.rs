@@ -60,6 +60,11 @@ impl Encoded {
         self.json.extend_from_slice(json);
     }
 
+    /// The value itself.
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.json).unwrap_or_default()
+    }
+
     pub fn encoded(&self, encoding: Encoding) -> &[u8] {
         match encoding {
             Encoding::Json => &self.json,

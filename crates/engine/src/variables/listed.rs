@@ -45,6 +45,12 @@ impl Listed {
         &self.values[index]
     }
 
+    /// The same choice among other values, each made of one of these; the error is that of the first that has none.
+    pub fn map(&self, make: impl Fn(&Value) -> Result<Value, String>) -> Result<Self, String> {
+        let values = self.values.iter().map(|value| Ok(Encoded::new(&make(&value.value())?)));
+        Ok(Self { values: values.collect::<Result<_, String>>()?, order: self.order.clone() })
+    }
+
     /// Whether request k takes value k.
     pub fn is_sequential(&self) -> bool {
         matches!(self.order, Order::Sequential)

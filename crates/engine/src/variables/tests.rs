@@ -1,6 +1,7 @@
 //! What variables draw, and which are refused.
 
 mod counted;
+mod encrypted;
 
 use serde_json::json;
 

@@ -1,0 +1,34 @@
+//! Shows a user at a terminal how far something is that takes long.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// A line that is written anew once a second, and is gone at the end.
+pub struct Progress {
+    next: Instant,
+    shown: bool,
+}
+
+impl Progress {
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    pub fn new() -> Self {
+        Self { next: Instant::now() + Self::PAUSE, shown: io::stderr().is_terminal() }
+    }
+
+    /// Writes the line, if it is time.
+    pub fn tell(&mut self, line: impl FnOnce() -> String) {
+        if self.shown && Instant::now() >= self.next {
+            self.next = Instant::now() + Self::PAUSE;
+            let _ = write!(io::stderr(), "\r\x1b[K{}", line());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+"""Workloads whose values a client encrypts before the store gets them: what changes in the corpus, in the definition of
+collections and in the searches. The values themselves the engine encrypts (`crates/engine/src/cipher.rs`).
+"""
+
+from loadframe.workload.encryption.rewriting import encrypted
+from loadframe.workload.encryption.section import ClientEncryption
+
+__all__ = ["ClientEncryption", "encrypted"]
