@@ -68,6 +68,13 @@ def test_a_corpus_with_a_web_address_is_not_fetched(tmp_path):
     assert "corpus trips · its documents are not on this machine" in shown.stdout
 
 
+def test_a_corpus_that_would_be_encrypted_is_not_fetched_either():
+    address = ("--set", "url=http://127.0.0.1:9/trips.json.bz2")
+    fill, *_, ranged = result("check", "nyc_taxis/range_100", "--offline", "--set", "encrypted=true", *address)
+    assert "which is not on this machine" in fill["request"]
+    assert json.loads(ranged["request"].split("\n\n")[1])["query"]["range"]["total_amount"]["gte"] == 500 * 65536
+
+
 def test_a_family_without_a_form_is_told(tmp_path):
     (tmp_path / "w.yaml").write_text(WORKLOAD)
     done = loadframe("check", tmp_path / "w.yaml", "--offline", "--store", "http")
