@@ -199,6 +199,6 @@ def test_a_policy_is_not_scored_in_documents(load):
     text = EXPERIMENT.replace(
         "transitions:\n", "objective: documents\ncapacity: [{nodes: 1, rate: 500/s}]\ntransitions:\n" + policy
     )
-    with pytest.raises(BadInput, match="scored by its capacities in requests/s"):
+    with pytest.raises(BadInput, match="a policy is scored in requests/s"):
         load(text)
     assert load(text.replace("capacity: [{nodes: 1, rate: 500/s}]\n", "")).file.objective == "documents"

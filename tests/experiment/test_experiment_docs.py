@@ -10,7 +10,8 @@ from loadframe.experiment import kinds
 from loadframe.experiment.design import design
 from loadframe.experiment.file import load_experiment
 from loadframe.experiment.file_factors import EASY, READERS
-from loadframe.experiment.file_model import ExperimentFile, LimitsEntry, StoreEntry
+from loadframe.experiment.file_model import ExperimentFile
+from loadframe.experiment.file_store import LimitsEntry, StoreEntry
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "experiments.md").read_text()

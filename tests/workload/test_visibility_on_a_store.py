@@ -24,17 +24,23 @@ phases: [{{name: p, journey: [write, is_seen], rate: 10/s, requests: 40}}]
 """
 
 
-def run(node, folder, refresh, within="30s"):
-    """Write 20 documents at random instants and look for them; return the figures of both operations."""
+def recorded(node, folder, text):
+    """Run the phase `p` of a workload; return its series and its summary."""
     folder.mkdir()
-    (folder / "w.yaml").write_text(WORKLOAD.format(refresh=refresh, within=within))
+    (folder / "w.yaml").write_text(text)
     phase = load_workload(str(folder / "w.yaml")).for_family("elasticsearch", 1).phase("p")
     plan = phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver, target=node.target())
     with RunWriter(folder, "w") as writer:
         outcome = run_phase(plan, writer.phase("p", 0.0), lambda _: None) | {"looks": phase.looks}
         joined = writer.join()
         (judged,) = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, []).phases
-    looks = sum(row["retries"] for row in joined.series.to_pylist() if row["operation"] == "is_seen")
+    return joined.series, judged
+
+
+def run(node, folder, refresh, within="30s"):
+    """Write 20 documents at random instants and look for them; return the figures of both operations."""
+    series, judged = recorded(node, folder, WORKLOAD.format(refresh=refresh, within=within))
+    looks = sum(row["retries"] for row in series.to_pylist() if row["operation"] == "is_seen")
     return judged.operations["write"], judged.operations["is_seen"], looks
 
 
@@ -96,14 +102,7 @@ phases: [{{name: p, operation: take_in, source: ads, until: exhausted}}]
 
 def taken_in(node, folder, daily="null", within="30s"):
     """Take 250 bids in, in 2.5 s, and look for one in each 200 ms; return the operation's figures and the source's."""
-    folder.mkdir()
-    (folder / "w.yaml").write_text(STREAM.format(daily=daily, within=within))
-    phase = load_workload(str(folder / "w.yaml")).for_family("elasticsearch", 1).phase("p")
-    plan = phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver, target=node.target())
-    with RunWriter(folder, "w") as writer:
-        outcome = run_phase(plan, writer.phase("p", 0.0), lambda _: None) | {"looks": phase.looks}
-        joined = writer.join()
-        (judged,) = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, []).phases
+    _, judged = recorded(node, folder, STREAM.format(daily=daily, within=within))
     return judged.operations["take_in"], judged.sources["ads"]
 
 

@@ -1,6 +1,7 @@
 """What is counted by the second, requests or documents: what it is called, its unit, and where records have it.
 
-These are here alone, so that plans can name them without a fit. Everything that counts requests counts documents, too.
+They have a module of their own, so that plans can name them without importing a fit. Everything that counts requests
+counts documents, too.
 """
 
 from collections.abc import Mapping

@@ -85,7 +85,7 @@ EncryptionWord = Annotated[
 Samples = Annotated[
     bool,
     typer.Option(
-        "--samples", help="Record every request for itself, too: samples.parquet in the run folder, 46 bytes each."
+        "--samples", help="Record each request individually, too: samples.parquet in the run folder, 46 bytes each."
     ),
 ]
 Ranks = Annotated[

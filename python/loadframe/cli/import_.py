@@ -56,9 +56,11 @@ def queries(
         Path | None, typer.Option(help="Its documents, a JSON object a line, plain or compressed.")
     ] = None,
     bulk_size: Annotated[
-        int | None, typer.Option(min=1, help="Documents of a bulk request; 1,000 if not given, as there.")
+        int | None, typer.Option(min=1, help="Documents of a bulk request; 1,000 if not given, as in the benchmarker.")
     ] = None,
-    shards: Annotated[int | None, typer.Option(min=1, help="Shards; one for each node if not given, as there.")] = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Shards; one for each node if not given, as in the benchmarker.")
+    ] = None,
     output: Output = None,
 ) -> None:
     """Import the MPI benchmarker's files: steps of searches, each with a warm-up, a duration and a pause, and with
@@ -69,7 +71,7 @@ def queries(
         for option, value in (("--index", index), ("--documents", documents)):
             if value is not None:
                 missing = "--documents" if index else "--index"
-                raise BadInput(f"{option} is nothing without {missing}", remedy=f"add {missing}")
+                raise BadInput(f"{option} has no meaning without {missing}", remedy=f"add {missing}")
         for option, number in (("--bulk-size", bulk_size), ("--shards", shards)):
             if number is not None:
                 raise BadInput(f"{option} goes with documents to load", remedy="add --index and --documents")

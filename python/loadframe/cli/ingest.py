@@ -68,13 +68,13 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
     batch: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Events in a request at most.")] = None,
     flush: Annotated[str | None, typer.Option(help="When a batch is sent that is not full, such as 500ms.")] = None,
     for_: Annotated[str | None, typer.Option("--for", help="End after this time.")] = None,
-    idle: Annotated[str | None, typer.Option(help="End when no line has come for so long.")] = None,
+    idle: Annotated[str | None, typer.Option(help="End when no line has come for this time.")] = None,
     acknowledge: Annotated[
         bool, typer.Option("--acknowledge", help="Tell those who send to the port how many of their lines are safe.")
     ] = False,
     spill: Annotated[
         str | None,
-        typer.Option(help="Bytes on disk while memory is full; 1g of a port if not given, else 0: senders wait."),
+        typer.Option(help="Bytes on disk while memory is full; if not given 1g for a port, else 0: senders wait."),
     ] = None,
     only: Annotated[
         str | None, typer.Option(help="The phase that takes events in; `ingest`, or the only one, if not given.")

@@ -1,6 +1,6 @@
 """The authority of a cluster whose connections are encrypted: it signs a certificate for each node that starts.
 
-It is made here with the cluster's first start, is kept in the cluster's folder for its owner's eyes alone, and is
+It is made here with the cluster's first start, kept in the cluster's folder, where only its owner can read it, and
 deleted with it. Nodes get a new certificate at each start, for the address that they have then. So a cluster may be
 started again elsewhere, and may grow.
 """
@@ -20,7 +20,7 @@ _NAME = "loadframe cluster"
 
 
 def certificate(folder: Path) -> Path:
-    """Return the file by which clients of the cluster in that folder know its nodes; it is made if it is not there."""
+    """Return the file by which clients of the cluster in that folder verify its nodes; it is made if it is missing."""
     place = folder / FOLDER
     if not (place / _CERTIFICATE).exists():
         from loadframe._engine import make_authority

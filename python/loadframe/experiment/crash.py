@@ -22,4 +22,4 @@ class Crash(Beside):
         self._report(f"killing {self._name} and starting it again")
         self._cluster.kill(self._name)
         if not self._cluster.mend(self._report):
-            raise LoadframeError(f"{self._name} was killed, and nothing was there to start again")
+            raise LoadframeError(f"{self._name} was killed, and there was nothing to start again")

@@ -8,7 +8,8 @@ from loadframe.cluster import below
 from loadframe.errors import BadInput
 from loadframe.experiment import derived
 from loadframe.experiment.file_factors import COLLECTIONS, RANKS_PER_NODE, SETTINGS, WITH, Factor, Level
-from loadframe.experiment.file_model import OTHER_MACHINES, PLACING, ExperimentFile
+from loadframe.experiment.file_model import ExperimentFile
+from loadframe.experiment.file_store import OTHER_MACHINES, PLACING
 from loadframe.load import Generator
 from loadframe.units import parse_cores
 from loadframe.workload import ResolvedWorkload, Workload
@@ -63,7 +64,7 @@ class Experiment:
         )
 
     def with_samples(self) -> "Experiment":
-        """Return the experiment with every request of its runs recorded for itself."""
+        """Return the experiment with each request of its runs recorded individually, too."""
         return replace(self, file=self.file.model_copy(update={"samples": True}))
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from loadframe.experiment.design_estimate import UNKNOWN, estimate, length_is_known
-from loadframe.experiment.file_model import OTHER_MACHINES
+from loadframe.experiment.file_store import OTHER_MACHINES
 
 if TYPE_CHECKING:
     from loadframe.experiment.design import Design

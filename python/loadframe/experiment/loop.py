@@ -19,7 +19,7 @@ from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design_estimate import length_is_known, run_seconds
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
-from loadframe.experiment.file_model import OTHER_MACHINES
+from loadframe.experiment.file_store import OTHER_MACHINES
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.soundness import require_sound

@@ -52,16 +52,16 @@ class EventCount:
         return bool(self._places)
 
     def progress(self, progress: Progress) -> None:
-        """Take down how many events the store has acknowledged by now."""
+        """Note how many events the store has acknowledged by now."""
         self._of_phase = sum(source.indexed for source in progress.sources.values())
 
     def ended(self, outcome: Outcome) -> None:
-        """A phase is over: take down how many events it has brought."""
+        """A phase is over: note how many events it has brought."""
         self._indexed += sum(said["indexed"] for said in outcome.get("sources", {}).values())
         self._of_phase = 0
 
     def changed(self, event: ClusterEvent) -> None:
-        """Take down how many were acknowledged when the first node was killed."""
+        """Note how many were acknowledged when the first node was killed."""
         if event.kind == KILLED and self._at_kill is None:
             self._at_kill = self._indexed + self._of_phase
 

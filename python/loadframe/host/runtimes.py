@@ -155,7 +155,7 @@ class EngineLimiter:
         return False
 
     def disk_obstacle(self, folder: Path) -> str | None:
-        """An engine sets the limits of disks when it makes a container, and changes them no more."""
+        """An engine sets the limits of disks when it makes a container, and does not change them afterwards."""
         return f"{self.name} cannot change the limits of a disk while the container runs"
 
     def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> EngineGroup:

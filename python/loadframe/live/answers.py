@@ -1,7 +1,7 @@
 """Makes of an answer what the page draws of it: few rows, each with its label and its values, however long it is.
 
-What is in an answer is the store's, and so whoever's who wrote into the store: texts are cut here, and are shown as
-texts by the page.
+What is in an answer comes from the store, and so from whoever wrote into it: texts are cut here, and the page shows
+them as plain text.
 """
 
 import json

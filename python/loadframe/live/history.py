@@ -11,7 +11,7 @@ Record = Mapping[str, Any]
 
 #: Of figures, two records a second of a quarter of an hour; of events, runs that are over, and remarks the last ones.
 FIGURES, EVENTS, RUNS, REMARKS = 1800, 500, 500, 50
-#: What the next run forgets of that of which only the last record counts.
+#: Kinds of records of which only the last one counts, and which the next run does not keep.
 OF_A_RUN = ("phase", "answer")
 
 

@@ -126,7 +126,7 @@ class Publisher(Listener):
             self._queue.put(_Heard(progress, time.monotonic()))
 
     def answer(self, operation: str, chart: Mapping[str, Any], answer: bytes) -> None:
-        """Tell what is drawn of an answer; of what cannot be drawn nothing is told."""
+        """Tell what is drawn of an answer; nothing for one that cannot be drawn."""
         if record := drawn(operation, chart, answer):
             self._queue.put(_Drawn(record, time.monotonic()))
 

@@ -27,7 +27,7 @@ class Generator:
     ranks: int | None = None
     #: With the spread `nearest`: what a manifest recorded of it, by phase, to be done again.
     nearest_as: Mapping[str, Any] | None = None
-    #: Whether every request is recorded for itself, too.
+    #: Whether each request is recorded individually, too.
     samples: bool = False
 
     def members(self) -> Sequence[Rank]:

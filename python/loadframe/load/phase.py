@@ -105,7 +105,7 @@ def run_phase(
     measured; by default they do not change.
     `cores`: the worker threads run on these cores alone.
     `answered` is told the newest answers to the operations that the plan names under `answers`, each at most once a
-    second. They are the answers that the load gets; of several ranks nobody's are told.
+    second. They are the answers that the load gets; with several ranks there are none.
     Once `held` returns true, the number of clients of closed streams stays as it is, whatever their stages say.
     An interrupt (Ctrl-C) ends the phase within a second and is then raised, unless the caller defers interrupts: the
     outcome has `interrupted` set then, and the caller decides what becomes of the run. With `closing` the first

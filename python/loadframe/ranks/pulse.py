@@ -16,7 +16,7 @@ from functools import cache
 from loadframe.ranks.background import background
 from loadframe.ranks.reach import REFUSED, unreachable
 
-#: A rank that has been silent for so long is looked for, s, and again so long after that.
+#: After this silence of a rank it is looked for, s, and again after as much more.
 DOUBT = 8.0
 #: One that cannot be found counts as lost then, s.
 SILENCE = 15.0
@@ -71,7 +71,7 @@ class Silence:
         self._seen = ""
 
     def lost(self, silent: float) -> str | None:
-        """Return why it counts as lost, which has said nothing for so long, s; None while it does not."""
+        """Return why it counts as lost, having been silent for this time, s; None while it does not."""
         if silent < DOUBT:
             self._looking, self._seen, self._looked = None, "", 0.0
             return None

@@ -70,7 +70,7 @@ _OFFERED = (7, 8, 9)
 _VENDOR = "https://artifacts.elastic.co/downloads/elasticsearch"
 
 
-#: Those of version 7 and later. What version 6 offers by default nobody should use, and the generator does not.
+#: Those of version 7 and later. The defaults of version 6 are not secure, and the generator does not use them.
 _CIPHERS = ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")
 
 
@@ -300,7 +300,7 @@ def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
 
 
 def _encrypted(node: NodeSpec, version: tuple[int, ...]) -> dict[str, Any]:
-    """Return the settings of TLS, with which security comes along: everybody is let in as one who may do all."""
+    """Return the settings of TLS, which bring security with them: everybody gets all rights."""
     files = {"certificate_authorities": AUTHORITY, "certificate": CERTIFICATE, "key": KEY}
     settings: dict[str, Any] = {
         "xpack.security.enabled": True,

@@ -53,7 +53,7 @@ def refuse_settings(encryption: Encryption, settings: Mapping[str, Any], decided
 
 @dataclass(frozen=True)
 class Certificates:
-    """What a node shows and whom it believes, as PEM."""
+    """A node's certificate and key, and the authority that it trusts, as PEM."""
 
     authority: str  #: the certificate of the cluster's authority
     certificate: str

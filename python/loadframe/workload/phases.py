@@ -91,11 +91,11 @@ class Load(Model):
                 raise wrong(f"{key} goes with a rate", "remove it or say a rate", key=key)
 
     def _check_order(self) -> None:
-        """Refuse an order that there is nobody to keep to."""
+        """Refuse an order where no client could keep to it."""
         if self.order is None:
             return
         if self.mix is None or self.clients is None:
-            raise wrong("only clients walk round the operations of a mix", "say mix and clients", key="order")
+            raise wrong("only clients can send the operations of a mix in turn", "say mix and clients", key="order")
         for name, weight in self.mix.items():
             if weight != int(weight):
                 what = f"{name!r} weighs {weight:g}, where operations alternate"

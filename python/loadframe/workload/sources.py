@@ -152,7 +152,7 @@ class Source(Model):
     def _listens_or_generates(cls, data: Any) -> Any:
         if not (isinstance(data, dict) and "generate" in data and "listen" in data):
             return data
-        # An empty address is none, and then nobody sends whom this could be about.
+        # With an empty address nobody sends, so these keys would mean nothing.
         of_a_port = ("listen", "idle", "wait", "acknowledge")
         without = of_a_port if data["listen"] == "" else ("generate",)
         return {key: value for key, value in data.items() if key not in without}
@@ -178,7 +178,7 @@ class Source(Model):
             what = "nobody knows before the load begins which port that will be, and the load waits for its first line"
             raise wrong(what, "name a port, or remove wait", key="listen")
         if self.spill and given[0] not in USUAL_SPILL:
-            what = f"{given[0]} wait without loss while memory is full, and nothing of them goes to disk"
+            what = f"{given[0]} wait without loss while memory is full, and none of their events go to disk"
             raise wrong(what, "remove it", key="spill")
         if self.longest_line > self.buffer:
             key = "buffer" if "buffer" in self.model_fields_set else "longest_line"

@@ -6,7 +6,7 @@ circle, which keeps how either is spaced. p is the share of shifts at which as m
 as at none. Of several activities that were looked at, the one that stands out most decides at each shift, so that any
 false claim among all of them has that probability (Westfall and Young, Resampling-Based Multiple Testing, Wiley 1993).
 
-Where dips and an activity come at one and the same distance, only their phase tells them apart from chance: p is then
+Where dips and an activity come at the same interval, only their phase tells them apart from chance: p is then
 no less than about one by the seconds of that distance, and one run of short periods cannot decide.
 """
 

@@ -1,7 +1,7 @@
 """Finds dips that come at irregular distances: stretches of seconds far below all others.
 
 Far is beyond what the scatter of the others reaches, taken from their median deviation, so that the dips themselves do
-not widen it. A slow wave is not found, and nor is a single stop, which does not come again.
+not widen it. A slow wave is not found, nor is a single stop, which does not come again.
 """
 
 import numpy as np

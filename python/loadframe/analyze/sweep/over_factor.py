@@ -1,6 +1,6 @@
 """Curves over any factor whose levels are numbers: throughput and response time, with a line for each other treatment.
 
-Nothing is fitted to them, since no law says how throughput goes with the size of a result or with a pause. Each point
+Nothing is fitted to them, since no law says how throughput depends on the size of a result or with a pause. Each point
 is a mean over runs; its interval is that of the relative spread that all repeated treatments of the phase share.
 """
 

@@ -42,5 +42,5 @@ def carry_out(step: Step, cluster: Cluster, report: Report, tell: Tell) -> None:
 def _start(name: str, cluster: Cluster, report: Report, tell: Tell) -> None:
     """Start a node again that is gone, with its data, and all others that are."""
     if any(node.name == name and node.alive for node in cluster.nodes):
-        raise LoadframeError(f"{name} runs, and cannot be started again", remedy="kill it in a step before")
+        raise LoadframeError(f"{name} runs, and cannot be started again", remedy="kill it in an earlier step")
     cluster.mend(report, tell=tell)

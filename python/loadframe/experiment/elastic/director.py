@@ -285,7 +285,7 @@ class _Change:
 def keepers(nodes: Sequence[Node]) -> dict[str, str]:
     """Return the processes that use what nodes may use, each with its node: triggers and policies go by them.
 
-    These are those that keep data and companions that share their limits, and no routers of their own.
+    They are those that keep data, and companions that share the limits of one.
     """
     keeping = {node.name: node.name for node in nodes if not node.companion}
     return keeping | sharing(nodes)

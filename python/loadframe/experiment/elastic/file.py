@@ -7,7 +7,8 @@ from pydantic.types import Discriminator
 
 from loadframe.analyze.rates import RateName
 from loadframe.experiment.expression import is_expression
-from loadframe.experiment.file_model import Count, ExperimentFile, Nodes, Phases, Written
+from loadframe.experiment.file_model import Count, ExperimentFile, Phases, Written
+from loadframe.experiment.file_store import Nodes
 from loadframe.units import parse_share
 from loadframe.workload.pacing import Arrivals, ClientLevel, ClientStage, RateLevel
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Rate, Scalar, quantity, wrong
@@ -245,7 +246,7 @@ class ElasticFile(ExperimentFile):
     def _at_rest(self) -> "ElasticFile":
         if self.allow_bad:
             what = "nodes that join and leave take copies out of service anyway"
-            raise wrong(what, "remove it: only what is left of that in the end counts", key="allow_bad")
+            raise wrong(what, "remove it: only copies that are still missing in the end count", key="allow_bad")
         return self
 
     def under(self, transition: str) -> tuple[str, ...]:

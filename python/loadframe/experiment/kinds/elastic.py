@@ -51,7 +51,7 @@ class Elastic(Kind):
         for name, transition in file.transitions.items():
             self._check_transition(experiment, name, transition)
         if file.objective == "documents" and file.capacity and any(entry.policy for entry in file.transitions.values()):
-            what = "a policy is scored by its capacities in requests/s, which loads have, and these are documents/s"
+            what = "a policy is scored in requests/s, as loads are, and these capacities are in documents/s"
             raise document.error(("objective",), what, "leave out objective, and give the capacities in requests/s")
         phase = next(phase for phase in experiment.workload.file.phases if phase.name == experiment.measured[0])
         for name, load in file.loads.items():

@@ -120,7 +120,7 @@ class GeneratorSetup:
         default=None, metadata=told("connections that all clients share; null: one for each", null=True)
     )
     samples: bool | None = field(
-        default=None, metadata=told("whether each request was recorded for itself, in `samples.parquet`")
+        default=None, metadata=told("whether each request was recorded individually, in `samples.parquet`")
     )
     members: tuple[RankPlace, ...] = field(default=(), metadata=told(""))
     nearest: Mapping[str, Any] = field(

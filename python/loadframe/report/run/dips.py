@@ -17,7 +17,7 @@ def dips_text(at: DipsOfPhase) -> str:
     )
     words = (
         f"In {at.phase.name} throughput fell by {format_share(dips.depth)} {when}; that cost"
-        f" {format_share(dips.share, 1)} of what would have been done without."
+        f" {format_share(dips.share, 1)} of what would have been done without them."
     )
     if not at.activities:
         return f"{words} No telemetry says what the store did meanwhile."

@@ -133,7 +133,7 @@ class RollOver(Model):
 
 
 class ShrinkClosed(Model):
-    """How an index is made smaller that no more events come for, and how long after its end that is."""
+    """How an index is made smaller once no more events come for it, and how long after its end that is."""
 
     after: Annotated[Duration, Field(ge=0)] = 3600.0
     shards: Positive = 1

@@ -1,8 +1,8 @@
 """The MPI benchmarker's files: a list of steps, each with searches, a warm-up, a duration and a pause; and, if they are
 given, what it loads before: the definition of an index and its documents.
 
-Ranks become clients: each sends a search, waits for the answer, pauses, and sends the next, walking round a
-permutation of the step's searches. The definition becomes a collection with a strict mapping, without a request cache,
+Ranks become clients: each sends a search, waits for the answer, pauses, and sends the next, in a permuted order of
+the step's searches. The definition becomes a collection with a strict mapping, without a request cache,
 with a shard for each node unless their number is given.
 """
 
@@ -32,8 +32,8 @@ _LOADED = (
     "document with a field that it lacks is refused."
 )
 _RANKS = (
-    "`clients` are the benchmarker's ranks, each of which walks round its step's searches in an order of its own. The "
-    "request cache is off, and each step waits for the cluster, as there."
+    "`clients` are the benchmarker's ranks, each of which sends its step's searches in turn, in its own order. The "
+    "request cache is off, and each step waits for the cluster, as the benchmarker does."
 )
 
 
@@ -89,7 +89,7 @@ def import_queries(path: Path, loaded: Triple | None = None) -> Imported:
 
 
 def _mappings(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the fields of an index definition, and what else it says, which the benchmarker does not heed."""
+    """Return the fields of an index definition, and what else it says, which the benchmarker ignores."""
     where = str(path)
     definition = Part(json_of(text_of(path), where), where)
     fields = definition.mapping("properties")
