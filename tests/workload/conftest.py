@@ -1,11 +1,14 @@
-"""Workloads in files of their own."""
+"""Workloads in files of their own, and stores that the tests of this folder share."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from commands import open_folder
+from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.errors import BadInput
 from loadframe.workload import Workload, load_workload
 
@@ -35,3 +38,44 @@ def refused(load: Load) -> Callable[..., BadInput]:
         return BadInput(error.what, where=str(error.where).rsplit("/", 1)[-1], remedy=error.remedy)
 
     return refused
+
+
+@contextlib.contextmanager
+def started(store: str, **settings: str) -> Iterator[Cluster]:
+    """A node of a store, in a cluster that is called as the store."""
+    with open_folder("state") as folder:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LOADFRAME_STATE", str(folder))
+            cluster = Cluster.start(ClusterSpec(name=store, store=store, settings=settings))
+        try:
+            yield cluster
+        finally:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("LOADFRAME_STATE", str(folder))
+                cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_mongodb() -> Iterator[Cluster]:
+    with started("mongodb") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def shared_cassandra() -> Iterator[Cluster]:
+    with started("cassandra", heap="320m") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def mongodb(shared_mongodb: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """The shared MongoDB, known to commands by that name."""
+    monkeypatch.setenv("LOADFRAME_STATE", str(shared_mongodb.nodes[0].folder.parents[2]))
+    return shared_mongodb
+
+
+@pytest.fixture
+def cassandra(shared_cassandra: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """The shared Cassandra, known to commands by that name."""
+    monkeypatch.setenv("LOADFRAME_STATE", str(shared_cassandra.nodes[0].folder.parents[2]))
+    return shared_cassandra

@@ -3,7 +3,7 @@
 import json
 import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ import pymongo
 import pytest
 from adbids_answers import Answers
 
-from commands import open_folder, result
+from commands import result
 from loadframe import _engine
-from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.cluster import Cluster
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import Session
 from loadframe.load import Generator, check_operations, render_operations
@@ -148,20 +148,11 @@ def test_a_search_engine_answers_all_five(node, tmp_path, log, right, published)
     assert publishers == right.top_publishers()
 
 
-@pytest.fixture(scope="module")
-def mongodb() -> Iterator[Cluster]:
-    with open_folder("state") as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOADFRAME_STATE", str(folder))
-        cluster = Cluster.start(ClusterSpec(name="adbids", store="mongodb"))
-        yield cluster
-        cluster.stop()
-
-
 @pytest.mark.store
 @pytest.mark.parametrize("published", [False, True], ids=["right", "published"])
 def test_mongodb_answers_all_five(mongodb, tmp_path, log, right, published):
     def fill() -> None:
-        options = ("--cluster", "adbids", "--reuse", "--output", tmp_path / "run")
+        options = ("--cluster", "mongodb", "--reuse", "--output", tmp_path / "run")
         assert result("ingest", "adbids", log, *options)["documents"] == BIDS
 
     asked, day = right.asked_for(), today() - timedelta(days=1)

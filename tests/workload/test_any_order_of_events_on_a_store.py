@@ -1,8 +1,7 @@
 """The order of events changes nothing: documents of real stores, from a log in its order and in others."""
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,7 @@ import pymongo
 import pytest
 from adbids_events import documents, jumbled, log, write
 
-from commands import open_folder, result
-from loadframe.cluster import Cluster, ClusterSpec
+from commands import result
 from loadframe.store.cassandra.cql import Connection
 
 pytestmark = pytest.mark.store
@@ -21,20 +19,7 @@ DOCUMENTS = 300
 LATENESS = (0.2, 1.0)
 
 
-@contextlib.contextmanager
-def started(store: str, **settings: str) -> Iterator[Cluster]:
-    with open_folder("state") as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOADFRAME_STATE", str(folder))
-        cluster = Cluster.start(ClusterSpec(name="any-order", store=store, settings=settings))
-        try:
-            yield cluster
-        finally:
-            cluster.stop()
-
-
-def hold_in_any_order(
-    cluster: Cluster, name: str, folder: Path, held: Callable[[], dict[str, Any]], *more: str
-) -> None:
+def hold_in_any_order(name: str, folder: Path, held: Callable[[], dict[str, Any]], *more: str) -> None:
     for seed, late in enumerate(LATENESS):
         events = log(DOCUMENTS, seed)
         path = write(folder / f"{seed}.ndjson", jumbled(events, seed, late=late))
@@ -54,11 +39,11 @@ def test_opensearch_with_indices_that_roll_over_and_are_shrunk(node, tmp_path):
 
     settings = ("manage_every=10ms", "refresh=10ms", "roll_over_documents=40", "shrink_after=1m", "shards=2")
     more = [word for setting in settings for word in ("--set", setting)]
-    hold_in_any_order(node, "shared", tmp_path, held, "--only", "ingest_and_manage", *more)
+    hold_in_any_order("shared", tmp_path, held, "--only", "ingest_and_manage", *more)
 
 
-def test_mongodb(tmp_path):
-    with started("mongodb") as cluster, pymongo.MongoClient(f"mongodb://{cluster.addresses[0]}") as client:
+def test_mongodb(mongodb, tmp_path):
+    with pymongo.MongoClient(f"mongodb://{mongodb.addresses[0]}") as client:
 
         def held() -> dict[str, Any]:
             database, stored = client["loadframe"], dict[str, Any]()
@@ -75,7 +60,7 @@ def test_mongodb(tmp_path):
             assert database["ads"].count_documents({}) == 0
             return stored
 
-        hold_in_any_order(cluster, "any-order", tmp_path, held)
+        hold_in_any_order("mongodb", tmp_path, held)
 
 
 def days_of(client: pymongo.MongoClient[dict[str, Any]]) -> list[str]:
@@ -91,18 +76,19 @@ def day_of(document: dict[str, Any]) -> str:
     return str(first.get("bid_time", first["time"]))[:10]
 
 
-def test_cassandra(tmp_path):
-    with started("cassandra", heap="320m") as cluster:
+def test_cassandra(cassandra, tmp_path):
+    def held() -> dict[str, Any]:
+        stored: dict[str, Any] = {}
+        with Connection(cassandra.addresses[0]) as connection:
+            assert connection.ask("SELECT id FROM loadframe.ads") == []
+            for day in ("2017-03-01", "2017-03-02"):
+                table = f"loadframe.ads_{day.replace('-', '_')}"
+                for row in connection.ask(f"SELECT id, bid, win, click FROM {table}"):
+                    kinds = {kind: row[kind] for kind in ("bid", "win", "click") if row[kind] is not None}
+                    document = {kind: json.loads(text) for kind, text in kinds.items()}
+                    assert day_of(document) == day
+                    assert row["id"] not in stored
+                    stored[row["id"]] = document
+        return stored
 
-        def held() -> dict[str, Any]:
-            stored: dict[str, Any] = {}
-            with Connection(cluster.addresses[0]) as connection:
-                rows = connection.ask("SELECT id, day, bid, win, click FROM loadframe.ads")
-            for row in rows:
-                kinds = {kind: row[kind] for kind in ("bid", "win", "click") if row[kind] is not None}
-                document = stored[row["id"]] = {kind: json.loads(text) for kind, text in kinds.items()}
-                first = next(iter(document.values()))
-                assert row["day"] == first.get("bid_time", first["time"])[:10].replace("-", ".")
-            return stored
-
-        hold_in_any_order(cluster, "any-order", tmp_path, held)
+    hold_in_any_order("cassandra", tmp_path, held)

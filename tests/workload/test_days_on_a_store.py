@@ -11,22 +11,12 @@ import pymongo
 import pytest
 from adbids_events import MIDNIGHT, documents, instant, log, write
 
-from commands import open_folder, result
-from loadframe.cluster import Cluster, ClusterSpec
+from commands import result
+from loadframe.cluster import Cluster
 from loadframe.record import Run
+from loadframe.store.cassandra.cql import Connection
 
 pytestmark = pytest.mark.store
-
-
-@pytest.fixture(scope="module")
-def mongodb() -> Iterator[Cluster]:
-    with open_folder("state") as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOADFRAME_STATE", str(folder))
-        cluster = Cluster.start(ClusterSpec(name="days", store="mongodb"))
-        try:
-            yield cluster
-        finally:
-            cluster.stop()
 
 
 @pytest.fixture
@@ -35,8 +25,8 @@ def database(mongodb: Cluster) -> Iterator[Any]:
         yield client["loadframe"]
 
 
-def ingest(path: Path, folder: Path, *words: object) -> dict[str, Any]:
-    came: dict[str, Any] = result("ingest", "adbids", path, "--cluster", "days", "--output", folder, *words)
+def ingest(path: Path, folder: Path, *words: object, store: str = "mongodb") -> dict[str, Any]:
+    came: dict[str, Any] = result("ingest", "adbids", path, "--cluster", store, "--output", folder, *words)
     return came
 
 
@@ -85,20 +75,35 @@ def test_where_events_go_to_the_day_of_their_arrival_documents_are_split(databas
     assert came["documents"] == database[day].count_documents({}) == len(documents(log(100, seed=3)))
 
 
-def test_an_event_for_a_day_that_was_deleted_is_a_dead_letter(database, tmp_path):
-    # The events of the first day come again once that of the second has aged them.
+def age_and_come_late(store: str, folder: Path) -> dict[str, Any]:
+    """Have the second day age the first, whose events then come again; return the documents of the second."""
     events = log(2000, seed=5, hours=30)
     first = [event for event in events if event.get("bid_time", event["time"]) < "2017-03-02"]
-    path, folder = write(tmp_path / "log.ndjson", [*events, *first]), tmp_path / "run"
+    path, run = write(folder / "log.ndjson", [*events, *first]), folder / "run"
     options = ("--only", "ingest_and_manage", "--batch", 100, "--set", "manage_every=20ms", "--set", "keep=1h")
-    came = ingest(path, folder, "--replace", *options)
-    phase = Run(folder).raw_summary["phases"][-1]
+    came = ingest(path, run, "--replace", *options, store=store)
+    phase = Run(run).raw_summary["phases"][-1]
     assert phase["operations"]["manage"]["errors"] == {}
     assert phase["operations"]["manage"]["parts"]["delete"]["successes"] == 1
     assert came["dead_letters_by_reason"].keys() == {"refused"}
     assert came["accepted"] == came["indexed"] + came["dead_letters"]
-    letters = (folder / Run(folder).summary.phases[-1].sources["ads"].kept).read_text().splitlines()
+    letters = (run / Run(run).summary.phases[-1].sources["ads"].kept).read_text().splitlines()
     assert {json.loads(letter)["reason"] for letter in letters} == {"refused: the day of its document was deleted"}
-    of_second = {key for key, document in documents(events).items() if key not in documents(first)}
-    assert held(database).keys() == of_second
+    of_second = {key: document for key, document in documents(events).items() if key not in documents(first)}
+    assert came["documents"] == len(of_second)
+    return of_second
+
+
+def test_on_mongodb_an_event_for_a_day_that_was_deleted_is_a_dead_letter(database, tmp_path):
+    of_second = age_and_come_late("mongodb", tmp_path)
+    assert held(database) == {key: [document] for key, document in of_second.items()}
     assert [name for name in database.list_collection_names() if name.startswith("ads-2")] == ["ads-2017.03.02"]
+
+
+def test_on_cassandra_an_event_for_a_day_that_was_deleted_is_a_dead_letter(cassandra, tmp_path):
+    of_second = age_and_come_late("cassandra", tmp_path)
+    with Connection(cassandra.addresses[0]) as connection:
+        tables = connection.ask("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'loadframe'")
+        rows = connection.ask("SELECT id FROM loadframe.ads_2017_03_02")
+    assert {row["table_name"] for row in tables} == {"ads", "ads_2017_03_02"}
+    assert {row["id"] for row in rows} == of_second.keys()

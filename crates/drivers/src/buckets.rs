@@ -5,15 +5,18 @@
 //! that each event finds its day there, or is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::{Future, ready};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use loadframe_engine::calendar::DAY;
-use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use loadframe_engine::event::{Batch, Event};
 use loadframe_engine::plan::PlanError;
 use serde_json::Value;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::exchanges::Exchanges;
 use crate::form::Form;
 use crate::generations::{DELETED, Generations, Style, clock};
 use crate::take_in::{TakeIn, chosen};
@@ -23,10 +26,25 @@ use crate::tally::Tally;
 pub const DELETE_DAYS: &str = "delete_days";
 /// What is recorded beside it: looking which days there are, and the end of each that is deleted.
 pub const PARTS: [&str; 2] = ["look", "delete"];
-/// The number of the first part.
-pub const LOOK: usize = 0;
-/// The number of the second part.
-pub const DELETE: usize = 1;
+const LOOK: usize = 0;
+const DELETE: usize = 1;
+
+/// A client's requests about days, as a store takes them.
+pub trait Days {
+    /// What was exchanged so far.
+    fn exchanges(&mut self) -> &mut Exchanges;
+
+    /// The beginnings of the days that the store has.
+    fn begins(&mut self) -> impl Future<Output = Result<Vec<i64>, Failure>>;
+
+    /// Drops the collection of a day.
+    fn drop(&mut self, begin: i64) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Days were dropped.
+    fn dropped(&mut self) -> impl Future<Output = Result<(), Failure>> {
+        ready(Ok(()))
+    }
+}
 
 /// The days of one collection.
 #[derive(Debug)]
@@ -114,22 +132,47 @@ impl Buckets {
         Ok(true)
     }
 
+    /// Deletes days: all, or those that were over more than `keep` milliseconds ago. What fails keeps nothing else from
+    /// being done; the outcome is the first failure.
+    pub async fn delete(&self, mut days: impl Days, keep: Option<i64>) -> Reply {
+        let outcome = self.delete_by(&mut days, keep).await;
+        Reply { outcome, ..std::mem::take(days.exchanges()).finish() }
+    }
+
+    async fn delete_by(&self, days: &mut impl Days, keep: Option<i64>) -> Result<(), Failure> {
+        let began = Instant::now();
+        let begins = days.begins().await;
+        let begins = days.exchanges().took(LOOK, began, begins)?;
+        let (ending, still) = self.ending(&begins, keep).await;
+        // Events of days that are kept need not wait; where none is kept they make the days anew.
+        let _still = still.filter(|_| keep.is_none());
+        let mut outcome = Ok(());
+        for begin in &ending {
+            let began = Instant::now();
+            let dropped = days.drop(*begin).await;
+            outcome = outcome.and(days.exchanges().took(DELETE, began, dropped));
+        }
+        if ending.is_empty() { outcome } else { outcome.and(days.dropped().await) }
+    }
+
     /// The days to be deleted of those that begin at `begins`: all, or those that were over more than `keep`
     /// milliseconds ago by the time of the events. From then on no event makes them anew, and none is under way there
-    /// as long as the guard is held.
+    /// as long as the guard is held. No event waits where nothing is to be deleted.
     ///
     /// The events' time is at least the beginning of the newest day: an earlier process may have placed newer ones than
     /// this one.
-    pub async fn ending(&self, begins: &[i64], keep: Option<i64>) -> (Vec<i64>, RwLockWriteGuard<'_, ()>) {
-        let still = self.flow.write().await;
+    async fn ending(&self, begins: &[i64], keep: Option<i64>) -> (Vec<i64>, Option<RwLockWriteGuard<'_, ()>>) {
         let Some(keep) = keep else {
+            let still = self.flow.write().await;
             self.made().clear();
-            return (begins.to_vec(), still);
+            return (begins.to_vec(), Some(still));
         };
         self.generations.note(begins.iter().copied());
-        let Some(until) = self.generations.now(clock()).map(|now| now - keep) else { return (Vec::new(), still) };
+        let Some(until) = self.generations.now(clock()).map(|now| now - keep) else { return (Vec::new(), None) };
+        let ending: Vec<i64> = begins.iter().copied().filter(|begin| begin + DAY <= until).collect();
+        let still = if ending.is_empty() { None } else { Some(self.flow.write().await) };
         self.generations.delete(until);
-        (begins.iter().copied().filter(|begin| begin + DAY <= until).collect(), still)
+        (ending, still)
     }
 }
 
@@ -143,7 +186,6 @@ pub fn deletion(argument: &Value) -> Result<(String, Option<i64>), PlanError> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::time::Instant;
 
     use super::*;
     use crate::take_in::Daily;
@@ -215,7 +257,9 @@ mod tests {
         let batch = batch(&[(0, "a", NOON, "")]);
         let (form, mut tally) = (form(), Tally::default());
         let under_way = buckets.deal(&form, &batch, None, &mut tally).await;
-        let deleting = buckets.ending(&[], None);
+        assert!(buckets.ending(&[], Some(1)).await.1.is_none(), "there is nothing to wait for");
+        let days = [NOON - 3 * DAY / 2];
+        let deleting = buckets.ending(&days, Some(1));
         tokio::pin!(deleting);
         let soon = std::time::Duration::from_millis(1);
         assert!(tokio::time::timeout(soon, &mut deleting).await.is_err());
@@ -231,5 +275,40 @@ mod tests {
         assert_eq!(buckets.ending(&begins, None).await.0, begins);
         assert!(buckets.make(begins[0], async || Ok(())).await.unwrap());
         assert_eq!(dealt(&buckets, &batch(&[(0, "a", NOON, "")]), None).await.1, vec![0; 0], "none is refused");
+    }
+
+    /// A store that has some days, and does not let the first go.
+    struct Stubborn(Vec<i64>, Exchanges);
+
+    impl Days for Stubborn {
+        fn exchanges(&mut self) -> &mut Exchanges {
+            &mut self.1
+        }
+
+        async fn begins(&mut self) -> Result<Vec<i64>, Failure> {
+            let failure = Failure::new(ErrorClass::Connect, "nobody there");
+            if self.0.is_empty() {
+                return Err(self.1.unsent(failure));
+            }
+            self.1.join(Reply::new(Instant::now(), Instant::now(), Ok(())));
+            Ok(self.0.clone())
+        }
+
+        async fn drop(&mut self, begin: i64) -> Result<(), Failure> {
+            if begin == self.0[0] { Err(Failure::new(ErrorClass::Server, "not this one")) } else { Ok(()) }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_day_that_cannot_be_deleted_keeps_no_other_from_it() {
+        let buckets = Buckets::new("ads", Style::Dotted);
+        let days = (0..3).map(|day| day * DAY).collect();
+        let reply = buckets.delete(Stubborn(days, Exchanges::default()), None).await;
+        let parts: Vec<_> = reply.parts.iter().map(|part| (part.name, part.failed)).collect();
+        assert_eq!(parts, [(LOOK, None), (DELETE, Some(ErrorClass::Server)), (DELETE, None), (DELETE, None)]);
+        assert_eq!(reply.outcome.unwrap_err().message, "not this one");
+        let reply = buckets.delete(Stubborn(Vec::new(), Exchanges::default()), Some(1)).await;
+        assert_eq!(reply.outcome.unwrap_err().class, ErrorClass::Connect);
+        assert_eq!(reply.parts.len(), 1, "looking has failed");
     }
 }

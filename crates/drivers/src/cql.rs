@@ -6,6 +6,7 @@
 mod answer;
 mod asking;
 mod bulk;
+mod days;
 mod failure;
 mod instant;
 mod nodes;
@@ -41,7 +42,9 @@ use self::operation::Kind;
 pub use self::operation::Operation;
 use self::session::{Settings, Thread};
 use self::statement::Buffers;
+use crate::buckets::{Buckets, PARTS};
 use crate::capture::Memory;
+use crate::generations::Register;
 use crate::net::deadline::{Deadline, Limit};
 use crate::net::per_thread::PerThread;
 use crate::take_in;
@@ -56,6 +59,8 @@ pub struct Cql {
     tls: Option<Arc<ClientConfig>>,
     timeout: Duration,
     threads: PerThread<Thread>,
+    /// The days of tables that events are taken into.
+    buckets: Register<Buckets>,
     /// How many operations were mapped.
     operations: AtomicUsize,
     /// The keyspaces of the neutral operations; `None` once a native one may be about any.
@@ -97,6 +102,7 @@ impl Driver for Cql {
             tls,
             timeout: target.timeout,
             threads: PerThread::new(),
+            buckets: Register::default(),
             operations: AtomicUsize::new(0),
             keyspaces: Mutex::new(Some(BTreeSet::new())),
         })
@@ -104,10 +110,10 @@ impl Driver for Cql {
 
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
-        let operation = Operation::map(form, number, context, self.timeout)?;
+        let operation = Operation::map(form, number, context, &self.buckets, self.timeout)?;
         let mut keyspaces = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         match &operation.kind {
-            Kind::Neutral(_, table) | Kind::TakeIn(_, table) => {
+            Kind::Neutral(_, table) | Kind::TakeIn(_, table, _) | Kind::DeleteDays(table, ..) => {
                 keyspaces.as_mut().map(|keyspaces| keyspaces.insert(table.keyspace.clone()));
             }
             Kind::Native(_) => *keyspaces = None,
@@ -116,7 +122,11 @@ impl Driver for Cql {
     }
 
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
-        if let Kind::Neutral(neutral, _) = &operation.kind { neutral.parts() } else { &[] }
+        match &operation.kind {
+            Kind::Neutral(neutral, _) => neutral.parts(),
+            Kind::DeleteDays(..) => &PARTS,
+            Kind::Native(_) | Kind::TakeIn(..) => &[],
+        }
     }
 
     fn requests(&self, operation: &Operation) -> Option<u64> {
@@ -173,10 +183,10 @@ impl Driver for Cql {
         batch: &Batch,
         only: Option<&[u32]>,
     ) -> Reply {
-        let Kind::TakeIn(form, table) = &operation.kind else { return take_in::without_source() };
+        let Kind::TakeIn(form, table, days) = &operation.kind else { return take_in::without_source() };
+        let form = (form, table, days.as_deref());
         self.asking(operation, async |asking| {
-            let table = asking.table(table).await?;
-            Ok(taking_in::take_in(&asking, &table, form, (batch, only), &mut connection.shown).await)
+            taking_in::take_in(&asking, form, (batch, only), &mut connection.shown).await
         })
         .await
     }

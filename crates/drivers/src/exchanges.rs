@@ -1,6 +1,8 @@
 //! Operations of several exchanges: the sum of their outcomes, and where one uses the answer to another.
 
-use loadframe_engine::driver::{ErrorClass, Part, Reply};
+use std::time::Instant;
+
+use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
 
 /// The outcomes of the exchanges so far.
 #[derive(Default)]
@@ -22,6 +24,19 @@ impl Exchanges {
     /// Adds a part that consists of other exchanges.
     pub fn note(&mut self, part: Part) {
         self.parts.push(part);
+    }
+
+    /// Adds a part that began at an instant and is over now; returns how it went.
+    pub fn took<T>(&mut self, name: usize, sent: Instant, outcome: Result<T, Failure>) -> Result<T, Failure> {
+        let failed = outcome.as_ref().err().map(|failure| failure.class);
+        self.note(Part { name, sent, done: Instant::now(), documents: 0, failed });
+        outcome
+    }
+
+    /// Adds an exchange that could not begin, and returns the reason.
+    pub fn unsent(&mut self, failure: Failure) -> Failure {
+        self.join(Reply::unsent(failure.clone()));
+        failure
     }
 
     /// Adds an exchange, but not as a part; says whether it was a success.

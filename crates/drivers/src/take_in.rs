@@ -54,17 +54,6 @@ impl TakeIn {
         Ok(Self { collection: form.text("collection")?.to_owned(), daily })
     }
 
-    /// The same for a store that has one document of each id, whatever its day is.
-    pub fn map_undivided(argument: &Value) -> Result<Self, PlanError> {
-        let take_in = Self::map(argument)?;
-        if take_in.daily == Some(Daily::Arrival) {
-            let reason =
-                "the day of a document would change with each of its events, of which each has its own arrival";
-            return Err(PlanError::new(format!("{reason}; say \"daily\": \"event\"")));
-        }
-        Ok(take_in)
-    }
-
     /// The instant that tells the day of an event's document, if days are told apart: milliseconds since 1970.
     pub fn instant(&self, event: &Event) -> Option<i64> {
         Some(match self.daily? {
@@ -215,12 +204,6 @@ pub mod tests {
         assert_eq!(map(json!({"collection": "ads", "daily": null})).unwrap().daily, None);
         let error = map(json!({"collection": "ads", "daily": "events"})).unwrap_err();
         assert_eq!(error, "unknown kind of day \"events\"; did you mean \"event\"?");
-        let undivided = |daily: &str| TakeIn::map_undivided(&json!({"collection": "ads", "daily": daily}));
-        assert_eq!(
-            undivided("event").map_err(|error| error.message),
-            map(json!({"collection": "ads", "daily": "event"}))
-        );
-        assert!(undivided("arrival").unwrap_err().message.contains("would change with each of its events"));
         assert!(map(json!({"daily": "event"})).unwrap_err().contains("\"collection\" is missing"));
         assert!(map(json!({"collection": "ads", "day": "event"})).unwrap_err().contains("daily"));
     }

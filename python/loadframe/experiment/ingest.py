@@ -70,7 +70,7 @@ def _until_all_is_sent(stream: Stream, workers: int | None, *, for_good: bool) -
 def documents(phase: ResolvedPhase, cluster: Cluster) -> int:
     """Refresh and count the documents that the store has in the collections of a phase's events."""
     (form,) = (form["take_in"] for form in phase.operations.values() if "take_in" in form)
-    return cluster.count(collection_of(form, cluster.store.family))
+    return cluster.count(collection_of(form))
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,10 @@ from loadframe.record.schema.source import StoredEvents
 from loadframe.workload import ResolvedPhase
 
 
-def collection_of(form: Mapping[str, Any], family: str) -> str:
+def collection_of(form: Mapping[str, Any]) -> str:
     """Return where a `take_in` operation keeps its documents, in words that the store counts by."""
     # Each day is a collection of its own.
-    by_day = form.get("daily") is not None and family in ("elasticsearch", "mongodb")
-    return f"{form['collection']}-*" if by_day else str(form["collection"])
+    return f"{form['collection']}-*" if form.get("daily") is not None else str(form["collection"])
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class EventCount:
 
     def __init__(self, cluster: Cluster, phases: Iterable[ResolvedPhase]) -> None:
         self._cluster = cluster
-        self._places = _places(phases, cluster.store.family)
+        self._places = _places(phases)
         self._before: dict[str, Mapping[str, int]] = {}
         self._indexed = 0
         self._of_phase = 0
@@ -88,14 +87,14 @@ class EventCount:
         )
 
 
-def _places(phases: Iterable[ResolvedPhase], family: str) -> list[_Place]:
+def _places(phases: Iterable[ResolvedPhase]) -> list[_Place]:
     places: dict[str, _Place] = {}
     for phase in phases:
         for stream in phase.streams:
             if stream.source is None:
                 continue
             source = phase.sources[stream.source]
-            collection = collection_of(phase.operations[str(stream.operation)]["take_in"], family)
+            collection = collection_of(phase.operations[str(stream.operation)]["take_in"])
             place = places.get(collection, _Place(collection, (), frozenset(), unique=True))
             places[collection] = _Place(
                 collection,

@@ -58,6 +58,13 @@ impl Answer {
         assertion.judge_fields(values, |name| assertion::field(&first, name).cloned())
     }
 
+    /// The texts in the first column.
+    pub fn texts(&self) -> impl Iterator<Item = String> {
+        self.documents_as_json()
+            .into_iter()
+            .filter_map(|row| row.as_object()?.values().next()?.as_str().map(str::to_owned))
+    }
+
     /// The first row as a JSON object.
     pub fn first(&self) -> Option<Value> {
         self.rows.as_ref().and_then(|rows| Some(object(rows, rows.maybe_first_row().ok()??)))

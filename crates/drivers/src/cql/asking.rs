@@ -118,14 +118,20 @@ impl Asked {
         }
     }
 
-    pub fn reply(self) -> Reply {
+    /// What was sent and received, whatever that means.
+    pub fn exchange(&self) -> Reply {
         Reply {
             bytes_sent: self.bytes_sent,
             bytes_received: self.received(),
-            documents: self.answer.as_ref().map_or(0, Answer::documents),
             node: self.node,
-            ..Reply::new(self.sent, self.done, self.answer.map(drop))
+            ..Reply::new(self.sent, self.done, Ok(()))
         }
+    }
+
+    pub fn reply(self) -> Reply {
+        let documents = self.answer.as_ref().map_or(0, Answer::documents);
+        let exchange = self.exchange();
+        Reply { documents, outcome: self.answer.map(drop), ..exchange }
     }
 }
 

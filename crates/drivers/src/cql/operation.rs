@@ -1,5 +1,6 @@
 //! Operations: a neutral verb, or a statement of the workload's own.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use loadframe_engine::driver::Context;
@@ -11,8 +12,10 @@ use serde_json::Value;
 use super::session::Terms;
 use super::table::TableName;
 use crate::assertion::Assertion;
+use crate::buckets::{Buckets, DELETE_DAYS, deletion};
 use crate::capture::{Captures, Place};
 use crate::form::{self, Form};
+use crate::generations::{Register, Style};
 use crate::neutral::{Cell, Neutral, VERBS};
 use crate::take_in::{TAKE_IN, TakeIn};
 use crate::timeout;
@@ -56,8 +59,10 @@ pub enum Kind {
     Neutral(Neutral, TableName),
     /// A statement of the workload's own.
     Native(Native),
-    /// The events of a source, and the table that they go into.
-    TakeIn(TakeIn, TableName),
+    /// The events of a source, the table that they go into, and its days if days are told apart.
+    TakeIn(TakeIn, TableName, Option<Arc<Buckets>>),
+    /// The end of days of a table: of all, or of those that were over more than so many milliseconds ago.
+    DeleteDays(TableName, Arc<Buckets>, Option<i64>),
 }
 
 /// A statement with a value for each of its markers.
@@ -71,8 +76,15 @@ pub struct Native {
 
 impl Operation {
     /// Maps `{"read": {...}, "timeout": 5}` or `{"cql": {...}}`. `timeout` holds unless the form has its own.
-    pub fn map(form: &Value, number: usize, context: &Context, timeout: Duration) -> Result<Self, PlanError> {
-        let kinds: Vec<_> = VERBS.into_iter().chain(["cql", TAKE_IN]).collect();
+    pub fn map(
+        form: &Value,
+        number: usize,
+        context: &Context,
+        register: &Register<Buckets>,
+        timeout: Duration,
+    ) -> Result<Self, PlanError> {
+        let kinds: Vec<_> = VERBS.into_iter().chain(["cql", TAKE_IN, DELETE_DAYS]).collect();
+        let buckets = |of: &str, table: &TableName| register.of(of, || Buckets::new(&table.table, Style::Underscored));
         let (kind, argument) = form::kind(form, &kinds, &OPTIONS)?;
         let given = form.get("consistency").filter(|given| !given.is_null()).map(consistency).transpose()?;
         // What a read must see of a write when replicas are several, and no dearer when there is one.
@@ -83,9 +95,15 @@ impl Operation {
             terms.consistency = given.unwrap_or(terms.consistency);
             Kind::Native(native)
         } else if kind == TAKE_IN {
-            let take_in = TakeIn::map_undivided(argument).map_err(|error| error.within(kind))?;
+            let take_in = TakeIn::map(argument).map_err(|error| error.within(kind))?;
             let table = TableName::parse(&take_in.collection).map_err(|error| error.within(kind))?;
-            Kind::TakeIn(take_in, table)
+            let days = take_in.daily.map(|_| buckets(&take_in.collection, &table));
+            Kind::TakeIn(take_in, table, days)
+        } else if kind == DELETE_DAYS {
+            let (of, keep) = deletion(argument).map_err(|error| error.within(kind))?;
+            let table = TableName::parse(&of).map_err(|error| error.within(kind))?;
+            let days = buckets(&of, &table);
+            Kind::DeleteDays(table, days, keep)
         } else {
             let neutral = Neutral::map(kind, argument, context);
             let neutral =
@@ -100,7 +118,7 @@ impl Operation {
         let reads = match &kind {
             Kind::Neutral(neutral, _) => neutral.reads(),
             Kind::Native(_) => true,
-            Kind::TakeIn(..) => false,
+            Kind::TakeIn(..) | Kind::DeleteDays(..) => false,
         };
         let captures = Captures::of_documents(form, reads, &context.variables)?;
         Ok(Self { number, kind, terms, assertion, captures })
@@ -159,7 +177,7 @@ mod tests {
 
     fn map(form: Value) -> Result<Operation, String> {
         let context = Context { variables: Variables::default(), corpora: Corpora::default() };
-        Operation::map(&form, 0, &context, Duration::from_secs(9)).map_err(|error| error.message)
+        Operation::map(&form, 0, &context, &Register::default(), Duration::from_secs(9)).map_err(|error| error.message)
     }
 
     #[test]
@@ -193,10 +211,13 @@ mod tests {
     #[test]
     fn events_are_taken_into_a_table_by_the_day_of_their_document() {
         let form = |daily: &str, table: &str| json!({"take_in": {"collection": table, "daily": daily}});
-        let Kind::TakeIn(take_in, table) = map(form("event", "logs.ads")).unwrap().kind else { panic!() };
+        let Kind::TakeIn(take_in, table, Some(days)) = map(form("event", "logs.ads")).unwrap().kind else { panic!() };
         assert_eq!((table.keyspace.as_str(), table.table.as_str()), ("logs", "ads"));
         assert!(take_in.daily.is_some());
-        assert!(map(form("arrival", "ads")).unwrap_err().starts_with("take_in: the day of a document would change"));
+        assert_eq!(table.day(&days.generations.name(0)).quoted(), r#""logs"."ads_1970_01_01""#);
+        let Kind::TakeIn(_, _, None) = map(json!({"take_in": {"collection": "ads"}})).unwrap().kind else { panic!() };
+        let deletion = json!({"delete_days": {"collection": "ads", "keep": 60}});
+        let Kind::DeleteDays(_, _, Some(60_000)) = map(deletion).unwrap().kind else { panic!() };
         assert!(map(form("event", "a b")).unwrap_err().starts_with("take_in: \"a b\" is not a valid table name"));
         let mut capturing = form("event", "ads");
         capturing["capture"] = json!({"x": {"field": "a"}});

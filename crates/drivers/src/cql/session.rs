@@ -163,7 +163,7 @@ impl Thread {
                 None => prepared[operation].entry(names.into()).or_default().clone(),
             }
         };
-        slot.get_or_try_init(|| prepare(session, text(), terms, limit)).await.cloned()
+        slot.get_or_try_init(async || prepare(session, text(), terms, limit).await.map(Rc::new)).await.cloned()
     }
 
     /// Executes a statement within the `deadline` of its client.
@@ -203,15 +203,16 @@ impl Thread {
     }
 }
 
-async fn prepare(
+/// Has a node prepare a statement.
+pub async fn prepare(
     session: &Session,
     text: String,
     terms: Terms,
     limit: Limit,
-) -> Result<Rc<PreparedStatement>, Failure> {
+) -> Result<PreparedStatement, Failure> {
     let late = || failure(ErrorClass::Timeout, "the statement was not prepared in time");
     let asked = limit.within(session.prepare(text)).await.ok_or_else(late)?;
     let mut statement = asked.map_err(|error| failure::preparation(&error))?;
     statement.set_consistency(terms.consistency);
-    Ok(Rc::new(statement))
+    Ok(statement)
 }

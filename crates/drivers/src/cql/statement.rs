@@ -158,13 +158,11 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The values of an event's insertion: its document's id, the day if there is one, and the line.
-pub fn event_row(statement: &PreparedStatement, id: &str, day: Option<&str>, line: &str) -> Result<Row, Failure> {
+/// The values of an event's insertion: its document's id, and the line.
+pub fn event_row(statement: &PreparedStatement, id: &str, line: &str) -> Result<Row, Failure> {
     let mut row = Row::default();
     bind_id(&mut row, statement, 0, id.as_bytes())?;
-    for (at, text) in (1..).zip(day.into_iter().chain([line])) {
-        bind(&mut row, statement, at, |column, out| encode(&Scalar::Text(text.into()), column, out))?;
-    }
+    bind(&mut row, statement, 1, |column, out| encode(&Scalar::Text(line.into()), column, out))?;
     Ok(row)
 }
 

@@ -24,7 +24,7 @@ pub struct TableName {
 #[derive(Debug)]
 pub struct Table {
     /// As a statement writes it.
-    name: String,
+    pub name: String,
     /// The column that holds the id.
     pub key: String,
 }
@@ -42,6 +42,18 @@ impl TableName {
     }
 }
 
+impl TableName {
+    /// The table of a day, in the same keyspace.
+    pub fn day(&self, table: &str) -> Self {
+        Self { keyspace: self.keyspace.clone(), table: table.to_owned() }
+    }
+
+    /// As a statement writes it.
+    pub fn quoted(&self) -> String {
+        format!("\"{}\".\"{}\"", self.keyspace, self.table)
+    }
+}
+
 impl Table {
     /// The table of that name.
     pub fn find(state: &ClusterState, name: &TableName) -> Result<Self, Failure> {
@@ -56,7 +68,7 @@ impl Table {
     }
 
     fn new(name: &TableName, key: &str) -> Self {
-        Self { name: format!("\"{}\".\"{}\"", name.keyspace, name.table), key: key.to_owned() }
+        Self { name: name.quoted(), key: key.to_owned() }
     }
 
     /// The key comes first, then the columns.

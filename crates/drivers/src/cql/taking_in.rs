@@ -1,6 +1,7 @@
-//! The events of a source, each as one insertion into its row: its own column, and the day.
+//! The events of a source, each as one insertion into its row: its own column.
 
 use std::rc::Rc;
+use std::time::Instant;
 
 use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
 use loadframe_engine::event::{Batch, Event};
@@ -8,34 +9,59 @@ use scylla::statement::prepared::PreparedStatement;
 
 use super::asking::Asking;
 use super::bulk::execute;
+use super::days::Days;
 use super::failure::failure;
 use super::row::Row;
-use super::statement::{SEPARATOR, columns, event_row};
-use super::table::Table;
-use crate::take_in::{Days, TakeIn, chosen, id};
+use super::statement::{SEPARATOR, event_row};
+use super::table::{Table, TableName};
+use crate::buckets::Buckets;
+use crate::take_in::{TakeIn, chosen, id};
 use crate::tally::Tally;
 
-/// The column of the day.
-const DAY: &str = "day";
-
-/// Sends the events at the places `only` of a batch, or all.
+/// Sends the events at the places `only` of a batch, or all, to the tables of their days if days are told apart.
 pub async fn take_in(
     asking: &Asking<'_>,
-    table: &Table,
-    form: &TakeIn,
+    (form, of, buckets): (&TakeIn, &TableName, Option<&Buckets>),
     (batch, only): (&Batch, Option<&[u32]>),
     shown: &mut Option<Exchange>,
-) -> Reply {
-    let mut days = Days::default();
-    let (mut tally, mut ready, mut names) = (Tally::default(), Vec::new(), Vec::new());
-    for (place, event) in chosen(batch, only).enumerate() {
-        let day = form.instant(event).map(|instant| days.of(instant));
-        match bind(asking, table, batch, event, day, &mut names).await {
-            Ok(bound) => ready.push((place, bound)),
-            Err(failure) => tally.count(place, Err(failure)),
+) -> Result<Reply, Failure> {
+    let (mut tally, mut ready) = (Tally::default(), Vec::new());
+    let Some(buckets) = buckets else {
+        let table = asking.table(of).await?;
+        for (place, event) in chosen(batch, only).enumerate() {
+            match bind(asking, &table, batch, event).await {
+                Ok(bound) => ready.push((place, bound)),
+                Err(failure) => tally.count(place, Err(failure)),
+            }
+        }
+        return Ok(execute(asking, &ready, tally, shown).await);
+    };
+    let dealt = buckets.deal(form, batch, only, &mut tally).await;
+    let (began, mut waited) = (Instant::now(), false);
+    for (begin, bucket) in &dealt.days {
+        let day = of.day(&bucket.name);
+        let table = match buckets.make(*begin, async || Days::new(asking, of, buckets).make(&day).await).await {
+            Ok(made) => {
+                waited |= made;
+                asking.table(&day).await
+            }
+            Err(failure) => Err(failure),
+        };
+        match table {
+            Ok(table) => {
+                for (place, event) in &bucket.events {
+                    match bind(asking, &table, batch, event).await {
+                        Ok(bound) => ready.push((*place as usize, bound)),
+                        Err(failure) => tally.fail_at(&[*place], failure),
+                    }
+                }
+            }
+            Err(failure) => tally.fail_at(&bucket.places(), failure),
         }
     }
-    execute(asking, &ready, tally, shown).await
+    let reply = execute(asking, &ready, tally, shown).await;
+    // The store has made a table for the request.
+    Ok(Reply { sent: if waited { began } else { reply.sent }, ..reply })
 }
 
 async fn bind(
@@ -43,18 +69,12 @@ async fn bind(
     table: &Table,
     batch: &Batch,
     event: &Event,
-    day: Option<&str>,
-    names: &mut Vec<u8>,
 ) -> Result<(Rc<PreparedStatement>, Row), Failure> {
     let text = |bytes| std::str::from_utf8(bytes).map_err(|_| failure(ErrorClass::Client, "an event is not text"));
     let id = id(batch, event).ok_or_else(|| failure(ErrorClass::Client, "the id of an event is not text"))?;
-    names.clear();
-    for name in day.map(|_| DAY).into_iter().chain([batch.kind(event)]) {
-        names.extend_from_slice(name.as_bytes());
-        names.push(SEPARATOR);
-    }
-    let columns = columns(names)?;
-    let statement = asking.statement(names, || table.insert(&columns)).await?;
-    let row = event_row(&statement, &id, day, text(batch.line(event))?)?;
+    let kind = batch.kind(event);
+    let key = [table.name.as_bytes(), &[SEPARATOR], kind.as_bytes()].concat();
+    let statement = asking.statement(&key, || table.insert(&[kind])).await?;
+    let row = event_row(&statement, &id, text(batch.line(event))?)?;
     Ok((statement, row))
 }

@@ -6,6 +6,7 @@ use loadframe_engine::variables::Values;
 use super::Connection;
 use super::asking::{Asked, Asking};
 use super::bulk;
+use super::days::Days;
 use super::operation::{Kind, Native};
 use super::statement::columns;
 use super::table::Table;
@@ -29,6 +30,7 @@ impl Asking<'_> {
             Kind::Native(native) => return self.native(connection, native, values).await,
             Kind::Neutral(neutral, name) => (neutral, name),
             Kind::TakeIn(..) => return Ok(without_source()),
+            Kind::DeleteDays(of, days, keep) => return Ok(days.delete(Days::new(self, of, days), *keep).await),
         };
         let table = &*self.table(name).await?;
         Ok(match neutral {

@@ -71,7 +71,9 @@ impl Asking<'_> {
             Kind::Query(template) => (connection.room.native(template, values), Take::Documents),
             Kind::Command(template) => (connection.room.native(template, values), Take::Told),
             Kind::TakeIn(..) => return without_source(),
-            Kind::DeleteDays(buckets, keep) => return Days::new(self, connection, buckets).delete(*keep).await,
+            Kind::DeleteDays(buckets, keep) => {
+                return buckets.delete(Days::new(self, connection, buckets), *keep).await;
+            }
             Kind::Neutral(neutral) => match neutral {
                 Neutral::Bulk(bulk) => return self.bulk(connection, bulk).await,
                 _ => {

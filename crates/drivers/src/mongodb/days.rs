@@ -4,17 +4,15 @@
 //! The store has what is to be known of them, so that processes need not talk to each other: each makes what it does not
 //! find, and looks again.
 
-use std::time::Instant;
-
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
+use loadframe_engine::driver::{ErrorClass, Failure};
 
 use super::Connection;
 use super::answer::Answer;
 use super::asking::{Asking, Take};
 use super::failure::failure;
 use super::line::DATABASE;
-use crate::buckets::{Buckets, DELETE, LOOK};
+use crate::buckets::Buckets;
 use crate::exchanges::Exchanges;
 
 /// How often the view is written at most, while others write it, too.
@@ -121,34 +119,6 @@ impl<'a> Days<'a> {
             .unwrap_or_else(|| failure(ErrorClass::Rejected, format!("others change the view {view} all the time"))))
     }
 
-    /// Deletes days: all, or those that were over more than `keep` milliseconds ago.
-    pub async fn delete(mut self, keep: Option<i64>) -> Reply {
-        let began = Instant::now();
-        let listed = self.list().await;
-        let mut outcome = self.note(LOOK, began, listed.as_ref().map(drop));
-        if let Ok(listed) = listed {
-            let (ending, still) = self.buckets.ending(&listed.begins(self.buckets), keep).await;
-            // Events of days that are kept need not wait; where none is kept they make the days anew.
-            let _still = keep.is_none().then_some(still);
-            for begin in &ending {
-                let began = Instant::now();
-                let dropped = self.tell(DATABASE, doc! {"drop": self.buckets.generations.name(*begin)}).await;
-                outcome = outcome.and(self.note(DELETE, began, dropped.as_ref().map(drop)));
-            }
-            if !ending.is_empty() {
-                outcome = outcome.and(self.show().await);
-            }
-        }
-        Reply { outcome, ..self.exchanges.finish() }
-    }
-
-    /// Records a part, and returns how it went.
-    fn note(&mut self, name: usize, sent: Instant, outcome: Result<(), &Failure>) -> Result<(), Failure> {
-        let failed = outcome.err().map(|failure| failure.class);
-        self.exchanges.note(Part { name, sent, done: Instant::now(), documents: 0, failed });
-        outcome.map_err(Failure::clone)
-    }
-
     async fn list(&mut self) -> Result<Listed, Failure> {
         self.find(DATABASE, doc! {"listCollections": 1, "cursor": {"batchSize": ALL}}).await.map(Listed)
     }
@@ -163,10 +133,29 @@ impl<'a> Days<'a> {
 
     async fn ask(&mut self, database: &str, command: Document, take: Take) -> Result<Answer, Failure> {
         let command = RawDocumentBuf::try_from(&command);
-        let command = command.map_err(|error| failure(ErrorClass::Client, error.to_string()))?;
+        let unfit = |error: bson::error::Error| failure(ErrorClass::Client, error.to_string());
+        let command = command.map_err(|error| self.exchanges.unsent(unfit(error)))?;
         let asked = self.asking.send_to(self.connection, database, command, take).await;
         // How it went is judged by what there is afterwards.
         self.exchanges.join(asked.exchange());
         asked.answer
+    }
+}
+
+impl crate::buckets::Days for Days<'_> {
+    fn exchanges(&mut self) -> &mut Exchanges {
+        &mut self.exchanges
+    }
+
+    async fn begins(&mut self) -> Result<Vec<i64>, Failure> {
+        Ok(self.list().await?.begins(self.buckets))
+    }
+
+    async fn drop(&mut self, begin: i64) -> Result<(), Failure> {
+        self.tell(DATABASE, doc! {"drop": self.buckets.generations.name(begin)}).await
+    }
+
+    async fn dropped(&mut self) -> Result<(), Failure> {
+        self.show().await
     }
 }

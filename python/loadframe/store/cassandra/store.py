@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from loadframe.errors import BadInput, StoreFailed
-from loadframe.store import distribution, installed, jvm
+from loadframe.store import days, distribution, installed, jvm
 from loadframe.store.access import OPEN, Access, split_address
 from loadframe.store.asking import first_answer
 from loadframe.store.base import (
@@ -387,36 +387,34 @@ class Cassandra(Store):
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
         """Whether a table of that name is there."""
+        return name in self._tables(addresses)
+
+    def _tables(self, addresses: Sequence[str]) -> list[str]:
         tables = self._ask(addresses, f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'")
-        return any(row["table_name"] == name for row in tables)
+        return [row["table_name"] for row in tables]
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
         """Drop the table, if it is there, and the keyspace with its last table."""
         if self.has_collection(addresses, name):
             self._ask(addresses, f"DROP TABLE {KEYSPACE}.{_quoted(name)}", timeout=_SCHEMA_TIMEOUT)
-            tables = f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'"
-            if not self._ask(addresses, tables):
+            if not self._tables(addresses):
                 self._ask(addresses, f"DROP KEYSPACE IF EXISTS {KEYSPACE}", timeout=_SCHEMA_TIMEOUT)
             self._agree(addresses)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count at a quorum, which sees what was written a moment ago. Reads all data."""
-        statement = f"SELECT COUNT(*) FROM {KEYSPACE}.{_quoted(name)}"
-        return int(self._ask(addresses, statement, one=False, timeout=_COUNT_TIMEOUT)[0]["count"])
+        return self._count(addresses, name, "*")
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
         """Count the rows in which a column is not null, at a quorum. Reads all data, once for each column."""
-        return {
-            field: int(
-                self._ask(
-                    addresses,
-                    f"SELECT COUNT({_quoted(field)}) AS n FROM {KEYSPACE}.{_quoted(name)}",
-                    one=False,
-                    timeout=_COUNT_TIMEOUT,
-                )[0]["n"]
-            )
-            for field in fields
-        }
+        return {field: self._count(addresses, name, _quoted(field)) for field in fields}
+
+    def _count(self, addresses: Sequence[str], name: str, what: str) -> int:
+        total = 0
+        for table in days.collections(name, self._tables(addresses), dotted=False):
+            statement = f"SELECT COUNT({what}) AS n FROM {KEYSPACE}.{_quoted(table)}"
+            total += int(self._ask(addresses, statement, one=False, timeout=_COUNT_TIMEOUT)[0]["n"])
+        return total
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the figures of docs/stores/cassandra.md for each node, by its address. Totals count from its start."""

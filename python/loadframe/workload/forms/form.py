@@ -75,7 +75,7 @@ NATIVE: dict[Family, tuple[str, ...]] = {
         *("create_repository", "snapshot", "delete_snapshot", "wait_for_health"),
     ),
     "http": ("http",),
-    "cassandra": ("cql",),
+    "cassandra": ("cql", "delete_days"),
     "mongodb": ("find", "aggregate", "command", "delete_days"),
     "redis": ("command",),
     "couchbase": ("query",),
