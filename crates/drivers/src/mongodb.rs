@@ -16,6 +16,7 @@ mod operation;
 mod request;
 mod taking_in;
 mod terms;
+mod verbs;
 
 use std::sync::Arc;
 

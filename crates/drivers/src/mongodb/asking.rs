@@ -1,29 +1,24 @@
-//! Carrying one operation out: drawn, sent to the node that is to serve it, judged.
+//! Sending one command of a client to the node that is to serve it, and judging the answer.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use bson::RawDocumentBuf;
 use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
-use loadframe_engine::event::Batch;
 use loadframe_engine::variables::Values;
 
 use super::Connection;
 use super::answer::Answer;
 use super::bson::json;
 use super::bulk::{self, Commands};
-use super::days::Days;
 use super::failure::{self, is_displaced, unfit};
 use super::line::{DATABASE, Line, Thread};
 use super::nodes::{Mode, MongoNodes};
-use super::operation::{Concern, Kind, Operation, Prefer};
-use super::taking_in;
-use crate::buckets::Buckets;
+use super::operation::{Concern, Operation, Prefer};
 use crate::capture::Memory;
 use crate::json::Unexpected;
 use crate::net::deadline::Limit;
-use crate::neutral::{Action, Bulk, Neutral};
-use crate::take_in::{TakeIn, chosen, without_source};
+use crate::neutral::Action;
 use crate::tally::Tally;
 
 /// One operation of one client.
@@ -64,46 +59,8 @@ pub enum Take {
 }
 
 impl Asking<'_> {
-    /// Asks it.
-    pub async fn ask(&self, connection: &mut Connection, values: &Values<'_>) -> Reply {
-        let concern = self.operation.concern;
-        let (command, take) = match &self.operation.kind {
-            Kind::Query(template) => (connection.room.native(template, values), Take::Documents),
-            Kind::Command(template) => (connection.room.native(template, values), Take::Told),
-            Kind::TakeIn(..) => return without_source(),
-            Kind::DeleteDays(buckets, keep) => {
-                return buckets.delete(Days::new(self, connection, buckets), *keep).await;
-            }
-            Kind::Neutral(neutral) => match neutral {
-                Neutral::Bulk(bulk) => return self.bulk(connection, bulk).await,
-                _ => {
-                    let take = if neutral.reads() { Take::Documents } else { Take::Told };
-                    let written = connection.room.verb(neutral, concern, values);
-                    (written.expect("a bulk request is written elsewhere"), take)
-                }
-            },
-        };
-        let asked = self.send(connection, command, take).await;
-        match &self.operation.kind {
-            Kind::Neutral(Neutral::Read(_) | Neutral::ReadModifyWrite(_)) => {
-                let read = self.judged(asked.then(Answer::or_not_found), values, &mut connection.memory);
-                let Kind::Neutral(Neutral::ReadModifyWrite(write)) = &self.operation.kind else { return read.reply() };
-                if read.answer.is_err() {
-                    return Reply { parts: vec![read.part(0)], ..read.reply() };
-                }
-                let command = connection.room.update(write, false, concern, values);
-                let written = self.send(connection, command, Take::Told).await.then(Answer::done);
-                read.and(written)
-            }
-            Kind::Neutral(Neutral::Scan(_)) | Kind::Query(_) | Kind::Command(_) => {
-                self.judged(asked, values, &mut connection.memory).reply()
-            }
-            Kind::Neutral(_) | Kind::TakeIn(..) | Kind::DeleteDays(..) => asked.then(Answer::done).reply(),
-        }
-    }
-
     /// Checks the answer against what the workload asserts, and takes from it what the user's later requests need.
-    fn judged(&self, asked: Asked, values: &Values, memory: &mut Memory) -> Asked {
+    pub fn judged(&self, asked: Asked, values: &Values, memory: &mut Memory) -> Asked {
         let Operation { assertion, captures, .. } = self.operation;
         asked.then(|answer| {
             assertion.as_ref().map_or(Ok(()), |assertion| answer.judge(assertion, values))?;
@@ -112,7 +69,7 @@ impl Asking<'_> {
     }
 
     /// Sends one command to the node that is to serve it.
-    async fn send(
+    pub async fn send(
         &self,
         connection: &mut Connection,
         command: Result<RawDocumentBuf, Unexpected>,
@@ -190,55 +147,8 @@ impl Asking<'_> {
         Asked { sent, done, node, bytes_sent, answer }
     }
 
-    async fn bulk(&self, connection: &mut Connection, bulk: &Bulk) -> Reply {
-        let mut tally = Tally::default();
-        let commands = bulk::commands((bulk, self.only), self.operation.concern, self.k, &mut tally);
-        self.write(connection, commands, bulk.action, tally).await
-    }
-
-    /// Sends the events of a batch, to the collections of their days if days are told apart.
-    pub async fn take_in(
-        &self,
-        connection: &mut Connection,
-        (form, buckets): (&TakeIn, Option<&Buckets>),
-        batch: &Batch,
-    ) -> Reply {
-        let (concern, mut tally) = (self.operation.concern, Tally::default());
-        let Some(buckets) = buckets else {
-            let events = (0..).zip(chosen(batch, self.only));
-            let commands = taking_in::commands(&form.collection, batch, events, concern, &mut tally);
-            return self.write(connection, commands, Action::Upsert, tally).await;
-        };
-        let dealt = buckets.deal(form, batch, self.only, &mut tally).await;
-        let (began, mut waited) = (Instant::now(), false);
-        let mut commands = Commands::new();
-        for (begin, bucket) in &dealt.days {
-            let make = async || Days::new(self, connection, buckets).make(*begin).await;
-            let made = buckets.make(*begin, make).await.and_then(|made| {
-                waited |= made;
-                let events = bucket.events.iter().copied();
-                taking_in::commands(&bucket.name, batch, events, concern, &mut tally).map_err(unfit)
-            });
-            match made {
-                Ok(of_day) => commands.extend(of_day),
-                Err(failure) => tally.fail_at(&bucket.places(), failure),
-            }
-        }
-        let reply = self.write(connection, Ok(commands), Action::Upsert, tally).await;
-        // The store has made a collection for the request.
-        Reply { sent: if waited { began } else { reply.sent }, ..reply }
-    }
-
-    /// Asks once which events of a batch a query sees, by their places.
-    pub async fn look_for(&self, connection: &mut Connection, form: &TakeIn, batch: &Batch) -> (Reply, Vec<bool>) {
-        let asked = self.send(connection, taking_in::look(form, batch), Take::Documents).await;
-        let seen = asked.answer.as_ref().map(|answer| taking_in::seen(batch, answer.read()));
-        let seen = seen.unwrap_or_default();
-        (asked.reply(), seen)
-    }
-
     /// Sends the commands that write documents; those that could not be written are in `tally`.
-    async fn write(
+    pub async fn write(
         &self,
         connection: &mut Connection,
         commands: Result<Commands, Unexpected>,
@@ -282,7 +192,7 @@ fn unsent(node: u16, failure: Failure) -> Asked {
 
 impl Asked {
     /// The same, with the answer judged further.
-    fn then(self, judge: impl FnOnce(Answer) -> Result<Answer, Failure>) -> Self {
+    pub fn then(self, judge: impl FnOnce(Answer) -> Result<Answer, Failure>) -> Self {
         Self { answer: self.answer.and_then(judge), ..self }
     }
 
@@ -294,13 +204,14 @@ impl Asked {
         self.answer.as_ref().map_or(0, Answer::documents)
     }
 
-    fn part(&self, name: usize) -> Part {
+    /// The same as a part of its operation.
+    pub fn part(&self, name: usize) -> Part {
         let failed = self.answer.as_ref().err().map(|failure| failure.class);
         Part { name, sent: self.sent, done: self.done, documents: self.documents(), failed }
     }
 
     /// The outcome of this read and of the write that followed it.
-    fn and(self, written: Self) -> Reply {
+    pub fn and(self, written: Self) -> Reply {
         let parts = vec![self.part(0), written.part(1)];
         let bytes_received = self.received() + written.received();
         let bytes_sent = self.bytes_sent + written.bytes_sent;
@@ -317,7 +228,8 @@ impl Asked {
         }
     }
 
-    fn reply(self) -> Reply {
+    /// The outcome of an operation that is this one command.
+    pub fn reply(self) -> Reply {
         let exchange = self.exchange();
         Reply { documents: self.documents(), outcome: self.answer.map(drop), ..exchange }
     }

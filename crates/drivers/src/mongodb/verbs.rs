@@ -1,0 +1,107 @@
+//! Carrying one operation out by the commands that its kind takes.
+
+use std::time::Instant;
+
+use loadframe_engine::driver::Reply;
+use loadframe_engine::event::Batch;
+use loadframe_engine::variables::Values;
+
+use super::Connection;
+use super::answer::Answer;
+use super::asking::{Asking, Take};
+use super::bulk::{self, Commands};
+use super::days::Days;
+use super::failure::unfit;
+use super::operation::Kind;
+use super::taking_in;
+use crate::buckets::Buckets;
+use crate::neutral::{Action, Bulk, Neutral};
+use crate::take_in::{TakeIn, chosen, without_source};
+use crate::tally::Tally;
+
+impl Asking<'_> {
+    /// Asks it.
+    pub async fn ask(&self, connection: &mut Connection, values: &Values<'_>) -> Reply {
+        let concern = self.operation.concern;
+        let (command, take) = match &self.operation.kind {
+            Kind::Query(template) => (connection.room.native(template, values), Take::Documents),
+            Kind::Command(template) => (connection.room.native(template, values), Take::Told),
+            Kind::TakeIn(..) => return without_source(),
+            Kind::DeleteDays(buckets, keep) => {
+                return buckets.delete(Days::new(self, connection, buckets), *keep).await;
+            }
+            Kind::Neutral(neutral) => match neutral {
+                Neutral::Bulk(bulk) => return self.bulk(connection, bulk).await,
+                _ => {
+                    let take = if neutral.reads() { Take::Documents } else { Take::Told };
+                    let written = connection.room.verb(neutral, concern, values);
+                    (written.expect("a bulk request is written elsewhere"), take)
+                }
+            },
+        };
+        let asked = self.send(connection, command, take).await;
+        match &self.operation.kind {
+            Kind::Neutral(Neutral::Read(_) | Neutral::ReadModifyWrite(_)) => {
+                let read = self.judged(asked.then(Answer::or_not_found), values, &mut connection.memory);
+                let Kind::Neutral(Neutral::ReadModifyWrite(write)) = &self.operation.kind else { return read.reply() };
+                if read.answer.is_err() {
+                    return Reply { parts: vec![read.part(0)], ..read.reply() };
+                }
+                let command = connection.room.update(write, false, concern, values);
+                let written = self.send(connection, command, Take::Told).await.then(Answer::done);
+                read.and(written)
+            }
+            Kind::Neutral(Neutral::Scan(_)) | Kind::Query(_) | Kind::Command(_) => {
+                self.judged(asked, values, &mut connection.memory).reply()
+            }
+            Kind::Neutral(_) | Kind::TakeIn(..) | Kind::DeleteDays(..) => asked.then(Answer::done).reply(),
+        }
+    }
+
+    async fn bulk(&self, connection: &mut Connection, bulk: &Bulk) -> Reply {
+        let mut tally = Tally::default();
+        let commands = bulk::commands((bulk, self.only), self.operation.concern, self.k, &mut tally);
+        self.write(connection, commands, bulk.action, tally).await
+    }
+
+    /// Sends the events of a batch, to the collections of their days if days are told apart.
+    pub async fn take_in(
+        &self,
+        connection: &mut Connection,
+        (form, buckets): (&TakeIn, Option<&Buckets>),
+        batch: &Batch,
+    ) -> Reply {
+        let (concern, mut tally) = (self.operation.concern, Tally::default());
+        let Some(buckets) = buckets else {
+            let events = (0..).zip(chosen(batch, self.only));
+            let commands = taking_in::commands(&form.collection, batch, events, concern, &mut tally);
+            return self.write(connection, commands, Action::Upsert, tally).await;
+        };
+        let dealt = buckets.deal(form, batch, self.only, &mut tally).await;
+        let (began, mut waited) = (Instant::now(), false);
+        let mut commands = Commands::new();
+        for (begin, bucket) in &dealt.days {
+            let make = async || Days::new(self, connection, buckets).make(*begin).await;
+            let made = buckets.make(*begin, make).await.and_then(|made| {
+                waited |= made;
+                let events = bucket.events.iter().copied();
+                taking_in::commands(&bucket.name, batch, events, concern, &mut tally).map_err(unfit)
+            });
+            match made {
+                Ok(of_day) => commands.extend(of_day),
+                Err(failure) => tally.fail_at(&bucket.places(), failure),
+            }
+        }
+        let reply = self.write(connection, Ok(commands), Action::Upsert, tally).await;
+        // The store has made a collection for the request.
+        Reply { sent: if waited { began } else { reply.sent }, ..reply }
+    }
+
+    /// Asks once which events of a batch a query sees, by their places.
+    pub async fn look_for(&self, connection: &mut Connection, form: &TakeIn, batch: &Batch) -> (Reply, Vec<bool>) {
+        let asked = self.send(connection, taking_in::look(form, batch), Take::Documents).await;
+        let seen = asked.answer.as_ref().map(|answer| taking_in::seen(batch, answer.read()));
+        let seen = seen.unwrap_or_default();
+        (asked.reply(), seen)
+    }
+}
