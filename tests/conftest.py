@@ -1,6 +1,7 @@
 """What tests of several parts share: folders of a test's own, and one real node for all that only need a store."""
 
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,16 @@ from slurm_daemons import SlurmDaemons
 # Tests are interrupted and hung up on, which a suite that was started in the background or by nohup would ignore.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse two test files of one name at the start: Python imports only one, and pytest says so only at the end."""
+    places = defaultdict(list)
+    for path in sorted(Path(__file__).parent.rglob("test_*.py")):
+        places[path.name].append(str(path.relative_to(config.rootpath)))
+    for paths in places.values():
+        if len(paths) > 1:
+            raise pytest.UsageError(f"{' and '.join(paths)} have the same name: rename one of them")
 
 
 @pytest.fixture(autouse=True)
