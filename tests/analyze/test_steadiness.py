@@ -63,3 +63,11 @@ def test_a_true_trend_is_found_in_them(seconds, rho, least):
     trend = np.linspace(0.85, 1.15, seconds)
     drifting = dependent(seconds, rho, seed=2, spread=0.05) * trend
     assert sum(not steadiness(series).steady for series in drifting) >= least
+
+
+@pytest.mark.parametrize("rate", [0.7, 1.05, 1.95, 2.03, 5.4])
+def test_a_few_requests_a_second_that_come_evenly_are_steady_wherever_the_seconds_begin(rate):
+    counts = [np.diff(np.floor(rate * np.arange(21) + phase)) for phase in np.linspace(0.0, 0.99, 34)]
+    assert all(steadiness(one).steady for one in counts)
+    first = np.array([2.0, 1, 2, 2, 2, 2, 2, 2, 1, *[2] * 11])
+    assert steadiness(first).steady, "the two requests that are missing are no more than rounding explains"

@@ -29,6 +29,7 @@ def offered_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
     That is a generator, or a log that is replayed. Counted are the events of the measured window, up to the last
     instant at which one was due: a source that takes longer than that has fallen behind. Those that were due and were
     never made, since the source was behind when the phase ended, are in proportion to the time by which it was behind.
+    At the end those may be left that no request was sent with yet: as many as come in the time in which one fills.
     """
     shares = []
     for stream in outcome["streams"]:
@@ -43,7 +44,8 @@ def offered_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
             pc.and_(pc.equal(series["stream"], stream["name"]), pc.is_in(series["operation"], pa.array(parts)))
         )
         made = (offered["made"] - outcome["warmup"]) / (offered["until"] - outcome["warmup"])
-        done = done_in_window(rows, said["left_over"], outcome["warmup"], until - outcome["warmup"])
+        measured = until - outcome["warmup"]
+        done = done_in_window(rows, said["left_over"], outcome["warmup"], measured, waiting=offered["flush"])
         shares.append(done * max(made, 0.0) if done is not None else None)
     known = [share for share in shares if share is not None]
     return min(known, default=None)

@@ -30,6 +30,8 @@ _CHANGE = 0.05
 #: Level of each test. MSER chooses its cut among many, which counts as ten independent ones.
 _SIGNIFICANT = 0.01
 _CUTS = 10
+#: A second's requests are a whole number: the standard deviation of what rounding does to it.
+_ROUNDED = 1 / math.sqrt(12)
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,10 @@ def _mser(batches: npt.NDArray[np.float64], size: int) -> int:
 
 def _stands_out(moved: float, cut: int, kept: npt.NDArray[np.float64]) -> bool:
     """Return whether a cut moves the mean by more than the noise of what is kept explains."""
-    error = long_run_deviation(kept) * math.sqrt(cut / ((cut + len(kept)) * len(kept)))
+    deviation = max(long_run_deviation(kept), _ROUNDED)
+    error = deviation * math.sqrt(cut / ((cut + len(kept)) * len(kept)))
     freedom = max(effective_size(len(kept), lag_one(detrended(kept))) - 2, 1.0)
-    return bool(error == 0) or _p(moved / error, freedom) < _SIGNIFICANT / _CUTS
+    return _p(moved / error, freedom) < _SIGNIFICANT / _CUTS
 
 
 def _trend(values: npt.NDArray[np.float64]) -> tuple[float, float]:

@@ -174,7 +174,8 @@ impl<'a> Pace<'a> {
     /// How far it came by now.
     fn offered(&self) -> Offered {
         let until = if self.unwanted { self.start.elapsed() } else { self.last };
-        Offered { until: until.as_secs_f64(), made: self.last.min(until).as_secs_f64() }
+        let flush = self.source.plan.flush.as_secs_f64();
+        Offered { until: until.as_secs_f64(), made: self.last.min(until).as_secs_f64(), flush }
     }
 
     /// Waits until something is due; false if nothing is wanted any more.

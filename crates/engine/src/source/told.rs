@@ -61,6 +61,8 @@ pub struct Offered {
     pub until: f64,
     /// All that were due until then were accepted. Less than `until` if the source fell behind.
     pub made: f64,
+    /// An event waits at most so long for its request to fill.
+    pub flush: f64,
 }
 
 impl Offered {
