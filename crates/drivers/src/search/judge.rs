@@ -31,6 +31,8 @@ pub enum Judge {
     },
     /// A document.
     Document,
+    /// Documents by their ids, as far as they are there.
+    Documents,
     /// Hits, from all shards, in time.
     Search,
     /// An answer to each of several searches, all of them good. Its hits are those of the search with the fewest.
@@ -151,6 +153,7 @@ impl Judge {
             Self::Shards { documents } => {
                 Shards::read(body).map(|shards| Verdict::new(documents, shards.outcome(body)))
             }
+            Self::Documents => documents(body),
             Self::Search => Shards::read(body).and_then(|shards| shards.search(body)),
             Self::Searches => searches(body),
             Self::Aggregation => Shards::read(body).and_then(|shards| aggregation(&shards, body)),
@@ -269,6 +272,19 @@ impl Shards {
         let verdict = Verdict::new(documents, self.outcome(body));
         Ok(Verdict { hits: self.total.unwrap_or(documents), cut_off: self.cut_off, ..verdict })
     }
+}
+
+/// `{"docs": [{"found": true, ...}, {"error": {...}}]}`. An index that is not there has none of its documents.
+fn documents(body: &[u8]) -> Result<Verdict, Unexpected> {
+    let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
+    let docs = answer["docs"].as_array().ok_or(Unexpected)?;
+    let found = docs.iter().filter(|doc| doc["found"] == true).count() as u64;
+    let failed = |doc: &&Value| !doc["error"].is_null() && doc["error"]["type"] != "index_not_found_exception";
+    let outcome = match docs.iter().find(failed) {
+        None => Ok(()),
+        Some(doc) => failure(ErrorClass::Item, words(&doc["error"])),
+    };
+    Ok(Verdict::new(found, outcome))
 }
 
 /// The answer to several searches is `{"responses": [...]}`, with `error` instead of hits where one failed.

@@ -65,7 +65,7 @@ pub struct Taking {
     pub form: TakeIn,
     /// If days are told apart, the generations that they have, and the request for those that the store knows.
     pub generations: Option<(Arc<Generations>, SearchStep)>,
-    /// The search for events that were taken in.
+    /// The request that looks for events that were taken in.
     pub look: SearchStep,
 }
 

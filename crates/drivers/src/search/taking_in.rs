@@ -17,7 +17,6 @@ use crate::generations::{DELETED, List, Names, Style};
 use crate::http1::Connection;
 use crate::net::deadline::Limit;
 use crate::search::operations::take_in;
-use crate::search::step::SearchStep;
 use crate::take_in::{TakeIn, chosen, count};
 use crate::tally::Tally;
 
@@ -117,18 +116,22 @@ impl Search {
         }
     }
 
-    /// Asks once which events of a batch a search sees, by their places.
+    /// Asks once which events of a batch searches see, by their places.
     pub(super) async fn ask_for_events(
         &self,
         connection: &mut Connection,
-        (look, timeout): (&SearchStep, Duration),
+        (taking, timeout): (&Taking, Duration),
         context: &Context,
         batch: &Batch,
     ) -> (Reply, Vec<bool>) {
-        connection.give(|body| take_in::look(batch, body));
+        let list = taking.generations.as_ref().map(|(generations, _)| generations.list()).unwrap_or_default();
+        connection.give(|body| {
+            take_in::look(&taking.form, &list, batch, body);
+            0
+        });
         let draw = Draw::new(0, 0, connection.number());
         let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
-        let reply = self.step(connection, look, None, Limit::starting_now(timeout), &values).await;
+        let reply = self.step(connection, &taking.look, None, Limit::starting_now(timeout), &values).await;
         let seen = reply.outcome.as_ref().map(|()| take_in::seen(batch, connection.answer().body()));
         let seen = seen.unwrap_or_default();
         (reply, seen)

@@ -246,3 +246,17 @@ fn a_table_or_events_that_are_not_complete_are_no_success() {
     assert_eq!(class(Judge::Events, json!({"timed_out": true, "hits": {"events": []}})), ErrorClass::Timeout);
     assert_eq!(class(Judge::Rows, json!({"columns": []})), ErrorClass::Server);
 }
+
+#[test]
+fn documents_by_their_ids_are_there_or_not_and_only_an_index_may_be_missing() {
+    let judged = |docs: Value| judged(Judge::Documents, 200, &json!({"docs": docs}), 0);
+    let (there, absent) = (json!({"_id": "1", "found": true, "_source": {}}), json!({"_id": "2", "found": false}));
+    let error = |kind: &str| json!({"_id": "3", "error": {"type": kind, "reason": "r"}});
+    assert_eq!(judged(json!([there, absent, there])), (2, None));
+    assert_eq!(judged(json!([there, error("index_not_found_exception")])), (1, None));
+    let (documents, failure) = judged(json!([there, error("no_shard_available_action_exception")]));
+    let expected = (ErrorClass::Item, "no_shard_available_action_exception: r".to_owned());
+    assert_eq!((documents, failure), (1, Some(expected)));
+    let (_, failure) = self::judged(Judge::Documents, 200, &json!({"hits": {}}), 0);
+    assert_eq!(failure.unwrap().0, ErrorClass::Server);
+}

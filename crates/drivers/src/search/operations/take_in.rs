@@ -14,10 +14,7 @@ use crate::generations::{Generations, List, Names, Style};
 use crate::http1::request::{Body, Line};
 use crate::search::judge::Judge;
 use crate::search::step::SearchStep;
-use crate::take_in::{TakeIn, chosen, id};
-
-/// The most hits that a search may ask for.
-const MOST_HITS: usize = 10_000;
+use crate::take_in::{TakeIn, chosen};
 
 impl Mapping<'_> {
     /// Where the events go, once the request is there.
@@ -26,7 +23,7 @@ impl Mapping<'_> {
             None => None,
             Some(_) => Some((self.generations(&form.collection), self.indices(&form.collection)?)),
         };
-        let look = self.look(&form)?;
+        let look = self.look(&form.collection)?;
         Ok(Taking { form, generations, look })
     }
 
@@ -42,11 +39,12 @@ impl Mapping<'_> {
         Ok((line.finish(Body::Given), Judge::TakenIn))
     }
 
-    /// The search for events, whose body is given later by [`look`]: in the collection, or in those of all days.
-    fn look(&self, TakeIn { collection, daily }: &TakeIn) -> Result<SearchStep, PlanError> {
-        let every_day = daily.map(|_| format!("{collection}-*"));
-        let line = Line::new("POST", self.variables()).segment(every_day.as_ref().unwrap_or(collection))?;
-        Ok(SearchStep::new(line.segment("_search")?.finish(Body::Given), Judge::Search))
+    /// The request for the documents of events as searches see them, whose body is given later by [`look`].
+    fn look(&self, collection: &str) -> Result<SearchStep, PlanError> {
+        let line = Line::new("POST", self.variables()).segment(collection)?.segment("_mget")?;
+        // What is not refreshed yet is not there then, as in a search.
+        let line = line.parameter("realtime", &false.into())?;
+        Ok(SearchStep::new(line.finish(Body::Given), Judge::Documents))
     }
 }
 
@@ -72,53 +70,38 @@ pub fn body(take_in: &TakeIn, list: &List, batch: &Batch, only: Option<&[u32]>, 
     events
 }
 
-/// Writes the body of a search for the documents of events, with what tells which of their events they were told of.
-///
-/// A document's events by day of arrival may lie in two collections, so that there may be two hits for an id.
-pub fn look(batch: &Batch, body: &mut Vec<u8>) -> u64 {
-    let count = (2 * batch.events.len()).min(MOST_HITS);
+/// Writes the body of a request for the documents of events, with what tells which of their events they were told of.
+pub fn look(take_in: &TakeIn, list: &List, batch: &Batch, body: &mut Vec<u8>) {
+    let mut names = Names::new(&take_in.collection, Style::Dotted, list);
     body.clear();
-    body.extend_from_slice(format!("{{\"size\":{count},\"_source\":[").as_bytes());
-    for (place, kind) in batch.kinds.iter().enumerate() {
-        let comma = if place > 0 { "," } else { "" };
-        body.extend_from_slice(format!("{comma}\"{kind}\"").as_bytes());
-    }
-    body.extend_from_slice(b"],\"query\":{\"ids\":{\"values\":[");
+    body.extend_from_slice(b"{\"docs\":[");
     for (place, event) in batch.events.iter().enumerate() {
-        body.extend_from_slice(if place > 0 { b",\"" } else { b"\"" });
-        body.extend_from_slice(batch.id(event));
-        body.push(b'"');
+        let mut push = |pieces: &[&[u8]]| pieces.iter().for_each(|piece| body.extend_from_slice(piece));
+        push(&[if place > 0 { b",{" } else { b"{" }]);
+        if let Some(name) = take_in.instant(event).and_then(|instant| names.of(instant)) {
+            push(&[b"\"_index\":\"", name, b"\","]);
+        }
+        push(&[b"\"_id\":\"", batch.id(event), b"\",\"_source\":[\"", batch.kind(event).as_bytes(), b"\"]}"]);
     }
-    body.extend_from_slice(b"]}}}");
-    0
+    body.extend_from_slice(b"]}");
 }
 
 #[derive(Deserialize)]
 struct Answer<'a> {
     #[serde(borrow)]
-    hits: Hits<'a>,
+    docs: Vec<Found<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Hits<'a> {
-    #[serde(borrow)]
-    hits: Vec<Hit<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Hit<'a> {
-    #[serde(rename = "_id", borrow)]
-    id: Cow<'a, str>,
+struct Found<'a> {
     #[serde(rename = "_source", borrow, default)]
     source: BTreeMap<Cow<'a, str>, IgnoredAny>,
 }
 
 /// Which events of a batch an answer to [`look`] shows, by their places: those whose kind is in their document.
 pub fn seen(batch: &Batch, answer: &[u8]) -> Vec<bool> {
-    let hits = serde_json::from_slice::<Answer<'_>>(answer).map_or_else(|_| Vec::new(), |answer| answer.hits.hits);
-    let is_seen = |event| {
-        let id = id(batch, event);
-        hits.iter().any(|hit| Some(&hit.id) == id.as_ref() && hit.source.contains_key(batch.kind(event)))
-    };
-    batch.events.iter().map(is_seen).collect()
+    let docs = serde_json::from_slice::<Answer<'_>>(answer).map_or_else(|_| Vec::new(), |answer| answer.docs);
+    let is_seen =
+        |(place, event)| docs.get(place).is_some_and(|found: &Found| found.source.contains_key(batch.kind(event)));
+    batch.events.iter().enumerate().map(is_seen).collect()
 }

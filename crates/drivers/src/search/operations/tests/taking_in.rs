@@ -50,25 +50,30 @@ fn an_operation_that_takes_in_events_reads_nothing() {
 }
 
 #[test]
-fn events_are_looked_for_by_a_search_in_all_days_and_seen_in_documents_that_have_their_kind() {
-    let batch = batch(&[(0, "a", 0, ""), (1, "a", 0, ""), (1, r#"\"b"#, 0, ""), (2, "c", 0, "")]);
-    let mut body = b"of the request before".to_vec();
-    look(&batch, &mut body);
-    let asked = json!({
-        "size": 8, "_source": ["bid", "win", "click"], "query": {"ids": {"values": ["a", "a", "\"b", "c"]}},
-    });
-    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), asked);
-    let hit = |id: &str, source: Value| json!({"_index": "ads-2017.03.01", "_id": id, "_source": source});
-    let hits = [hit("a", json!({"bid": {"id": "a"}})), hit("\"b", json!({"win": {}})), hit("d", json!({"click": {}}))];
-    let seen = |hits: &[Value]| {
-        read_seen(&batch, json!({"took": 1, "hits": {"total": 3, "hits": hits}}).to_string().as_bytes())
-    };
-    assert_eq!(seen(&hits), [true, false, true, false]);
-    // By day of arrival a document may be in two pieces.
-    assert_eq!(seen(&[hits[0].clone(), hit("a", json!({"win": {}}))]), [true, true, false, false]);
-    for (daily, path) in [(json!("event"), "/ads-*/_search"), (Value::Null, "/ads/_search")] {
-        let operation = map(json!({"take_in": {"collection": "ads", "daily": daily}})).unwrap();
-        let request = rendered(&operation.take_in.unwrap().look, 0);
-        assert!(request.starts_with(&format!("POST {path} HTTP/1.1\r\n")), "{request}");
+fn events_are_looked_for_in_their_days_as_searches_see_them_and_seen_in_documents_that_have_their_kind() {
+    const NOON: i64 = 1_488_369_600_000;
+    let batch = batch(&[(0, "a", NOON, ""), (1, "a", NOON, ""), (1, r#"\"b"#, NOON, ""), (2, "c", NOON, "")]);
+    for (daily, days) in [(json!("event"), ["2017.03.01"; 4]), (json!("arrival"), ["2017.03.02"; 4])] {
+        let taking = map(json!({"take_in": {"collection": "ads", "daily": daily}})).unwrap().take_in.unwrap();
+        let mut body = b"of the request before".to_vec();
+        look(&taking.form, &List::default(), &batch, &mut body);
+        let wanted = [("a", "bid"), ("a", "win"), ("\"b", "win"), ("c", "click")];
+        let docs: Vec<Value> = (wanted.iter().zip(days))
+            .map(|((id, kind), day)| json!({"_index": format!("ads-{day}"), "_id": id, "_source": [kind]}))
+            .collect();
+        assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), json!({"docs": docs}));
     }
+    let taking = map(json!({"take_in": {"collection": "ads"}})).unwrap().take_in.unwrap();
+    let mut body = Vec::new();
+    look(&taking.form, &List::default(), &batch, &mut body);
+    assert!(body.starts_with(br#"{"docs":[{"_id":"a","_source":["bid"]},"#));
+    let request = rendered(&taking.look, 0);
+    assert!(request.starts_with("POST /ads/_mget?realtime=false HTTP/1.1\r\n"), "{request}");
+
+    let found = |source: Value| json!({"_index": "ads-2017.03.01", "found": true, "_source": source});
+    let absent = json!({"_index": "ads-2017.03.01", "found": false});
+    let answer =
+        json!({"docs": [found(json!({"bid": {"id": "a"}})), found(json!({})), found(json!({"win": {}})), absent]});
+    assert_eq!(read_seen(&batch, answer.to_string().as_bytes()), [true, false, true, false]);
+    assert_eq!(read_seen(&batch, b"no answer"), [false; 4]);
 }
