@@ -1,5 +1,6 @@
 """`bench` of a journey over two targets: an application with a REST interface, and a store that the tool starts."""
 
+import json
 import shutil
 
 import pytest
@@ -30,6 +31,7 @@ operations:
       headers: {Authorization: "Bearer ${token}"}
       body: {steps: 5}
       capture: {number: {json: /id}}
+    chart: {kind: figures, figures: {number: /id}}
   keep: {upsert: {collection: notes, id: "${who}", document: {number: "${number}"}}}
   look: {read: {collection: notes, id: "${who}"}, capture: {kept: {field: number}}}
   read:
@@ -63,6 +65,8 @@ def test_what_one_target_answers_serves_the_requests_to_the_other(tmp_path, stat
             served[row["source"]] += row["value"]
     assert served[f"target:{service.address}"] == 36
     assert sorted(served.values()) == [24, 36]
+    # An answer of the target that was asked is there to be drawn.
+    assert json.loads((tmp_path / "run" / "answers-day.json").read_text())["write"]["id"]
 
 
 @pytest.mark.parametrize(

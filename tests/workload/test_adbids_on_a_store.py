@@ -17,6 +17,7 @@ from loadframe import _engine
 from loadframe.cluster import Cluster
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import Session
+from loadframe.live.answers import drawn
 from loadframe.load import Generator, check_operations, render_operations
 from loadframe.workload import load_workload
 
@@ -161,9 +162,19 @@ def test_mongodb_answers_all_five(mongodb, tmp_path, log, right, published):
         for name, request in ask(mongodb, tmp_path, fill, published=published, **asked).items():
             command = {**json.loads(request), "cursor": {"batchSize": 10_000}}
             answers[name] = client["loadframe"].command(command)["cursor"]["firstBatch"]
+    questions = [f"{name}={value}" for name, value in {"published": published, **asked}.items()]
+    options = [word for question in (*questions, "between=0s", "duration=2s") for word in ("--set", question)]
+    words = ("--cluster", "mongodb", "--reuse", "--only", "queries", "--output", tmp_path / "asked")
+    result("bench", "adbids", *words, *options)
+    shown = json.loads((tmp_path / "asked" / "answers-queries.json").read_text())
     if today() - timedelta(days=1) != day:
         pytest.skip("the day ended while yesterday was asked for")
     assert len(answers) == 5
+    charts = load_workload("adbids", {"published": published}).for_family("mongodb", 1).phase("queries").charts
+    for name, answer in answers.items():
+        assert [document["_id"] for document in shown[name]] == [document["_id"] for document in answer]
+        chart = drawn(name, charts[name], json.dumps(shown[name]).encode())
+        assert chart and (chart.get("rows") or None not in chart["figures"].values())
 
     spend, countries = right.ad_spend(asked["ad"])
     (ad,) = answers["ad_spend"]

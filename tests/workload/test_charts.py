@@ -33,8 +33,8 @@ def test_a_plan_names_the_operations_whose_answers_are_kept_and_sends_nothing_of
         (SEARCH, "{kind: bars, rows: a, label: /key, value: /n}", '"a" is not a place in an answer'),
         (SEARCH, "{kind: figures, rows: /a, figures: {n: /n}}", "figures have no rows"),
         (SEARCH, "{kind: figures}", "it is not said which figures"),
-        ("find: {collection: trips}", BARS, "only the one answer of a search engine or a REST interface is drawn"),
-        ("scroll: {collection: trips, size: 10}", BARS, "only the one answer"),
+        ("read: {collection: trips, id: a}", BARS, "only one answer of a search engine, MongoDB or"),
+        ("scroll: {collection: trips, size: 10}", BARS, "only one answer"),
     ],
 )
 def test_a_chart_that_could_not_be_drawn_is_refused(load, request_, chart, what):

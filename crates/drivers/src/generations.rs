@@ -19,7 +19,7 @@ use crate::take_in::{Days, TakeIn, chosen};
 /// The first and the last instant of the years 0 to 9999, which alone have names.
 const NAMED: (i64, i64) = (-62_167_219_200_000, 253_402_300_799_999);
 
-/// Why an event is refused whose generation is no more.
+/// Why an event is refused whose generation was deleted.
 pub const DELETED: &str = "the day of its document was deleted";
 
 /// How the names of generations are written.

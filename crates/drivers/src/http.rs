@@ -5,6 +5,8 @@ mod expect;
 mod operations;
 mod timing;
 
+use std::borrow::Cow;
+
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
 use loadframe_engine::plan::{PlanError, Target};
@@ -106,8 +108,8 @@ impl Driver for Http {
         }
     }
 
-    fn answer<'a>(&self, connection: &'a Connection) -> Option<&'a [u8]> {
-        connection.http.answer().whole()
+    fn answer<'a>(&self, connection: &'a Connection, _operation: &Operation) -> Option<Cow<'a, [u8]>> {
+        connection.http.answer().whole().map(Cow::Borrowed)
     }
 
     fn render(

@@ -18,6 +18,7 @@ mod taking_in;
 mod terms;
 mod verbs;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use loadframe_engine::draw::Draw;
@@ -27,6 +28,7 @@ use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
 
+use self::answer::Answer;
 use self::asking::Asking;
 use self::line::{Line, Thread};
 use self::nodes::{Mode, MongoNodes};
@@ -63,6 +65,8 @@ pub struct Connection {
     room: Room,
     deadline: Deadline,
     memory: Memory,
+    /// The answer to the newest query, if it was a success.
+    newest: Option<Answer>,
     /// Numbers the batches of events; the first has the number of the client.
     number: u64,
     /// Set while requests and answers are recorded for display.
@@ -120,9 +124,15 @@ impl Driver for Mongo {
             room: Room::default(),
             deadline: Deadline::default(),
             memory: Memory::default(),
+            newest: None,
             number: client,
             shown: None,
         }
+    }
+
+    fn answer<'a>(&self, connection: &'a Connection, operation: &Operation) -> Option<Cow<'a, [u8]>> {
+        let Kind::Query(_) = &operation.kind else { return None };
+        connection.newest.as_ref()?.list().map(Cow::Owned)
     }
 
     async fn execute(

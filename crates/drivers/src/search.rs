@@ -13,6 +13,8 @@ mod repeat;
 mod step;
 mod taking_in;
 
+use std::borrow::Cow;
+
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
 use loadframe_engine::event::Batch;
@@ -134,7 +136,7 @@ impl Driver for Search {
         batch: &Batch,
     ) -> (Reply, Vec<bool>) {
         match &operation.take_in {
-            Some(taking) => self.ask_for_events(connection, (&taking.look, operation.timeout), context, batch).await,
+            Some(taking) => self.ask_for_events(connection, (taking, operation.timeout), context, batch).await,
             None => (take_in::without_source(), Vec::new()),
         }
     }
@@ -143,8 +145,8 @@ impl Driver for Search {
         Some(&mut connection.memory)
     }
 
-    fn answer<'a>(&self, connection: &'a Connection) -> Option<&'a [u8]> {
-        connection.answer().whole()
+    fn answer<'a>(&self, connection: &'a Connection, _operation: &Operation) -> Option<Cow<'a, [u8]>> {
+        connection.answer().whole().map(Cow::Borrowed)
     }
 
     fn render(

@@ -5,6 +5,7 @@
 
 mod any;
 
+use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use loadframe_engine::draw::Draw;
@@ -125,6 +126,11 @@ impl Driver for Several {
 
     fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
         Some(&mut connection.memory)
+    }
+
+    fn answer<'a>(&self, connection: &'a Connection, operation: &Operation) -> Option<Cow<'a, [u8]>> {
+        let Operation { target, operation } = operation;
+        self.drivers[*target].answer(&connection.connections[*target], operation)
     }
 
     async fn execute(

@@ -34,10 +34,10 @@ impl Kept {
         now >= due && self.due.compare_exchange(due, now + EVERY, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Keeps an answer in the place of the one before.
-    pub fn keep(&self, answer: &[u8]) {
+    /// Keeps an answer instead of the one before.
+    pub fn keep(&self, answer: Vec<u8>) {
         if answer.len() <= LONGEST {
-            *self.newest.lock().expect("no thread panics while it holds the lock") = Some(answer.to_vec());
+            *self.newest.lock().expect("no thread panics while it holds the lock") = Some(answer);
         }
     }
 
@@ -61,8 +61,8 @@ mod tests {
         assert!(kept.is_due(now));
         assert!(!kept.is_due(now), "another client has this second's");
         assert!(!kept.is_due(now + Duration::from_millis(EVERY / 2)));
-        kept.keep(b"first");
-        kept.keep(b"second");
+        kept.keep(b"first".to_vec());
+        kept.keep(b"second".to_vec());
         assert_eq!((kept.take(), kept.take()), (Some(b"second".to_vec()), None));
         assert!(kept.is_due(now + Duration::from_millis(EVERY + 1)));
     }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_too_long_is_not_kept() {
         let kept = Kept::default();
-        kept.keep(&vec![b' '; LONGEST + 1]);
+        kept.keep(vec![b' '; LONGEST + 1]);
         assert_eq!(kept.take(), None);
     }
 }

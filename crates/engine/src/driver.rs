@@ -3,6 +3,7 @@
 //! A bad operation fails while it is mapped, with its name in the message. In the loop nothing is boxed and
 //! nothing is shared: an operation is read-only, a connection belongs to one client on one thread.
 
+use std::borrow::Cow;
 use std::future::{Future, ready};
 use std::time::Instant;
 
@@ -124,8 +125,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         ready(Reply::unsent(Failure::new(ErrorClass::Client, "this operation takes in no events")))
     }
 
-    /// The last answer that a client has had, where it is one of JSON and the client has all of it yet.
-    fn answer<'a>(&self, _connection: &'a Self::Connection) -> Option<&'a [u8]> {
+    /// The answer that an operation has just had, as JSON, where it is one and the client has all of it yet.
+    fn answer<'a>(&self, _connection: &'a Self::Connection, _operation: &Self::Operation) -> Option<Cow<'a, [u8]>> {
         None
     }
 

@@ -47,7 +47,7 @@ pub struct Batch {
     /// The events, in the order of their arrival.
     pub events: Vec<Event>,
     /// The names of the kinds of events that the source knows, such as `bid`, `win` and `click`. A document has a field
-    /// of that name for each kind of event that it was told of.
+    /// of that name for each kind of event that has come for it.
     pub kinds: Arc<[String]>,
 }
 

@@ -62,7 +62,7 @@ def write(path: Path, text: str) -> None:
 
 
 def replace(path: Path, text: str) -> None:
-    """Put a file that everybody may read in the place of another in one step, since somebody may be reading that."""
+    """Replace a file, in one step since somebody may be reading it, by one that everybody may read."""
     new = path.with_suffix(".new")
     new.write_text(text)
     new.chmod(0o644)

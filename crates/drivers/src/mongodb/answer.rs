@@ -89,6 +89,13 @@ impl Answer {
         documents.into_iter().flatten().filter_map(|document| json(document.ok()?.as_document()?))
     }
 
+    /// All of its documents as a JSON list; `None` if there are more than came at once.
+    pub fn list(&self) -> Option<Vec<u8>> {
+        let Self::Found(batch) = self else { return None };
+        let documents: Vec<Value> = self.read().collect();
+        (documents.len() as u64 == batch.documents).then(|| Value::Array(documents).to_string().into_bytes())
+    }
+
     /// As people read it: documents one a line, under their number; or how the command went.
     pub fn text(&self) -> String {
         match self {
@@ -135,6 +142,8 @@ mod tests {
         let answer = Answer::Told(doc! {"n": 1, "ok": 1.0, "operationTime": 5, "$clusterTime": {"a": 1}});
         assert_eq!(answer.text(), r#"{"n":1,"ok":1.0}"#);
         assert_eq!(Answer::Found(Found::default()).text(), "0 documents");
+        assert_eq!(Answer::Found(Found::default()).list(), Some(b"[]".to_vec()));
+        assert_eq!(Answer::Found(Found { documents: 1, ..Found::default() }).list(), None, "the rest was only counted");
         assert!(Answer::Found(Found::default()).or_not_found().is_err());
     }
 }

@@ -230,8 +230,16 @@ impl Asked {
 
     /// The outcome of an operation that is this one command.
     pub fn reply(self) -> Reply {
-        let exchange = self.exchange();
-        Reply { documents: self.documents(), outcome: self.answer.map(drop), ..exchange }
+        self.parted().0
+    }
+
+    /// The same, and the answer, if it is a success.
+    pub fn parted(self) -> (Reply, Option<Answer>) {
+        let reply = Reply { documents: self.documents(), ..self.exchange() };
+        match self.answer {
+            Ok(answer) => (reply, Some(answer)),
+            Err(failure) => (Reply { outcome: Err(failure), ..reply }, None),
+        }
     }
 }
 

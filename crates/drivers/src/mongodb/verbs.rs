@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use loadframe_engine::answers::LONGEST;
 use loadframe_engine::driver::Reply;
 use loadframe_engine::event::Batch;
 use loadframe_engine::variables::Values;
@@ -51,7 +52,13 @@ impl Asking<'_> {
                 let written = self.send(connection, command, Take::Told).await.then(Answer::done);
                 read.and(written)
             }
-            Kind::Neutral(Neutral::Scan(_)) | Kind::Query(_) | Kind::Command(_) => {
+            Kind::Query(_) => {
+                let (reply, answer) = self.judged(asked, values, &mut connection.memory).parted();
+                // A long one is not shown, and many clients would hold much memory.
+                connection.newest = answer.filter(|answer| answer.size() <= LONGEST as u64);
+                reply
+            }
+            Kind::Neutral(Neutral::Scan(_)) | Kind::Command(_) => {
                 self.judged(asked, values, &mut connection.memory).reply()
             }
             Kind::Neutral(_) | Kind::TakeIn(..) | Kind::DeleteDays(..) => asked.then(Answer::done).reply(),

@@ -6,7 +6,7 @@ use std::io;
 
 use super::Protocol;
 
-/// Codes in the place of a version, with which a client asks for TLS, or for a request to be given up.
+/// Codes instead of a version, with which a client asks for TLS, or for a request to be given up.
 const TLS: u32 = 80_877_103;
 const CANCEL: u32 = 80_877_102;
 /// The numbers of two types.

@@ -1,5 +1,7 @@
 //! Any of the drivers, by the name that a plan has for it: what there is of each is asked of the one that is there.
 
+use std::borrow::Cow;
+
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
 use loadframe_engine::event::Batch;
@@ -109,6 +111,22 @@ macro_rules! any_of {
                 match (self, connection) {
                     $((Self::$variant(driver), AnyConnection::$variant(connection)) => driver.memory(connection),)*
                     _ => unreachable!("a connection is used by the driver that made it"),
+                }
+            }
+
+            /// See [`Driver::answer`].
+            pub fn answer<'a>(
+                &self,
+                connection: &'a AnyConnection,
+                operation: &AnyOperation,
+            ) -> Option<Cow<'a, [u8]>> {
+                match (self, connection, operation) {
+                    $((
+                        Self::$variant(driver),
+                        AnyConnection::$variant(connection),
+                        AnyOperation::$variant(operation),
+                    ) => driver.answer(connection, operation),)*
+                    _ => unreachable!("an operation and a connection are of the driver that made them"),
                 }
             }
 

@@ -48,7 +48,7 @@ pub struct Source {
     /// Bytes of the longest line that is an event.
     #[serde(default = "longest_line")]
     pub longest_line: usize,
-    /// The source ends when no line has come for so long.
+    /// The source ends when no line has come for that long.
     #[serde(default, deserialize_with = "seconds::some")]
     pub idle: Option<Duration>,
     /// With `listen`: the load begins with the first line, which may take so long to come.

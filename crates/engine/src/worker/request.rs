@@ -152,9 +152,9 @@ impl<D: Driver> Worker<D> {
     fn keep_answer(&self, connection: &D::Connection, choice: &Choice<D>, reply: &Reply) {
         let Some(kept) = choice.kept.as_ref().filter(|_| reply.outcome.is_ok()) else { return };
         if kept.is_due(reply.done)
-            && let Some(answer) = self.phase.driver.answer(connection)
+            && let Some(answer) = self.phase.driver.answer(connection, &choice.operation)
         {
-            kept.keep(answer);
+            kept.keep(answer.into_owned());
         }
     }
 

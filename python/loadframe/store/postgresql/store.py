@@ -38,7 +38,7 @@ _WHEEL = Wheel(
     11_266_040,
     python="3.11",
 )
-#: SSLRequest: its length, and the number in the place of the protocol's version. The answer of one that speaks TLS.
+#: SSLRequest: its length, and the number instead of the protocol's version. The answer of one that speaks TLS.
 _SSL_REQUEST, _WILLING = struct.pack("!ii", 8, 80877103), b"S"
 #: Seconds that a new table may take to be seen by all replicas.
 _SEEN_WITHIN = 10.0

@@ -83,7 +83,7 @@ NATIVE: dict[Family, tuple[str, ...]] = {
 }
 #: A service behind a REST interface need not be a store.
 _WITHOUT_NEUTRAL = ("http",)
-#: Families whose documents cannot be told of events one by one.
+#: Families that cannot add events to documents one by one.
 _NOT_TAKING_IN = (*_WITHOUT_NEUTRAL, "redis", "couchbase", "postgresql")
 #: Options that only one family knows.
 _OPTIONS: dict[str, Family] = {
@@ -108,7 +108,10 @@ _OF_SEVERAL = (
 #: Requests that cannot look for what another one has written.
 _NOT_LOOKING = tuple(kind for kind in (*_WRITES, *_OF_SEVERAL, "index", "refresh", "flush", "force_merge"))
 #: Requests whose one answer is JSON as a whole.
-_DRAWN = tuple(kind for kind in (*NATIVE["elasticsearch"], *NATIVE["http"]) if kind not in _OF_SEVERAL)
+_DRAWN = (
+    *(kind for kind in (*NATIVE["elasticsearch"], *NATIVE["http"]) if kind not in _OF_SEVERAL),
+    *("find", "aggregate"),
+)
 _KINDS = tuple(dict.fromkeys([*NEUTRAL, *(kind for kinds in NATIVE.values() for kind in kinds)]))
 
 
@@ -278,7 +281,7 @@ class Form(Model):
     @model_validator(mode="after")
     def _is_answered_once(self) -> "Form":
         if self.chart is not None and (self.kind not in _DRAWN or isinstance(self.sql, Statements)):
-            what = f"only the one answer of a search engine or a REST interface is drawn, and this is {self.kind}"
+            what = f"only one answer of a search engine, MongoDB or a REST interface is drawn; this is {self.kind}"
             raise wrong(what, "remove it", key="chart")
         return self
 

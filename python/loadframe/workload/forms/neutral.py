@@ -64,7 +64,7 @@ class Scan(Model):
 class TakeIn(Model):
     """Take the events of a source into the documents that they belong to, whichever of these comes first.
 
-    A document has a field for each kind of event that it was told of. With `daily` it goes to the collection of a day
+    A document has a field for each kind of event that has come for it. With `daily` it goes to the collection of a day
     (UTC), COLLECTION-YYYY.MM.DD where the store keeps days apart: that of the instant which the event names, or that of
     the event's own arrival, which leaves some documents in two pieces.
     """

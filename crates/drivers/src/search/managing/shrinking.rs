@@ -1,4 +1,4 @@
-//! Putting a smaller index in the place of one that no event comes for any more.
+//! Putting a smaller index instead of one that no event comes for any more.
 
 use std::time::Instant;
 
