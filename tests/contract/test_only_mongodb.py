@@ -39,16 +39,20 @@ def test_queries_and_commands_are_judged_by_what_they_find(things):
     things.asked(*({"upsert": {"collection": "things", "id": name, "document": {"age": ord(name)}}} for name in names))
     find = {"collection": "things", "filter": {"age": {"$gt": 97}}, "sort": {"age": -1}, "limit": 2}
     pipeline = [{"$group": {"_id": None, "sum": {"$sum": "$age"}}}]
-    matching, grouped, counted, wrong, few = things.asked(
+    matching, grouped, counted, listed, elsewhere, wrong, few = things.asked(
         {"find": find},
         {"aggregate": {"collection": "things", "pipeline": pipeline}, "assert": {"fields": {"sum": 394}}},
         {"command": {"count": "things"}},
+        {"command": {"listDatabases": 1, "nameOnly": True}, "database": "admin"},
+        {"command": {"listDatabases": 1, "nameOnly": True}},
         {"command": {"cuont": "things"}},
         {"find": find, "assert": {"min_hits": 3}},
     )
     assert [row["_id"] for row in rows(matching)] == ["d", "c"]
     assert grouped["error"] is None
     assert json.loads(counted["answer"])["n"] == 4
+    assert "loadframe" in [database["name"] for database in json.loads(listed["answer"])["databases"]]
+    assert "may only be run against the admin database" in elsewhere["message"]
     assert (wrong["error"], few["error"]) == ("client", "assertion")
     assert wrong["message"].startswith("no such command")
 

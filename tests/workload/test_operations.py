@@ -238,6 +238,7 @@ def test_an_operation_that_no_phase_uses_needs_no_form(load):
         ("{read: {collection: things, id: a}, durability: majority}", "durability", "this is read", "remove it"),
         ("{read: {collection: things, id: a}, write_concern: majority}", "write_concern", "this is read", "remove it"),
         ("{delete: {collection: things, id: a}, read_preference: nearest}", "read_preference", "this is delete", None),
+        ("{read: {collection: things, id: a}, database: admin}", "database", "this is read", "remove it"),
         ("{command: {ping: 1}, write_concern: majority}", "write_concern", "this is command", "inside the command"),
         ("{command: []}", "command", "the command is empty", None),
         ("{scan: {collection: things, from: a, count: 0}}", "0", "expected a whole number of at least 1", None),

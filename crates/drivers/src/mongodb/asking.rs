@@ -12,7 +12,7 @@ use super::answer::Answer;
 use super::bson::json;
 use super::bulk::{self, Commands};
 use super::failure::{self, is_displaced, unfit};
-use super::line::{DATABASE, Line, Thread};
+use super::line::{Line, Thread};
 use super::nodes::{Mode, MongoNodes};
 use super::operation::{Concern, Operation, Prefer};
 use crate::capture::Memory;
@@ -76,7 +76,7 @@ impl Asking<'_> {
         take: Take,
     ) -> Asked {
         match command {
-            Ok(command) => self.send_to(connection, DATABASE, command, take).await,
+            Ok(command) => self.send_to(connection, &self.operation.database, command, take).await,
             Err(unexpected) => unsent(0, unfit(unexpected)),
         }
     }

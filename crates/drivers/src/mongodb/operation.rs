@@ -12,6 +12,7 @@ use mongodb::options::{ReadPreference, SelectionCriteria};
 use serde_json::{Map, Value, json};
 
 use super::bson;
+use super::line::DATABASE;
 use crate::assertion::Assertion;
 use crate::buckets::{Buckets, DELETE_DAYS, deletion};
 use crate::capture::{Captures, Place};
@@ -22,7 +23,7 @@ use crate::take_in::{TAKE_IN, TakeIn};
 use crate::timeout;
 
 /// The options beside the kind.
-const OPTIONS: [&str; 5] = ["timeout", "assert", "capture", "write_concern", "read_preference"];
+const OPTIONS: [&str; 6] = ["timeout", "assert", "capture", "write_concern", "read_preference", "database"];
 
 /// An operation, ready to be executed.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub struct Operation {
     pub concern: Option<Concern>,
     /// Which members of a replica set are asked; of the events of a source, which are asked for those that are sampled.
     pub prefer: Prefer,
+    /// Where it is carried out: where the collections are, unless a command is for another one.
+    pub database: String,
     /// What is asserted of the answer.
     pub assertion: Option<Assertion>,
     /// What is taken from the answer: from its first document, or from what a command is answered.
@@ -148,6 +151,15 @@ impl Operation {
         let concern = word(form, "write_concern", &CONCERNS)?;
         let prefer = word(form, "read_preference", &PREFERENCES)?;
         kind.check(name, concern, prefer)?;
+        let database = match form.get("database").filter(|database| !database.is_null()) {
+            None => DATABASE,
+            Some(database) if matches!(kind, Kind::Command(_)) => {
+                database.as_str().ok_or_else(|| PlanError::new(format!("\"database\" wants a name, not {database}")))?
+            }
+            Some(_) => {
+                return Err(PlanError::new(format!("only a command may say \"database\", and this is {name}")));
+            }
+        };
         let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
             Some(assert) => Some(kind.asserted(Assertion::map(assert, variables)?)?),
             None => None,
@@ -159,7 +171,8 @@ impl Operation {
         };
         let captures = Captures::of_documents(form, reads, variables)?;
         let timeout = timeout::of_operation(form, timeout)?;
-        Ok(Self { kind, timeout, concern, prefer: prefer.unwrap_or(Prefer::Primary), assertion, captures })
+        let prefer = prefer.unwrap_or(Prefer::Primary);
+        Ok(Self { kind, timeout, concern, prefer, database: database.to_owned(), assertion, captures })
     }
 }
 
@@ -308,6 +321,16 @@ mod tests {
         ] {
             assert!(map(bad.clone()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_command_may_be_for_another_database_than_that_of_the_collections() {
+        let database = |form: Value| map(form).map(|operation| operation.database);
+        assert_eq!(database(json!({"command": {"ping": 1}})), Ok("loadframe".to_owned()));
+        assert_eq!(database(json!({"command": {"ping": 1}, "database": "admin"})), Ok("admin".to_owned()));
+        let error = database(json!({"find": {"collection": "c"}, "database": "admin"})).unwrap_err();
+        assert_eq!(error, "only a command may say \"database\", and this is find");
+        assert!(database(json!({"command": {"ping": 1}, "database": 1})).is_err());
     }
 
     #[test]

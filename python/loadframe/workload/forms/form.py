@@ -91,6 +91,7 @@ _OPTIONS: dict[str, Family] = {
     "durability": "couchbase",
     "write_concern": "mongodb",
     "read_preference": "mongodb",
+    "database": "mongodb",
     "read_from": "postgresql",
     "repeat": "elasticsearch",
 }
@@ -189,6 +190,8 @@ class Form(Model):
     durability: Durability | None = None
     write_concern: WriteConcern | None = None
     read_preference: ReadPreference | None = None
+    #: Where a command of mongodb is carried out; if not given, where the collections are.
+    database: Text | None = None
     read_from: ReadFrom | None = None
     repeat: Repeat | None = None
     visible: Visible | None = None
@@ -244,6 +247,13 @@ class Form(Model):
         misplaced = self.assert_.misplaced(self._asserted(kinds[0])) if self.assert_ is not None else None
         if misplaced is not None:
             raise wrong(misplaced, "remove it", key="assert")
+        return self
+
+    @model_validator(mode="after")
+    def _is_where_collections_are(self) -> "Form":
+        if self.database is not None and self.command is None:
+            what = f"only a command may be for another database, and this is {self.kind}"
+            raise wrong(what, "remove it", key="database")
         return self
 
     @model_validator(mode="after")
