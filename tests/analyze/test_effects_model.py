@@ -207,3 +207,26 @@ def test_an_interaction_that_passes_for_a_setting_is_among_what_the_setting_may_
     model = fit_model(data(rows, response))
     assert fit_of(model, (0,)).p < 0.001
     assert [alias.term for alias in model.aliases[(0,)]] == [(1, 2)]
+
+
+def undetermined(rows, response, levels=(2, 2), blocks=None):
+    """The terms and contrasts of runs that lack some of what the design has."""
+    size = len(rows)
+    given = Data(np.array(rows), np.array(response, float), blocks or [0] * size, range(size), levels, [False] * 2)
+    model = fit_model(given)
+    return [fit.term for fit in model.terms], {(one.term, one.levels): round(one.value, 6) for one in model.contrasts}
+
+
+def test_what_the_runs_that_are_there_do_not_determine_has_no_figure():
+    first_alone = undetermined([(0, 0), (1, 0), (0, 0), (1, 0)], [1, 3, 1.2, 3.2])
+    assert first_alone == ([(0,)], {((0,), (1,)): 2}), "the second factor has one level in all of them"
+    assert undetermined([(0, 0), (1, 1), (0, 0), (1, 1)], [1, 3, 1.2, 3.2]) == ([], {}), "which of the two is it?"
+    by_block = undetermined([(0, 0), (1, 0), (0, 1), (1, 1)], [1, 3, 5, 7], blocks=[0, 0, 1, 1])
+    assert by_block[1][((0,), (1,))] == 2
+    assert ((1,), (1,)) not in by_block[1], "it may be the blocks that differ"
+
+
+def test_a_level_without_runs_has_no_figure_and_the_others_keep_theirs():
+    terms, contrasts = undetermined([(0, 0), (0, 1), (2, 0), (2, 1)] * 2, [1, 2, 4, 5] * 2, levels=(3, 2))
+    assert terms == [(0,), (1,)]
+    assert contrasts == {((0,), (2,)): 3, ((1,), (1,)): 1}

@@ -22,6 +22,8 @@ Labels = npt.NDArray[np.int64]
 
 #: Fewer effects than this have no noise of their own.
 _LEAST_FOR_LENTH = 4
+#: What rounding leaves of a zero.
+_TINY = 1e-8
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,11 @@ class Data:
 
 
 def fit_model(data: Data) -> EffectsModel:
-    """Fit main effects and the interactions that the design can tell apart."""
+    """Fit main effects and the interactions that the design can tell apart.
+
+    What the runs that are there do not determine, such as the effect of a factor that has one level in all of them,
+    or that differs between blocks alone, is left out.
+    """
     balanced = not data.alone
     terms = estimable_terms(data.rows, data.levels, balanced=balanced)
     columns = {term: columns_of(data.rows, data.levels, term, balanced=balanced) for term in terms}
@@ -104,7 +110,7 @@ def fit_model(data: Data) -> EffectsModel:
     block_squares = float(((_project(data.response, blocks) - data.response.mean()) ** 2).sum())
     block_share = block_squares / total if total else 0.0
     return EffectsModel(
-        terms=tuple(fits[term] for term in terms),
+        terms=tuple(fits[term] for term in terms if term in fits),
         contrasts=tuple(contrast for stratum in strata for contrast in _contrasts(stratum, data.levels, balanced)),
         block_share=block_share,
         error_share=sum(stratum.rest for stratum in strata) / total if total else 0.0,
@@ -118,8 +124,11 @@ def fit_model(data: Data) -> EffectsModel:
 class _Stratum:
     """A least-squares fit of some terms, beside what they are compared within."""
 
+    #: The coefficients of each term that the runs determine.
     slices: Mapping[Term, slice]
     beta: Array
+    #: Leaves those sums of coefficients as they are which the runs determine: the row space of the columns.
+    determined: Array
     #: Inverse of the columns' cross products; times the variance it is the covariance of beta.
     inverse: Array
     variance: float
@@ -151,20 +160,28 @@ def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, u
         # The few degrees that interactions of more factors leave judge worse than all effects together do.
         freedom = 0
     inverse = np.asarray(np.linalg.pinv(matrix.T @ matrix), dtype=np.float64)
+    determined = np.asarray(np.linalg.pinv(matrix) @ matrix, dtype=np.float64)
+    slices = {term: place for term, place in slices.items() if _is_apart(determined, place)}
     squares = {}
     for term, place in slices.items():
         # What a term adds to all others: b' (V^-1) b over its own coefficients.
         part = np.linalg.pinv(inverse[place, place])
         squares[term] = float(beta[place] @ part @ beta[place])
     variance = rest / freedom if freedom else 0.0
-    return _Stratum(slices, beta, inverse, variance, freedom, squares, rest, matrix @ beta)
+    return _Stratum(slices, beta, determined, inverse, variance, freedom, squares, rest, matrix @ beta)
+
+
+def _is_apart(determined: Array, place: slice) -> bool:
+    """Return whether something of a term is determined, and no other term could be what was found instead."""
+    others = np.delete(determined[place], np.r_[place], axis=1)
+    return bool(np.trace(determined[place, place]) > 0.5 and np.allclose(others, 0.0, atol=_TINY))
 
 
 def _no_terms(response: Array, nuisance: Labels) -> _Stratum:
     """Return the stratum of a design that can tell no term: the runs that are left do not vary any on its own."""
     fitted = np.zeros(len(response))
     rest = float(((response - _project(response, nuisance)) ** 2).sum())
-    return _Stratum({}, np.zeros(0), np.zeros((0, 0)), 0.0, 0, {}, rest, fitted)
+    return _Stratum({}, np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), 0.0, 0, {}, rest, fitted)
 
 
 def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
@@ -172,7 +189,7 @@ def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
     lenth = None if stratum.freedom else _lenth(stratum)
     for term, squares in stratum.squares.items():
         place = stratum.slices[term]
-        width = place.stop - place.start
+        width = round(float(np.trace(stratum.determined[place, place])))
         p = None
         if stratum.freedom:
             ratio = squares / width / stratum.variance if stratum.variance else np.inf
@@ -208,7 +225,10 @@ def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list
             named = {(1, 1): np.array([4.0 if balanced else 1.0])}
         else:
             continue
+        own = stratum.determined[place, place]
         for chosen, weight in named.items():
+            if not np.allclose(weight @ own, weight, atol=_TINY):
+                continue
             half = np.inf
             if stratum.freedom:
                 half = half_width(float(np.sqrt(weight @ covariance @ weight)), stratum.freedom)
