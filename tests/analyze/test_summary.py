@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.generator import achieved_share
+from loadframe.analyze.generator import achieved_share, done_in_window
 from loadframe.analyze.summary import first_failure, summarize, throughput_by_second
 from loadframe.analyze.sweep.treatments import main_operation
 from loadframe.load import run_phase
@@ -202,3 +202,10 @@ def test_what_stands_for_several_requests_is_in_no_sum(tmp_path):
     assert phase.operations["both"].response.mean >= phase.operations["a"].response.mean
     assert main_operation([RecordedRun("r1", 1, {}, run)], "p") == "both"
     assert outcomes[0]["operations"][2]["of_several"] is True
+
+
+def test_a_window_that_is_shorter_than_two_response_times_does_not_say_what_was_achieved():
+    seconds = [{"second": second, "segment": "measure", "requests": 100, "dropped": 0} for second in range(4)]
+    rows = {p50: pa.Table.from_pylist([row | {"response_p50": p50} for row in seconds]) for p50 in (0.1, 1.9, 2.1)}
+    shares = {p50: done_in_window(table, 100, 0.0, 4.0) for p50, table in rows.items()}
+    assert shares == {0.1: pytest.approx(0.825), 1.9: 1.0, 2.1: None}

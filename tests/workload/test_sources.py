@@ -112,6 +112,7 @@ def test_events_may_be_read_from_standard_input_or_made(load):
         "generator": "adbids",
         "rate": 10.0,
         "documents": 50,
+        "paced": True,
         "start": "2017-03-01T12:00:00Z",
     }
 

@@ -141,10 +141,11 @@ def achieved_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
 def done_in_window(
     rows: pa.Table, unanswered: int, warmup: float, measured_for: float, *, waiting: float = 0.0
 ) -> float | None:
-    """Return requests done in a window over requests due in it; at most 1, and None where none was due.
+    """Return requests done in a window over requests due in it; at most 1.
 
-    `unanswered` were due and never done; the window begins after `warmup` s and lasts `measured_for` s. `waiting`: the
-    time, s, for which what is due may be kept back on purpose.
+    None where none was due, and where the window is too short to say. `unanswered` were due and never done; the window
+    begins after `warmup` s and lasts `measured_for` s. `waiting`: the time, s, for which what is due may be kept back
+    on purpose.
     """
     measured = rows.filter(pc.equal(rows["segment"], "measure"))
     due: int = _sum(measured, "requests") + _sum(measured, "dropped") + unanswered
@@ -159,8 +160,11 @@ def done_in_window(
     done = float((share * requests)[inside].sum())
     # As many as fit into one response time are in flight at the end of any window, and at its start too, unless the
     # warm-up was shorter than that; and more are kept back at its end than at its start, or fewer.
-    filling: float = (max(_first_response(rows) - warmup, 0) + waiting) * due / measured_for
-    return min((done + filling) / due, 1.0)
+    filling = max(_first_response(rows) - warmup, 0) + waiting
+    if filling > measured_for / 2:
+        # Nearly all of it may be in flight at the end of so short a window.
+        return None
+    return min(done / due + filling / measured_for, 1.0)
 
 
 def _done_later(rows: pa.Table, warmup: float) -> Array:

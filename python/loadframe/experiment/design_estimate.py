@@ -117,4 +117,6 @@ def phase_seconds(
 def _stream_seconds(generate: Mapping[str, Any]) -> float:
     """Return about how long events last that the engine makes, s; 0 where their rate changes or they do not end."""
     rate, documents = generate["rate"], generate.get("documents") or 0
+    if not generate["paced"]:
+        return documents / INGESTION
     return documents / min(rate, INGESTION) if isinstance(rate, int | float) and rate > 0 else 0.0

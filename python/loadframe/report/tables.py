@@ -225,8 +225,9 @@ def generator_table(generator: GeneratorFigures) -> Table:
         ("lateness, 99th percentile", seconds_text(generator.lateness_p99)),
         ("event-loop lag, 99th percentile", seconds_text(generator.lag_p99)),
         ("longest stall of an event loop", seconds_text(generator.longest_stall)),
-        ("achieved of the offered rate", "closed load" if achieved is None else format_share(achieved, 1)),
     ]
+    if achieved is not None:
+        rows.append(("achieved of the offered rate", format_share(achieved, 1)))
     return Table(("generator", ""), [[Cell(words), Cell(value)] for words, value in rows])
 
 

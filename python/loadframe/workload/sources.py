@@ -70,12 +70,16 @@ class Listen(Model):
 
 
 class Generate(Model):
-    """Events that the engine makes, at a rate of documents; `start` is the first instant of their own time."""
+    """Events that the engine makes, at a rate of documents; `start` is the first instant of their own time.
+
+    If not `paced`, they come as fast as they are taken; their own times are as far apart as at the rate.
+    """
 
     generator: Literal["adbids"]
     rate: Rates
     documents: Positive | None = None
     seed: Annotated[int, Field(ge=0, le=MOST_SEED)] | None = None
+    paced: Annotated[bool, Strict(False)] = True
     start: Annotated[str, BeforeValidator(_instant, json_schema_input_type=str)] | None = None
     with_: dict[str, Any] | None = Field(None, alias="with")
 

@@ -350,6 +350,20 @@ fn a_generator_gives_the_same_number_of_events_to_any_number_of_threads() {
 }
 
 #[test]
+fn a_generator_that_is_not_paced_makes_events_as_fast_as_they_are_taken() {
+    // At their rate they would take most of an hour.
+    let made = json!({"generate": {"generator": "adbids", "rate": 1, "documents": 3_000, "paced": false}});
+    let mut plan = taking_in(made, json!("exhausted"));
+    plan["sources"]["ads"]["events"]["kinds"]["click"] = json!({"id": "/bid_id", "time": "/bid_time"});
+    plan["sources"]["ads"]["buffer"] = json!(50_000);
+    let (outcome, _folder) = run::<Null>(&plan);
+    adds_up(&outcome);
+    assert!(count(&outcome, "indexed") > 3_000);
+    assert_eq!(outcome["sources"]["ads"]["offered"], Value::Null, "none was due at an instant of its own");
+    assert!(count(&outcome, "most_bytes") < 200_000, "it waits for room: {}", outcome["sources"]["ads"]);
+}
+
+#[test]
 fn a_port_that_nobody_sends_to_is_closed_when_the_time_is_over_or_the_phase_is_stopped() {
     for stop in [json!({"duration": 0.2}), json!("exhausted")] {
         let plan = taking_in(json!({"listen": {"address": "127.0.0.1:0"}}), stop.clone());

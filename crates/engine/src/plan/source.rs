@@ -93,6 +93,10 @@ pub struct Made {
     /// The instant of the events at the load's start, ISO 8601; by default now.
     #[serde(default)]
     pub start: Option<String>,
+    /// Whether they come at the rate, or else whenever there is room for them. Their own times are as far apart as at the
+    /// rate in either case.
+    #[serde(default = "paced")]
+    pub paced: bool,
     /// What the generator knows.
     #[serde(default)]
     pub with: Map<String, Value>,
@@ -131,6 +135,10 @@ pub struct Kind {
 
 fn batch() -> usize {
     4096
+}
+
+fn paced() -> bool {
+    true
 }
 
 fn flush() -> Duration {

@@ -37,7 +37,9 @@ pub fn read(source: &Source, start: Instant) -> Result<(), String> {
     let mut pace = Pace::new(source, start);
     all(source, &mut pace)?;
     pace.hand_over();
-    let _ = source.offered.set(pace.offered());
+    if pace.paced {
+        let _ = source.offered.set(pace.offered());
+    }
     Ok(())
 }
 
@@ -48,9 +50,7 @@ fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
             let mut generator = generator(source, made, pace.wall).map_err(|error| error.message)?;
             let mut line = Vec::new();
             while let Some(due) = generator.next(&mut line) {
-                if !pace.wait(due) {
-                    return Ok(());
-                }
+                let Some(due) = pace.wait(due) else { return Ok(()) };
                 match source.reader.read(&line) {
                     Ok(said) => pace.event(&line, said, due),
                     Err(reason) => pace.refuse(reason, &line, &source.name),
@@ -105,9 +105,7 @@ fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clo
             Ok(said) => {
                 let due = clock.due(said.due.unwrap_or(said.time));
                 if mine {
-                    if !pace.wait(due) {
-                        return Ok(());
-                    }
+                    let Some(due) = pace.wait(due) else { return Ok(()) };
                     pace.event(text, said, due);
                 }
             }
@@ -153,6 +151,8 @@ struct Pace<'a> {
     /// The wall clock at the start, milliseconds since 1970.
     wall: i64,
     now: Instant,
+    /// Whether what it hands over is due at instants of its own, or else as soon as there is room for it.
+    paced: bool,
     bytes: Vec<u8>,
     events: Vec<Event>,
     lines: u64,
@@ -168,7 +168,8 @@ impl<'a> Pace<'a> {
         let wall = wall() - now.saturating_duration_since(start).as_millis() as i64;
         let (bytes, events) = (Vec::new(), Vec::new());
         let (last, unwanted) = (Duration::ZERO, false);
-        Self { source, start, wall, now, bytes, events, lines: 0, letters: Bundle::default(), last, unwanted }
+        let paced = source.plan.generate.as_ref().is_none_or(|made| made.paced);
+        Self { source, start, wall, now, paced, bytes, events, lines: 0, letters: Bundle::default(), last, unwanted }
     }
 
     /// How far it came by now.
@@ -178,11 +179,12 @@ impl<'a> Pace<'a> {
         Offered { until: until.as_secs_f64(), made: self.last.min(until).as_secs_f64(), flush }
     }
 
-    /// Waits until something is due; false if nothing is wanted any more.
-    fn wait(&mut self, due: Duration) -> bool {
+    /// Waits until something is due, and says when that was; `None` if nothing is wanted any more.
+    fn wait(&mut self, due: Duration) -> Option<Duration> {
+        let due = if self.paced { due } else { self.start.elapsed() };
         self.last = due;
         self.unwanted = !self.wait_until(self.start + due);
-        !self.unwanted
+        (!self.unwanted).then_some(due)
     }
 
     fn wait_until(&mut self, due: Instant) -> bool {

@@ -389,7 +389,8 @@ class GeneratorFigures:
         ),
     )
     achieved: float | None = field(
-        default=None, metadata=told("achieved over offered rate; null for closed pacing", "share", null=True)
+        default=None,
+        metadata=told("achieved over offered rate; null for closed pacing and short windows", "share", null=True),
     )
 
 
