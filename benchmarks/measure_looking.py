@@ -70,9 +70,9 @@ def _spent(node: psutil.Process) -> float:
 
 
 def _bodies(client: httpx.Client) -> Mapping[str, Any]:
-    found = client.post("/ads-*/_search", json={"size": EVENTS, "_source": False}).json()["hits"]["hits"]
-    ids = [hit["_id"] for hit in found]
-    docs = [{"_index": hit["_index"], "_id": hit["_id"], "_source": ["bid"]} for hit in found]
+    hits = client.post("/ads-*/_search", json={"size": EVENTS, "_source": False}).json()["hits"]["hits"]
+    ids = [hit["_id"] for hit in hits]
+    docs = [{"_index": hit["_index"], "_id": hit["_id"], "_source": ["bid"]} for hit in hits]
     search = {"size": 2 * EVENTS, "_source": ["bid", "win", "click"], "query": {"ids": {"values": ids}}}
     return {WAYS[0]: {"docs": docs}, WAYS[1]: search}
 

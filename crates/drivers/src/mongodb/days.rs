@@ -11,7 +11,7 @@ use super::Connection;
 use super::answer::Answer;
 use super::asking::{Asking, Take};
 use super::failure::failure;
-use super::line::DATABASE;
+use super::terms::DATABASE;
 use crate::buckets::Buckets;
 use crate::exchanges::Exchanges;
 

@@ -14,9 +14,7 @@ use mongodb::{Client, ClientSession, Database};
 
 use super::failure;
 use super::nodes::MongoNodes;
-
-/// Where all collections are.
-pub const DATABASE: &str = "loadframe";
+use super::terms::DATABASE;
 
 /// A thread's clients of the official driver, by the node's address. Their tasks live on the thread's runtime.
 #[derive(Default)]

@@ -12,7 +12,7 @@ use mongodb::options::{ReadPreference, SelectionCriteria};
 use serde_json::{Map, Value, json};
 
 use super::bson;
-use super::line::DATABASE;
+use super::terms::DATABASE;
 use crate::assertion::Assertion;
 use crate::buckets::{Buckets, DELETE_DAYS, deletion};
 use crate::capture::{Captures, Place};

@@ -13,6 +13,9 @@ use mongodb::event::EventHandler;
 use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{ClientOptions, Credential, ServerAddress, Tls, TlsOptions};
 
+/// Where all collections are.
+pub const DATABASE: &str = "loadframe";
+
 /// A node that is gone is waited for so long, for it may be back.
 const SELECTION: Duration = Duration::from_secs(1);
 /// Connections to a node that are opened at a time: as many clients begin at once.

@@ -278,13 +278,13 @@ impl Shards {
 fn documents(body: &[u8]) -> Result<Verdict, Unexpected> {
     let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
     let docs = answer["docs"].as_array().ok_or(Unexpected)?;
-    let found = docs.iter().filter(|doc| doc["found"] == true).count() as u64;
+    let there = docs.iter().filter(|doc| doc["found"] == true).count() as u64;
     let failed = |doc: &&Value| !doc["error"].is_null() && doc["error"]["type"] != "index_not_found_exception";
     let outcome = match docs.iter().find(failed) {
         None => Ok(()),
         Some(doc) => failure(ErrorClass::Item, words(&doc["error"])),
     };
-    Ok(Verdict::new(found, outcome))
+    Ok(Verdict::new(there, outcome))
 }
 
 /// The answer to several searches is `{"responses": [...]}`, with `error` instead of hits where one failed.

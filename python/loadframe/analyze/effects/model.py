@@ -225,9 +225,9 @@ def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list
             named = {(1, 1): np.array([4.0 if balanced else 1.0])}
         else:
             continue
-        own = stratum.determined[place, place]
+        within = stratum.determined[place, place]
         for chosen, weight in named.items():
-            if not np.allclose(weight @ own, weight, atol=_TINY):
+            if not np.allclose(weight @ within, weight, atol=_TINY):
                 continue
             half = np.inf
             if stratum.freedom:

@@ -89,11 +89,11 @@ pub fn look(take_in: &TakeIn, list: &List, batch: &Batch, body: &mut Vec<u8>) {
 #[derive(Deserialize)]
 struct Answer<'a> {
     #[serde(borrow)]
-    docs: Vec<Found<'a>>,
+    docs: Vec<Document<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Found<'a> {
+struct Document<'a> {
     #[serde(rename = "_source", borrow, default)]
     source: BTreeMap<Cow<'a, str>, IgnoredAny>,
 }
@@ -101,7 +101,8 @@ struct Found<'a> {
 /// Which events of a batch an answer to [`look`] shows, by their places: those whose kind is in their document.
 pub fn seen(batch: &Batch, answer: &[u8]) -> Vec<bool> {
     let docs = serde_json::from_slice::<Answer<'_>>(answer).map_or_else(|_| Vec::new(), |answer| answer.docs);
-    let is_seen =
-        |(place, event)| docs.get(place).is_some_and(|found: &Found| found.source.contains_key(batch.kind(event)));
+    let is_seen = |(place, event)| {
+        docs.get(place).is_some_and(|document: &Document| document.source.contains_key(batch.kind(event)))
+    };
     batch.events.iter().enumerate().map(is_seen).collect()
 }

@@ -70,10 +70,10 @@ fn events_are_looked_for_in_their_days_as_searches_see_them_and_seen_in_document
     let request = rendered(&taking.look, 0);
     assert!(request.starts_with("POST /ads/_mget?realtime=false HTTP/1.1\r\n"), "{request}");
 
-    let found = |source: Value| json!({"_index": "ads-2017.03.01", "found": true, "_source": source});
+    let there = |source: Value| json!({"_index": "ads-2017.03.01", "found": true, "_source": source});
     let absent = json!({"_index": "ads-2017.03.01", "found": false});
     let answer =
-        json!({"docs": [found(json!({"bid": {"id": "a"}})), found(json!({})), found(json!({"win": {}})), absent]});
+        json!({"docs": [there(json!({"bid": {"id": "a"}})), there(json!({})), there(json!({"win": {}})), absent]});
     assert_eq!(read_seen(&batch, answer.to_string().as_bytes()), [true, false, true, false]);
     assert_eq!(read_seen(&batch, b"no answer"), [false; 4]);
 }
