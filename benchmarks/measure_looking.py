@@ -23,7 +23,7 @@ LOADFRAME = Path(sys.executable).with_name("loadframe")
 #: The rate of the study behind adbids.
 RATE, BIDS = 3449, 100_000
 #: Looks a second while they are measured, which is more than the load has, so that they show; and what the load has.
-OFTEN, USUAL = 10, 1
+OFTEN, USUAL = 10, 0.5
 SECONDS, ROUNDS = 15, 3
 EVENTS = 6
 #: Of the CPU time that the load takes.
