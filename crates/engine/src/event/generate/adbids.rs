@@ -89,8 +89,8 @@ pub struct Adbids {
     seed: u64,
     stream: u64,
     start: i64,
-    /// What an id is above the nanoseconds since 1970 of its bid.
-    shift: i64,
+    /// What an id has after the nanoseconds since 1970 of its bid.
+    log: u64,
     rate: Profile,
     documents: u64,
     share: Share,
@@ -111,8 +111,9 @@ impl Adbids {
             seed: order.seed,
             stream,
             start,
-            // Up to a millisecond: logs of two seeds that begin at the same instant have ids of their own.
-            shift: (mix(order.seed ^ stream) >> 44) as i64,
+            // Two logs may have bids of the same instants: those of two seeds, one that runs ahead of the clock and the one
+            // that follows it, and those of generators whose clocks differ.
+            log: mix(mix(order.seed ^ stream) ^ start as u64) >> 44,
             rate: order.rate.clone(),
             documents: order.documents.unwrap_or(u64::MAX),
             share: order.share,
@@ -215,9 +216,10 @@ impl Adbids {
         out.push(b'}');
     }
 
-    /// Appends the id of the bid of that instant, which no other bid of the log has.
+    /// Appends the id of the bid of that instant, which no other bid has.
     fn push_id(&self, time: i64, out: &mut Vec<u8>) {
-        push_u64(out, (time + self.shift) as u64);
+        push_u64(out, time as u64);
+        push_u64(out, self.log);
     }
 }
 

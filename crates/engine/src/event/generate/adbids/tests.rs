@@ -125,14 +125,17 @@ fn shares_make_the_same_log_as_one_generator() {
 }
 
 #[test]
-fn another_seed_makes_other_ids_at_the_same_instants() {
-    let ids = |seed| -> BTreeSet<String> {
-        of_kind(&log(generator(seed, 1000.0, 2000, WHOLE)), "bid")
-            .iter()
-            .map(|bid| text(bid, "/id").to_owned())
-            .collect()
+fn logs_of_another_seed_or_start_have_other_ids_at_the_same_instants() {
+    let ids = |seed, start| -> BTreeSet<String> {
+        let rate = Profile::new(&Level::Constant(1000.0)).unwrap();
+        let (start, with) = (START / 1_000_000 + start, Map::new());
+        let order = Order { seed, rate, documents: Some(2000), start, share: WHOLE, with: &with };
+        of_kind(&log(Adbids::new(&order)), "bid").iter().map(|bid| text(bid, "/id").to_owned()).collect()
     };
-    assert!(ids(1).is_disjoint(&ids(2)));
+    let first = ids(1, 0);
+    assert_eq!(first.len(), 2000);
+    assert!(first.is_disjoint(&ids(2, 0)));
+    assert!(first.is_disjoint(&ids(1, 500)), "the second half of the one has the instants of the other's first");
 }
 
 #[test]
