@@ -82,7 +82,9 @@ def hardened(experiment: "Experiment") -> "Experiment":
     """
     phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
     once = getattr(experiment.file, "crash", None) is not None
-    if once or any(phase.prepares or phase.until == "exhausted" for phase in phases):
+    streams = [stream for phase in phases for stream in phase.named_streams]
+    takes_in = any(stream.source is not None for stream in streams)
+    if once or takes_in or any(phase.prepares or phase.until == "exhausted" for phase in phases):
         return replace(experiment, factors=tuple(_hard(factor, True) for factor in experiment.factors))
     shaping = experiment.workload.shaping(experiment.prepared)
     written = [(one.name, one.written) for one in derived(experiment)]
