@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from secrets import token_hex
+from secrets import token_bytes, token_hex
 
 from commands import open_folder
 
@@ -133,7 +133,7 @@ def machines(count: int, *, shared: bool = False, python: bool = True, loading: 
     elsewhere. Open MPI takes them with `btl_tcp_if_exclude` set to `lo`.
     """
     with open_folder("machines") as root, contextlib.ExitStack() as ends:
-        bridge, block = f"tm{token_hex(3)}", f"127.18.{Random().randrange(256)}"
+        bridge, block = f"tm{token_hex(3)}", _unused_block()
         names = [f"m{number + 1}" for number in range(count)]
         there = Machines(root, bridge, {name: f"{block}.{number + 2}" for number, name in enumerate(names)})
         for key in ("key", "host_key"):
@@ -146,7 +146,8 @@ def machines(count: int, *, shared: bool = False, python: bool = True, loading: 
         known = [f"{address} {name}\n" for name, address in there.addresses.items()]
         (root / "hosts").write_text("127.0.0.1 localhost\n" + "".join(known))
         Path("/run/sshd").mkdir(exist_ok=True)
-        _ip("link", "add", bridge, "type", "bridge")
+        # With a hardware address of its own, which otherwise changes when a machine crashes: connections would stall.
+        _ip("link", "add", bridge, "address", f"02:{token_bytes(5).hex(':')}", "type", "bridge")
         ends.callback(_ip, "link", "delete", bridge)
         _run(_ADDRESS.format(link=bridge, block=block, number=1))
         ends.callback(lambda: [there.crash(name) for name in list(there.running)])
@@ -155,6 +156,15 @@ def machines(count: int, *, shared: bool = False, python: bool = True, loading: 
         for address in there.addresses.values():
             _await(address)
         yield there
+
+
+def _unused_block() -> str:
+    """Return the first three numbers of addresses that no other test's machines have."""
+    routes = subprocess.run(
+        ["ip", "route", "show", "table", "local"], capture_output=True, text=True, check=True
+    ).stdout
+    blocks = [f"127.18.{number}" for number in range(256)]
+    return Random().choice([block for block in blocks if f"{block}.0/24" not in routes])
 
 
 def _start(there: Machines, name: str, common: Path | None, python: bool, loads: bool) -> None:

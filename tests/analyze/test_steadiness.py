@@ -70,4 +70,4 @@ def test_a_few_requests_a_second_that_come_evenly_are_steady_wherever_the_second
     counts = [np.diff(np.floor(rate * np.arange(21) + phase)) for phase in np.linspace(0.0, 0.99, 34)]
     assert all(steadiness(one).steady for one in counts)
     first = np.array([2.0, 1, 2, 2, 2, 2, 2, 2, 1, *[2] * 11])
-    assert steadiness(first).steady, "the two requests that are missing are no more than rounding explains"
+    assert steadiness(first).steady, "rounding explains two missing requests"

@@ -137,6 +137,19 @@ def test_nodes_reach_each_other_and_nothing_beyond(nodes):
     assert "unreachable" in done.stderr
 
 
+def test_the_network_keeps_its_hardware_address_when_a_node_joins_or_leaves(nodes):
+    bridge, link = nodes[0][1].link.name.partition("n")[0], f"lft{token_hex(3)}"
+    before = Path(f"/sys/class/net/{bridge}/address").read_text()
+    # The lowest address is the one that a bridge without one of its own takes.
+    pair = ("link", "add", link, "address", "00:00:00:00:00:01", "type", "veth", "peer", "name", f"{link}p")
+    subprocess.run(["ip", *pair], check=True)
+    try:
+        subprocess.run(["ip", "link", "set", link, "master", bridge, "up"], check=True)
+        assert Path(f"/sys/class/net/{bridge}/address").read_text() == before
+    finally:
+        subprocess.run(["ip", "link", "delete", link], check=True)
+
+
 def test_a_cut_link_is_silent_until_it_is_restored(node):
     address, process = node
     with socket.create_connection((address, PORT), 10) as before:

@@ -12,7 +12,7 @@ from loadframe.host.machines import MachinesHost
 from loadframe.host.mpi import MpiHost
 from loadframe.host.placement import Placement
 from loadframe.host.slurm import SlurmHost
-from loadframe.host.ssh import SshHost
+from loadframe.host.ssh import SshHost, ssh
 
 _SEVERAL: dict[str, type[SshHost] | type[SlurmHost] | type[MpiHost]] = {
     "ssh": SshHost,
@@ -45,7 +45,7 @@ def find(
                 remedy="say --host ssh, slurm or mpi (host: ssh in an experiment), or leave them out",
             )
         return kinds.find(name, image, runtime)
-    asked = (name, image, runtime, tuple(machines), placement, scratch, allocation.job())
+    asked = (name, image, runtime, tuple(machines), placement, scratch, allocation.job(), tuple(ssh()))
     with _OPENING:
         host = _OPEN.get(asked)
         if host is None or host.lost:

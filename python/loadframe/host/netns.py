@@ -136,7 +136,9 @@ def _sign(network: IPv4Network) -> None:
     """Have the network's bridge stand, and say that it is in use by this process."""
     bridge, us = _bridge(network), Identity.of(os.getpid())
     if not (_INTERFACES / bridge).exists():
-        _ip("link", "add", bridge, "type", "bridge")
+        # A bridge without a hardware address of its own has the lowest of its links, which changes when nodes join or
+        # leave. What the other nodes send to the old address is lost until they learn the new one.
+        _ip("link", "add", bridge, "address", f"02:00:{network[1].packed.hex(':')}", "type", "bridge")
         _ip("address", "add", f"{network[1]}/{network.prefixlen}", "dev", bridge)
         _ip("link", "set", bridge, "up")
     elif _user(bridge) is None:

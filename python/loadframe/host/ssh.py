@@ -99,7 +99,8 @@ class SshHost(MachinesHost):
                 )
 
 
-def _ssh() -> list[str]:
+def ssh() -> list[str]:
+    """Return the command that reaches machines."""
     return shlex.split(os.environ.get("LOADFRAME_SSH", "")) or ["ssh"]
 
 
@@ -110,7 +111,7 @@ class _Connect:
     def __call__(self) -> Connection:
         options = [f"-o{key}={value}" for key, value in _OPTIONS.items()]
         # The far side's shell puts the command together again.
-        command = [*_ssh(), "-T", "-x", *options, "--", self._name, shlex.join(agent_command())]
+        command = [*ssh(), "-T", "-x", *options, "--", self._name, shlex.join(agent_command())]
         try:
             return PipeConnection(command)
         except OSError as error:
@@ -126,7 +127,7 @@ class _Explain:
     def __call__(self, status: int | None, words: str) -> BadInput:
         for pattern, what, remedy in _CAUSES:
             if re.search(pattern, words, re.IGNORECASE):
-                todo = remedy.format(ssh=shlex.join(_ssh()), name=self._name)
+                todo = remedy.format(ssh=shlex.join(ssh()), name=self._name)
                 return BadInput(f"the machine cannot be used: {what}", where=self._name, remedy=todo)
         said = words.splitlines()[-1] if words else f"ssh left with status {status}"
         return BadInput(

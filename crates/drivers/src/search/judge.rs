@@ -2,6 +2,8 @@
 //!
 //! A few fields, which are located without parsing the rest, show a success; only an error is parsed for its reason.
 
+mod items;
+
 use loadframe_engine::driver::{ErrorClass, Failure, Recall};
 use loadframe_engine::variables::Values;
 use serde_json::Value;
@@ -11,6 +13,7 @@ use crate::excerpt::excerpt;
 use crate::http1::status::class_of;
 use crate::json::pointer::Pointer;
 use crate::json::{Cursor, Unexpected};
+use crate::search::judge::items::{bulk, documents};
 
 /// What an answer is expected to look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,19 +277,6 @@ impl Shards {
     }
 }
 
-/// `{"docs": [{"found": true, ...}, {"error": {...}}]}`. An index that is not there has none of its documents.
-fn documents(body: &[u8]) -> Result<Verdict, Unexpected> {
-    let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
-    let docs = answer["docs"].as_array().ok_or(Unexpected)?;
-    let there = docs.iter().filter(|doc| doc["found"] == true).count() as u64;
-    let failed = |doc: &&Value| !doc["error"].is_null() && doc["error"]["type"] != "index_not_found_exception";
-    let outcome = match docs.iter().find(failed) {
-        None => Ok(()),
-        Some(doc) => failure(ErrorClass::Item, words(&doc["error"])),
-    };
-    Ok(Verdict::new(there, outcome))
-}
-
 /// The answer to several searches is `{"responses": [...]}`, with `error` instead of hits where one failed.
 fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut total, mut failed) = (0, 0);
@@ -428,50 +418,6 @@ fn blocked(body: &[u8]) -> Result<Verdict, Unexpected> {
         false => failure(ErrorClass::Server, format!("not all shards are closed to writes: {}", excerpt(body))),
     };
     Ok(Verdict::new(0, outcome))
-}
-
-/// What a store says of a write to an index that takes none.
-const BLOCKED: &str = "cluster_block_exception";
-
-/// Judges each item; those that a block keeps out are lost unless `blocks_pass`.
-fn bulk(body: &[u8], sent: u64, blocks_pass: bool) -> Result<Verdict, Unexpected> {
-    let mut errors = None;
-    Cursor::new(body).object(|name, cursor| {
-        if name == b"errors" {
-            errors = Some(cursor.boolean()?);
-            return Ok(false);
-        }
-        cursor.skip().map(|()| true)
-    })?;
-    if !errors.ok_or(Unexpected)? {
-        return Ok(Verdict::new(sent, Ok(())));
-    }
-    let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
-    let results = answer["items"].as_array().ok_or(Unexpected)?;
-    if results.len() as u64 != sent {
-        return Err(Unexpected);
-    }
-    // An item is {"index": {"status": 201, ...}}, whatever the action was.
-    let items =
-        results.iter().map(|item| item.as_object().and_then(|item| item.values().next()).unwrap_or(&Value::Null));
-    let failed: Vec<(u32, &Value)> = (0..).zip(items).filter(|(_, item)| !item["error"].is_null()).collect();
-    let kept_out = |item: &Value| blocks_pass && item["error"]["type"] == BLOCKED;
-    let pushed_back = failed.iter().all(|(_, item)| item["status"] == 429 || kept_out(item));
-    let class = if pushed_back { ErrorClass::Rejected } else { ErrorClass::Item };
-    let (_, first) = failed.first().ok_or(Unexpected)?;
-    let may_pass = |item: &Value| {
-        let status = item["status"].as_u64().and_then(|status| u16::try_from(status).ok());
-        kept_out(item) || status.and_then(class_of).is_some_and(ErrorClass::may_pass)
-    };
-    let (mut rejected, mut refused) = (Vec::new(), Vec::new());
-    for (place, item) in &failed {
-        if may_pass(item) { &mut rejected } else { &mut refused }.push(*place);
-    }
-    let items = failed.len() as u64;
-    let message =
-        format!("{items} of {sent} items failed, the first with {}: {}", first["status"], words(&first["error"]));
-    let verdict = Verdict::new(sent.saturating_sub(items), Err(Failure { class, message }));
-    Ok(Verdict { rejected, lost: !refused.is_empty(), refused, ..verdict })
 }
 
 /// What an answer's body says is wrong, in the store's own words.

@@ -124,7 +124,11 @@ impl Search {
         context: &Context,
         batch: &Batch,
     ) -> (Reply, Vec<bool>) {
-        let list = taking.generations.as_ref().map(|(generations, _)| generations.list()).unwrap_or_default();
+        let list = match &taking.generations {
+            Some((generations, _)) => generations.list(),
+            // Days are not told apart.
+            None => Arc::default(),
+        };
         connection.give(|body| {
             take_in::look(&taking.form, &list, batch, body);
             0

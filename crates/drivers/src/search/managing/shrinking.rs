@@ -1,4 +1,4 @@
-//! Putting a smaller index instead of one that no event comes for any more.
+//! Replacing an index that no event comes for any more by a smaller one.
 
 use std::time::Instant;
 

@@ -70,7 +70,7 @@ pub fn body(take_in: &TakeIn, list: &List, batch: &Batch, only: Option<&[u32]>, 
     events
 }
 
-/// Writes the body of a request for the documents of events, with what tells which of their events they were told of.
+/// Writes the body of a request for the documents of events, with the field of each event.
 pub fn look(take_in: &TakeIn, list: &List, batch: &Batch, body: &mut Vec<u8>) {
     let mut names = Names::new(&take_in.collection, Style::Dotted, list);
     body.clear();
