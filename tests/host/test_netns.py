@@ -214,6 +214,27 @@ def test_a_shape_that_no_link_can_have_is_refused(wrong):
         Shape(**wrong)
 
 
+def test_a_node_that_comes_back_is_reached_at_once(nodes, tmp_path):
+    host, address = NetnsHost(), NetnsHost().address_of(2, [nodes[0][0]])
+    for start in ("first", "second"):
+        log = tmp_path / f"{start}.log"
+        command = Command(
+            f"loadframe-test-{token_hex(4)}",
+            (sys.executable, "-S", "-c", ECHO, address),
+            {},
+            tmp_path,
+            log,
+            address=address,
+        )
+        process = host.start(command, Limits())
+        try:
+            assert within(30, lambda log=log: "up" in log.read_text())
+            # Whoever knows another hardware address of it gives that up after half a minute or more.
+            assert echoed(address, timeout=10) == b"x"
+        finally:
+            process.stop()
+
+
 def test_a_process_that_is_found_again_has_its_link_again(nodes):
     _, process = nodes[1]
     again = NetnsHost().find(process.record())

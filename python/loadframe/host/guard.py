@@ -9,7 +9,8 @@ Run as a file by an isolated interpreter, so it imports the standard library onl
 
     {"argv", "environment", "folder", "log", "user": uid or null, "cores": [number] or null, "groups": [folder],
      "above": [folder], "scratch": [folder], "shared": [folder], "grace": s, "undo": [argv],
-     "network": {"ip": program, "bridge", "link", "address": with its prefix's length} or null}
+     "network": {"ip": program, "bridge", "link", "address": with its prefix's length, "hardware": address}
+     or null}
 
 and answers with lines `{"pid": n}` or `{"error": text}`, later `{"exit": status}`. After a line `keep` it watches the
 lifeline no more and serves on as the node's parent until SIGTERM or until the node is gone.
@@ -166,7 +167,7 @@ def _move_out(network: dict[str, str], guard: int) -> None:
     _ip(
         network,
         "link set lo up",
-        f"link add {NODE_END} type veth peer name {link} netns {guard}",
+        f"link add {NODE_END} address {network['hardware']} type veth peer name {link} netns {guard}",
         f"address add {network['address']} dev {NODE_END}",
         f"link set {NODE_END} up",
     )

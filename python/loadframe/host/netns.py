@@ -91,6 +91,7 @@ class NetnsHost(LocalHost):
             "bridge": bridge,
             "link": f"{bridge}n{int(IPv4Address(command.address)) - int(network.network_address)}",
             "address": f"{command.address}/{network.prefixlen}",
+            "hardware": _hardware(IPv4Address(command.address)),
         }
 
     def _guarded(self, order: dict[str, Any]) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
@@ -119,6 +120,16 @@ def _bridge(network: IPv4Network) -> str:
     return f"{_PREFIX}{network.network_address.packed[2]}"
 
 
+def _hardware(address: IPv4Address) -> str:
+    """Return the hardware address that goes with an address, as on a machine, which keeps its own.
+
+    A node that came back with another one would not be reached until those that know the old one give it up, which
+    takes up to a minute. A bridge without one has the lowest of its links, which changes when nodes join or leave, and
+    what is then on its way to it is lost.
+    """
+    return f"02:00:{address.packed.hex(':')}"
+
+
 def _unused() -> IPv4Network:
     """Return a network that no route of this machine touches; BadInput when there is none left."""
     routes = [route["dst"] for route in _ip_json("route", "show", "table", "all")]
@@ -136,9 +147,7 @@ def _sign(network: IPv4Network) -> None:
     """Have the network's bridge stand, and say that it is in use by this process."""
     bridge, us = _bridge(network), Identity.of(os.getpid())
     if not (_INTERFACES / bridge).exists():
-        # A bridge without a hardware address of its own has the lowest of its links, which changes when nodes join or
-        # leave. What the other nodes send to the old address is lost until they learn the new one.
-        _ip("link", "add", bridge, "address", f"02:00:{network[1].packed.hex(':')}", "type", "bridge")
+        _ip("link", "add", bridge, "address", _hardware(network[1]), "type", "bridge")
         _ip("address", "add", f"{network[1]}/{network.prefixlen}", "dev", bridge)
         _ip("link", "set", bridge, "up")
     elif _user(bridge) is None:
