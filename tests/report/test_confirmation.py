@@ -95,3 +95,21 @@ def test_the_confirmation_is_that_of_the_objective(runs, objective, change):
     assert abs(value - int(change.split()[0])) <= 3
     assert "it held" in again
     assert {contrast.estimate.design for contrast in second.confirmation.contrasts} == {"paired"}
+
+
+@pytest.mark.parametrize(
+    ("valid", "cause"),
+    [
+        ({"b1-x0", "b1-x1"}, "no combination has two valid runs"),
+        ({"b1-x0", "b1-x1", "b2-x1"}, "effects and differences between blocks use up the valid runs"),
+    ],
+)
+def test_runs_that_do_not_show_how_they_scatter_answer_nothing(runs, valid, cause):
+    left = [run if run.id in valid else made_invalid(run, "generator_cpu") for run in runs]
+    second = analyse(description("throughput"), left, costs=False)[1]
+    effects, winner = lead(second, description("throughput")["factors"])
+    assert (
+        effects == "Whether a setting changes throughput of second is unknown: the runs do not show how they scatter."
+    )
+    assert "which includes chance" in winner
+    assert any(doubt.cause.startswith(cause) for doubt in second.warnings), [doubt.cause for doubt in second.warnings]

@@ -7,16 +7,23 @@ from loadframe.analyze.finding import Finding
 
 @dataclass(frozen=True)
 class Unrepeated(Finding):
-    """No combination was run twice."""
+    """The valid runs leave nothing to estimate the scatter of runs from."""
 
     judged: bool
+    #: Whether some combination has two valid runs nevertheless.
+    repeated: bool
 
     def _cause(self) -> str:
         how = "effects are judged against each other (Lenth)" if self.judged else "no effect has an interval"
+        if self.repeated:
+            return (
+                "effects and differences between blocks use up the valid runs, and none shows how runs scatter,"
+                f" so that {how}"
+            )
         return f"no combination has two valid runs, so that {how}"
 
     def _remedy(self) -> str:
-        return "take two repetitions or more"
+        return "look at why runs were left out, and repeat them" if self.repeated else "take two repetitions or more"
 
 
 @dataclass(frozen=True)

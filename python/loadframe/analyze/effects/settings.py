@@ -7,6 +7,7 @@ Invalid, failed and missing runs are left out of everything that is computed.
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -253,7 +254,8 @@ def _doubts(
 ) -> list[Finding]:
     findings: list[Finding] = []
     treatments = {_key(run.treatment) for run in designed}
-    missing = treatments - {_key(run.treatment) for run in designed if run.usable}
+    usable = Counter(_key(run.treatment) for run in designed if run.usable)
+    missing = treatments - set(usable)
     if missing:
         findings.append(doubts.Incomplete(len(missing), len(treatments)))
     if not responses and scheme not in ADAPTIVE:
@@ -261,7 +263,8 @@ def _doubts(
     if responses:
         model = responses[0].model
         if not model.freedom:
-            findings.append(doubts.Unrepeated(any(fit.p is not None for fit in model.terms)))
+            judged = any(fit.p is not None for fit in model.terms)
+            findings.append(doubts.Unrepeated(judged, max(usable.values()) > 1))
         varied = sum(len(levels) > 1 for levels in factors.values())
         if varied > 1 and scheme in (*_FRACTIONS, "singles") and all(len(fit.term) == 1 for fit in model.terms):
             findings.append(_interactions(scheme, responses[0], tuple(factors)))

@@ -75,7 +75,7 @@ def better_text(probability: float | None) -> str:
 def shrinkage_text(result: SettingsAt) -> str:
     """Say how the lead of the first combination was corrected for chance."""
     if all(standing.better is None for standing in result.standings):
-        return "no combination has two runs, so it is unknown how much of its lead is due to chance."
+        return "the runs do not show how they scatter, so it is unknown how much of its lead is due to chance."
     return (
         "each ratio is therefore shrunk towards what the combinations have in common; the measured ratio stands"
         " beside it."
@@ -87,6 +87,8 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
     ranked = sorted(model.terms, key=lambda fit: -fit.share)
     claimed = [fit for fit in ranked if response.claimed(fit.term)]
     what = response.measure.phrase
+    if all(fit.p is None for fit in ranked):
+        return f"Whether a setting changes {what} is unknown: the runs do not show how they scatter."
     if not claimed:
         return f"No setting changes {what} by more than the scatter of the runs."
     parts = []
@@ -108,6 +110,8 @@ def _winner(result: SettingsAt) -> str:
     if len(result.standings) < 2:
         return "No comparison: only one combination has valid runs."
     if result.winner is None:
+        if all(standing.better is None for standing in result.standings):
+            return f"Nothing beats the default in {result.objective.phrase} as measured, which includes chance."
         return f"Nothing beats the default in {result.objective.phrase}."
     words = f"The best combination is {combination_text(result, result.winner)}"
     standing = next(
