@@ -73,6 +73,11 @@ def test_no_curve_reaches_beyond_twice_what_was_measured(page):
     assert largest_x(page.plots["c0-clients"]) <= 64
 
 
+def test_the_answer_of_a_single_size_is_said_once(tmp_path):
+    text = Page(sweep_page(read_sweep(write_experiment(tmp_path / "e", nodes=(1,))))).text
+    assert text.count("Throughput peaks at") == 1
+
+
 def test_a_curve_over_many_sizes_ends_at_twice_the_largest(tmp_path):
     path = write_experiment(tmp_path / "e", nodes=(1, 2, 3, 4, 6, 8), clients=(8, 16), repetitions=1)
     plots = Page(sweep_page(read_sweep(path))).plots

@@ -86,11 +86,13 @@ def _scaled(curves: PhaseCurves) -> list[str]:
 
 
 def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:
-    """Return, for each number of nodes, its name and what its curve over clients says."""
-    rows = []
+    """Return, for each number of nodes, its name and what its curve over clients says, unless the answer says it."""
+    rows, answer = [], lead(curves)
     for curve in curves.over_clients:
         name = format_nodes(curve.nodes) if curve.nodes else "over clients"
-        rows.append((name, sentence(curve.fit, curves.rate.unit) if curve.fit else f"Not fitted: {curve.refusal}."))
+        words = sentence(curve.fit, curves.rate.unit) if curve.fit else f"Not fitted: {curve.refusal}."
+        if words != answer:
+            rows.append((name, words))
     return rows
 
 
