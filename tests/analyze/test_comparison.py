@@ -186,6 +186,21 @@ def test_runs_of_which_none_is_valid_still_differ_in_what_they_did(tmp_path):
     assert [difference.key for difference in compared.differing["fast"]] == ["workload.phases.a.streams"]
 
 
+@pytest.mark.parametrize(
+    ("key", "first", "second"),
+    [("encryption", "none", "http"), ("java", "17.0.15", "21.0.2"), ("image", "a:1", "a:2"), ("heap", 2**28, 2**29)],
+)
+def test_whatever_is_recorded_of_the_store_is_a_difference(tmp_path, key, first, second):
+    for name, value in {"one": first, "other": second}.items():
+        write_run(tmp_path / name, "r0", Truth(seconds=2), seed=1)
+        file = tmp_path / name / "r0" / "manifest.json"
+        manifest = json.loads(file.read_text())
+        manifest["store"][key] = value
+        file.write_text(json.dumps(manifest))
+    differing = between(tmp_path, "one", "other").differing["other"]
+    assert [str(difference) for difference in differing] == [f"store.{key}: {first} → {second}"]
+
+
 def _start(folder, instant):
     for file in folder.glob("*/manifest.json"):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"started": instant}))

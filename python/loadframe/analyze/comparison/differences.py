@@ -6,16 +6,15 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.record.schema.manifest import RecordedStore
 
 #: What identifies a machine. Two containers of one machine have other names, and the same processor and memory.
 MACHINE = ("hardware.hostname", "hardware.cpu", "hardware.usable", "hardware.memory")
-_STORE = (
-    "store.kind", "store.version", "store.origin", "store.nodes", "store.host", "store.links", "store.limits",
-    "store.settings",
-)  # fmt: skip
+#: All that is recorded of the store, whatever is added to it; the family follows from the kind.
+_STORE = tuple(f"store.{entry.name}" for entry in fields(RecordedStore) if entry.name != "family")
 _LOAD = ("workload.name", "workload.file.sha256", "workload.parameters", "workload.phases", "workload.corpora")
-_GENERATOR = ("generator.ranks", "generator.threads", "generator.spread", "generator.connections")
-_SOFTWARE = ("versions.loadframe", "versions.commit", "versions.kernel")
+_GENERATOR = ("generator.ranks", "generator.threads", "generator.spread", "generator.connections", "generator.samples")
+_SOFTWARE = ("versions.loadframe", "versions.commit", "versions.modified", "versions.kernel")
 _PARTS = (*_STORE, *_LOAD, *_GENERATOR, *_SOFTWARE, *MACHINE)
 
 
