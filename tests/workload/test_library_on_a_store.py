@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from every_step import failed_steps
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import Session
 from loadframe.load import Generator, check_operations
@@ -24,19 +25,7 @@ SMALL = {
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_every_step_is_answered_well(node, tmp_path, name):
     workload = load_workload(name, SMALL[name]).for_family("elasticsearch", 1)
-    session = Session(node, workload, seed=1, generator=Generator(), listener=Listener())
-    session.create_collections()
-    session.prepare([phase for phase in workload.phases if phase.prepares or phase.stop == "exhausted"], tmp_path)
-    tried: set[str] = set()
-    for phase in workload.phases:
-        # What was inserted once is there already the second time.
-        if not phase.prepares and phase.stop != "exhausted" and not tried >= phase.operations.keys():
-            tried |= phase.operations.keys()
-            answers = check_operations(
-                phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver, target=node.target())
-            )
-            failed = [answer for answer in answers if answer["error"]]
-            assert [answer for answer in failed if "already exists" not in answer["message"]] == []
+    assert failed_steps(node, workload, tmp_path) == []
 
 
 @pytest.mark.parametrize(

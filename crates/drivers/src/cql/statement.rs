@@ -152,6 +152,8 @@ impl<'a> Document<'a> {
     fn bind_own_id(&self, row: &mut Row, statement: &PreparedStatement, at: usize) -> Result<(), Failure> {
         match &self.id {
             Some(Scalar::Text(text)) => bind_id(row, statement, at, text.as_bytes()),
+            // An id is a text in every workload, so a number is its digits where the key's column is a text.
+            Some(Scalar::Int(whole)) => bind_id(row, statement, at, whole.to_string().as_bytes()),
             Some(value) => bind(row, statement, at, |column, out| encode(value, column, out)),
             None => Err(failure(ErrorClass::Client, "a document without an id")),
         }
