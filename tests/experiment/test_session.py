@@ -2,6 +2,7 @@
 
 import _thread
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -128,12 +129,28 @@ def test_a_copy_that_was_declared_and_that_one_node_cannot_hold_is_as_asked_for(
     assert "cluster_state" not in [reason.code for reason in run.summary.verdict.reasons]
 
 
+#: The only shard of such an index may be on a node that there is not, so nobody serves it.
+NOWHERE = {"settings": {"number_of_replicas": 0, "index.routing.allocation.require._name": "nowhere"}}
+
+
+def test_a_state_that_the_first_phase_waits_out_is_not_held_against_the_run(session, node, tmp_path):
+    mine = session()
+    mine.create_collections()
+    node.store.request(node.addresses, "PUT", "/unserved?wait_for_active_shards=0", NOWHERE)
+    first, *others = mine.workload.phases
+    removal = threading.Timer(2, node.store.request, (node.addresses, "DELETE", "/unserved"))
+    removal.start()
+    try:
+        run = Run(mine.record(tmp_path, "run", [replace(first, ready_within=30.0), *others], Labels()))
+    finally:
+        removal.join()
+    assert "cluster_state" not in [reason.code for reason in run.summary.verdict.reasons]
+
+
 def test_a_cluster_that_is_not_as_asked_for_makes_the_run_invalid(session, node, tmp_path):
     mine = session()
     mine.create_collections()
-    # Its only shard may be on a node that there is not, so nobody serves it.
-    nowhere = {"settings": {"number_of_replicas": 0, "index.routing.allocation.require._name": "nowhere"}}
-    node.store.request(node.addresses, "PUT", "/unserved?wait_for_active_shards=0", nowhere)
+    node.store.request(node.addresses, "PUT", "/unserved?wait_for_active_shards=0", NOWHERE)
     try:
         run = Run(mine.record(tmp_path, "run", mine.workload.phases, Labels()))
     finally:

@@ -196,6 +196,8 @@ class Session:
             if hub := present():
                 hub.recording(writer.folder)
             pace = [yardstick()]
+            # A state that the first phase waits out is not one that it was measured in.
+            self._await_ready(phases[0])
             deviations, meanwhile = self._deviations(), list[str]()
             interrupts.check()
             outcomes: list[Outcome] = []
