@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -12,9 +13,11 @@ import pytest
 
 from commands import servers
 from loadframe.cluster import Cluster, ClusterSpec, named
+from loadframe.cluster.node import State
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import identity
 from loadframe.host.local import LocalHost
+from loadframe.host.local_process import LocalProcess
 
 
 @pytest.fixture
@@ -216,6 +219,63 @@ def test_changes_of_one_cluster_wait_for_each_other(cluster, toy):
         thread.join()
     assert entered == [3, 4]
     assert cluster.size == 4
+
+
+def test_a_kill_that_ends_after_another_command_has_grown_the_cluster_forgets_no_node(cluster, toy, monkeypatch):
+    other = Cluster.load("trial")
+    process = type(other.nodes[0].process)
+    kill = process.kill
+
+    def grow_and_kill(self: LocalProcess) -> None:
+        cluster.grow()
+        kill(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "kill", grow_and_kill)
+        other.kill("node-0")
+    assert {node.name: node.state for node in saved().nodes} == {
+        "node-0": State.KILLED,
+        "node-1": State.SETTLED,
+        "node-2": State.SETTLED,
+    }
+    assert saved().spec.nodes == 3
+
+
+def test_a_node_that_another_command_kills_while_the_cluster_grows_stays_killed(cluster, toy):
+    toy.during["join"] = lambda: Cluster.load("trial").kill("node-0")
+    toy.joins_without_all = True
+    with suppress(LoadframeError):
+        cluster.grow()
+    assert {node.name: node.state for node in saved().nodes}["node-0"] == State.KILLED
+
+
+def test_nodes_that_commands_kill_at_the_same_time_are_all_written_down(toy, state):
+    with Cluster.start(ClusterSpec(store="toy", nodes=8, name="trial")):
+        commands = [Cluster.load("trial") for _ in range(7)]
+        with ThreadPoolExecutor(len(commands)) as pool:
+            jobs = [pool.submit(command.kill, f"node-{at}") for at, command in enumerate(commands)]
+            for job in jobs:
+                job.result()
+        states = [node.state for node in saved().nodes]
+        assert states == 7 * [State.KILLED] + [State.SETTLED]
+    assert not servers(state)
+
+
+def test_killing_a_node_of_a_cluster_that_was_deleted_meanwhile_is_refused(toy, state, monkeypatch):
+    with Cluster.start(ClusterSpec(store="toy", nodes=2, name="trial")) as started:
+        other = Cluster.load("trial")
+        process = type(other.nodes[0].process)
+        kill = process.kill
+
+        def kill_and_delete(self: LocalProcess) -> None:
+            kill(self)
+            started.stop()
+            named.delete("trial")
+
+        monkeypatch.setattr(process, "kill", kill_and_delete)
+        with pytest.raises(BadInput, match="cluster trial was deleted by another command"):
+            other.kill("node-0")
+    assert named.names() == []
 
 
 def test_a_rack_is_killed_as_a_whole_and_its_nodes_come_back_to_it(toy, state):

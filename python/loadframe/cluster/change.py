@@ -1,7 +1,7 @@
 """What every change of a running cluster needs: its parts, its patience, and how its end is told."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from loadframe.cluster.events import ClusterEvent, Listener
@@ -78,4 +78,4 @@ class ClusterChange:
 
     def mark(self, number: int, state: State) -> None:
         """Write down what a node is in the middle of."""
-        self.roster.update(put=[replace(node, state=state) for node in self.roster.of(number)])
+        self.roster.advance(self.roster.of(number), state)

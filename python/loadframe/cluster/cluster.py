@@ -138,6 +138,7 @@ class Cluster(ClusterView):
         if saved:
             roster = Roster(before, {}, saved.nodes, formed=True, copies=saved.copies)
             roster.before = saved
+        roster.changing = True
         cluster = cls(store, roster, folder)
         cluster._ours = True
         moved: moving.Moved | None = None
@@ -181,8 +182,11 @@ class Cluster(ClusterView):
             if moved:
                 moved.undo(report)
             if not roster.formed:
-                named.remove(host, folder)
+                with named.record_locked(spec.name) if spec.name else contextlib.nullcontext():
+                    named.remove(host, folder)
             raise
+        finally:
+            roster.changing = False
         return cluster
 
     @classmethod
@@ -297,7 +301,11 @@ class Cluster(ClusterView):
         nodes = self._on_rack(name) or [self._named(name)]
         for process in [self._process(node) for node in nodes]:
             process.kill()
-        self._roster.update(put=[replace(node, state=State.KILLED) for node in nodes])
+        ended = {node.name: node.pid for node in nodes}
+        # One that another command has started again meanwhile is not what was killed.
+        self._roster.edit(
+            nodes, lambda node: replace(node, state=State.KILLED) if node.pid == ended[node.name] else node
+        )
         names = tuple(node.name for node in nodes)
         self._emit(ClusterEvent(events.KILLED, names, {} if names == (name,) else {"rack": name}))
 
@@ -337,16 +345,18 @@ class Cluster(ClusterView):
 
     def cut(self, name: str) -> None:
         """Cut a node's link: in silence nothing gets there or comes from there any more. Needs the host netns."""
-        node, link = self._linked(name)
-        link.cut()
-        self._roster.update(put=[replace(node, cut=True)])
+        with self._roster.held():
+            node, link = self._linked(name)
+            link.cut()
+            self._roster.edit([node], lambda node: replace(node, cut=True))
         self._emit(ClusterEvent(events.CUT, (name,)))
 
     def restore(self, name: str) -> None:
         """Undo a cut; the link's shape is as it was."""
-        node, link = self._linked(name)
-        link.restore()
-        self._roster.update(put=[replace(node, cut=False)])
+        with self._roster.held():
+            node, link = self._linked(name)
+            link.restore()
+            self._roster.edit([node], lambda node: replace(node, cut=False))
         self._emit(ClusterEvent(events.RESTORED, (name,)))
 
     def shape(self, name: str, *, delay: float = 0.0, loss: float = 0.0, rate: float | None = None) -> None:
@@ -355,9 +365,10 @@ class Cluster(ClusterView):
         It holds in each direction and replaces what was asked for before. Needs the host netns.
         """
         shape = Shape(delay, loss, rate)
-        node, link = self._linked(name)
-        link.shape(shape)
-        self._roster.update(put=[replace(node, shape=str(shape) if shape else "")])
+        with self._roster.held():
+            node, link = self._linked(name)
+            link.shape(shape)
+            self._roster.edit([node], lambda node: replace(node, shape=str(shape) if shape else ""))
         self._emit(ClusterEvent(events.SHAPED, (name,), {"delay": delay, "loss": loss, "rate": rate}))
 
     def _linked(self, name: str) -> tuple[Node, Link]:
@@ -392,8 +403,8 @@ class Cluster(ClusterView):
     def _held(self, report: Report = _silent) -> Iterator[None]:
         """Keep others, here and in other commands, from changing the cluster meanwhile."""
         spec = self._of_ours()
-        with self._changing, named.locked(spec.name, report) if spec.name else contextlib.nullcontext():
-            self._roster.follow()
+        lock = named.locked(spec.name, report) if spec.name else contextlib.nullcontext()
+        with self._changing, lock, self._roster.change():
             yield
 
     def _change(self, report: Report, within: float = WITHIN, tell: Tell | None = None) -> ClusterChange:
@@ -440,6 +451,8 @@ class Cluster(ClusterView):
 
     def _stop_nodes(self) -> None:
         self._ours = False
+        with contextlib.suppress(LoadframeError):
+            self._roster.follow()
         processes = [node.process for node in self._roster.nodes if node.process]
         for process in processes:
             # On a fraction of a CPU a server takes long to say goodbye. One that stays throttled stops all the same.

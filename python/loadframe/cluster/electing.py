@@ -23,7 +23,7 @@ def settle(change: ClusterChange, software: Software) -> None:
         assert node.process
         node.process.throttle(False)
         node.process.stop()
-        change.roster.update(put=[replace(node, elects=False)])
+        change.roster.edit([node], lambda node: replace(node, elects=False))
         launch.start(change.spec, software, change.host, change.folder, [again(node)], change.roster, founding=False)
         running = [other for other in change.roster.nodes if other.alive]
         patience = change.patience(f"restarting {node.name}", running)

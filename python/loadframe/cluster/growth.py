@@ -34,6 +34,7 @@ def grow(change: ClusterChange, count: int) -> list[str]:
     change.emit(ClusterEvent(REQUESTED, tuple(names)))
     for number in numbers:
         change.report(f"starting {planned[number][0].spec.name}")
+        members = change.spec.nodes
         try:
             launch.start(
                 change.spec,
@@ -48,7 +49,8 @@ def grow(change: ClusterChange, count: int) -> list[str]:
             )
             join(change, number)
         except BaseException:
-            _settle(change, number)
+            if change.spec.nodes == members:
+                _settle(change, number)
             raise
     balance(change)
     return names
@@ -78,7 +80,7 @@ def balance(change: ClusterChange) -> None:
         raise
     if patience.warning:
         change.report(f"warning: {patience.warning}")
-    change.roster.update(put=[replace(node, state=State.SETTLED) for node in moving])
+    change.roster.advance(moving, State.SETTLED)
     change.happened(BALANCED, sorted({node.number for node in moving if node.number is not None}))
 
 
@@ -92,14 +94,14 @@ def _admit(change: ClusterChange, number: int) -> None:
         if change.kept:
             node.process.keep()
     size = change.spec.nodes + 1
-    change.roster.update(put=[replace(node, state=State.BALANCING) for node in nodes], size=size)
+    change.roster.advance(nodes, State.BALANCING, size)
     change.happened(JOINED, [number])
 
 
 def _settle(change: ClusterChange, number: int) -> None:
     """After joining was broken off: let a node that is a member by now be one, and end any other."""
     nodes = change.roster.of(number)
-    if not nodes or nodes[0].state != State.JOINING:
+    if not nodes:
         return
     if all(node.alive for node in nodes) and _is_member(change):
         _admit(change, number)

@@ -1,7 +1,5 @@
 """Brings back nodes that are gone, and finishes changes that were cut off: what the record says was begun."""
 
-from dataclasses import replace
-
 from loadframe.cluster import launch, moving
 from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import RESTARTED, ClusterEvent
@@ -70,4 +68,4 @@ def _finish(change: ClusterChange, number: int) -> None:
             depart(change, number)
         case State.LEAVING:
             change.store.stay(change.addresses, nodes[0].member(nodes[1:]))
-            change.roster.update(put=[replace(node, state=State.SETTLED) for node in nodes])
+            change.roster.advance(nodes, State.SETTLED)

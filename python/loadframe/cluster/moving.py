@@ -205,6 +205,7 @@ def bring_home(name: str, report: Report) -> None:
     store, folder = stores.find(saved.spec.store), named.folder_of(name)
     spec = saved.spec.at_home()
     roster = Roster(spec, saved.facts, saved.nodes, formed=True, copies=saved.copies)
+    roster.changing = True
     roster.before = saved
     clear(roster, report)
     host, count = spec.place(), saved.spec.nodes

@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -90,13 +91,24 @@ def locked(name: str, report: Callable[[str], None]) -> Iterator[Path]:
         yield folder
 
 
+@contextlib.contextmanager
+def record_locked(name: str) -> Iterator[None]:
+    """Hold the lock of a cluster's record for one change of it: read, edit, write.
+
+    Unlike `locked`, it is held for milliseconds only, so that a node can be killed while the cluster grows.
+    """
+    lock = folders.make(folder_of(name).parent) / f".{name}.record.lock"
+    with folders.locked(lock, lambda: None):
+        yield
+
+
 def record_of(name: str) -> Path:
     """Return the file in which a named cluster is written down."""
     return folder_of(name) / _RECORD
 
 
 def save(saved: Saved) -> None:
-    """Write a cluster down, whole or not at all."""
+    """Write a cluster's record, whole or not at all. Only Roster calls this, with the record's lock held."""
     spec, nodes = saved.spec, saved.nodes
     assert spec.name
     ours = [node.machine for node in nodes if node.machine and node.machine.here and node.alive]
@@ -130,17 +142,49 @@ def save(saved: Saved) -> None:
         ],
     }
     target = record_of(spec.name)
-    draft = target.with_name(f"{_RECORD}.part")
-    with folders.writing(f"the record of cluster {spec.name}", draft):
-        with open(draft, "w", opener=folders.ours_alone) as file:
+    with (
+        folders.writing(f"the record of cluster {spec.name}", target),
+        tempfile.NamedTemporaryFile("w", prefix=f".{_RECORD}.", dir=target.parent, delete=False) as file,
+    ):
+        draft = Path(file.name)
+        try:
             file.write(json.dumps(record, indent=2) + "\n")
-        draft.replace(target)
+            file.flush()
+            draft.replace(target)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
 
 
-def load(name: str) -> Saved | None:
+@dataclass(frozen=True)
+class Amendment:
+    """The fields of a node's record entry that other commands may change while one command changes the cluster."""
+
+    process: Mapping[str, Any] | None  #: that the entry is about
+    state: State
+    cut: bool
+    shape: str
+
+
+def amendments(name: str) -> dict[str, Amendment]:
+    """Return each node's amendable fields from the record, by node name; empty without a readable record."""
+    try:
+        entries = json.loads(record_of(name).read_text())["nodes"]
+        return {
+            entry["name"]: Amendment(
+                entry["process"], State(entry["state"]), bool(entry.get("cut")), entry.get("shape", "")
+            )
+            for entry in entries
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def load(name: str, known: Sequence[Node] = ()) -> Saved | None:
     """Return what is written of a cluster, or None if there is none; BadInput when the record cannot be read.
 
-    Of machines that cannot be reached nothing is known; see `Saved.unknown`.
+    Of machines that cannot be reached nothing is known; see `Saved.unknown`. The machines and processes of `known`
+    nodes are used again.
     """
     path = record_of(name)
     if away := _elsewhere(path):
@@ -153,16 +197,21 @@ def load(name: str) -> Saved | None:
     try:
         record = json.loads(path.read_text())
         spec = ClusterSpec.from_record(record["spec"])
+        same = {node.name: node for node in known if node.machine and node.process}
+        reused = [_same(same.get(entry["name"]), entry) for entry in record["nodes"]]
         host = spec.place()
-        machines = [host.machine(entry.get("machine") or "") for entry in record["nodes"]]
-        _reach(machines)
+        machines = [
+            node.machine if node and node.machine else host.machine(entry.get("machine") or "")
+            for node, entry in zip(reused, record["nodes"], strict=True)
+        ]
+        _reach([machine for machine, node in zip(machines, reused, strict=True) if node is None])
         nodes = [
             Node(
                 entry["name"],
                 entry["address"],
                 entry["peer_address"],
                 Path(entry["folder"]),
-                _process(machine, entry["process"]) if entry["process"] else None,
+                node.process if node else _process(machine, entry["process"]) if entry["process"] else None,
                 entry["number"],
                 entry["role"],
                 entry["serves"],
@@ -175,7 +224,7 @@ def load(name: str) -> Saved | None:
                 entry.get("mark"),
                 machine,
             )
-            for entry, machine in zip(record["nodes"], machines, strict=True)
+            for entry, machine, node in zip(record["nodes"], machines, reused, strict=True)
         ]
         copies = [Copy(**entry) for entry in record.get("copies", ())]
         return Saved(spec, record["facts"], nodes, record["formed"], copies)
@@ -187,6 +236,13 @@ def load(name: str) -> Saved | None:
             where=str(path),
             remedy=f"delete {path.parent}, with its data",
         ) from error
+
+
+def _same(node: Node | None, entry: Mapping[str, Any]) -> Node | None:
+    """Return the node if its process and machine are those of the record entry."""
+    if node and node.process and node.on == entry.get("machine") and node.process.record() == entry["process"]:
+        return node
+    return None
 
 
 def _reach(machines: Collection[Machine]) -> None:
@@ -230,9 +286,8 @@ def delete(name: str) -> list[str]:
     saved = load(name)
     if saved is None:
         return []
-    left = remove(saved.spec.place(), folder_of(name), saved.nodes, saved.copies)
-    shutil.rmtree(folder_of(name), ignore_errors=True)
-    return left
+    with record_locked(name):
+        return remove(saved.spec.place(), folder_of(name), saved.nodes, saved.copies)
 
 
 def remove(host: Host, folder: Path, nodes: Sequence[Node] = (), copies: Sequence[Copy] = ()) -> list[str]:
