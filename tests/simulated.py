@@ -108,7 +108,8 @@ def write_run(
         manifest = _manifest(run_id, truth, nodes, clients, seed, labels)
         deviations = labels.get("deviations", ())
         judged = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, deviations,
-                           lost=labels.get("lost", ()), disturbed=bool(truth.events))  # fmt: skip
+                           lost=labels.get("lost", ()), disturbed=bool(truth.events),
+                           stored=labels.get("stored", ()), failures=labels.get("failures", ()))  # fmt: skip
         return Run(writer.finish(manifest.as_dict(), judged.as_dict()))
 
 

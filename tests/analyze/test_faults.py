@@ -26,13 +26,15 @@ def test_every_reason_says_whose_fault_it_is():
     ]  # fmt: skip
     faults = {kind.code: fault_of(kind.code) for kind in kinds}
     assert {code for code, fault in faults.items() if fault == "store"} == {
-        "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost", "left_over", "missing_events"
+        "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost", "left_over", "missing_events",
+        "documents_lost", "copies_lost", "change_failed",
     }  # fmt: skip
     assert {code for code, fault in faults.items() if fault == "cluster"} == {
         "cluster_state", "machine_silent"
     }  # fmt: skip
     assert {code for code in faults if not spoils(code)} == {
-        "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "left_over"
+        "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "left_over", "missing_events",
+        "documents_lost", "copies_lost", "change_failed",
     }  # fmt: skip
 
 

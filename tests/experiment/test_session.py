@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.listener import Listener
 from loadframe.experiment.session import Labels, Session
@@ -98,6 +99,28 @@ def test_documents_that_somebody_else_adds_are_noticed(session, node, tmp_path):
     assert reason["cause"] == "trips holds 31 documents, but 30 were acknowledged"
     assert reason["cause"] in other.listener.heard
     assert [event["kind"] for event in Run(path).events].count("documents differ") == 1
+
+
+def test_an_acknowledged_document_that_is_missing_is_the_stores_failure(session, node, tmp_path, monkeypatch):
+    mine = session()
+    mine.create_collections()
+    count = node.count
+
+    def deleted(collection):
+        """Delete a document behind the back of the run, before it is counted for the first time."""
+        if count(collection) == 30:
+            hit = node.store.request(node.addresses, "GET", f"/{collection}/_search?size=1")["hits"]["hits"][0]
+            node.store.request(node.addresses, "DELETE", f"/{collection}/_doc/{hit['_id']}?refresh=true")
+        return count(collection)
+
+    monkeypatch.setattr(mine.cluster, "count", deleted)
+    path = mine.record(tmp_path, "run", mine.workload.phases, Labels())
+    reasons = [reason.code for reason in Run(path).summary.verdict.reasons]
+    assert "documents_lost" in reasons
+    assert "cluster_state" not in reasons
+    run = RecordedRun("run", None, {}, Run(path))
+    assert run.store_failed
+    assert "1 of 30 acknowledged documents are missing in trips" in run.why
 
 
 def test_a_run_carries_its_labels_its_phases_and_its_events(session, tmp_path):

@@ -1,12 +1,13 @@
 """Reads an experiment's folder: what was asked, and what came of each run, failed and missing ones included."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from loadframe.analyze.failures import Failure, failures, recorded_reasons
 from loadframe.analyze.reasons import Fault, fault_of, spoils
 from loadframe.errors import BadInput
 from loadframe.record import Manifest, Run
@@ -27,7 +28,7 @@ _RUNS = "runs"
 _FAULTS: tuple[Fault, ...] = ("store", "generator", "cluster")
 #: Kinds of experiments that take what the store did wrong for a result. The others choose among treatments, and one at
 #: which requests fail must not be chosen.
-_TAKE_FAULTS = ("scale", "compare")
+_TAKE_FAULTS = ("scale", "compare", "elastic")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,7 @@ class RecordedRun:
             "status": self.status,
             "failure": self.failure,
             "verdict": as_document(self.verdict),
+            "store_failures": [failure.as_dict() for failure in self.failures],
         }
 
     @cached_property
@@ -95,10 +97,28 @@ class RecordedRun:
             return next((fault for fault in _FAULTS if fault in faults), None)
         return next((fault for fault in _FAULTS if self.run and fault == self.run.summary.fault), None)
 
-    @property
+    @cached_property
     def reasons(self) -> tuple[RecordedReason, ...]:
         """The reasons of its verdict; empty where it has none."""
-        return self.verdict.reasons if self.verdict else ()
+        return recorded_reasons(self.run) if self.run else ()
+
+    @cached_property
+    def failures(self) -> tuple[Failure, ...]:
+        """The failures of the store in it."""
+        return failures(self.run) if self.run else ()
+
+    @property
+    def store_failed(self) -> bool:
+        """Whether the store failed in the run as a whole, so that its figures, if any, are those of a failed store."""
+        return any(failure.of_run for failure in self.failures)
+
+    @property
+    def why(self) -> str:
+        """Why it is left out or doubted, in one line: what failed, its verdict's causes, or its status."""
+        if self.failure:
+            return self.failure.strip().splitlines()[0]
+        words = dict.fromkeys([*(f.words for f in self.failures), *(reason.cause for reason in self.reasons)])
+        return "; ".join(words) or ("not made yet" if self.status == "missing" else self.status)
 
     @property
     def manifest(self) -> Manifest:
@@ -167,6 +187,11 @@ class RecordedExperiment:
         return tuple(run for run in self.runs if id(run) not in used)
 
     @property
+    def failed(self) -> tuple[RecordedRun, ...]:
+        """The runs in which the store failed as a whole, in the figures or not."""
+        return tuple(run for run in self.runs if run.store_failed)
+
+    @property
     def takes_faults(self) -> bool:
         """Whether runs in which only the store was at fault are in the figures."""
         return self.description["kind"] in _TAKE_FAULTS
@@ -197,6 +222,11 @@ def read_experiment(path: Path) -> RecordedExperiment:
         folder = path / _RUNS / name
         runs.append(RecordedRun(name, block, treatment, Run(folder) if folder.exists() else None))
     return RecordedExperiment(path, description, tuple(runs))
+
+
+def excluded(runs: Iterable[RecordedRun]) -> list[dict[str, str]]:
+    """Return for JSON the names of runs that figures leave out, each with the reason."""
+    return [{"run": run.id, "reason": run.why} for run in runs]
 
 
 def by_treatment(folder: RecordedExperiment) -> Iterator[tuple[Mapping[str, Any], list[tuple[RecordedRun, Run]]]]:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from loadframe.analyze.documents import documents_by_second, growth_figures, whole_seconds
 from loadframe.analyze.generator import combine, generator_figures
 from loadframe.analyze.ranks import machine_figures, rank_figures
+from loadframe.analyze.reasons import Reason
 from loadframe.analyze.silences import silences
 from loadframe.analyze.sources import both, offered_share, reader_share
 from loadframe.analyze.verdict import JudgedPhase, judge
@@ -49,6 +50,7 @@ def summarize(
     events: Sequence[Mapping[str, Any]] = (),
     failure: str | None = None,
     stored: Sequence[StoredEvents] = (),
+    failures: Sequence[Reason] = (),
 ) -> Summary:
     """Return the summary of a run that came to its end: its phases, generator and verdict.
 
@@ -58,7 +60,7 @@ def summarize(
     where nothing else was measured. `ceiling`: requests per second that calibration found one worker to be good for.
     `lost` are sentences on nodes that did not survive the load. `disturbed`: the cluster was changed on purpose
     meanwhile. `events` are the run's, in the order of time. `failure`: what broke in the generator, if something did.
-    `stored` is what the store has of the events of sources.
+    `stored` is what the store has of the events of sources. `failures` are the store's that show outside its answers.
     """
     phases: list[PhaseSummary] = []
     judged: list[JudgedPhase] = []
@@ -76,7 +78,9 @@ def summarize(
             JudgedPhase(phase, figures, throughput_by_second(outcome, rows), _silent(events, phase), documents)
         )
     judged = judged or prepares
-    verdict = judge(judged, deviations, lost=lost, disturbed=disturbed, failure=failure, stored=stored)
+    verdict = judge(
+        judged, deviations, lost=lost, disturbed=disturbed, failure=failure, stored=stored, failures=failures
+    )
     return Summary(
         "done",
         None,

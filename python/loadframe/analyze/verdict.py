@@ -101,10 +101,12 @@ def judge(
     disturbed: bool = False,
     failure: str | None = None,
     stored: Sequence[StoredEvents] = (),
+    failures: Sequence[Reason] = (),
 ) -> Verdict:
     """Return the verdict on a run's measured phases; `deviations` says how the cluster differed from its treatment.
 
-    `lost` says which nodes, or that all of them, did not survive the load; `failure` what broke in the generator.
+    `lost` says which nodes, or that all of them, did not survive the load; `failure` what broke in the generator;
+    `failures` are failures of the store that show outside its answers: lost documents and copies, changes not made.
 
     `stored` is what the store has of the events of sources: none may be missing, unless the same may have come twice,
     or a node was killed on purpose.
@@ -116,6 +118,7 @@ def judge(
         *([Broke(failure)] if failure else []),
         *(ClusterState(deviation) for deviation in deviations),
         *(NodeLost(loss) for loss in lost),
+        *failures,
         *(
             MissingEvents(told.collection, told.missing, told.indexed)
             for told in stored

@@ -118,15 +118,20 @@ def miscounted(health: Health, size: int) -> list[str]:
     return [] if health.nodes == size else [f"the cluster has {format_nodes(health.nodes)}, not {size}"]
 
 
-def unready(health: Health, size: int) -> list[str]:
-    """Return how the data differ from every copy in service, as far as so many nodes can hold them, and at rest."""
-    sentences = []
+def incomplete(health: Health, size: int) -> list[str]:
+    """Return how the data differ from every copy in service, as far as so many nodes can hold them."""
     # What was declared and cannot be is as it was declared: a replica beside its primary on the only node.
     as_declared = health.declared and health.missing <= health.unheld(size)
     if not health.ready and not as_declared:
         copies = "1 copy" if health.missing == 1 else f"{health.missing} copies"
         missing = f", with {copies} of data not in service" if health.missing else ""
-        sentences.append(f"the cluster is {health.status}{missing}")
+        return [f"the cluster is {health.status}{missing}"]
+    return []
+
+
+def unready(health: Health, size: int) -> list[str]:
+    """Return how the data differ from every copy in service, as far as so many nodes can hold them, and at rest."""
+    sentences = incomplete(health, size)
     if health.moving:
         sentences.append(f"{health.moving} pieces of data are on the move between nodes")
     return sentences

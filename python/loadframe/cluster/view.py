@@ -158,6 +158,15 @@ class ClusterView:
             losses.append(_silence(error))
         return losses
 
+    def lost_copies(self) -> list[str]:
+        """Return which copies of data and which nodes the store itself misses, one sentence each."""
+        try:
+            health = self.health()
+        except LoadframeError as error:
+            return [_silence(error)]
+        fewer = state.miscounted(health, self.size) if health.nodes < self.size else []
+        return fewer + state.incomplete(health, self.size)
+
 
 def _silence(error: LoadframeError) -> str:
     return f"the cluster does not answer ({error.what})"

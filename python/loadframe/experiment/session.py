@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from loadframe import folders, interrupts
+from loadframe.analyze.failures import failed_changes
+from loadframe.analyze.reasons import CopiesLost, DocumentsLost, Reason
 from loadframe.analyze.summary import summarize
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
@@ -199,6 +201,7 @@ class Session:
             # A state that the first phase waits out is not one that it was measured in.
             self._await_ready(phases[0])
             deviations, meanwhile = self._deviations(), list[str]()
+            failures: list[Reason] = []
             interrupts.check()
             outcomes: list[Outcome] = []
             events = EventCount(self.cluster, phases)
@@ -211,7 +214,7 @@ class Session:
                 _going_on(beside, writer, deviations),
             ):
                 failure: LoadframeError | None = self._measure(
-                    phases, writer, beside, outcomes, meanwhile, events, closing
+                    phases, writer, beside, outcomes, meanwhile, failures, events, closing
                 )
             failure = failure or beside.failure()
             over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
@@ -226,11 +229,16 @@ class Session:
             if not beside.disturbs:
                 since = [text for text in self._deviations() if text not in deviations]
                 lost = [text for text in self.cluster.losses() if text not in deviations] if since else []
-                meanwhile += since
+                # A copy that was in service when the load began is the store's to keep.
+                looks = since and not lost
+                missed = [text for text in self.cluster.lost_copies() if text in since] if looks else []
+                failures += [CopiesLost(text) for text in missed]
+                meanwhile += [text for text in since if text not in missed]
             # Whatever else is wrong with the cluster then follows from what it lost.
             deviations += [] if lost else meanwhile
             stored = self._counted(lambda: events.end(outcomes)) if over and counted is not None else None
             joined = writer.join()
+            told = sorted(joined.events, key=itemgetter("time"))
             judged = summarize(
                 joined.series,
                 joined.histograms,
@@ -240,8 +248,9 @@ class Session:
                 self._ceiling,
                 lost=lost,
                 disturbed=beside.disturbs,
-                events=sorted(joined.events, key=itemgetter("time")),
+                events=told,
                 stored=stored or (),
+                failures=[*failures, *failed_changes(told)],
                 failure=failure.what if failure and failure.fault == "generator" else None,
             )
             status = "done" if over else "failed" if failure else "interrupted"
@@ -266,10 +275,14 @@ class Session:
         beside: Beside,
         outcomes: list[Outcome],
         deviations: list[str],
+        failures: list[Reason],
         events: EventCount,
         closing: Closing | None,
     ) -> PhaseFailed | None:
-        """Run the phases until one is interrupted or fails; take down what comes out and how the store differs."""
+        """Run the phases until one is interrupted or fails.
+
+        Add their outcomes, how the store differs, and the documents it lost to the lists.
+        """
         for phase in phases:
             failure = None
             self._await_ready(phase)
@@ -311,7 +324,10 @@ class Session:
             for difference in self._differences(phase, outcome):
                 writer.event("documents differ", phase=phase.name, difference=difference)
                 self.listener.remark(difference)
-                deviations.append(difference)
+                if lost := DocumentsLost.read(difference):
+                    failures.append(lost)
+                else:
+                    deviations.append(difference)
             if interrupts.asked():
                 return None
         beside.after()

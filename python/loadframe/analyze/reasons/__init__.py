@@ -2,7 +2,7 @@
 
 import functools
 
-from loadframe.analyze.reasons.cluster import ClusterState, MachineSilent, NodeLost
+from loadframe.analyze.reasons.cluster import ChangeFailed, ClusterState, CopiesLost, MachineSilent, NodeLost
 from loadframe.analyze.reasons.generator import (
     AWAY_LIMIT,
     CEILING_LIMIT,
@@ -28,6 +28,7 @@ from loadframe.analyze.reasons.requests import (
     ACHIEVED_LIMIT,
     DROPPED_LIMIT,
     ERROR_LIMIT,
+    DocumentsLost,
     Dropped,
     Errors,
     NotAchieved,
@@ -50,7 +51,10 @@ __all__ = [
     "WAITED_LIMIT",
     "BeganLate",
     "Broke",
+    "ChangeFailed",
     "ClusterState",
+    "CopiesLost",
+    "DocumentsLost",
     "Dropped",
     "Errors",
     "Fault",

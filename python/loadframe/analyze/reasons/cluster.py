@@ -37,6 +37,43 @@ class NodeLost(Reason):
 
 
 @dataclass(frozen=True)
+class CopiesLost(Reason):
+    """The cluster was complete when the load began, and copies of data were out of service when it ended."""
+
+    code = "copies_lost"
+    fault = "store"
+    spoils = False
+    loss: str
+
+    def _cause(self) -> str:
+        return f"the store lost copies of data under the load: {self.loss}"
+
+    def _remedy(self) -> str:
+        return "see the nodes' logs; give the store more memory, or less load"
+
+
+@dataclass(frozen=True)
+class ChangeFailed(Reason):
+    """The store failed to make a change that the experiment asked for, such as taking in a node."""
+
+    code = "change_failed"
+    fault = "store"
+    spoils = False
+    what: str
+
+    @classmethod
+    def sentence(cls, step: int, change: str, cause: str) -> str:
+        """Return the words for a change that failed."""
+        return f"step {step}, {change}, failed: {cause}"
+
+    def _cause(self) -> str:
+        return self.what
+
+    def _remedy(self) -> str:
+        return "see the node's log; give the change more time or resources"
+
+
+@dataclass(frozen=True)
 class MachineSilent(Reason):
     """A machine of the cluster did not answer for a while, so that its nodes may have been out of reach."""
 

@@ -1,10 +1,15 @@
 """Reasons that lie in the requests: not enough were answered well, or throughput moved."""
 
+import re
 from dataclasses import dataclass
 
 from loadframe.analyze.reasons.reason import Reason
 from loadframe.units import format_change, format_count, format_share
 
+#: How runs record that a collection and the acknowledgements differ.
+_DIFFERENCE = re.compile(
+    r"(?P<collection>.+) holds (?P<held>[\d,]+) documents, but (?P<acknowledged>[\d,]+) were acknowledged"
+)
 #: Below this share of its rate, an open load was not the load that was asked for.
 ACHIEVED_LIMIT = 0.99
 #: Percentiles cover the requests that were sent. Where one in a thousand was dropped, p99.9 means nothing.
@@ -73,6 +78,36 @@ class Errors(Reason):
 
     def _remedy(self) -> str:
         return "look at the answers with `loadframe check` and at the store's log; throughput counts successes only"
+
+
+@dataclass(frozen=True)
+class DocumentsLost(Reason):
+    """Documents were acknowledged, and the collection does not have them."""
+
+    code = "documents_lost"
+    fault = "store"
+    spoils = False
+    collection: str
+    held: int
+    acknowledged: int
+
+    @classmethod
+    def read(cls, difference: str) -> "DocumentsLost | None":
+        """Return the loss that a sentence of `experiment.counts` tells; None where no document is missing."""
+        told = _DIFFERENCE.fullmatch(difference)
+        if told is None:
+            return None
+        held, acknowledged = (int(told[key].replace(",", "")) for key in ("held", "acknowledged"))
+        return cls(told["collection"], held, acknowledged) if held < acknowledged else None
+
+    def _cause(self) -> str:
+        return (
+            f"{self.acknowledged - self.held:,} of {self.acknowledged:,} acknowledged documents are missing in"
+            f" {self.collection}"
+        )
+
+    def _remedy(self) -> str:
+        return "see the store's log and its durability settings; another program may have deleted documents"
 
 
 @dataclass(frozen=True)

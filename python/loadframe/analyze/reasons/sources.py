@@ -35,6 +35,7 @@ class MissingEvents(Reason):
 
     code = "missing_events"
     fault = "store"
+    spoils = False
     collection: str
     missing: int
     indexed: int

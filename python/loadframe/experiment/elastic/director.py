@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import psutil
 
 from loadframe.analyze.rates import RateName
+from loadframe.analyze.reasons import ChangeFailed
 from loadframe.cluster import Balancing, Cluster
 from loadframe.cluster.node import Node
 from loadframe.cluster.state import sharing
-from loadframe.errors import LoadframeError
+from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.elastic.changes import carry_out, words_of
 from loadframe.experiment.elastic.file import PolicyEntry, Step
 from loadframe.experiment.elastic.policies import Observed, Policy
@@ -208,8 +209,12 @@ class Director(Beside):
             if self._over.is_set():
                 self._writer.event(BROKEN_OFF, step=number, change=words)
                 return
-            self._writer.event(FAILED, step=number, change=words, cause=error.what)
-            self._deviations.append(f"step {number}, {words}, failed: {error.what}")
+            fault = (
+                "treatment" if isinstance(error, BadInput) else "generator" if error.fault == "generator" else "store"
+            )
+            self._writer.event(FAILED, step=number, change=words, cause=error.what, fault=fault)
+            if fault != "store":
+                self._deviations.append(ChangeFailed.sentence(number, words, error.what))
             return
         change.over, change.finished = self._now(), True
         self._writer.event(OVER, step=number, change=words)

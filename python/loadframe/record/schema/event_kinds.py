@@ -35,7 +35,7 @@ EVENT_KINDS = (
     Field(NEVER, "", "", "the condition of a change was not met in its time"),
     Field(STARTED, "", "", "a change of the cluster began"),
     Field(OVER, "", "", "the change is complete"),
-    Field(FAILED, "", "", "the change failed, because of `cause`"),
+    Field(FAILED, "", "", "the change failed, because of `cause`; `fault` is `store`, `generator` or `treatment`"),
     Field(BROKEN_OFF, "", "", "the run ended before the change was complete"),
     Field(BALANCING, "", "", "data is being moved: `what` is counted, in `unit`; the counts are in the telemetry"),
     Field(DECIDED, "", "", "a policy set the number of nodes"),
