@@ -4,10 +4,12 @@ Both send the same transactions on the same tables of one real server, with as m
 protocol. They take turns, so what else runs on the machine meets both.
 """
 
+import os
 import re
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks import engine_run, spent
 
@@ -18,6 +20,7 @@ from loadframe.store.postgresql import config
 from loadframe.store.postgresql.client import DATABASE, USER
 from loadframe.units import format_count, format_duration
 from loadframe.workload import load_workload
+from loadframe.workload.resolved import ResolvedPhase
 
 #: Of pgbench's transactions per second, what the driver is to reach at least.
 AIM = 0.9
@@ -77,13 +80,19 @@ def _fill(cluster: Cluster) -> None:
         cluster.create_collection(name, definition)
     for phase in workload.phases:
         if phase.prepares:
-            engine_run.measure(phase.plan(seed=1, hosts=cluster.addresses, driver=cluster.store.driver))
+            engine_run.measure(_plan(cluster, phase))
+
+
+def _plan(cluster: Cluster, phase: ResolvedPhase) -> dict[str, Any]:
+    return phase.plan(seed=1, hosts=cluster.addresses, driver=cluster.store.driver, target=cluster.target())
 
 
 def _pgbench(program: str, cluster: Cluster, script: str, protocol: str, transactions: int) -> Round:
     host, port = cluster.addresses[0].rsplit(":", 1)
     load = ["-b", script, "-M", protocol, "-c", str(CLIENTS), "-j", "1", "-t", str(transactions // CLIENTS), "-n"]
-    ran = spent.run([program, "-h", host, "-p", port, "-U", USER, *load, DATABASE])
+    assert cluster.access.auth
+    environment = {**os.environ, "PGPASSWORD": cluster.access.auth.secret}
+    ran = spent.run([program, "-h", host, "-p", port, "-U", USER, *load, DATABASE], environment)
     rate = re.search(r"tps = ([0-9.]+)", ran.stdout)
     if ran.status or rate is None:
         raise LoadframeError(f"pgbench failed: {ran.stderr.strip()}")
@@ -94,7 +103,7 @@ def _ours(cluster: Cluster, phase: str, protocol: str, transactions: int) -> Rou
     given = {"scale": str(SCALE), "protocol": protocol}
     workload = load_workload("pgbench", given).for_family(cluster.store.family, 1)
     (chosen,) = (one for one in workload.phases if one.name == phase)
-    plan = chosen.plan(seed=1, hosts=cluster.addresses, driver=cluster.store.driver)
+    plan = _plan(cluster, chosen)
     (stream,) = plan["streams"]
     stream |= {"stop": {"requests": transactions}, "pacing": {"closed": {"clients": CLIENTS}}}
     measured = engine_run.measure({**plan, "threads": 1, "warmup": 0.0})

@@ -65,7 +65,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         identity.private_key_and_cert_chain_pem.write_to_path(config / "server.pem")
         shutil.copy(folder / "ca.pem", config / "ca.pem")
         for name in ("server.pem", "ca.pem"):
-            (config / name).chmod(0o600)
+            (config / name).chmod(0o640)
             os.chown(config / name, config.stat().st_uid, config.stat().st_gid)
         for user, role in (("bob", "pg_monitor"), ("eve", "pg_signal_backend")):
             server.ask(f"CREATE ROLE {user} LOGIN PASSWORD '{PASSWORD}' IN ROLE {role}")

@@ -52,6 +52,19 @@ def test_a_node_binds_one_address_and_writes_into_its_folder(installation):
     assert planned.argv == ("/bin/sh", "/clusters/x/node-0/config/start.sh")
 
 
+def test_every_client_needs_the_password_which_is_in_a_file_of_its_own(installation):
+    planned = plan(installation, password="secret")
+    assert {line.split()[-1] for line in planned.files["config/pg_hba.conf"].splitlines()} == {"scram-sha-256"}
+    assert [name for name, content in planned.files.items() if "secret" in content] == ["config/password"]
+    assert "secret" not in repr((planned.argv, planned.environment, planned.facts))
+
+
+def test_what_alter_system_writes_cannot_change_who_is_let_in(installation):
+    started = plan(installation).files["config/start.sh"].splitlines()[-1]
+    for option in ("--hba_file=/clusters/x/node-0/config/pg_hba.conf", "--listen_addresses=127.0.0.1"):
+        assert option in started
+
+
 def test_a_server_is_asked_to_stop_without_waiting_for_its_clients(installation):
     assert plan(installation).stop_signal == signal.SIGINT
 
@@ -93,8 +106,10 @@ def script(installation: Installation, folder: Path, **more) -> str:
 def test_the_first_founder_makes_its_data_and_all_others_copy_it_once(installation, tmp_path):
     first, second = tmp_path / "a cluster" / "node-0", tmp_path / "a cluster" / "node-1"
     made = script(installation, first)
-    assert made.startswith(f"initdb -D {first}/data/main.new -U postgres")
-    assert made.endswith(f"postgres --config-file={first}/config/postgresql.conf\n")
+    assert made.startswith(
+        f"initdb -D {first}/data/main.new -U postgres -A scram-sha-256 --pwfile={first}/config/password"
+    )
+    assert f"\npostgres --config-file={first}/config/postgresql.conf " in made
     copied = script(installation, second, name="node-1")
     assert copied.startswith(f"pg_basebackup -D {second}/data/main.new -d host=a port=1 -S node_1")
     follows = "primary_conninfo = 'host=a port=1'\nprimary_slot_name = 'node_1'\n"
@@ -164,6 +179,8 @@ def test_the_wheel_starts_a_primary_and_a_replica_and_servers_of_two_clusters_ar
     with Cluster.start(wheel) as two, Cluster.start(replace(wheel, nodes=1)) as one:
         assert two.describe()["version"] == "16.2"
         assert two.health().status == "streaming"
+        # With one password for both, so that only their being two clusters is refused.
+        one.store.client(one.addresses[0]).ask(f"ALTER USER postgres PASSWORD '{two.access.auth.secret}'")
         with pytest.raises(BadInput, match="are not a primary and its replicas"):
-            Cluster.attach([*two.addresses, *one.addresses], "postgresql")
-        assert Cluster.attach(two.addresses[1:], "postgresql").size == 2
+            Cluster.attach([*two.addresses, *one.addresses], "postgresql", two.access)
+        assert Cluster.attach(two.addresses[1:], "postgresql", two.access).size == 2

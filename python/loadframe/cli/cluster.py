@@ -284,7 +284,8 @@ def down(
 def _state(name: str) -> dict[str, Any]:
     """Return a cluster's state for people and programs. Memory in bytes."""
     saved = named.existing(name)
-    deviations = Cluster.load(name).deviations() if saved.running else saved.unknown
+    running = Cluster.load(name) if saved.running else None
+    deviations = running.deviations() if running else saved.unknown
     stopped = "unknown" if saved.unknown else "stopped"
     return {
         "name": name,
@@ -312,6 +313,7 @@ def _state(name: str) -> dict[str, Any]:
         ],
         "deviations": deviations,
         "folder": str(named.folder_of(name)),
+        "console": running.console() if running else None,
     }
 
 
@@ -342,6 +344,8 @@ def show(name: str, as_json: bool) -> None:
             highlight=False,
             soft_wrap=True,
         )
+    if state["console"]:
+        out.print(f"  connect with: {state['console']}", markup=False, highlight=False, soft_wrap=True)
     for deviation in state["deviations"]:
         out.print(f"  {deviation}", style="yellow", markup=False, highlight=False)
 

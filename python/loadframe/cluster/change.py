@@ -1,7 +1,7 @@
 """What every change of a running cluster needs: its parts, its patience, and how its end is told."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadframe.cluster.events import ClusterEvent, Listener
@@ -30,6 +30,7 @@ class ClusterChange:
     tell: Tell | None  #: told about once a second how far the data has come
     throttled: bool  #: whether the CPU quota is in force, for those that come
     kept: bool  #: whether the cluster outlives this process, and so those that come do
+    password: str = field(repr=False)  #: of the store's administrator; empty if the store has none
 
     @property
     def spec(self) -> ClusterSpec:

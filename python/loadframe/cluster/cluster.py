@@ -28,7 +28,7 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.base import Host, Process
 from loadframe.host.link import Link, Shape
 from loadframe.store import OPEN, Access, Store
-from loadframe.store.access import Tls, require_known
+from loadframe.store.access import Tls, require_known, split_address
 
 Report = Callable[[str], None]
 
@@ -156,7 +156,7 @@ class Cluster(ClusterView):
                 "limited_by": how,
                 "limits_missing": reason,
             }
-            cluster._let_in()
+            cluster._let_in(new=saved is None)
             change = cluster._change(report)
             if saved:
                 moved = moving.move(
@@ -222,13 +222,16 @@ class Cluster(ClusterView):
             raise BadInput(f"cluster {name} is stopped", remedy=f"start it with `loadframe cluster up {name}`")
         roster = Roster(saved.spec, saved.facts, saved.nodes, formed=saved.formed, copies=saved.copies)
         cluster = cls(stores.find(saved.spec.store), roster, named.folder_of(name))
-        cluster._let_in()
+        cluster._let_in(new=False)
         return cluster
 
-    def _let_in(self) -> None:
-        """Ask it as its administrator, where the store wants one, and by TLS, where its clients are to do so."""
+    def _let_in(self, *, new: bool) -> None:
+        """Log in as the store's administrator, where it has one, and use TLS, where clients are to do so.
+
+        BadInput for a cluster that is not new and has no password.
+        """
         assert self._folder and self.spec
-        self.access = password.access(self.store, self._folder if self.spec.name else None)
+        self.access = password.access(self.store, self._folder if self.spec.name else None, new=new)
         if self.spec.encryption.clients:
             self.access = replace(self.access, tls=Tls(ca=authority.certificate(self._folder)))
         self.store = self.store.with_access(self.access)
@@ -420,6 +423,7 @@ class Cluster(ClusterView):
             tell=tell,
             throttled=self._throttled,
             kept=not self._ours,
+            password=self.access.auth.secret if self.access.auth else "",
         )
 
     def _emit(self, event: ClusterEvent) -> None:
@@ -434,6 +438,16 @@ class Cluster(ClusterView):
             if node.process:
                 node.process.throttle(on)
         self._throttled = on
+
+    def console(self) -> str | None:
+        """Return a command line that connects to a named cluster by hand, without the password; None if there is none.
+
+        It names the file with the password.
+        """
+        if not self.store.console or not self._folder or not self._of_ours().name:
+            return None
+        host, port = split_address(self.addresses[0])
+        return self.store.console.format(host=host, port=port, file=password.file_of(self._folder))
 
     def keep(self) -> None:
         """Let a named cluster outlive this command; `load` finds it again."""

@@ -24,7 +24,16 @@ def settle(change: ClusterChange, software: Software) -> None:
         node.process.throttle(False)
         node.process.stop()
         change.roster.edit([node], lambda node: replace(node, elects=False))
-        launch.start(change.spec, software, change.host, change.folder, [again(node)], change.roster, founding=False)
+        launch.start(
+            change.spec,
+            software,
+            change.host,
+            change.folder,
+            [again(node)],
+            change.roster,
+            founding=False,
+            password=change.password,
+        )
         running = [other for other in change.roster.nodes if other.alive]
         patience = change.patience(f"restarting {node.name}", running)
         change.store.reunite([other.member() for other in running], patience)

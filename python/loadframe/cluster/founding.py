@@ -15,7 +15,16 @@ def establish(change: ClusterChange, software: Software) -> None:
     folders.make(change.folder)
     change.roster.write()
     planned = layout(change.store, change.spec)
-    launch.start(change.spec, software, change.host, change.folder, planned, change.roster, founding=True)
+    launch.start(
+        change.spec,
+        software,
+        change.host,
+        change.folder,
+        planned,
+        change.roster,
+        founding=True,
+        password=change.password,
+    )
     nodes = change.roster.nodes
     change.store.form(
         [node.member() for node in nodes], change.spec.settings, change.patience("forming the cluster", nodes)

@@ -44,6 +44,7 @@ def grow(change: ClusterChange, count: int) -> list[str]:
                 planned[number],
                 change.roster,
                 founding=False,
+                password=change.password,
                 state=State.JOINING,
                 size=size,
             )

@@ -40,10 +40,13 @@ def start(
     roster: Roster,
     *,
     founding: bool,
+    password: str,
     state: State = State.SETTLED,
     size: int | None = None,
 ) -> None:
     """Start processes at once, below `folder`, beside those of the roster, into which each goes as soon as it runs.
+
+    `password` is that of the store's administrator, empty if the store has none.
 
     `size` is how many nodes the cluster is to have then, if not as many as the spec says. Whoever catches an error here
     finds in the roster what to stop. The plan's facts go to the roster's.
@@ -94,6 +97,7 @@ def start(
             electors=voting,
             encryption=spec.encryption,
             certificates=authority.certify(folder, to_start.spec.name, seat.address) if spec.encryption.any else None,
+            password=password,
         )
         made = plan(machine, software.store, node, software.on(machine))
         roster.facts |= made.facts

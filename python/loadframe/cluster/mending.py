@@ -33,6 +33,7 @@ def mend(change: ClusterChange, software: Software, size: int | None = None) -> 
             planned,
             change.roster,
             founding=False,
+            password=change.password,
             state=State.SETTLED if state == State.KILLED else state,
             size=size,
         )

@@ -26,19 +26,25 @@ class Answer:
 def write_node(folder: Path, within: Sequence[str], files: Mapping[str, str], user: int | None) -> None:
     """Make a node's folder with the folders `within` it and its files; BadInput when that is not possible.
 
-    The node's user owns what is its own, and nobody else has to look into it.
+    The server's user owns the folders `within`, and can read all else but not write it. Nobody else can read anything.
     """
     with folders.writing("a node's files", folder):
-        made = [folders.make(folder), *(folders.make(folder / name) for name in within)]
+        theirs = [folders.make(folder / name) for name in within]
+        made = [folders.make(folder), *theirs]
         for name, content in files.items():
             target = folder / name
             made += [folders.make(target.parent), target]
             with open(target, "w", opener=folders.ours_alone) as file:
                 file.write(content)
         for path in made:
-            if user is not None:
+            mode = 0o700 if path.is_dir() else 0o600
+            if user is not None and path not in theirs:
+                os.chown(path, os.geteuid(), user)
+                # As root, since another user's server has to read it by its group.
+                mode |= mode >> 3 & 0o050
+            elif user is not None:
                 os.chown(path, user, user)
-            path.chmod(0o700 if path.is_dir() else 0o600)
+            path.chmod(mode)
 
 
 def make_room(folder: Path, user: int | None, size: int, purpose: str) -> None:

@@ -56,6 +56,7 @@ class NodeSpec:
 
     encryption: Encryption = Encryption.NONE  #: which connections of the cluster go by TLS
     certificates: Certificates | None = None  #: the node's own, where any do
+    password: str = field(default="", repr=False)  #: of the store's administrator; empty if the store has none
 
     @property
     def elects(self) -> bool:
@@ -106,7 +107,8 @@ class NodePlan:
     """What makes a node: written into its folder and run there."""
 
     files: Mapping[str, str]  #: path inside the node's folder -> content
-    folders: tuple[str, ...]  #: to be there, and to be the server's, before it starts
+    #: To be there, and to be the server's, before it starts; `.` is the node's own. The server can write to no other.
+    folders: tuple[str, ...]
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     facts: Mapping[str, Any]  #: what was decided on the way (heap, JVM options), for the manifest
@@ -198,9 +200,10 @@ class Store(ABC):
     ages: bool = False  #: a node gets faster for minutes after its start, so an old one is not equal to a new one
     #: s that a cluster's start and stop take about, on two cores: of one node, and of each further one.
     start_seconds: tuple[float, float] = (20.0, 5.0)
-    administrator: str = (
-        ""  #: the user that a cluster started here gets, with a password; empty if it asks for no password
-    )
+    #: The user that a cluster started here gets, with a password of its own; empty if the store does not authenticate.
+    administrator: str = ""
+    #: A command line that connects by hand, with {host}, {port} and {file}, the file with the password.
+    console: str = ""
     watched: tuple[Figure, ...] = ()  #: what `loadframe watch` shows of each node, the most telling first
     joins_without_all: bool = False  #: a node can join while another one is gone
     oldest: tuple[int, ...] = ()  #: the oldest version that is spoken to; older ones may understand requests otherwise

@@ -100,7 +100,8 @@ class OpenSearch(SearchStore):
         )
         return NodePlan(
             files=files,
-            folders=("data", "logs", "tmp"),
+            # It makes a keystore in its config folder.
+            folders=("config", "data", "logs", "tmp"),
             argv=argv,
             environment={"OPENSEARCH_TMPDIR": str(node.folder / "tmp"), "LANG": "C.UTF-8"},
             facts={"heap": heap, "jvm_options": options, "adapted": adapted},

@@ -183,7 +183,7 @@ class Application(Store):
             program = balancer.program()
             return NodePlan(
                 files={TOLD: ""},
-                folders=(),
+                folders=(".",),
                 argv=waiting(node.folder, (str(program), "-db", "-f", str(node.folder / TOLD))),
                 environment={"PATH": _PATH},
                 facts={"haproxy": balancer.version(program)},
@@ -203,7 +203,7 @@ class Application(Store):
         places |= {"{port}": str(node.port), "{folder}": str(node.folder)}
         return NodePlan(
             files={TOLD: "", **{f"{_FILES}/{name}": text for name, text in self._texts.items()}},
-            folders=("data",),
+            folders=(".", "data"),
             argv=waiting(node.folder, [_put(word, places) for word in self._command], inside=_FILES, sourced=True),
             environment={
                 "PATH": _PATH,

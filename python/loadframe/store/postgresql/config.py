@@ -25,6 +25,8 @@ READ_FROM = "read_from"
 _PLACES = ("primary", "replica", "prefer_replica", "any")
 #: Where a replica finds how to reach the primary, as soon as there is one for it.
 SOURCE = "config/source"
+#: The superuser's password, for the commands that make or copy the data and for following the primary.
+PASSWORD = "config/password"
 #: The data, below the node's folder.
 DATA = "data/main"
 
@@ -34,6 +36,8 @@ _CACHE_SHARE = 0.25
 _CACHE = 2**27
 #: As many clients as a load may have on one machine. A connection that nobody opens costs next to nothing.
 _CONNECTIONS = 500
+#: How clients and replicas prove who they are.
+_METHOD = "scram-sha-256"
 #: Replicas, and the copying of their data.
 _SENDERS = 64
 
@@ -80,6 +84,14 @@ def slot(name: str) -> str:
 
 def plan(node: NodeSpec, installation: Installation) -> NodePlan:
     """Bind one address, write into the folder alone. The first founder is the primary; all others copy its data."""
+    fixed: dict[str, Any] = {
+        "listen_addresses": node.address,
+        "port": node.port,
+        "unix_socket_directories": "",
+        "data_directory": str(node.folder / DATA),
+        "hba_file": str(node.folder / "config" / "pg_hba.conf"),
+        "ident_file": str(node.folder / "config" / "pg_ident.conf"),
+    }
     lines: dict[str, Any] = {
         "shared_buffers": f"{cache(node) // 2**20}MB",
         "max_connections": _CONNECTIONS,
@@ -89,12 +101,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
         # A replica whose primary was started again looks for it so often; by default every 5 s.
         "wal_retrieve_retry_interval": "500ms",
         **parameters(node.settings),
-        "listen_addresses": node.address,
-        "port": node.port,
-        "unix_socket_directories": "",
-        "data_directory": str(node.folder / DATA),
-        "hba_file": str(node.folder / "config" / "pg_hba.conf"),
-        "ident_file": str(node.folder / "config" / "pg_ident.conf"),
+        **fixed,
         "cluster_name": node.name,
         "hot_standby": True,
         **_encrypted(node),
@@ -103,9 +110,10 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
     return NodePlan(
         files={
             "config/postgresql.conf": "".join(f"{name} = {quoted(value)}\n" for name, value in lines.items()),
-            "config/pg_hba.conf": f"{_by(clients)} all all all trust\n{_by(nodes)} replication all all trust\n",
+            "config/pg_hba.conf": f"{_by(clients)} all all all {_METHOD}\n{_by(nodes)} replication all all {_METHOD}\n",
             "config/pg_ident.conf": "",
-            "config/start.sh": _script(node, installation),
+            "config/start.sh": _script(node, installation, fixed),
+            PASSWORD: node.password,
             SOURCE: "",
             **(node.certificates.files() if node.certificates else {}),
         },
@@ -160,20 +168,28 @@ def source(name: str, address: str, user: str = USER) -> str:
     return f"host={host.strip('[]')} port={port} user={user} application_name={slot(name)}"
 
 
-def _script(node: NodeSpec, installation: Installation) -> str:
-    """Return what starts the node: it makes or copies its data if it has none, and becomes the server."""
+def _script(node: NodeSpec, installation: Installation, fixed: Mapping[str, Any]) -> str:
+    """Return what starts the node: it makes or copies its data if it has none, and becomes the server.
+
+    The `fixed` parameters are on the command line, where ALTER SYSTEM, which writes below the data, cannot change them.
+    """
     postgres, initdb, backup = (
         shlex.quote(str(program(installation, name))) for name in ("postgres", "initdb", "pg_basebackup")
     )
     data, told = shlex.quote(str(node.folder / DATA)), shlex.quote(str(node.folder / SOURCE))
+    secret = shlex.quote(str(node.folder / PASSWORD))
     config = shlex.quote(str(node.folder / "config" / "postgresql.conf"))
+    options = " ".join(shlex.quote(f"--{name}={value}") for name, value in fixed.items())
     founds = "yes" if node.founders and node.founders[0] == node.name else ""
     return f"""\
 set -eu
 data={data}
+# In the environment, and not in primary_conninfo, which statements can show.
+PGPASSWORD=$(cat {secret})
+export PGPASSWORD
 if [ ! -s "$data/PG_VERSION" ] && [ -n "{founds}" ]; then
     rm -rf "$data.new"
-    {initdb} -D "$data.new" -U {USER} -A trust --no-locale -E UTF8 --no-sync
+    {initdb} -D "$data.new" -U {USER} -A {_METHOD} --pwfile={secret} --no-locale -E UTF8 --no-sync
     mv "$data.new" "$data"
 elif [ ! -s "$data/PG_VERSION" ] || [ -e "$data/standby.signal" ]; then
     # Whoever takes this node in says where the primary is.
@@ -189,7 +205,7 @@ elif [ ! -s "$data/PG_VERSION" ] || [ -e "$data/standby.signal" ]; then
     printf "primary_conninfo = '%s'\\nprimary_slot_name = '%s'\\n" "$source" {slot(node.name)} \\
         >> "$data/postgresql.auto.conf"
 fi
-exec {postgres} --config-file={config}
+exec {postgres} --config-file={config} {options}
 """
 
 

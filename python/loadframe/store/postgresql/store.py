@@ -28,7 +28,7 @@ from loadframe.store.base import (
 from loadframe.store.distribution import Distribution, Wheel
 from loadframe.store.encryption import Encryption, refuse_settings
 from loadframe.store.postgresql import config, figures, replication, tables
-from loadframe.store.postgresql.client import DATABASE, SLOW, Client, PostgresError
+from loadframe.store.postgresql.client import DATABASE, SLOW, USER, Client, PostgresError
 
 #: A wheel of the package index that carries the server and its tools, which are the same for any version of Python.
 _WHEEL = Wheel(
@@ -53,6 +53,8 @@ class Postgresql(Store):
     refuses_root = True
     needs_account = True
     many_processes = True
+    administrator = USER
+    console = f"PGPASSWORD=$(cat {{file}}) psql -h {{host}} -p {{port}} -U {USER} {DATABASE}"
     versions = ("16.2",)
     port = 5432
     schemes: Mapping[str, bool | None] = {"postgresql": None, "postgres": None}
