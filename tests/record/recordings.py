@@ -154,8 +154,11 @@ def summary(**parts: Any) -> dict[str, Any]:
         "away_share": 0.0,
         "achieved": None,
     }
-    reason = {"code": "generator_cpu", "cause": "the generator was busy", "remedy": "use more"}
-    verdict = {"valid": False, "reasons": [reason], "not_judged": ["steadiness: too short"], "explained": ["a fall"]}
+    reason = {"code": "generator_cpu", "cause": "the generator was busy", "remedy": "use more", "phase": "range"}
+    bounded = {"phase": "range", "figure": "response", "state": "bounded", "operation": "range",
+               "reasons": ["generator_cpu"], "low": {"p99": 0.0}, "high": {"p99": 0.1}}  # fmt: skip
+    verdict = {"valid": False, "reasons": [reason], "not_judged": ["steadiness: too short"], "explained": ["a fall"],
+               "figures": [bounded]}  # fmt: skip
     stored = StoredEvents(
         collection="ads-*", documents=7, events={"bid": 7}, indexed=8, unique=True, acknowledged_at_kill=5
     )

@@ -5,9 +5,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loadframe.analyze.failures import Failure, failures, recorded_reasons
+from loadframe.analyze.figures import (
+    UNKNOWN,
+    VALUE,
+    Evidence,
+    Figure,
+    FigureName,
+    codes_about,
+    failed_share,
+    figure,
+    measured_figures,
+)
 from loadframe.analyze.reasons import Fault, fault_of, spoils
 from loadframe.errors import BadInput
 from loadframe.record import Manifest, Run
@@ -17,10 +28,14 @@ from loadframe.record.schema.summary import (
     Figures,
     OperationFigures,
     PhaseSummary,
+    RecordedFigure,
     RecordedReason,
     RecordedVerdict,
     StreamSummary,
 )
+
+if TYPE_CHECKING:
+    from loadframe.record import HistogramLog
 
 EXPERIMENT_FILE = "experiment.json"
 _RUNS = "runs"
@@ -119,6 +134,72 @@ class RecordedRun:
             return self.failure.strip().splitlines()[0]
         words = dict.fromkeys([*(f.words for f in self.failures), *(reason.cause for reason in self.reasons)])
         return "; ".join(words) or ("not made yet" if self.status == "missing" else self.status)
+
+    @property
+    def measured(self) -> bool:
+        """Whether it has a figure of a measured phase that is good or bounded."""
+        return self.status == "done" and any(entry.state != "unknown" for entry in self._qualities.values())
+
+    def quality(self, phase: str, name: FigureName, operation: str | None = None) -> RecordedFigure | None:
+        """Return how well a figure of a phase was measured: response and service times those of an operation.
+
+        None where the run has no such figure, or did not come to its end.
+        """
+        if self.status != "done" or self.verdict is None:
+            return None
+        known = self._qualities.get((phase, name, operation))
+        if known is None and (entry := self.phase(phase)) and entry.prepares:
+            # Preparing phases are judged where nothing else was measured, and looked at for themselves.
+            entries = measured_figures(self._evidence(entry))
+            known = next((it for it in entries if (it.figure, it.operation) == (name, operation)), None)
+        return known
+
+    def figure(self, phase: str, name: FigureName, operation: str | None = None, statistic: str = VALUE) -> Figure:
+        """Return a figure with its bounds: `statistic` is `p99` and the like for times, which are of an `operation`.
+
+        The share of errors may be of one operation; how well it was measured is known of the phase.
+        """
+        entry = self.phase(phase)
+        if entry is None:
+            return UNKNOWN
+        value: float | None
+        if name == "throughput":
+            value = entry.throughput
+        elif name == "documents":
+            value = entry.documents_per_second
+        elif name == "errors":
+            chosen = entry.single if operation is None else entry.operations
+            value = failed_share([it for key, it in chosen.items() if operation in (None, key)])
+            operation = None
+        else:
+            figures = self.figures(phase, operation or "")
+            latency = getattr(figures, name) if figures else None
+            value = latency.at(statistic) if latency else None
+        return figure(self.quality(phase, name, operation), value, statistic)
+
+    @cached_property
+    def _qualities(self) -> Mapping[tuple[str, str, str | None], RecordedFigure]:
+        if self.run is None or self.verdict is None:
+            return {}
+        recorded = self.verdict.figures or tuple(
+            entry
+            for phase in self.run.summary.measured or self.run.summary.phases
+            for entry in measured_figures(self._evidence(phase))
+        )
+        return {(entry.phase, entry.figure, entry.operation): entry for entry in recorded}
+
+    def _evidence(self, phase: PhaseSummary) -> Evidence:
+        """Return what the figures of a phase are judged by when they were not when the run was made."""
+        assert self.run is not None
+        codes = codes_about(self.reasons, phase.name, [entry.name for entry in self.run.summary.phases])
+        return Evidence(phase, self.run.summary.generator, codes, self._histograms)
+
+    def _histograms(self) -> "HistogramLog | None":
+        """Return the run's histograms; None where they are lost, as bounds can do without."""
+        try:
+            return self.run.histograms if self.run else None
+        except BadInput:
+            return None
 
     @property
     def manifest(self) -> Manifest:

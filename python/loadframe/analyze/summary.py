@@ -75,7 +75,9 @@ def summarize(
         figures = generator_figures(outcome, rows, telemetry, histograms, ceiling)
         figures = replace(figures, achieved=both(figures.achieved, offered_share(outcome, of_phase)))
         (prepares if phase.prepares else judged).append(
-            JudgedPhase(phase, figures, throughput_by_second(outcome, rows), _silent(events, phase), documents)
+            JudgedPhase(
+                phase, figures, throughput_by_second(outcome, rows), _silent(events, phase), documents, histograms
+            )
         )
     judged = judged or prepares
     verdict = judge(

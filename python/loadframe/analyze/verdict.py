@@ -1,16 +1,19 @@
-"""The verdict on a run: valid, or invalid and why.
+"""The verdict on a run: the reasons to doubt it, and which figures each of them affects and by how much.
 
-A run is invalid when the generator was the limit, when an open load was not achieved, when the run was not steady, when
-requests failed, or when the cluster was not in the state that the treatment names. Judging needs figures only, and no
-run folder.
+There is a reason when the generator was the limit, when an open load was not achieved, when the run was not steady,
+when requests failed, or when the cluster was not in the state that the treatment names. A run without any is valid.
+`figures` derives from the reasons how well each figure was measured. Judging needs no run folder.
 """
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from loadframe.analyze.figures import Evidence, codes_about, measured_figures
 from loadframe.analyze.growth import without_growth
 from loadframe.analyze.ranks import STRAGGLING, as_generator, stragglers
 from loadframe.analyze.reasons import (
@@ -57,10 +60,14 @@ from loadframe.record.schema.summary import (
     GrowthFigures,
     PhaseSummary,
     RankFigures,
+    RecordedFigure,
     RecordedReason,
     RecordedVerdict,
 )
 from loadframe.units import format_change, format_count
+
+if TYPE_CHECKING:
+    from loadframe.record import HistogramLog
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,7 @@ class Verdict:
     reasons: tuple[Reason, ...]
     not_judged: tuple[str, ...] = ()
     explained: tuple[str, ...] = ()
+    figures: tuple[RecordedFigure, ...] = ()
 
     @property
     def valid(self) -> bool:
@@ -79,7 +87,7 @@ class Verdict:
     def recorded(self) -> RecordedVerdict:
         """Return the verdict as summaries have it."""
         reasons = tuple(RecordedReason(**reason.as_dict()) for reason in self.reasons)
-        return RecordedVerdict(self.valid, reasons, self.not_judged, self.explained)
+        return RecordedVerdict(self.valid, reasons, self.not_judged, self.explained, self.figures)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +99,7 @@ class JudgedPhase:
     throughput: npt.NDArray[np.float64]
     silent: Mapping[str, float] = field(default_factory=dict)  #: for how many s which machine did not answer
     documents: npt.NDArray[np.float64] | None = None  #: by second as throughput is; None where they cannot be known
+    histograms: "HistogramLog | None" = None  #: those of the run, for exact bounds of response times
 
 
 def judge(
@@ -159,7 +168,29 @@ def judge(
             else:
                 worse = rest or steady
                 reasons.append(Unsteady(name, worse.change, worse.seconds, worse.settled, rest is not None))
-    return Verdict(tuple(reasons), tuple(not_judged), tuple(explained))
+    return Verdict(tuple(reasons), tuple(not_judged), tuple(explained), _figures(phases, reasons))
+
+
+def _figures(phases: Sequence[JudgedPhase], reasons: Sequence[Reason]) -> tuple[RecordedFigure, ...]:
+    """Return how well each figure of the phases was measured, given the reasons."""
+    recorded = [RecordedReason(**reason.as_dict()) for reason in reasons]
+    names = [phase.summary.name for phase in phases]
+    return tuple(
+        entry
+        for phase in phases
+        for entry in measured_figures(
+            Evidence(
+                phase.summary,
+                phase.generator,
+                codes_about(recorded, phase.summary.name, names),
+                functools.partial(_same, phase.histograms),
+            )
+        )
+    )
+
+
+def _same(histograms: "HistogramLog | None") -> "HistogramLog | None":
+    return histograms
 
 
 def _beside_documents(phase: JudgedPhase) -> Steadiness | None:

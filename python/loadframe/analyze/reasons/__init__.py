@@ -23,7 +23,7 @@ from loadframe.analyze.reasons.generator import (
     lateness_limit,
 )
 from loadframe.analyze.reasons.ranks import BEGAN_LATE_LIMIT, BeganLate, Straggler
-from loadframe.analyze.reasons.reason import Fault, Reason
+from loadframe.analyze.reasons.reason import Effect, Fault, Reason
 from loadframe.analyze.reasons.requests import (
     ACHIEVED_LIMIT,
     DROPPED_LIMIT,
@@ -56,6 +56,7 @@ __all__ = [
     "CopiesLost",
     "DocumentsLost",
     "Dropped",
+    "Effect",
     "Errors",
     "Fault",
     "GeneratorBusy",
@@ -76,6 +77,7 @@ __all__ = [
     "Straggler",
     "Throttled",
     "Unsteady",
+    "effect_of",
     "fault_of",
     "lateness_limit",
     "spoils",
@@ -88,10 +90,15 @@ def fault_of(code: str) -> Fault:
     return known.fault if known else "generator"
 
 
-def spoils(code: str) -> bool:
-    """Return whether a recorded reason takes a run out of the figures; also where the code is not known."""
+def effect_of(code: str) -> Effect:
+    """Return what a recorded reason does to the figures of its phase; `unknown` where the code is not known."""
     known = _by_code().get(code)
-    return known is None or known.spoils
+    return known.effect if known else "unknown"
+
+
+def spoils(code: str) -> bool:
+    """Return whether a recorded reason is more than a result of the store; also where the code is not known."""
+    return effect_of(code) != "result"
 
 
 @functools.cache

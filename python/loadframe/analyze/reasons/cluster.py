@@ -42,7 +42,7 @@ class CopiesLost(Reason):
 
     code = "copies_lost"
     fault = "store"
-    spoils = False
+    effect = "result"
     loss: str
 
     def _cause(self) -> str:
@@ -58,7 +58,7 @@ class ChangeFailed(Reason):
 
     code = "change_failed"
     fault = "store"
-    spoils = False
+    effect = "result"
     what: str
 
     @classmethod

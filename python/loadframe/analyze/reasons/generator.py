@@ -60,6 +60,7 @@ class GeneratorBusy(Reason):
     """A worker used most of its core."""
 
     code = "generator_cpu"
+    effect = "saturated"
     phase: str
     share: float
     threads: int
@@ -81,6 +82,7 @@ class Starved(Reason):
     """A worker was ready to run and had no core."""
 
     code = "starved"
+    effect = "delayed"
     phase: str
     share: float
     #: Which rank, where several load: ` on rank 3 (m2)`.
@@ -102,6 +104,7 @@ class Throttled(Reason):
     """The control group of the generator had exhausted its CPU quota."""
 
     code = "throttled"
+    effect = "delayed"
     phase: str
     share: float
     #: Which rank, where several load: ` on rank 3 (m2)`.
@@ -122,6 +125,7 @@ class NetworkBusy(Reason):
     """A network interface was near its limit."""
 
     code = "network"
+    effect = "saturated"
     phase: str
     share: float
 
@@ -140,6 +144,7 @@ class NearCeiling(Reason):
     """The rate was near the highest that the generator itself can reach."""
 
     code = "generator_ceiling"
+    effect = "saturated"
     phase: str
     share: float
     threads: int
@@ -189,6 +194,7 @@ class Late(Delayed):
     """Requests were sent late."""
 
     code = "lateness"
+    effect = "late"
     lateness: float
     response: float | None
     #: Which rank, where several load: ` on rank 3 (m2)`.
@@ -210,6 +216,7 @@ class LoopLag(Delayed):
     """The generator's event loops read answers late."""
 
     code = "loop_lag"
+    effect = "delayed"
     lag: float
     response: float
     #: Which rank, where several load: ` on rank 3 (m2)`.
@@ -234,6 +241,7 @@ class Stalled(Delayed):
     """The generator stalled: once for long, or for much of the time in all."""
 
     code = "stalled"
+    effect = "delayed"
     longest: float
     away: float
     #: Which rank, where several load: ` on rank 3 (m2)`.

@@ -14,6 +14,7 @@ class BeganLate(Reason):
     """A rank began after the instant at which all were to begin."""
 
     code = "began_late"
+    effect = "partial"
     phase: str
     rank: str
     late: float
@@ -35,6 +36,7 @@ class Straggler(Reason):
     """A rank did much less than the others, or took much longer."""
 
     code = "straggler"
+    effect = "saturated"
     phase: str
     rank: str
     share: float

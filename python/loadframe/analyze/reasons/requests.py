@@ -24,7 +24,7 @@ class NotAchieved(Reason):
 
     code = "not_achieved"
     fault = "store"
-    spoils = False
+    effect = "result"
     phase: str
     achieved: float
 
@@ -41,7 +41,7 @@ class Dropped(Reason):
 
     code = "dropped"
     fault = "store"
-    spoils = False
+    effect = "result"
     phase: str
     operation: str
     dropped: int
@@ -63,7 +63,7 @@ class Errors(Reason):
 
     code = "errors"
     fault = "store"
-    spoils = False
+    effect = "result"
     phase: str
     operation: str
     failed: int
@@ -86,7 +86,7 @@ class DocumentsLost(Reason):
 
     code = "documents_lost"
     fault = "store"
-    spoils = False
+    effect = "result"
     collection: str
     held: int
     acknowledged: int
@@ -116,7 +116,7 @@ class NothingMeasured(Reason):
 
     code = "nothing_measured"
     fault = "store"
-    spoils = False
+    effect = "result"
     phase: str
     operation: str
 
@@ -133,7 +133,7 @@ class Unsteady(Reason):
 
     code = "unsteady"
     fault = "store"
-    spoils = False
+    effect = "result"
     phase: str
     change: float
     seconds: int

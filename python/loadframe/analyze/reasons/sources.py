@@ -13,7 +13,7 @@ class LeftOver(Reason):
 
     code = "left_over"
     fault = "store"
-    spoils = False
+    effect = "result"
     phase: str
     source: str
     left_over: int
@@ -35,7 +35,7 @@ class MissingEvents(Reason):
 
     code = "missing_events"
     fault = "store"
-    spoils = False
+    effect = "result"
     collection: str
     missing: int
     indexed: int
@@ -55,6 +55,7 @@ class ReaderBusy(Reason):
     """A thread that read a source used most of its core: events came no faster than it could read them."""
 
     code = "reader_cpu"
+    effect = "saturated"
     phase: str
     source: str
     share: float

@@ -401,6 +401,42 @@ class RecordedReason:
     code: str = field(metadata=told("which reason it is"))
     cause: str = field(metadata=told("what was seen, with its figures"))
     remedy: str = field(metadata=told("what to do about it"))
+    phase: str | None = field(
+        default=None, metadata=told("the phase that it is about; absent where it is about the whole run", absent=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFigure:
+    """How well a figure of a phase, or the times of one of its operations, were measured."""
+
+    phase: str = field(metadata=told("a phase that was measured"))
+    figure: str = field(
+        metadata=told(
+            "`throughput`, `documents` and `errors` of the phase; `response`, `service` and `all` (response times with"
+            " failures) of an operation"
+        )
+    )
+    state: str = field(metadata=told("`good`, `bounded` (by `low` and `high`) or `unknown`"))
+    operation: str | None = field(
+        default=None, metadata=told("the operation, or `OPERATION.PART`, whose times these are", absent=True)
+    )
+    reasons: tuple[str, ...] = field(
+        default=(), metadata=told("codes of the reasons that affect the figure", absent=True)
+    )
+    low: Mapping[str, float] = field(
+        default_factory=dict,
+        metadata=told(
+            "lower bound, by statistic (`value`, 1/s, or `mean`, `p50`, ... as in the operation's entry, s)",
+            "1/s or s",
+            of="STATISTIC",
+            absent=True,
+        ),
+    )
+    high: Mapping[str, float] = field(
+        default_factory=dict,
+        metadata=told("upper bound; absent where there is none", "1/s or s", of="STATISTIC", absent=True),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +449,8 @@ class RecordedVerdict:
     explained: tuple[str, ...] = field(
         default=(), metadata=told("what moved without being a reason against the run, since it is explained")
     )
+    #: Empty in older runs; `analyze.figures` derives them from the reasons.
+    figures: tuple[RecordedFigure, ...] = field(default=(), metadata=told("", absent=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,328 @@
+"""How well each figure of a run was measured: good, bounded or unknown. It decides which runs count for which figure.
+
+A figure is *good* where no reason of the verdict affects it, *bounded* where the reasons say between which values it
+lies, and *unknown* where the run does not have it, or has it of something else than the store at its treatment.
+
+Delays of the generator are bounded by their distributions. A response time R is the store's T plus the lateness L of
+the request plus the lag G of the event loop that read its answer, and none of them is negative. So T is at most R, and
+for every share a of requests Q_T(q) >= Q_R(q - 2a) - Q_L(1 - a) - Q_G(1 - a): the largest of these values for a few a
+is the lower bound. A stall affects the requests of its seconds only, which are such a share. Lag is sampled over time,
+so a percentile of it covers an answer that arrives at any instant; a delay that n samples do not show has at most a
+share of 3/n (the rule of three).
+
+A closed loop whose worker lacked a core for a share w of the time would have done at most 1/(1 - w) as much. With N
+clients and a mean delay D it would have done at most N / (N/X - D) where it did X. An open load that was achieved did
+what was offered, whatever the delays.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from loadframe.analyze.reasons import ACHIEVED_LIMIT, effect_of
+from loadframe.record.schema.summary import (
+    Figures,
+    GeneratorFigures,
+    Latency,
+    OperationFigures,
+    PhaseSummary,
+    RecordedFigure,
+    RecordedReason,
+)
+
+if TYPE_CHECKING:
+    from loadframe.record import HistogramLog
+
+State = Literal["good", "bounded", "unknown"]
+FigureName = Literal["throughput", "documents", "errors", "response", "service", "all"]
+
+#: The key of bounds of figures that are one number.
+VALUE = "value"
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
+_LATENCIES: tuple[FigureName, ...] = ("response", "service", "all")
+#: What n samples do not show has at most this over n, with 95 % confidence.
+_UNSEEN = 3
+#: Shares of requests that a lower bound gives up.
+_TAILS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3)
+_NOTHING = "nothing_measured"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a run with its bounds; `reasons` are the codes of what affects it."""
+
+    value: float | None
+    low: float
+    high: float
+    state: State
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> bool:
+        """Whether analyses use it: it is good or bounded."""
+        return self.state != "unknown" and self.value is not None
+
+
+UNKNOWN = Figure(None, -math.inf, math.inf, "unknown")
+
+
+def figure(recorded: RecordedFigure | None, value: float | None, key: str = VALUE) -> Figure:
+    """Return a value with the bounds that were recorded for it; `key` names the statistic of a distribution."""
+    if recorded is None or recorded.state == "unknown" or value is None:
+        return Figure(value, -math.inf, math.inf, "unknown", recorded.reasons if recorded else ())
+    if recorded.state == "good":
+        return Figure(value, value, value, "good", recorded.reasons)
+    # What a bounded figure says nothing about is not bounded.
+    low = recorded.low.get(key, 0.0)
+    return Figure(value, min(low, value), max(recorded.high.get(key, math.inf), value), "bounded", recorded.reasons)
+
+
+class Distribution(Protocol):
+    """What bounds need of a histogram."""
+
+    def quantile(self, q: float) -> float | None:
+        """Return a quantile; None where nothing was recorded."""
+
+    @property
+    def mean(self) -> float | None:
+        """The mean; None where nothing was recorded."""
+
+
+@dataclass(frozen=True)
+class _FromSummary:
+    """A distribution of which the summary has some quantiles; those between them are interpolated."""
+
+    points: Sequence[tuple[float, float]]
+    mean: float | None
+
+    def quantile(self, q: float) -> float | None:
+        below, least = 0.0, 0.0
+        for at, value in self.points:
+            if q <= at:
+                return least + (value - least) * (q - below) / (at - below) if at > below else value
+            below, least = at, value
+        return math.inf
+
+
+@dataclass(frozen=True)
+class _Delay:
+    """The distribution of a delay, and the least share of requests that may be delayed by more than it shows."""
+
+    distribution: Distribution
+    unseen: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the figures of a phase are judged by.
+
+    `codes` are those of the verdict's reasons about the phase. Without `histograms` the bounds rest on the percentiles
+    of the summary.
+    """
+
+    phase: PhaseSummary
+    generator: GeneratorFigures | None
+    codes: tuple[str, ...]
+    histograms: Callable[[], "HistogramLog | None"] = field(default=lambda: None)
+
+
+def measured_figures(evidence: Evidence) -> tuple[RecordedFigure, ...]:
+    """Return how well the figures of a phase were measured: its rates and errors, and its operations' times."""
+    return tuple(_figures(evidence))
+
+
+def codes_about(reasons: Sequence[RecordedReason], phase: str, phases: Sequence[str]) -> tuple[str, ...]:
+    """Return the codes of the reasons about a phase, or about the whole run.
+
+    Older runs name the phase in the reason's cause only.
+    """
+    codes = []
+    for reason in reasons:
+        named = [reason.phase] if reason.phase else [name for name in phases if f"phase {name}" in reason.cause]
+        if not named or phase in named:
+            codes.append(reason.code)
+    return tuple(dict.fromkeys(codes))
+
+
+def _figures(evidence: Evidence) -> Iterator[RecordedFigure]:
+    phase = evidence.phase
+    by_effect = _by_effect(evidence.codes)
+    yield from _counts(evidence, by_effect)
+    for name, operation in phase.operations.items():
+        for full, figures in {
+            name: operation,
+            **{f"{name}.{part}": it for part, it in operation.parts.items()},
+        }.items():
+            yield from _times(evidence, by_effect, full, figures)
+
+
+def _by_effect(codes: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    effects: dict[str, tuple[str, ...]] = {}
+    for code in codes:
+        effect = effect_of(code)
+        effects[effect] = (*effects.get(effect, ()), code)
+    return effects
+
+
+def _counts(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> Iterator[RecordedFigure]:
+    phase = evidence.phase
+    spoilt = by_effect.get("unknown", ())
+    if not spoilt and not any(operation.due for operation in phase.operations.values()):
+        spoilt = (_NOTHING,)
+    if spoilt:
+        for name in ("throughput", "documents", "errors"):
+            yield RecordedFigure(phase.name, name, "unknown", reasons=spoilt)
+        return
+    factor = _shortfall(evidence, by_effect)
+    short = tuple(code for effect in ("late", "delayed", "saturated", "partial") for code in by_effect.get(effect, ()))
+    for name, value in (("throughput", phase.throughput), ("documents", phase.documents_per_second)):
+        if factor == 1:
+            yield RecordedFigure(phase.name, name, "good")
+        else:
+            high = {} if math.isinf(factor) else {VALUE: value * factor}
+            yield RecordedFigure(phase.name, name, "bounded", reasons=short, low={VALUE: value}, high=high)
+    yield RecordedFigure(phase.name, "errors", "good")
+
+
+def _shortfall(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> float:
+    """Return what throughput is to be multiplied with for its upper bound: 1 or more."""
+    phase, generator = evidence.phase, evidence.generator
+    factor = 1.0
+    if "saturated" in by_effect or "delayed" in by_effect or "late" in by_effect:
+        if any(not stream.is_open for stream in phase.streams):
+            factor = math.inf if "saturated" in by_effect else _closed_shortfall(evidence)
+        if phase.has_open_load:
+            achieved = generator.achieved if generator else None
+            if not achieved:
+                factor = math.inf
+            elif achieved < ACHIEVED_LIMIT:
+                factor = max(factor, 1 / achieved)
+    if "partial" in by_effect:
+        missing = _missing_share(phase)
+        factor = factor / (1 - missing) if missing < 1 else math.inf
+    return factor
+
+
+def _closed_shortfall(evidence: Evidence) -> float:
+    """Return how much more closed loops would have done without the generator's delays, at most."""
+    phase, generator = evidence.phase, evidence.generator
+    if generator is None:
+        return math.inf
+    lost = generator.waited_share + (generator.stolen_share or 0.0) + (generator.away_share or 0.0)
+    by_share = 1 / (1 - lost) if lost < 1 else math.inf
+    # With several streams the share of each in the throughput is not known here.
+    (stream, *others) = phase.streams
+    means = [delay.distribution.mean or 0.0 for delay in _delays(evidence, lag=True, late=True)]
+    if others or not isinstance(stream.clients, int) or stream.has_stages or not phase.throughput or not means:
+        return by_share
+    cycle = stream.clients / phase.throughput
+    by_delay = cycle / (cycle - sum(means)) if sum(means) < cycle else math.inf
+    return min(by_share, by_delay)
+
+
+def _missing_share(phase: PhaseSummary) -> float:
+    """Return the share of the window for which a rank had not begun."""
+    late = max((rank.began_late for rank in phase.ranks), default=math.inf)
+    return min(max(late - phase.warmup, 0.0) / phase.duration, 1.0) if phase.duration else 1.0
+
+
+def _times(
+    evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]], operation: str, figures: Figures
+) -> Iterator[RecordedFigure]:
+    phase = evidence.phase.name
+    for name in _LATENCIES:
+        latency: Latency | None = getattr(figures, name)
+        if latency is None:
+            continue
+        spoilt = by_effect.get("unknown", ())
+        if not spoilt and not latency.count and latency.p50 is None and latency.p99 is None:
+            spoilt = tuple(code for code in evidence.codes if code in (_NOTHING, "errors")) or (_NOTHING,)
+        if spoilt:
+            yield RecordedFigure(phase, name, "unknown", operation, spoilt)
+            continue
+        late = () if name == "service" else by_effect.get("late", ())
+        delayed, saturated, partial = (by_effect.get(effect, ()) for effect in ("delayed", "saturated", "partial"))
+        missing = _missing_share(evidence.phase) if partial else 0.0
+        codes = (*late, *delayed, *saturated, *(partial if missing else ()))
+        if not codes:
+            yield RecordedFigure(phase, name, "good", operation)
+            continue
+        measured = _distribution(evidence, operation, name, latency)
+        delays = [] if saturated else _delays(evidence, lag=bool(delayed), late=name != "service")
+        low, high = {}, {}
+        for key in ("mean", *_QUANTILES):
+            value = latency.at(key)
+            if value is None:
+                continue
+            low[key] = 0.0 if saturated else min(_lowest(key, measured, delays, missing, value), value)
+            highest = _highest(key, measured, missing, value)
+            if not math.isinf(highest):
+                high[key] = highest
+        exact = all(low[key] == latency.at(key) == high.get(key) for key in low)
+        yield RecordedFigure(phase, name, "good" if exact else "bounded", operation, codes, low, high)
+
+
+def _distribution(evidence: Evidence, operation: str, name: FigureName, latency: Latency) -> Distribution:
+    log = evidence.histograms()
+    if log is not None:
+        tag = f"{evidence.phase.name}/{operation}"
+        if name == "all":
+            return log.total(f"{tag}/response") + log.total(f"{tag}/failure")
+        return log.total(f"{tag}/{name}")
+    points = [(q, value) for key, q in _QUANTILES.items() if (value := latency.at(key)) is not None]
+    return _FromSummary(points, latency.mean)
+
+
+def _delays(evidence: Evidence, *, lag: bool, late: bool) -> list[_Delay]:
+    """Return the distributions of the delays that response or service times hold."""
+    log, begin = evidence.histograms(), evidence.phase.begin
+    delays = list[_Delay]()
+    if log is not None:
+        end = begin + evidence.phase.duration
+        # Lateness is recorded of every request.
+        for tag, wanted, sampled in (("generator/lag", lag, True), ("generator/lateness", late, False)):
+            recorded = log.total(tag, begin, end)
+            if wanted and recorded.count:
+                delays.append(_Delay(recorded, _UNSEEN / recorded.count if sampled else 0.0))
+        return delays
+    generator = evidence.generator
+    if generator is None:
+        return [_Delay(_FromSummary((), math.inf))]
+    # Of the lateness of older runs no maximum is known.
+    known = [(generator.lag_p99, generator.longest_stall, lag), (generator.lateness_p99, None, late)]
+    for p99, most, wanted in known:
+        if wanted and p99 is not None:
+            points = [(0.99, p99), *([(1.0, max(most, p99))] if most is not None else [])]
+            delays.append(_Delay(_FromSummary(points, p99 + 0.01 * (most or 0.0))))
+    return delays
+
+
+def _lowest(key: str, measured: Distribution, delays: Sequence[_Delay], missing: float, value: float) -> float:
+    """Return the lower bound of a statistic of which `value` was measured."""
+    if key == "mean":
+        return 0.0 if missing else max(value - sum(delay.distribution.mean or 0.0 for delay in delays), 0.0)
+    best = 0.0
+    for tail in _TAILS:
+        tails = [max(tail, delay.unseen) for delay in delays]
+        q = _QUANTILES[key] - missing - sum(tails)
+        least = measured.quantile(q) if q > 0 else None
+        if least is not None:
+            longest = (delay.distribution.quantile(1 - a) or 0.0 for delay, a in zip(delays, tails, strict=True))
+            best = max(best, least - sum(longest))
+    return best
+
+
+def _highest(key: str, measured: Distribution, missing: float, value: float) -> float:
+    if not missing:
+        return value
+    if key == "mean" or _QUANTILES[key] + missing >= 1:
+        return math.inf
+    most = measured.quantile(_QUANTILES[key] + missing)
+    return math.inf if most is None else max(most, value)
+
+
+def failed_share(operations: Sequence[OperationFigures]) -> float | None:
+    """Return the share of the requests that were due and did not succeed; None where none was due."""
+    due = sum(operation.due for operation in operations)
+    return (due - sum(operation.successes for operation in operations)) / due if due else None
