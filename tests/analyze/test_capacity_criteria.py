@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from loadframe.analyze.capacity import Outcome, Slo, judge
-from loadframe.record import Run
+from loadframe.record import Run, Summary
 from made_up_runs import invalid
 from simulated import Truth, write_run
 
@@ -166,3 +166,50 @@ def test_a_run_in_which_nobody_asked_for_what_has_bounds_says_nothing(path):
         Outcome.INVALID,
         ("nobody asked for total, which has bounds of its own",),
     )
+
+
+def with_unanswered(path, count, clients=40, **slo):
+    """Judge the run as one of 40 users, so many of whose requests had no answer at the end."""
+    run = two_operations(path)
+    (phase,) = run.summary.phases
+    operations = {"critical": replace(phase.operations["critical"], in_flight_at_end=count)}
+    stream = replace(phase.streams[0], pacing={"users": {"users": clients, "clients": clients, "think_time": 0.2}})
+    run.__dict__["summary"] = replace(run.summary, phases=(replace(phase, operations=operations, streams=(stream,)),))
+    return judge(run, Slo(**{"response": 0.5, **slo}), ["range_100"], None)
+
+
+def test_users_that_still_wait_at_the_end_fail_a_number_of_users(path):
+    """A hundred times as many requests had been answered by then."""
+    judged = with_unanswered(path, 40, errors=0.2)
+    assert judged.outcome is Outcome.FAILED
+    assert judged.reasons == ("40 of 40 users still waited for an answer at the end",)
+    assert with_unanswered(path, 0).outcome is Outcome.PASSED
+
+
+def test_requests_without_an_answer_are_among_the_errors(path):
+    judged = with_unanswered(path, 40, clients=100_000)
+    assert judged.outcome is Outcome.FAILED
+    assert judged.errors == pytest.approx(40 / (40 + 500), rel=0.1)
+    assert "of the requests failed" in judged.reasons[0]
+
+
+def test_requests_without_an_answer_are_slower_than_any_limit_on_all_requests(path):
+    judged = with_unanswered(path, 40, clients=100_000, errors=0.5, of="all")
+    assert judged.outcome is Outcome.FAILED
+    assert judged.reasons == ("too many requests had no answer for p99 of all requests to be within 500 ms",)
+    assert judged.response is None
+    assert with_unanswered(path, 40, clients=100_000, errors=0.5).outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize("code", ["node_lost", "copies_lost", "documents_lost"])
+def test_a_store_that_failed_has_not_sustained_its_load_whatever_the_generator_did(path, code):
+    judged = judge(Judged(path, [code, "generator_cpu"]), Slo(response=0.5), ["range_100"], 100)
+    assert (judged.outcome, judged.reasons) == (Outcome.FAILED, (f"because of {code}",))
+
+
+def test_a_run_that_the_store_broke_fails_its_rate_and_one_that_the_generator_broke_says_nothing(path):
+    for fault, outcome in (("store", Outcome.FAILED), ("generator", Outcome.INVALID), (None, Outcome.INVALID)):
+        run = Judged(path)
+        run.__dict__["summary"] = Summary("failed", "node-0 ended", fault)
+        judged = judge(run, Slo(response=0.5), ["range_100"], 100)
+        assert (judged.outcome, judged.reasons) == (outcome, ("node-0 ended",))

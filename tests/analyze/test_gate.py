@@ -200,3 +200,23 @@ def _dated(folder):
 def _on_day(run, day):
     file = run / "manifest.json"
     file.write_text(file.read_text().replace("2026-01-02T", f"2026-01-{day:02}T"))
+
+
+def test_failed_runs_of_a_history_count_from_its_last_change_on_and_all_are_named(results, tmp_path):
+    """The old version failed twice; that is no excuse for the new one to fail."""
+    for name in ("old", "slow"):
+        for run in (results / name).iterdir():
+            shutil.copytree(run, tmp_path / "history" / f"{'1' if name == 'old' else '2'}-{run.name}")
+    for number in range(2):
+        died = write_run(tmp_path / "history", f"1-dead{number}", Truth(seconds=2), lost=["node-0 is gone"])
+        assert [reason.code for reason in died.summary.verdict.reasons] == ["node_lost"]
+    _dated(tmp_path / "history")
+    for number in range(6):
+        lost = ["node-0 is gone"] if number == 0 else []
+        write_run(tmp_path / "new", f"n{number}", Truth(lam=80, seconds=2), seed=500 + number, lost=lost)
+    gate = judge(tmp_path, "new", "history", history=True)
+    assert gate.standing == "undecided"
+    (survived,) = [check for check in gate.checks if "survived" in check.words]
+    assert survived.why.startswith("the store failed in 1 of 6 runs, before in 0 of 6; n0: ")
+    (before,) = [warning for warning in gate.warnings if "before its last change: " in warning.cause]
+    assert "1-dead0, 1-dead1: " in before.cause

@@ -11,6 +11,9 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
 from loadframe.analyze.gate.more_errors import more_errors
 from loadframe.errors import BadInput
+from loadframe.record.schema.summary import RecordedReason, RecordedVerdict
+from loadframe.report.comparison.words import lead
+from loadframe.report.gate.files import junit, markdown
 from made_up_runs import invalid
 
 FIGURES = {"read": {"throughput": 1000.0, "p50": 0.01, "p99": 0.05}}
@@ -204,3 +207,82 @@ def test_a_gate_is_told_to_programs():
     told = json.loads(json.dumps(judge(runs("new", factor=1.2), runs("old")).as_dict()))
     assert told["standing"] == "regression"
     assert {"p", "finds", "title", "why"} <= told["checks"][0].keys()
+
+
+DIFFERENCE = "taxis holds 1,998 documents, but 2,000 were acknowledged"
+
+
+def losing(made, count, code="documents_lost", cause=DIFFERENCE):
+    """Return the runs, the first `count` of them with lost documents."""
+    verdict = RecordedVerdict(False, (RecordedReason(code, cause, "mend it"),))
+    for run in made[:count]:
+        run.run.__dict__["summary"] = replace(run.run.summary, verdict=verdict)
+    return made
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5])
+@pytest.mark.parametrize("code", ["documents_lost", "missing_events", "cluster_state"])
+def test_a_store_that_lost_acknowledged_documents_does_not_pass(count, code):
+    """`cluster_state` is how earlier versions recorded it."""
+    gate = judge(losing(runs("new", 5), count, code), runs("old", 5))
+    assert gate.standing == "regression"
+    check = check_of(gate, "acknowledged documents")
+    assert check.why.startswith(f"acknowledged documents are missing in {count} of 5 runs, before in 0 of 5; b0-new")
+    bounded = judge(losing(runs("new", 5), count, code), bounds=[Bound("errors", 0)])
+    assert bounded.standing == "regression"
+
+
+def test_a_store_that_always_lost_documents_is_not_worse_and_does_not_pass():
+    gate = judge(losing(runs("new", 5), 2), losing(runs("old", 5), 3))
+    assert check_of(gate, "acknowledged documents").standing == "undecided"
+    assert gate.standing == "undecided"
+
+
+def test_copies_that_were_lost_under_the_load_are_failed_runs():
+    gate = judge(losing(runs("new", 5), 4, "copies_lost", "the cluster is yellow"), runs("old", 5))
+    check = check_of(gate, "survived")
+    assert check.standing == "regression"
+    assert check.why == (
+        "the store failed in 4 of 5 runs, before in 0 of 5; b0-new, b1-new, b2-new, b3-new: the cluster is yellow"
+    )
+
+
+def test_a_gate_names_each_run_that_is_left_out_with_its_reason():
+    new = [*runs("new", 4), *with_reason("new", "lateness", count=6)[4:]]
+    gate = judge(new, runs("old"))
+    (warning,) = [warning for warning in gate.warnings if "left out" in warning.cause]
+    assert "b4-new, b5-new: because of lateness" in warning.cause
+    assert gate.as_dict()["excluded"] == [
+        {"run": name, "reason": "because of lateness"} for name in ("b4-new", "b5-new")
+    ]
+    for text in (junit(gate), markdown(gate)):
+        assert "b4-new, b5-new: because of lateness" in text
+
+
+def test_a_comparison_of_survivors_is_not_won_by_those_that_crashed():
+    fast = [RecordedRun(run.id, run.block, {}, run.run) for run in runs("new", factor=0.5)]
+    dead = failed("new", 4, "store")
+    new = [*fast[:4], *(RecordedRun(f"dead{n}", n, {}, run.run) for n, run in enumerate(dead))]
+    compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(new))])
+    assert {contrast.outcome for contrast in compared.contrasts} == {"open"}
+    assert all(contrast.ratio.low > 1.5 for contrast in compared.contrasts if contrast.measure.kind == "throughput")
+    (warning,) = [warning for warning in compared.warnings if "the store failed" in warning.cause]
+    assert "in 4 of 8 runs of new: dead0, dead1, dead2, dead3: node-0 ended" in warning.cause
+    assert "the store failed in 4 runs of new" in lead(compared)[0]
+    assert compared.as_dict()["failed"]["new"][0] == {"run": "dead0", "reason": "node-0 ended"}
+    # What survived is slower: it is worse, whatever the others did.
+    slow = [*runs("new", factor=2.0)[:4], *new[4:]]
+    worse = compare([Group("old", tuple(runs("old"))), Group("new", tuple(slow))])
+    assert {contrast.outcome for contrast in worse.contrasts} == {"worse"}
+    # The baseline's own crashes do not make its survivors better.
+    turned = compare([Group("new", tuple(new)), Group("old", tuple(runs("old")))])
+    assert {contrast.outcome for contrast in turned.contrasts} == {"open"}
+
+
+def test_response_times_of_successes_do_not_win_where_more_requests_fail():
+    new = with_reason("new", "errors", 0.05)
+    for run in new:
+        change(run, response=replace(run.operations("mixed")["read"].response, p99=0.02))
+    compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(new))], ["p99", "p50"])
+    assert [contrast.outcome for contrast in compared.contrasts] == ["open", "alike"]
+    assert "too many requests of new failed for this figure to show them" in lead(compared)[0]

@@ -128,6 +128,11 @@ class RecordedRun:
         return any(failure.of_run for failure in self.failures)
 
     @property
+    def requests_failed(self) -> bool:
+        """Whether the store failed in the run as a whole, or too many of its requests failed."""
+        return any(failure.of_run or failure.kind == "requests" for failure in self.failures)
+
+    @property
     def why(self) -> str:
         """Why it is left out or doubted, in one line: what failed, its verdict's causes, or its status."""
         if self.failure:

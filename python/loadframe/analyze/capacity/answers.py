@@ -128,6 +128,13 @@ class Capacities:
     #: How the requests of its trials were spaced: `constant`, `poisson`, or both; empty while there is no trial.
     arrivals: tuple[str, ...] = ()
 
+    @property
+    def invalid(self) -> tuple[Attempt, ...]:
+        """The trials that say nothing of their rate."""
+        searches = (search for capacity in self.capacities for search in capacity.searches)
+        attempts = (attempt for search in searches for attempt in search.attempts)
+        return tuple(attempt for attempt in attempts if attempt.judgement.outcome is Outcome.INVALID)
+
 
 def read_capacities(path: Path) -> Capacities:
     """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""

@@ -1,7 +1,9 @@
 """What it means that a store sustains a rate: an SLO on response times and errors, all load achieved, no backlog.
 
 A trial passes when the achieved load is at least 99 % of the offered, the percentile is within the limit, errors are
-below their share, and requests in flight do not become more and more. Response times count from the schedule, so that a
+below their share, and requests in flight do not become more and more. Requests that were dropped, or had no answer when
+the phase was over, are errors; a closed load fails where so large a share of its users still waited. A store that
+failed has not sustained the load. Response times count from the schedule, so that a
 generator that is late or slow can only make them worse: what passes all the same has passed. What fails then says
 nothing, unless it fails by more than the generator was late. Nor does any run whose cluster was not what was asked for.
 """
@@ -16,7 +18,8 @@ import pyarrow.compute as pc
 from scipy import special
 
 from loadframe.analyze.capacity.search import Outcome
-from loadframe.analyze.reasons import fault_of, spoils
+from loadframe.analyze.failures import failures, recorded_reasons
+from loadframe.analyze.reasons import fault_of
 from loadframe.record import Run
 from loadframe.record.schema.summary import Latency, OperationFigures, PhaseSummary
 from loadframe.units import format_duration, format_share
@@ -26,7 +29,8 @@ ACHIEVED = 0.99
 _LATE = {"lateness", "loop_lag"}
 #: A backlog that grows by less than this share of the rate would not show in a longer run.
 _GROWTH = 0.005
-PERCENTILES = ("p50", "p90", "p99", "p999")
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+PERCENTILES = tuple(_QUANTILES)
 #: Requests that a percentile may be of, and how they are named behind the percentile.
 _SUBJECTS = {"successes": "", "all": " of all requests", "failures": " of failed requests"}
 
@@ -92,6 +96,9 @@ class _Bounded:
     slo: Slo
     response: float | None
     errors: float | None
+    #: Requests without an answer at the end, and in a closed load the users that can wait for one.
+    waiting: int = 0
+    users: int | None = None
 
     @property
     def pressure(self) -> float:
@@ -103,16 +110,20 @@ class _Bounded:
         response = None if self.response is None else max(self.response - late, 0.0)
         of = "" if self.name is None else f"{self.name}: "
         yield from (of + words for words in broken(self.slo, None, response, self.errors, None, 0.0))
+        if self.users and self.waiting and self.waiting >= self.slo.errors * self.users:
+            yield f"{of}{self.waiting:,} of {self.users:,} users still waited for an answer at the end"
 
 
 def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judgement:
     """Judge a run by its folder, at a rate (1/s), or None of a number of users; `phases` are those measured."""
     summary = run.summary
+    if summary.status == "failed" and summary.fault == "store":
+        return Judgement(Outcome.FAILED, tuple(failure.words for failure in failures(run)), None, None, None, None)
     if summary.status != "done" or summary.generator is None or summary.verdict is None:
         return Judgement(Outcome.INVALID, (summary.failure or summary.status,), None, None, None, None)
     measured = [phase for phase in summary.phases if phase.name in phases]
     try:
-        judged = list(_bounded(slo, measured))
+        judged = list(_bounded(slo, measured, _users(measured) if rate is None else None))
     except LookupError as missing:
         return Judgement(Outcome.INVALID, (str(missing.args[0]),), None, None, None, None)
     achieved = summary.generator.achieved
@@ -120,9 +131,9 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judg
     growth = max((_growth(run, phase) for phase in measured), default=0.0) if rate is not None else 0.0
     worst = max(judged, key=lambda bounded: bounded.pressure)
     response, errors = worst.response, max((b.errors for b in judged if b.errors is not None), default=None)
-    told = summary.verdict.reasons
+    told = recorded_reasons(run)
     # A store that did not survive its load has not sustained it, whatever its last figures were.
-    lost = [reason.cause for reason in told if spoils(reason.code) and fault_of(reason.code) == "store"]
+    lost = [failure.words for failure in failures(run) if failure.of_run]
     together = tuple(broken(slo, rate, None, None, achieved, growth, load=True))
     reasons = (*lost, *(words for bounded in judged for words in bounded.broken()), *together)
     late = (summary.generator.lateness_p99 or 0.0) + (summary.generator.lag_p99 or 0.0)
@@ -131,16 +142,26 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judg
     for reason in told:
         # The store's faults are what is asked here, and no ground to disbelieve the run.
         fault = fault_of(reason.code)
-        excuses = fault == "generator" and reasons and (excusable or reason.code not in _LATE)
+        excuses = fault == "generator" and reasons and not lost and (excusable or reason.code not in _LATE)
         if fault == "cluster" or excuses:
             decisive.append(reason.cause)
     outcome = Outcome.INVALID if decisive else Outcome.FAILED if reasons else Outcome.PASSED
     told_reasons = tuple(decisive) or reasons
+    response = response if response is not None and math.isfinite(response) else None
     figures = (response, errors, achieved, growth, worst.slo.response, worst.name)
     return Judgement(outcome, told_reasons, *figures)
 
 
-def _bounded(slo: Slo, phases: Sequence[PhaseSummary]) -> Iterator[_Bounded]:
+def _users(phases: Sequence[PhaseSummary]) -> int | None:
+    """Return the most users or clients that a phase has at a time; None where its load is open or has stages."""
+    counts = [
+        sum(stream.users or int(stream.clients) for stream in phase.streams if isinstance(stream.clients, int | float))
+        for phase in phases
+    ]
+    return max(counts, default=0) or None
+
+
+def _bounded(slo: Slo, phases: Sequence[PhaseSummary], users: int | None) -> Iterator[_Bounded]:
     """Yield what is judged; LookupError, with the reason, where the run does not tell it."""
     named = dict(slo.operations)
     grouped: dict[str, list[OperationFigures]] = {name: [] for name in named}
@@ -153,20 +174,26 @@ def _bounded(slo: Slo, phases: Sequence[PhaseSummary]) -> Iterator[_Bounded]:
     for name, bounds in named.items():
         if not grouped[name]:
             raise LookupError(f"nobody asked for {name}, which has bounds of its own")
-        yield _figures(name, bounds, grouped[name])
+        yield _figures(name, bounds, grouped[name], users)
     if slo.response is not None and (others or not named):
-        yield _figures(None, slo, others)
+        yield _figures(None, slo, others, users)
 
 
-def _figures(name: str | None, slo: Slo, operations: Sequence[OperationFigures]) -> _Bounded:
+def _figures(name: str | None, slo: Slo, operations: Sequence[OperationFigures], users: int | None) -> _Bounded:
     latencies = [latency for entry in operations if (latency := _latency(entry, slo)) is not None]
     if len(latencies) < len(operations):
         what = f"the run was recorded without the response times of {_SUBJECTS[slo.of].removeprefix(' of ')}"
         raise LookupError(what)
     known = [value for latency in latencies if (value := latency.at(slo.percentile)) is not None]
-    requests = sum(entry.requests + entry.dropped for entry in operations)
-    failed = sum(sum(entry.errors.values()) + entry.dropped for entry in operations)
-    return _Bounded(name, slo, max(known, default=None), failed / requests if requests else None)
+    due = sum(entry.due for entry in operations)
+    waiting = sum(entry.in_flight_at_end for entry in operations)
+    failed = waiting + sum(sum(entry.errors.values()) + entry.dropped for entry in operations)
+    response = max(known, default=None)
+    unknown = sum(entry.dropped for entry in operations) + waiting
+    if slo.of == "all" and unknown > (1 - _QUANTILES[slo.percentile]) * due:
+        # Of requests that were never answered the response time is longer than any limit.
+        response = math.inf
+    return _Bounded(name, slo, response, failed / due if due else None, waiting, users)
 
 
 def broken(
@@ -186,6 +213,8 @@ def broken(
         # Where nothing failed, nothing that failed was slow.
         if slo.of != "failures":
             yield "no request succeeded" if slo.of == "successes" else "no request was answered"
+    elif math.isinf(response):
+        yield f"too many requests had no answer for {slo.subject} to be within {format_duration(slo.response)}"
     elif response > slo.response:
         yield f"{slo.subject} was {format_duration(response)}, more than {format_duration(slo.response)}"
     if errors is not None and errors >= slo.errors:

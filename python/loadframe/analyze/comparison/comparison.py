@@ -1,7 +1,8 @@
 """Groups of runs against the first of them: ratios with intervals, tests, and what each comes to.
 
 The run is the unit: a minute of requests is one observation, since its seconds are alike. Where runs were made in
-blocks or in several sessions, the analysis follows that. Invalid runs are left out.
+blocks or in several sessions, the analysis follows that. Runs that say nothing of the store are left out by name. Runs
+in which the store failed are worse than any figure: no conclusion contradicts that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from loadframe.analyze.comparison.groups import Group, treatments_text
 from loadframe.analyze.comparison.measures import USUAL, Measure, measures_of
 from loadframe.analyze.comparison.ranks import cliffs_delta, holm
 from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.experiment import excluded
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.pace import pace
 from loadframe.analyze.sessions import started
@@ -41,7 +43,8 @@ class Contrast:
     `ratio` is the group's geometric mean over the baseline's, with the blocks and sessions of the runs accounted for,
     as `estimate` says; `p` is adjusted for all contrasts of the comparison. `better` and `worse` are significant
     differences of at least the least effect, `alike` has its whole interval below that, and `open` is what the data do
-    not decide. `medians` and `delta` describe the runs as they are.
+    not decide. `medians` and `delta` describe the runs as they are. `failed` are each side's runs in which the store
+    failed, `blind` says which side's figures leave too many failed requests out.
     """
 
     measure: Measure
@@ -55,6 +58,13 @@ class Contrast:
     p: float
     delta: float
     outcome: Outcome
+    failed: tuple[int, int] = (0, 0)
+    blind: tuple[bool, bool] = (False, False)
+
+    @property
+    def of_survivors(self) -> tuple[bool, bool]:
+        """Whether each side's figures are only those of runs or requests that did not fail."""
+        return bool(self.failed[0]) or self.blind[0], bool(self.failed[1]) or self.blind[1]
 
     @property
     def ratio(self) -> Estimate:
@@ -74,6 +84,8 @@ class Contrast:
             "baseline": self.baseline,
             "group": self.label,
             "runs": [len(self.first), len(self.second)],
+            "failed_runs": list(self.failed),
+            "of_survivors": list(self.of_survivors),
             "medians": list(self.medians),
             "ratio": self.ratio.as_dict(),
             "design": self.estimate.design,
@@ -108,6 +120,8 @@ class Comparison:
                  "left_out": [run.id for run in group.left_out]}
                 for group in self.groups
             ],
+            "excluded": {group.label: excluded(group.left_out) for group in self.groups},
+            "failed": {group.label: excluded(group.failed) for group in self.groups},
             "contrasts": [contrast.as_dict() for contrast in self.contrasts],
             "differences": {
                 label: [
@@ -138,7 +152,7 @@ def compare(
     baseline, *others = groups
     if not others:
         raise BadInput("one group of runs has nothing to be compared with", remedy="name two or more")
-    warnings = doubts.faulty_runs(groups)
+    warnings = [*doubts.failed_and_left_out(groups), *doubts.faulty_runs(groups)]
     raw: list[Contrast] = []
     differing = {}
     for group in others:
@@ -200,10 +214,21 @@ def _contrast(
         p=estimate.p,
         delta=cliffs_delta(values.first, values.second),
         outcome="open",
+        failed=(len(first.failed), len(second.failed)),
+        blind=(measure.is_blind(first.usable), measure.is_blind(second.usable)),
     )
 
 
 def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
+    """Return the outcome of the figures, if it also holds when what failed is worse than any of them."""
+    outcome = _of_figures(contrast, p, least, level)
+    baseline, group = contrast.of_survivors
+    if (group and outcome in ("better", "alike")) or (baseline and outcome in ("worse", "alike")):
+        return "open"
+    return outcome
+
+
+def _of_figures(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
     ratio = contrast.ratio
     if ratio.low > 1 - least and ratio.high < 1 + least:
         return "alike"

@@ -1,11 +1,12 @@
 """What weakens a comparison: too few runs, an order that hides drift, different conditions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from loadframe.analyze.comparison.differences import Difference
 from loadframe.analyze.comparison.groups import Group
 from loadframe.analyze.comparison.measures import Measure
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.units import format_share
 
@@ -84,6 +85,46 @@ class FaultyRuns(Finding):
 
     def _remedy(self) -> str:
         return "`loadframe report` says why; bound or measure errors, and response times of all requests (all-p99)"
+
+
+@dataclass(frozen=True)
+class FailedRuns(Finding):
+    """Runs in which the store failed as a whole: other figures of the group are those of the survivors."""
+
+    label: str
+    failed: int
+    total: int
+    #: The runs by their reasons.
+    listed: str
+
+    def _cause(self) -> str:
+        return (
+            f"the store failed in {self.failed} of {self.total} runs of {self.label}: {self.listed}."
+            " The figures say nothing of failed runs, so no advantage is claimed"
+        )
+
+    def _remedy(self) -> str:
+        return "find out why the store failed, and measure again"
+
+
+@dataclass(frozen=True)
+class LeftOutRuns(Finding):
+    """Runs without figures for reasons that are not the store's."""
+
+    label: str
+    left_out: int
+    total: int
+    #: The runs by their reasons.
+    listed: str
+
+    def _cause(self) -> str:
+        return (
+            f"{self.left_out} of {self.total} runs of {self.label} are left out: they failed or are missing, or their"
+            f" generator or cluster was at fault ({self.listed})"
+        )
+
+    def _remedy(self) -> str:
+        return "remove the cause and measure again"
 
 
 @dataclass(frozen=True)
@@ -194,6 +235,28 @@ class Unmatched(Finding):
 def faulty_runs(groups: Sequence[Group]) -> list[Finding]:
     """Return a finding for each group in some of whose runs the store was at fault."""
     return [FaultyRuns(group.label, len(group.faulty), len(group.usable)) for group in groups if group.faulty]
+
+
+def runs_by_reason(runs: Iterable[RecordedRun]) -> str:
+    """Return each reason with the names of its runs."""
+    reasons: dict[str, list[str]] = {}
+    for run in runs:
+        reasons.setdefault(run.why, []).append(run.id)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
+
+
+def failed_and_left_out(groups: Sequence[Group]) -> list[Finding]:
+    """Return a finding for the failed runs of each group, and one for those that are left out for other reasons."""
+    findings: list[Finding] = []
+    for group in groups:
+        failed = group.failed
+        left_out = [run for run in group.left_out if run not in failed]
+        total = len(group.runs)
+        if failed:
+            findings.append(FailedRuns(group.label, len(failed), total, runs_by_reason(failed)))
+        if left_out:
+            findings.append(LeftOutRuns(group.label, len(left_out), total, runs_by_reason(left_out)))
+    return findings
 
 
 def interleaved(first: Sequence[str], second: Sequence[str]) -> bool:

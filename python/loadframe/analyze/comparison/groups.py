@@ -3,7 +3,7 @@
 import glob
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,18 @@ class Group:
 
     label: str
     runs: tuple[RecordedRun, ...]
+    #: Whether runs in which requests fail have failed, as where a treatment is to be chosen.
+    strict: bool = False
 
     @cached_property
     def usable(self) -> tuple[RecordedRun, ...]:
         """The runs that count, in the order in which they were made; what the store did wrong in them is a result."""
-        return tuple(sorted((run for run in self.runs if run.sound), key=started))
+        return tuple(sorted((run for run in self.runs if (run.usable if self.strict else run.sound)), key=started))
+
+    @property
+    def failed(self) -> tuple[RecordedRun, ...]:
+        """The runs in which the store failed, whether they have figures or not."""
+        return tuple(run for run in self.runs if (run.requests_failed if self.strict else run.store_failed))
 
     @property
     def known(self) -> tuple[RecordedRun, ...]:
@@ -35,7 +42,8 @@ class Group:
     @property
     def left_out(self) -> tuple[RecordedRun, ...]:
         """The runs that no figure contains: spoilt, failed, interrupted or missing."""
-        return tuple(run for run in self.runs if not run.sound)
+        used = {id(run) for run in self.usable}
+        return tuple(run for run in self.runs if id(run) not in used)
 
     @property
     def faulty(self) -> tuple[RecordedRun, ...]:
@@ -44,7 +52,7 @@ class Group:
 
     def at(self, treatment: Mapping[str, Any]) -> "Group":
         """Return the group's runs at one treatment."""
-        return Group(self.label, tuple(run for run in self.runs if run.treatment == treatment))
+        return replace(self, runs=tuple(run for run in self.runs if run.treatment == treatment))
 
     @property
     def treatments(self) -> list[Mapping[str, Any]]:

@@ -1,26 +1,8 @@
-"""What to know before believing a gate: runs that were left out, missing treatments."""
+"""Findings of a gate: missing treatments."""
 
 from dataclasses import dataclass
 
 from loadframe.analyze.finding import Finding
-
-
-@dataclass(frozen=True)
-class InvalidRuns(Finding):
-    """Runs that were left out."""
-
-    label: str
-    left_out: int
-    total: int
-
-    def _cause(self) -> str:
-        return (
-            f"{self.left_out} of {self.total} runs of {self.label} are left out: they failed or are missing, or their"
-            " generator or cluster was at fault"
-        )
-
-    def _remedy(self) -> str:
-        return "`loadframe report` says why; mend that and measure again"
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.analyze.comparison import SESSION_SPREAD, Comparison, Contrast, Group, Measure, compare
-from loadframe.analyze.comparison.doubts import NotInterleaved, OtherPace, faulty_runs
+from loadframe.analyze.comparison.doubts import NotInterleaved, OtherPace, failed_and_left_out, faulty_runs
 from loadframe.analyze.comparison.estimate_ratio import RatioEstimate
 from loadframe.analyze.comparison.groups import treatments_text
 from loadframe.analyze.comparison.measures import measures_of
+from loadframe.analyze.experiment import RecordedRun, excluded
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.gate.bounds import against_bound
 from loadframe.analyze.gate.checks import Check, Question, Standing, against_baseline, one_sided_p, together
 from loadframe.analyze.gate.completeness import failed_runs, without_figure
-from loadframe.analyze.gate.findings import InvalidRuns, MissingTreatments
+from loadframe.analyze.gate.findings import MissingTreatments
 from loadframe.analyze.gate.joint import families, joint_estimate, runs_at
 from loadframe.analyze.gate.more_errors import more_errors
 from loadframe.analyze.gate.multiplicity import Graph
@@ -35,6 +36,8 @@ class Gate:
     comparison: Comparison | None
     #: Whether something that had to be checked could not be, beside the checks that say so themselves.
     incomplete: bool
+    #: The runs, new and earlier, that no figure contains.
+    left_out: tuple[RecordedRun, ...] = ()
 
     @property
     def standing(self) -> Standing:
@@ -51,6 +54,7 @@ class Gate:
             "runs": self.label,
             "checks": [check.as_dict() for check in self.checks],
             "warnings": [warning.as_dict() for warning in self.warnings],
+            "excluded": excluded(self.left_out),
             "comparison": self.comparison and self.comparison.as_dict(),
         }
 
@@ -70,15 +74,12 @@ def judge_gate(
     `session_spread` is by how much two sessions are taken to differ where each side has one only. BadInput where one
     treatment would be compared with another, unless that is wanted (`across`).
     """
-    warnings: list[Finding] = []
-    for group in (new, baseline):
-        if group and group.left_out:
-            warnings.append(InvalidRuns(group.label, len(group.left_out), len(group.runs)))
+    warnings: list[Finding] = [] if baseline else failed_and_left_out([new])
     checks = _bounds(new, thresholds.bounds)
     if baseline is None:
         warnings += faulty_runs([new])
         checks += [check for treatment in new.treatments for check in failed_runs(new.at(treatment), None, treatment)]
-        return Gate(new.label, tuple(checks), tuple(warnings), None, incomplete=False)
+        return Gate(new.label, tuple(checks), tuple(warnings), None, False, new.left_out)
     if not across:
         _require_same_treatment(baseline, new)
     if history:
@@ -99,7 +100,8 @@ def judge_gate(
     # Earlier runs are earlier: that order is what a gate is about.
     warnings += [warning for warning in comparison.warnings if not isinstance(warning, NotInterleaved)]
     incomplete = bool(missing) or not comparison.contrasts
-    return Gate(new.label, tuple(checks), tuple(warnings), comparison, incomplete)
+    left_out = (*new.left_out, *baseline.left_out)
+    return Gate(new.label, tuple(checks), tuple(warnings), comparison, incomplete, left_out)
 
 
 def _against(comparison: Comparison, thresholds: Thresholds, pace: float, session_spread: float) -> list[Check]:

@@ -5,10 +5,11 @@ share one chance of a false change.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from loadframe.analyze.comparison import Group, Measure
+from loadframe.analyze.comparison.doubts import failed_and_left_out
 from loadframe.analyze.comparison.measures import measures_of
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
@@ -74,9 +75,9 @@ def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list
     ]
     searched = sum(len(series) for _, series in by_treatment)
     level = LEVEL / max(searched, 1)
-    kept = [run for run in history.runs if not run.sound]
+    kept: list[RecordedRun] = []
     findings: list[Finding] = []
-    for usable, series in by_treatment:
+    for treatment, (usable, series) in zip(history.treatments, by_treatment, strict=True):
         first = -1
         for row in series:
             for point in change_points(row.values, level=level):
@@ -84,11 +85,21 @@ def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list
                 run = next(run for run in usable if numbers[id(run)] == session)
                 findings.append(Shift(row.measure.name, point, f"{run.id} ({started(run)})"))
                 first = max(first, session)
-        kept += [run for run in usable if numbers[id(run)] >= first]
+        since = [run for run in usable if numbers[id(run)] >= first]
+        # A run without figures belongs to the stretch in which it was made.
+        begin = min((started(run) for run in since), default="") if first >= 0 else ""
+        others = [run for run in history.at(treatment).runs if not run.sound]
+        kept += [*since, *(run for run in others if not started(run) or started(run) >= begin)]
     count, needed = len(set(numbers.values())), fewest_sessions(level)
     if runs and count < needed:
         findings.append(ShortHistory(count, needed))
-    return Group(history.label, tuple(kept)), findings
+    members = {id(run) for run in kept}
+    before = replace(
+        history,
+        label=f"{history.label} before its last change",
+        runs=tuple(run for run in history.runs if id(run) not in members),
+    )
+    return replace(history, runs=tuple(kept)), [*findings, *failed_and_left_out([before])]
 
 
 def _series(runs: Sequence[RecordedRun], numbers: dict[int, int], kinds: Sequence[str]) -> list[_Series]:

@@ -189,6 +189,10 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
             }
             for capacity in capacities.capacities
         ],
+        "runs": [run.as_dict() for run in capacities.folder.runs],
+        "excluded": [
+            {"run": attempt.run, "reason": "; ".join(attempt.judgement.reasons)} for attempt in capacities.invalid
+        ],
         "demands": [
             {
                 "rate": answer.rate,

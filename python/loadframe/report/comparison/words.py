@@ -50,13 +50,26 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
         "alike": f"a difference of {least} or more is excluded ({interval})",
         "open": f"these runs do not decide whether the difference is {least} or more ({interval})",
     }[contrast.outcome]
-    return f"{figures}; {ending}."
+    return f"{figures}; {ending}{_survivors(contrast)}."
+
+
+def _survivors(contrast: Contrast) -> str:
+    """Say on which side the figures leave failed runs or requests out; empty where they do not."""
+    sides = zip((contrast.baseline, contrast.label), contrast.failed, contrast.blind, strict=True)
+    words = [
+        f"the store failed in {failed} run{'s' * (failed != 1)} of {label}" if failed
+        else f"too many requests of {label} failed for this figure to show them"
+        for label, failed, blind in sides if failed or blind
+    ]  # fmt: skip
+    return f"; {' and '.join(words)}" if words else ""
 
 
 def lead(comparison: Comparison) -> list[str]:
     """Return the sentences that answer: one for each contrast of the first measure, at most six."""
     if not comparison.contrasts:
-        return ["No answer: the groups have no measure in common in their valid runs."]
+        words = ["No answer: the groups have no measure in common in their valid runs."]
+        return words + [f"The store failed in {len(g.failed)} of {len(g.runs)} runs of {g.label}."
+                        for g in comparison.groups if g.failed]  # fmt: skip
     first = comparison.contrasts[0].measure
     chosen = [contrast for contrast in comparison.contrasts if contrast.measure == first]
     words = [sentence(contrast, comparison) for contrast in chosen[:6]]
@@ -67,7 +80,9 @@ def runs_text(comparison: Comparison) -> str:
     """Say how many runs each group has, and how many were left out."""
     parts = []
     for group in comparison.groups:
-        left = f" ({len(group.left_out)} left out)" if group.left_out else ""
+        counts = ((len(group.left_out), "left out"), (len(group.failed), "failed"))
+        told = ", ".join(f"{count} {what}" for count, what in counts if count)
+        left = f" ({told})" if told else ""
         parts.append(f"{group.label}: {len(group.usable)} run{'s' * (len(group.usable) != 1)}{left}")
     return "; ".join(parts)
 

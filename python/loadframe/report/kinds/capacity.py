@@ -165,3 +165,6 @@ def _show(capacities: Capacities, demands: list[tuple[Demand, str]], more: Furth
         console.print(Text(sentence))
     for line in words.limits(capacities):
         console.print(Text(line, style="dim"))
+    for attempt in capacities.invalid:
+        reasons = "; ".join(attempt.judgement.reasons)
+        console.print(Text(f"{attempt.run} says nothing of its {capacities.bounds.over}: {reasons}", style="yellow"))
