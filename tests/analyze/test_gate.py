@@ -203,7 +203,7 @@ def _on_day(run, day):
 
 
 def test_failed_runs_of_a_history_count_from_its_last_change_on_and_all_are_named(results, tmp_path):
-    """The old version failed twice; that is no excuse for the new one to fail."""
+    """Two failed runs of the old version do not excuse one of the new version."""
     for name in ("old", "slow"):
         for run in (results / name).iterdir():
             shutil.copytree(run, tmp_path / "history" / f"{'1' if name == 'old' else '2'}-{run.name}")

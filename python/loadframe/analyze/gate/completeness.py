@@ -27,7 +27,7 @@ def failed_runs(new: Group, baseline: Group | None, treatment: Mapping[str, Any]
     if any(_lost_documents(run) for run in new.runs):
         title = "acknowledged documents"
         standing, why = _failed(new, baseline, _lost_documents, "acknowledged documents are missing in")
-        # A store promises to keep what it acknowledged: one broken promise is no chance.
+        # A store promises to keep what it acknowledged: one broken promise is too many.
         if baseline is None or not any(_lost_documents(run) for run in baseline.runs):
             standing = "regression"
         checks.append(Check(Measure("all phases", "lost documents"), treatment, standing, why, title=title))
