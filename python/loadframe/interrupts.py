@@ -1,4 +1,4 @@
-"""Ctrl-C: no interrupt is lost, and none breaks what must be whole.
+"""Interrupts (Ctrl-C, SIGTERM, SIGHUP): none is lost, and none breaks what must be whole.
 
 Python raises KeyboardInterrupt wherever the main thread happens to be. In a destructor or a callback it is printed and
 forgotten; while a module is imported it can leave as another exception; between the end of a load and the name of its
@@ -9,9 +9,11 @@ cut short it only takes it down.
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import NoReturn
+
+#: The signals that end a command as Ctrl-C does: schedulers, service managers and closed terminals send the others.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _asked = False
 _depth = 0
@@ -42,52 +44,43 @@ def deferred() -> Iterator[None]:
     process ignores interrupts, it changes nothing.
     """
     global _depth  # noqa: PLW0603
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, signal.SIG_DFL, None):
+    before = {number: handler for number in SIGNALS if callable(handler := signal.getsignal(number))}
+    if threading.current_thread() is not threading.main_thread() or not before:
         yield
         return
-    signal.signal(signal.SIGINT, _take_down)
+    for number in before:
+        signal.signal(number, _take_down)
     _depth += 1
     try:
         yield
     finally:
         _depth -= 1
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if not _depth:
-            if _asked and before is not _raise:
+            if _asked and _raise not in before.values():
                 # Whoever does not listen here hears of it once.
                 answer()
                 raise KeyboardInterrupt
             check()
 
 
-@contextlib.contextmanager
-def also(number: signal.Signals) -> Iterator[None]:
-    """Have another signal be an interrupt, such as that by which service managers end a command; in the main thread."""
-    before = signal.signal(number, _as_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
-
-
 def listen() -> None:
     """Have interrupts taken down before they are raised, from now on; for the main thread of a command."""
     answer()
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _raise)
+    _handle(_raise)
 
 
 def close() -> None:
     """Have interrupts only taken down from now on: the command is over, and leaves its status."""
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _take_down)
+    _handle(_take_down)
 
 
-def _as_interrupt(number: int, frame: FrameType | None) -> None:
-    handler = signal.getsignal(signal.SIGINT)
-    # Where interrupts are ignored, this signal is not.
-    (handler if callable(handler) else _take_down)(number, frame)
+def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
+    for number in SIGNALS:
+        # `nohup` and background jobs of a shell ignore some of them.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def _take_down(number: int, frame: FrameType | None) -> None:
@@ -95,6 +88,9 @@ def _take_down(number: int, frame: FrameType | None) -> None:
     _asked = True
 
 
-def _raise(number: int, frame: FrameType | None) -> NoReturn:
+def _raise(number: int, frame: FrameType | None) -> None:
+    again = _asked
     _take_down(number, frame)
-    raise KeyboardInterrupt
+    # Schedulers send SIGTERM to a process and to its launcher, which passes it on: that is one request.
+    if number == signal.SIGINT or not again:
+        raise KeyboardInterrupt

@@ -1,9 +1,11 @@
 """Real ranks, started by a real mpirun: what they record together, and what becomes of them when one dies."""
 
+import fcntl
 import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -132,6 +134,101 @@ def test_an_interrupt_reaches_rank_0_which_keeps_the_run(workload):
         wait_until_gone(everything, 30)
     assert status == 130
     assert Run(Path("kept")).summary.status == "interrupted"
+
+
+#: Connects to each Unix socket of ranks that this user can see, and prints what came.
+ATTACKER = """
+import os, re, socket, time
+os.setgroups([]); os.setgid(12345); os.setuid(12345)
+end, got = time.monotonic() + 300, {}
+while os.getppid() != 1 and time.monotonic() < end:
+    for name in re.findall(r"\\S*loadframe-\\S+", open("/proc/net/unix").read()):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+            line.settimeout(1)
+            try:
+                line.connect("\\0" + name[1:] if name[0] == "@" else name)
+                descriptors = socket.recv_fds(line, 16, 3)[1]
+                line.send(b"\\0")
+                print("got", len(descriptors), flush=True)
+            except OSError as error:
+                got.setdefault(type(error).__name__, print("tried:", type(error).__name__, flush=True))
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+def test_another_user_gets_no_terminal_and_the_command_does_its_work(workload):
+    attacker = subprocess.Popen([sys.executable, "-c", ATTACKER], stdout=subprocess.PIPE, text=True)
+    try:
+        done = loadframe(*bench("small.yaml", "--output", "kept", "--ranks", "2"))
+    finally:
+        attacker.kill()
+        said, _ = attacker.communicate()
+    assert "got" not in said
+    assert done.returncode == 0, done.stderr
+    assert Run(Path("kept")).summary.status == "done"
+
+
+EXPERIMENT = """\
+experiment: cancelled
+store: {kind: sim}
+workload: ./small.yaml
+kind: scale
+prepare: [fill]
+measure: [look]
+warmup: 0s
+duration: 5s
+factors: {nodes: [1], clients: [2, 4]}
+"""
+
+
+def launchers(command):
+    """Return mpirun's process of a command with ranks."""
+    (mpirun,) = [process for process in psutil.Process(command.process.pid).children() if "prterun" in process.name()]
+    return mpirun
+
+
+CANCELLATIONS = {
+    "SIGTERM without ranks": ((), lambda command: command.process.terminate()),
+    "SIGTERM": (("--ranks", "2"), lambda command: command.process.terminate()),
+    "SIGHUP": (("--ranks", "2"), lambda command: command.process.send_signal(signal.SIGHUP)),
+    "killed command": (("--ranks", "2"), lambda command: command.process.kill()),
+    "killed mpirun": (("--ranks", "2"), lambda command: launchers(command).kill()),
+}
+
+
+@pytest.mark.parametrize("how", CANCELLATIONS)
+def test_a_run_that_was_cancelled_from_outside_is_made_again(workload, how):
+    Path("e.yaml").write_text(EXPERIMENT)
+    ranks, cancel = CANCELLATIONS[how]
+    with Running("run", "e.yaml", *ranks, folder=workload) as command:
+        command.wait_for("run 2 of 2", "phase look", "1 s:")
+        everything = psutil.Process(command.process.pid).children(recursive=True)
+        cancel(command)
+        status = command.process.wait(PATIENCE)
+        wait_until_gone(everything, PATIENCE)
+        assert status not in (0, 1), command.stderr
+        assert "Traceback" not in command.stderr
+    runs = Path("results/cancelled/runs")
+    assert [Run(path).summary.status for path in runs.iterdir() if not path.name.startswith(".")] == ["done"]
+    again = loadframe("run", "e.yaml", *ranks)
+    assert again.returncode == 0, again.stderr
+    assert [Run(path).summary.status for path in runs.iterdir()] == ["done", "done"]
+    # Another session of this user may have its ranks now.
+    left = [path for path in Path("/dev/shm").glob(f"loadframe-ranks-{os.geteuid()}-*") if not is_held(path)]
+    assert left == []
+
+
+def is_held(path):
+    """Whether a process uses a workspace."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return not path.exists()
 
 
 def test_an_interrupt_of_the_users_own_mpirun_keeps_the_run(workload):

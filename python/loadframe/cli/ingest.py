@@ -1,7 +1,6 @@
 """`loadframe ingest`: events that come by TCP, in files or on standard input go into a store, and are counted there."""
 
 import secrets
-import signal
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -173,8 +172,7 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
                 )
             try:
                 closing = Closing(_PATIENCE, _tell_end)
-                with interrupts.also(signal.SIGTERM):
-                    session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True, closing=closing)
+                session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True, closing=closing)
             except KeyboardInterrupt:
                 if not path.exists() or name not in [phase.name for phase in Run(path).summary.phases]:
                     raise

@@ -89,7 +89,7 @@ class Deadline:
 
     def _interrupt(self) -> None:
         self._interrupted = True
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 #: For whoever has all the time there is.

@@ -217,6 +217,9 @@ class Session:
                     phases, writer, beside, outcomes, meanwhile, failures, events, closing
                 )
             failure = failure or beside.failure()
+            if failure and failure.fault == "generator" and interrupts.asked():
+                # A scheduler that cancels a job ends its ranks, too; the run did not fail.
+                failure = None
             over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
             if not (over or failure or (keep_interrupted and outcomes)):
                 raise KeyboardInterrupt

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from loadframe.ranks import pulse
 from loadframe.ranks.environment import STARTER, Place
+from loadframe.ranks.workspace import hold
 
 
 def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None] = print) -> int:
@@ -20,6 +21,8 @@ def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None]
     starter = os.environ.get(STARTER)
     if starter:
         pulse.stay_local()
+        # For as long as this process runs.
+        hold(Path(starter))
     if place.rank:
         from loadframe.ranks.serve import serve
 
@@ -30,7 +33,7 @@ def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None]
     from loadframe.ranks.protect import protect
 
     line = protect(place, rescue)
-    tell = adopt(starter) if starter else None
+    tell = adopt(Path(starter)) if starter else None
     if tell is None:
         outlive_readers()
     status = 1

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
-#: Set in ranks that `--ranks` started: the socket of the process that a user started.
+#: Set in ranks that `--ranks` started: their workspace, with the socket of the process that a user started.
 STARTER = "LOADFRAME_STARTER"
 
 #: Variables with a rank and with their number, by what sets them. PMIx says no number in its variables.

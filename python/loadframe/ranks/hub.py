@@ -290,8 +290,12 @@ class Hub:
         if not dead and self._line.over:
             dead = [t for t in told if t["rank"] and t["rank"] not in said]
         quiet = {rank: silent for phase in self._tops() for rank, silent in phase.quiet().items() if rank not in said}
-        interrupted = False
-        if quiet and not (dead and self._line.over):
+        # Where a rank died, its launcher is alive: it ends the others.
+        launcher_died = not self._line.over and _is_dead(self._line.launcher)
+        interrupted = launcher_died
+        if launcher_died:
+            self.broken = "the launcher of the ranks was killed"
+        elif quiet and not (dead and self._line.over):
             words = (f"rank {rank} on {told[rank]['machine']} ({silent:.0f} s)" for rank, silent in quiet.items())
             self.broken = f"the launcher ended the ranks; not heard of was {', '.join(words)}"
         elif dead and len(dead) <= max(len(others) // 2, 1):
@@ -307,7 +311,7 @@ class Hub:
         for phase in self._tops():
             phase.abandon(self.broken, interrupted=interrupted)
         if interrupted:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def _tops(self) -> list[Top]:
         return [phase for phase in self._station.phases.values() if isinstance(phase, Top)]

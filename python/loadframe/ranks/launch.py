@@ -3,11 +3,11 @@
 import contextlib
 import importlib.util
 import os
-import secrets
 import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,6 +19,8 @@ from typing import IO
 
 from loadframe.errors import BadInput, GeneratorFailed
 from loadframe.ranks.environment import STARTER
+from loadframe.ranks.outlet import outlive_readers
+from loadframe.ranks.workspace import remove_abandoned, workspace
 
 #: Signals that rank 0 gets in our place, by what stands for them on the socket.
 _SIGNALS = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"H"}
@@ -28,33 +30,48 @@ PROGRAM = (sys.executable, "-c", "from loadframe.cli import main; main()")
 _ENDING = 15.0
 #: How long it may take when rank 0 was killed and what it has recorded is kept, s.
 _KEEPING = 90.0
+#: How long mpirun may take to end its ranks when it is told to, s.
+_STOPPING = 5.0
+#: The socket at which rank 0 gets the terminal, in the workspace.
+_DOOR = "door"
+#: pid, uid and gid of the process at the other end of a Unix socket.
+_PEER = struct.Struct("3i")
 
 
 def launch(number: int) -> int:
     """Run this command anew as `number` ranks, and return its exit status. BadInput where there is no MPI."""
     mpirun = _mpirun()
-    name = f"loadframe-{os.getpid()}-{secrets.token_hex(8)}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door, tempfile.TemporaryFile() as said:
-        # Abstract: it has no file, and is gone with us.
-        door.bind(f"\0{name}")
-        door.listen(1)
+    remove_abandoned()
+    with (
+        workspace() as (folder, held),
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door,
+        tempfile.TemporaryFile() as said,
+    ):
+        # No other user can enter the folder. A path through the descriptor is short enough for any socket.
+        door.bind(f"/proc/self/fd/{held}/{_DOOR}")
+        door.listen()
         process = subprocess.Popen(
             [*mpirun, "-n", str(number), *_command()],
-            env={**os.environ, STARTER: name},
+            env={
+                **os.environ,
+                STARTER: str(folder),
+                # What a killed mpirun leaves lies in our folder.
+                "OMPI_MCA_btl_sm_backing_directory": str(folder),
+                "PRTE_MCA_prte_tmpdir_base": str(folder),
+            },
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
             # Ctrl-C is for us, and we tell rank 0.
             start_new_session=True,
+            pass_fds=[held],
         )
         try:
             began, status = _stand_for(door, process)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_ENDING if status is not None else _KEEPING)
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            _end(process)
         if status:
             _say_notice(said)
         if status is None:
@@ -96,12 +113,30 @@ def _visitor(door: socket.socket, process: "subprocess.Popen[bytes]", ears: int)
     while process.poll() is None:
         ready, _, _ = select.select([door], [], [], 0.1)
         if door in ready:
-            return door.accept()[0]
+            line, _ = door.accept()
+            if _is_ours(line):
+                return line
+            line.close()
         if select.select([ears], [], [], 0)[0]:
             # Before there is a rank 0 that could be told.
-            os.killpg(process.pid, signal.SIGKILL)
+            _end(process)
             raise KeyboardInterrupt
     return None
+
+
+def _is_ours(line: socket.socket) -> bool:
+    """Whether the process at the other end runs as this user."""
+    _, uid, _ = _PEER.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return bool(uid == os.geteuid())
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End mpirun and its ranks: it removes what it made if it is told, and is killed if that takes too long."""
+    for number, patience in ((signal.SIGTERM, _STOPPING), (signal.SIGKILL, None)):
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(patience)
 
 
 @contextlib.contextmanager
@@ -124,13 +159,18 @@ def _listening(heard: Callable[[int], None]) -> Iterator[int]:
         os.close(bell)
 
 
-def adopt(name: str) -> Callable[[int], None]:
+def adopt(folder: Path) -> Callable[[int], None]:
     """As rank 0, take over the terminal and the interrupts of the process that a user started.
 
-    Returns what tells it the exit status. Should it die, this process does, and with it all ranks.
+    Returns what tells it the exit status. If that process dies, this one is interrupted. PermissionError if the
+    process at the other end runs as another user.
     """
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    line.connect(f"\0{name}")
+    inside = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    line.connect(f"/proc/self/fd/{inside}/{_DOOR}")
+    os.close(inside)
+    if not _is_ours(line):
+        raise PermissionError(f"the launcher's socket in {folder} belongs to another user")
     numbers, descriptors, _, _ = socket.recv_fds(line, 16, 3)
     for number, descriptor in zip(numbers, descriptors, strict=True):
         os.dup2(descriptor, number)
@@ -140,7 +180,10 @@ def adopt(name: str) -> Callable[[int], None]:
         meaning = {sign: number for number, sign in _SIGNALS.items()}
         while sign := _received(line):
             os.kill(os.getpid(), meaning[sign])
-        os._exit(128 + signal.SIGKILL)
+        # Its terminal may be gone too.
+        with contextlib.suppress(OSError):
+            outlive_readers()
+        os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=hear, name="starter", daemon=True).start()
 

@@ -43,6 +43,7 @@ def protect(place: Place, rescue: Rescue) -> "Line":
     Should the child die while it records, `rescue` is called with the folder.
     """
     ours, theirs = socket.socketpair()
+    launcher = os.getppid()
     child = os.fork()
     if child:
         ours.close()
@@ -50,14 +51,16 @@ def protect(place: Place, rescue: Rescue) -> "Line":
     theirs.close()
     os.setsid()
     forget()
-    return Line(ours)
+    return Line(ours, launcher)
 
 
 class Line:
     """All ranks as messages, over the process that has MPI: what `World` is to the others."""
 
-    def __init__(self, line: socket.socket) -> None:
+    def __init__(self, line: socket.socket, launcher: int) -> None:
         self._line = line
+        #: The process that started this rank.
+        self.launcher = launcher
         self._frames = Frames()
         self.rank, self.size, self.library = 0, 1, ""
         #: Whether the launcher has told us that it ends the job.

@@ -20,6 +20,7 @@ def serve(place: Place) -> int:
     ordered: list[int] = []
     # Whether an interrupt ends anything is rank 0's to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, _: ordered.append(number))
     try:
         world = World(place)
