@@ -1,13 +1,12 @@
 """What a killed process has recorded becomes a failed run."""
 
-import re
-
 import pytest
 from recordings import manifest, write_phase
 
 from commands import within
 from loadframe.experiment.rescue import rescue
 from loadframe.record import Run, RunWriter
+from loadframe.record.partial import LOCK_FILE, partial_name
 
 PACING = {"closed": {"clients": 4, "think_time": 0.0}}
 
@@ -33,8 +32,8 @@ def killed(tmp_path):
             file.write("Tag=range/ra")
     with (writer.folder / "events.jsonl").open("a") as file:
         file.write('{"time": 4.')
-    # The process of that number is another one, as the start that goes with it says.
-    writer.folder.rename(writer.folder.with_name(re.sub(r"-[0-9]+$", "-1", writer.folder.name)))
+    # The kernel releases the lock of a process that has died.
+    writer._release()
     return tmp_path
 
 
@@ -66,6 +65,7 @@ def test_a_run_that_lives_or_had_not_begun_is_left_alone(tmp_path):
     with RunWriter(tmp_path, "r1") as writer:
         writer.draft(manifest(started=writer.started).as_dict())
         assert rescue(tmp_path) == []
-        gone = writer.folder.with_name(f"{writer.folder.name}1")
+        gone = tmp_path / partial_name("r2")
         gone.mkdir()
+        (gone / LOCK_FILE).touch()
         assert rescue(tmp_path) == []

@@ -1,10 +1,13 @@
 """A run folder appears whole or not at all."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +17,7 @@ from hdrh.log import HistogramLogReader
 from recordings import manifest, summary, write_phase
 
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.record import Run, RunWriter
+from loadframe.record import Run, RunWriter, partial
 from loadframe.record.partial import partial_name
 from loadframe.record.schema import MEMBERS
 
@@ -129,18 +132,56 @@ def test_a_killed_process_leaves_a_hidden_folder_that_the_next_start_removes(tmp
     assert [path.name for path in tmp_path.iterdir()] == ["r1"]
 
 
-def test_a_process_number_that_was_given_out_anew_does_not_protect_a_stale_folder(tmp_path):
-    stale = tmp_path / (partial_name("old").rpartition("-")[0] + "-1")
-    stale.mkdir()
+def test_a_run_of_a_container_with_the_same_host_name_is_left_alone(tmp_path):
+    """The writer lives in a process namespace of its own, where its number means another process."""
+    script = (
+        "import sys; from pathlib import Path; from loadframe.record import RunWriter\n"
+        "with RunWriter(Path(sys.argv[1]), 'elsewhere'): print('up', flush=True); sys.stdin.read()"
+    )
+    unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child", "--"]
+    command = [*unshare, sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout.readline() == b"up\n"
+        record(tmp_path)
+        assert list(tmp_path.glob(".elsewhere.*"))
+        child.kill()
+    end = time.monotonic() + 60
+    while not partial.stale(tmp_path) and time.monotonic() < end:
+        time.sleep(0.01)
+    record(tmp_path, "r2")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r1", "r2"]
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("ext4", False), ("nfs4", True)])
+def test_a_folder_of_another_kernel_is_removed_where_its_lock_would_be_seen(tmp_path, monkeypatch, kind, kept):
+    old = tmp_path / re.sub("-[0-9a-f]{8}-", "-00000000-", partial_name("old"))
+    old.mkdir()
+    (old / partial.LOCK_FILE).touch()
+    device = tmp_path.stat().st_dev
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"22 1 {os.major(device)}:{os.minor(device)} / /data rw - {kind} server:/data rw\n")
+    monkeypatch.setattr(partial, "_MOUNTS", mounts)
     record(tmp_path)
-    assert not stale.exists()
+    assert old.exists() == kept
 
 
-def test_partial_folders_of_other_machines_are_left_alone(tmp_path):
+def test_a_folder_without_a_lock_is_left_alone(tmp_path):
+    new = tmp_path / partial_name("new")
+    new.mkdir()
+    record(tmp_path)
+    assert new.exists()
+
+
+def test_partial_folders_of_earlier_versions_and_other_machines_are_left_alone(tmp_path):
     elsewhere = tmp_path / ".old.partial-another-machine-1-1"
     elsewhere.mkdir()
     record(tmp_path)
     assert elsewhere.exists()
+
+
+def test_a_finished_run_has_no_lock_file(tmp_path):
+    record(tmp_path)
+    assert not (tmp_path / "r1" / partial.LOCK_FILE).exists()
 
 
 def test_series_join_the_phases_on_the_time_axis_of_the_run(tmp_path):

@@ -1,6 +1,7 @@
 """Writes a run folder. It grows in a hidden folder beside its place and appears there whole, or not at all."""
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +28,7 @@ from loadframe.record.merge import (
     node_telemetry,
     sampled_phases,
 )
-from loadframe.record.partial import partial_name, remove_stale
+from loadframe.record.partial import LOCK_FILE, hold, partial_name, remove_stale
 from loadframe.record.reader import Recordings
 from loadframe.record.redact import plain
 from loadframe.record.samples import write_samples
@@ -58,6 +59,8 @@ class RunWriter:
         self._subscribers: tuple[Subscriber, ...] = ()
         self._joined = False
         self._finished = False
+        #: The lock that shows that this process lives; none on a file system without locks.
+        self._held: BinaryIO | None = None
 
     def __enter__(self) -> Self:
         if self.path.exists():
@@ -66,6 +69,7 @@ class RunWriter:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             remove_stale(self.path.parent)
             self._partial.mkdir()
+            self._held = hold(self._partial)
             self.scratch.mkdir()
             self._events = (self._partial / schema.EVENTS_FILE).open("w", encoding="utf-8")
             self._telemetry = pq.ParquetWriter(
@@ -73,6 +77,7 @@ class RunWriter:
             )
         except OSError as error:
             shutil.rmtree(self._partial, ignore_errors=True)
+            self._release()
             raise BadInput(
                 f"runs cannot be written there: {error.strerror or error}",
                 where=str(self.path.parent),
@@ -90,6 +95,7 @@ class RunWriter:
             self._tell(Closed())
             if self._finished:
                 self._events.close()
+                self._release()
                 return
             # What is thrown away need not reach a disk that may be full; both files are closed all the same.
             with contextlib.suppress(OSError):
@@ -97,12 +103,21 @@ class RunWriter:
             with contextlib.suppress(OSError):
                 self._telemetry.close()
             shutil.rmtree(self._partial, ignore_errors=True)
+            self._release()
+
+    def _release(self) -> None:
+        if self._held:
+            self._held.close()
 
     @classmethod
     @contextmanager
     def adopt(cls, wreck: Wreck) -> Iterator[Self]:
         """Take over a run whose process has died, to finish it. FileNotFoundError if another process has done so."""
         writer = cls(wreck.parent, wreck.run_id)
+        try:
+            writer._held = hold(wreck.folder)
+        except BlockingIOError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(wreck.folder)) from None
         wreck.folder.rename(writer._partial)
         writer.started = wreck.started
         writer._phases = wreck.recordings(writer.scratch)
@@ -211,6 +226,7 @@ class RunWriter:
             for member in (*schema.MEMBERS, *sampled):
                 _sync(self._partial / member)
             _sync(self._partial)
+            (self._partial / LOCK_FILE).unlink(missing_ok=True)
             if self.path.exists():
                 raise LoadframeError("another process has written this run meanwhile", where=str(self.path))
             self._partial.rename(self.path)
