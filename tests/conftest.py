@@ -35,9 +35,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def _interrupts() -> Iterator[None]:
     """Leave the next test neither a handler of interrupts nor an interrupt that nobody has answered."""
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in interrupts.SIGNALS}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
     interrupts.answer()
 
 

@@ -116,3 +116,45 @@ def test_an_interrupt_while_python_takes_itself_down_changes_no_status():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+#: A command that prints a line to a pipe without a reader, or fails to write to another program.
+UNREAD = """\
+import os, sys, types
+def app(**_):
+    {what}
+command = types.ModuleType('loadframe.cli.app')
+command.app = app
+import loadframe.cli
+loadframe.cli.__path__ = []
+sys.modules['loadframe.cli.app'] = command
+sys.stdin.read()
+loadframe.cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "status"), [("print('x' * 100, flush=True)", 141), ("raise BrokenPipeError('a node is gone')", 1)]
+)
+def test_a_command_whose_output_nobody_reads_does_not_end_as_done(what, status):
+    with subprocess.Popen(
+        [sys.executable, "-c", UNREAD.format(what=what)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as command:
+        if status == 141:
+            command.stdout.close()
+        command.stdin.close()
+        said = command.stderr.read()
+    assert command.returncode == status, said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_is_an_interrupt_and_repeating_it_changes_nothing(listening, number):
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(number)
+    signal.raise_signal(number)
+    assert interrupts.asked()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
