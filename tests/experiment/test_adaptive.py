@@ -70,3 +70,21 @@ def test_spsa_moves_every_factor_at_once_and_against_its_last_trial():
     plus = spsa([2, 2, 2], [], 1, 10)
     minus = spsa([2, 2, 2], [(plus, 0.0)], 1, 10)
     assert all(a != b for a, b in zip(plus, minus, strict=True))
+
+
+@pytest.mark.parametrize("propose", [by_tpe, by_spsa])
+def test_failed_trials_are_the_worst_and_are_left_behind(propose):
+    """The first factor's upper levels give the best figures, until the store fails there."""
+    shares = []
+    for seed in range(8):
+        results = [((0, 0, 0, 0), 1.0)]
+        for _ in range(60):
+            row = propose(results, seed)
+            results.append((row, float("inf") if row[0] > 1 else 0.1 * (3 - row[1])))
+        shares.append(np.mean([row[0] > 1 for row, _ in results[-20:]]))
+    assert np.mean(shares) < 0.4
+
+
+def test_trials_of_spsa_that_all_failed_move_nothing():
+    dead = [((0, 0, 0, 0), float("inf"))] * 9
+    assert spsa(LEVELS, dead, 1, 60) == spsa(LEVELS, [(row, None) for row, _ in dead], 1, 60)

@@ -10,6 +10,8 @@ from loadframe.analyze.effects.document import settings_document
 from loadframe.analyze.effects.settings import read_settings
 from loadframe.experiment.design import describe, design
 from loadframe.experiment.folder import ExperimentFolder
+from loadframe.record import RunWriter
+from loadframe.record.schema import FORMAT
 from loadframe.report.kinds import read_report
 from simulated import Truth, write_run
 
@@ -30,8 +32,13 @@ confirm: 4
 TRUE = {"512m": 1.3, 1: 1.0, 20: 1.0}
 
 
-def record(path, runs, gain=TRUE, noise=0.01):
+def record(path, runs, gain=TRUE, noise=0.01, dies=lambda run: False):
     for run in runs:
+        if dies(run):
+            with RunWriter(path, run.id) as writer:
+                manifest = {"format": FORMAT, "run": run.id, "treatment": dict(run.treatment), "block": run.block}
+                writer.finish(manifest, {"status": "failed", "failure": "node-0 ended", "fault": "store"})
+            continue
         factor = 1.0
         for level in run.treatment.values():
             factor *= gain.get(level, 1.0)
@@ -211,3 +218,69 @@ def test_two_levels_are_what_screening_takes(refused):
     assert "two levels" in error.what
     error, _ = refused(EXPERIMENT.replace("[10, 20]", "[10]").replace("[5, 1]", "[5]").replace("[1g, 512m]", "[1g]"))
     assert "nothing to compare" in error.what
+
+
+def dies_at_512m(run):
+    """Whether a run is one of the four of five that the store does not survive with a heap of 512 MiB."""
+    return run.treatment["store.settings.heap"] == "512m" and run.block % 5
+
+
+ONE_FACTOR = re.sub(r"  collections.*\n  with.*\n", "", EXPERIMENT).replace("repetitions: 2", "repetitions: 5")
+
+
+def test_a_combination_at_which_the_store_mostly_dies_does_not_win(opened):
+    experiment, folder = opened(ONE_FACTOR)
+    made = finished(experiment, folder, dies=dies_at_512m)
+    assert not any(run.id.startswith("confirm-") for run in made), "nothing has won, so nothing is confirmed"
+    (result,) = read_settings(folder.path).results
+    assert result.winner is None
+    (number,) = result.failed
+    assert (result.combinations[number], result.failed[number]) == (("512m",), (4, 5))
+    (standing,) = [standing for standing in result.standings if standing.combination == number]
+    assert standing.measured == pytest.approx(1.3, rel=0.05)
+    assert standing.better is None
+    (warning,) = [warning for warning in result.warnings if "the store failed" in warning.cause]
+    dead = ", ".join(run.id for run in made if dies_at_512m(run))
+    assert warning.cause.startswith(f"the store failed in 4 of 5 runs at heap 512m ({dead}: node-0 ended)")
+    report = read_report(folder.path)
+    console = Console(file=io.StringIO(), width=200)
+    report.show(console)
+    for text in (report.page, console.file.getvalue()):
+        assert "Nothing beats the default in throughput of look; the store failed at heap 512m" in text
+    excluded = {entry["run"]: entry["reason"] for entry in report.document["excluded"]}
+    assert excluded == dict.fromkeys(dead.split(", "), "node-0 ended")
+
+
+def test_a_screening_does_not_put_together_what_the_store_dies_of(opened):
+    text = EXPERIMENT.replace("repetitions: 2", "repetitions: 3") + "scheme: screening\n"
+    experiment, folder = opened(text)
+    finished(experiment, folder, dies=lambda run: run.treatment["store.settings.heap"] == "512m" and run.block == 1)
+    (result,) = read_settings(folder.path).results
+    assert result.winner is None
+
+
+def test_a_winner_that_dies_when_it_is_measured_again_has_not_held(opened):
+    experiment, folder = opened(ONE_FACTOR)
+
+    def dies(run):
+        """Whether a run is one of three of the four that confirm the winner."""
+        return run.id.startswith("confirm-") and run.treatment["store.settings.heap"] == "512m" and run.block != 6
+
+    finished(experiment, folder, dies=dies)
+    (result,) = read_settings(folder.path).results
+    assert result.winner == ("512m",)
+    assert [len(group.failed) for group in result.confirmation.groups] == [0, 3]
+    assert result.confirmation.contrasts[0].outcome == "open"
+    assert "Measured again, the store failed in 3 of 4 runs: it did not hold." in read_report(folder.path).page
+
+
+@pytest.mark.parametrize("scheme", ["tpe", "spsa"])
+def test_an_optimiser_is_told_that_the_store_died(opened, scheme):
+    """A heap of 512 MiB would be faster; the store dies of it."""
+    experiment, folder = opened(EXPERIMENT + f"scheme: {scheme}\ntrials: 24\nconfirm: 0\n".replace("confirm: 0", ""))
+    made = finished(experiment, folder, dies=lambda run: run.treatment["store.settings.heap"] == "512m")
+    trials = [run for run in made if not run.id.startswith("confirm-")]
+    late = [run.treatment["store.settings.heap"] for run in trials[12:]]
+    assert late.count("512m") < len(late) / 2
+    (result,) = read_settings(folder.path).results
+    assert result.winner is None or result.winner[0] == "1g"

@@ -129,8 +129,8 @@ class RecordedRun:
 
     @property
     def requests_failed(self) -> bool:
-        """Whether the store failed in the run as a whole, or too many of its requests failed."""
-        return any(failure.of_run or failure.kind == "requests" for failure in self.failures)
+        """Whether the store failed in the run as a whole, or too many requests of a sound run failed."""
+        return self.store_failed or (self.sound and any(failure.kind == "requests" for failure in self.failures))
 
     @property
     def why(self) -> str:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from loadframe.analyze.effects.settings import Response, Settings, SettingsAt
+from loadframe.analyze.experiment import excluded
 
 
 def settings_document(settings: Settings) -> dict[str, Any]:
@@ -15,6 +16,7 @@ def settings_document(settings: Settings) -> dict[str, Any]:
         "results": [_result(result) for result in settings.results],
         "runs": [run.as_dict() for run in settings.folder.runs],
         "left_out": [run.id for run in settings.folder.left_out],
+        "excluded": excluded(settings.folder.left_out),
     }
 
 
@@ -29,12 +31,17 @@ def _result(result: SettingsAt) -> dict[str, Any]:
             {
                 "levels": levels[standing.combination],
                 "runs": standing.runs,
+                "failed_runs": result.failed.get(standing.combination, (0, 0))[0],
                 "ratio": standing.ratio.as_dict(),
                 "ratio_measured": standing.measured,
                 "probability_better": standing.better,
                 "cpu_cost": result.costs.get(standing.combination),
             }
             for standing in result.standings
+        ],
+        "failed": [
+            {"levels": levels[number], "failed": failed, "runs": total}
+            for number, (failed, total) in result.failed.items()
         ],
         "winner": result.winner and dict(zip(result.factors, result.winner, strict=True)),
         "confirmation": result.confirmation and result.confirmation.as_dict(),

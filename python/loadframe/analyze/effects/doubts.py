@@ -88,6 +88,24 @@ class Incomplete(Finding):
 
 
 @dataclass(frozen=True)
+class FailedCombination(Finding):
+    """A combination at which the store failed: its figures are those of the runs that survived."""
+
+    combination: str
+    failed: int
+    total: int
+    #: The runs by their reasons.
+    listed: str
+
+    def _cause(self) -> str:
+        rest = "no figure says anything of it" if self.failed == self.total else "its figures are of the other runs"
+        return f"the store failed in {self.failed} of {self.total} runs at {self.combination} ({self.listed}): {rest}"
+
+    def _remedy(self) -> str:
+        return "find out why the store failed before you choose this combination, or one that is next to it"
+
+
+@dataclass(frozen=True)
 class NotConfirmed(Finding):
     """The winner was not measured again."""
 

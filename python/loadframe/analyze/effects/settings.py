@@ -1,21 +1,23 @@
 """A settings experiment, analysed: effects on each response, the ranking against the default, the winner, its
 confirmation. At each size of the cluster for itself, since the best setting moves with it.
 
-Invalid, failed and missing runs are left out of everything that is computed.
+Models and ratios are of valid runs. Runs in which the store failed are worse than any figure: a combination at which it
+fails more often than at the default is no winner.
 """
 
 import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from loadframe.analyze.comparison import LEVEL, Comparison, Group, Measure, compare
+from loadframe.analyze.comparison.doubts import runs_by_reason
 from loadframe.analyze.comparison.ranks import holm
 from loadframe.analyze.effects import doubts
 from loadframe.analyze.effects.coding import Array, Term, columns_of
@@ -62,6 +64,7 @@ class SettingsAt:
 
     `combinations` are levels in the order of `factors`; number 0 is the default. `costs` are CPU seconds of all nodes
     per success, relative to the default, where nodes were watched. `winner` is None where nothing beats the default.
+    `failed` has, for each combination at which the store failed, in how many of how many runs.
     """
 
     at: Mapping[str, Any]
@@ -77,6 +80,7 @@ class SettingsAt:
     #: The objective of each run in its order, with its combination: how an optimiser went.
     course: tuple[tuple[int, float], ...]
     warnings: tuple[Finding, ...]
+    failed: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +118,10 @@ def _analyse(
     used = [run for run in designed if run.usable and objective.of(run)]
     rows = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in used]
     default = (0,) * len(factors)
-    numbers = {row: number for number, row in enumerate(dict.fromkeys([default, *rows]))}
+    with_figures = list(dict.fromkeys([default, *rows]))
+    died = [run for run in designed if run.requests_failed]
+    died_at = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in died]
+    numbers = {row: number for number, row in enumerate(dict.fromkeys([*with_figures, *died_at]))}
     combinations = tuple(
         tuple(levels[index] for levels, index in zip(factors.values(), row, strict=True)) for row in numbers
     )
@@ -130,9 +137,12 @@ def _analyse(
         wanted = dict.fromkeys([objective, *others, *_apart(used, phase)])
         modelled = (_response(measure, used, rows, factors, description, blocks) for measure in wanted)
         responses = tuple(response for response in modelled if response.model.terms)
-    effects = _claimed_columns(responses[0], np.array(list(numbers))) if responses else None
-    standings = tuple(rank(chosen, blocks, logs, higher=higher, effects=effects)) if used else ()
-    best = _winner(description["scheme"], responses, standings, factors, combinations, higher)
+    effects = _claimed_columns(responses[0], np.array(with_figures)) if responses else None
+    failures = _Failures(rows, died_at)
+    failed = {numbers[row]: failures.at(dict(enumerate(row))) for row in dict.fromkeys(died_at)}
+    ranked = rank(chosen, blocks, logs, higher=higher, effects=effects) if used else []
+    standings = _without_survivors(ranked, list(numbers), failures)
+    best = _winner(description["scheme"], responses, standings, factors, combinations, higher, failures)
     confirmation = _confirmation(runs, factors, best, at, objective)
     return SettingsAt(
         at=at,
@@ -146,7 +156,11 @@ def _analyse(
         winner=best,
         confirmation=confirmation,
         course=tuple(zip(chosen, np.exp(logs).tolist(), strict=True)),
-        warnings=tuple(_doubts(description["scheme"], designed, responses, best, factors, confirmation)),
+        warnings=(
+            *_failing(died, died_at, failures, factors),
+            *_doubts(description["scheme"], designed, responses, best, factors, confirmation),
+        ),
+        failed=failed,
     )
 
 
@@ -201,6 +215,70 @@ def _claimed_columns(response: Response, rows: Numbers) -> Array | None:
     return np.column_stack(columns) if columns else None
 
 
+class _Failures:
+    """How often the store failed at some levels: among runs with figures and runs that failed."""
+
+    def __init__(self, rows: Sequence[tuple[int, ...]], failed: Sequence[tuple[int, ...]]) -> None:
+        """Take the levels of both kinds of runs, as indices in the order of the factors."""
+        self._rows = rows
+        self._failed = failed
+
+    def at(self, levels: Mapping[int, int]) -> tuple[int, int]:
+        """Return how many runs failed, and of how many, at these levels of some factors."""
+        failed, good = (
+            sum(all(row[index] == level for index, level in levels.items()) for row in rows)
+            for rows in (self._failed, self._rows)
+        )
+        return failed, failed + good
+
+    def more_than_default(self, levels: Mapping[int, int]) -> bool:
+        """Whether a larger share of runs failed at these levels than at the default levels of the same factors."""
+        (failed, total), (before, total_before) = self.at(levels), self.at(dict.fromkeys(levels, 0))
+        return failed * max(total_before, 1) > before * max(total, 1)
+
+
+def _without_survivors(
+    ranked: Sequence[Standing], rows: Sequence[tuple[int, ...]], failures: _Failures
+) -> tuple[Standing, ...]:
+    """Return the ranking with combinations last, and without a probability, at which the store fails more often."""
+    failing = [
+        replace(standing, better=None)
+        for standing in ranked
+        if failures.more_than_default(dict(enumerate(rows[standing.combination])))
+    ]
+    names = {standing.combination for standing in failing}
+    return (*(standing for standing in ranked if standing.combination not in names), *failing)
+
+
+def _failing(
+    died: Sequence[RecordedRun],
+    died_at: Sequence[tuple[int, ...]],
+    failures: _Failures,
+    factors: Mapping[str, Sequence[Any]],
+) -> Iterator[Finding]:
+    """Yield a finding for each combination at which the store failed."""
+    for row in dict.fromkeys(died_at):
+        levels = [levels[index] for levels, index in zip(factors.values(), row, strict=True)]
+        runs = [run for run, at in zip(died, died_at, strict=True) if at == row]
+        failed, total = failures.at(dict(enumerate(row)))
+        yield doubts.FailedCombination(_changed(factors, levels) or "the default", failed, total, runs_by_reason(runs))
+
+
+def _changed(factors: Mapping[str, Sequence[Any]], levels: Sequence[Any]) -> str:
+    """Return in words what differs from the default."""
+    return ", ".join(
+        f"{name.rpartition('.')[2]} {level}"
+        for (name, factor), level in zip(factors.items(), levels, strict=True)
+        if level != factor[0]
+    )
+
+
+def _row(factors: Mapping[str, Sequence[Any]], levels: Levels) -> dict[int, int]:
+    """Return the index of each factor's level, by the factor's own."""
+    pairs = zip(factors.values(), levels, strict=True)
+    return {index: _index(factor, level) for index, (factor, level) in enumerate(pairs)}
+
+
 def _winner(
     scheme: str,
     responses: Sequence[Response],
@@ -208,19 +286,23 @@ def _winner(
     factors: Mapping[str, Sequence[Any]],
     combinations: Sequence[Levels],
     higher: bool,
+    failures: _Failures,
 ) -> Levels | None:
-    """Return the combination that looks best, if that is not the default."""
+    """Return the combination that looks best, if that is not the default and the store does not fail more often."""
     if scheme in _FRACTIONS and responses:
         levels = []
         for index, factor in enumerate(factors.values()):
             effects = [contrast for contrast in responses[0].model.contrasts if contrast.term == (index,)]
             best = max(effects, key=lambda effect: effect.value if higher else -effect.value, default=None)
             good = best is not None and (best.value > 0) == higher and responses[0].claimed((index,))
+            good = good and best is not None and not failures.more_than_default({index: best.levels[0]})
             levels.append(factor[best.levels[0]] if best and good else factor[0])
-        return None if tuple(levels) == combinations[0] else tuple(levels)
+        chosen = tuple(levels)
+        return None if chosen == combinations[0] or failures.more_than_default(_row(factors, chosen)) else chosen
     if not standings or standings[0].combination == 0:
         return None
-    return combinations[standings[0].combination]
+    first = combinations[standings[0].combination]
+    return None if failures.more_than_default(_row(factors, first)) else first
 
 
 def _confirmation(
@@ -237,8 +319,8 @@ def _confirmation(
         treatment = {**dict(zip(factors, levels, strict=True)), **at}
         again = [run for run in runs if run.id.startswith(CONFIRM) and _same(run.treatment, treatment)]
         # A winner at which requests fail is not confirmed by them, although a comparison would count such runs.
-        groups.append(Group(label, tuple(run for run in again if run.usable)))
-    if not all(group.runs for group in groups):
+        groups.append(Group(label, tuple(again), strict=True))
+    if not all(group.usable or group.failed for group in groups) or not groups[0].usable:
         return None
     kinds = list(dict.fromkeys([objective.kind, "p99"]))
     return compare(groups, kinds, intended=True)
@@ -269,12 +351,7 @@ def _doubts(
         if varied > 1 and scheme in (*_FRACTIONS, "singles") and all(len(fit.term) == 1 for fit in model.terms):
             findings.append(_interactions(scheme, responses[0], tuple(factors)))
     if winner is not None and confirmation is None:
-        changed = [
-            f"{name.rpartition('.')[2]} {level}"
-            for (name, factor), level in zip(factors.items(), winner, strict=True)
-            if level != factor[0]
-        ]
-        findings.append(doubts.NotConfirmed(", ".join(changed)))
+        findings.append(doubts.NotConfirmed(_changed(factors, winner)))
     if confirmation:
         findings += confirmation.warnings
     return findings

@@ -205,10 +205,15 @@ def _read(planned: PlannedRun, runs_path: Path) -> RecordedRun:
 
 
 def _loss(objective: str, run: RecordedRun, phase: str) -> float | None:
-    """Return what an optimiser makes small: the logarithm of a time, or of the inverse of throughput."""
+    """Return what an optimiser makes small: the logarithm of a time, or of the inverse of throughput.
+
+    Infinite where the store failed. None where the run says nothing of the store.
+    """
     from loadframe.analyze.comparison import Measure
     from loadframe.analyze.sweep.treatments import main_operation
 
+    if run.requests_failed:
+        return math.inf
     measure = Measure(phase, objective, None if objective in RATES else main_operation([run], phase))
     value = measure.of(run) if run.usable else None
     if not value:

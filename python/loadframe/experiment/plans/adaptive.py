@@ -2,7 +2,8 @@
 
 Own code: for levels that are listed, each is a page, and a library of optimisers would bring a database along. Both
 are pure: the same results and seed give the same next trial, so a stopped search goes on where it was. Losses are
-logarithms, to be made small; a trial without a valid run has None.
+logarithms, to be made small. A trial in which the store failed has an infinite one, and one that tells nothing has
+None.
 """
 
 import math
@@ -23,6 +24,8 @@ _CANDIDATES = 32
 _PERTURBATION = 0.3
 _STEP = 0.25
 _STABILITY = 0.1
+#: By how much a failed trial is worse, at least, than any that gave a figure (a logarithm).
+_WORSE = 0.1
 
 
 def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int, ...]:
@@ -55,7 +58,8 @@ def spsa(levels: Sequence[int], trials: Sequence[Trial], seed: int, most: int) -
     `trials` are those after the default, `most` is how many of them there will be.
     Spall, "Implementation of the simultaneous perturbation algorithm for stochastic optimization" (IEEE Transactions
     on Aerospace and Electronic Systems 34, 1998), with gains a_k = a/(k+1+A)^0.602 and c_k = c/(k+1)^0.101, on levels
-    that are taken as evenly spaced in their order. Two trials are one iteration; one that failed moves nothing.
+    that are taken as evenly spaced in their order. Two trials are one iteration; one that tells nothing moves nothing.
+    An infinite loss counts as worse than the worst finite one by as much as these differ.
     """
     iterations = max(most // 2, 1)
     stability = _STABILITY * iterations
@@ -69,8 +73,12 @@ def spsa(levels: Sequence[int], trials: Sequence[Trial], seed: int, most: int) -
         if k == len(trials) // 2:
             return sides[len(trials) % 2]
         plus, minus = (loss for _, loss in trials[2 * k : 2 * k + 2])
-        if plus is None or minus is None:
+        if plus is None or minus is None or (math.isinf(plus) and math.isinf(minus)):
             continue
+        # By the trials until then, so that each iteration goes where it went at that time.
+        finite = [loss for _, loss in trials[: 2 * k + 2] if loss is not None and math.isfinite(loss)]
+        worst = 2 * max(finite) - min(finite) + _WORSE
+        plus, minus = min(plus, worst), min(minus, worst)
         gradient = (plus - minus) / (2 * size) * signs
         slope = float(np.abs(gradient).mean())
         if gain is None and slope:

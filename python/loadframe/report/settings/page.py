@@ -130,6 +130,7 @@ def ranking_table(result: SettingsAt) -> Table:
             [
                 Cell(words.combination_text(result, levels), tone=tone),
                 Cell(str(standing.runs)),
+                Cell(str(result.failed.get(standing.combination, (0, 0))[0])),
                 Cell(ratio, interval, tone),
                 Cell(f"{standing.measured:.3g}"),
                 Cell(words.better_text(standing.better)),
@@ -140,6 +141,7 @@ def ranking_table(result: SettingsAt) -> Table:
         (
             "combination",
             "runs",
+            "failed",
             f"{result.objective.phrase}, ratio",
             "as measured",
             "better than the default",

@@ -64,12 +64,13 @@ def _effects(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> Termina
 
 def _ranking(result: SettingsAt) -> TerminalTable:
     name = f"combination, by {result.objective.phrase}"
-    table = TerminalTable((name, "runs", "ratio", "as measured", "better", "CPU per request"))
+    table = TerminalTable((name, "runs", "failed", "ratio", "as measured", "better", "CPU per request"))
     for standing in result.standings[:_SHOWN]:
         cost = result.costs.get(standing.combination)
         table.add(
             words.combination_text(result, result.combinations[standing.combination]),
             str(standing.runs),
+            str(result.failed.get(standing.combination, (0, 0))[0] or ""),
             estimate_text(standing.ratio) if standing.ratio.is_finite else f"{standing.ratio.value:.3g}",
             f"{standing.measured:.3g}",
             words.better_text(standing.better),

@@ -107,12 +107,17 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
 
 
 def _winner(result: SettingsAt) -> str:
-    if len(result.standings) < 2:
+    ranked = {standing.combination: standing for standing in result.standings}
+    if 0 not in ranked and 0 in result.failed:
+        return "No comparison: the store failed in every run at the default."
+    if len(ranked) < 2:
         return "No comparison: only one combination has valid runs."
     if result.winner is None:
-        if all(standing.better is None for standing in result.standings):
-            return f"Nothing beats the default in {result.objective.phrase} as measured, which includes chance."
-        return f"Nothing beats the default in {result.objective.phrase}."
+        beats = f"Nothing beats the default in {result.objective.phrase}"
+        candidates = [standing for number, standing in ranked.items() if number and number not in result.failed]
+        if candidates and all(standing.better is None for standing in candidates):
+            beats += " as measured, which includes chance"
+        return f"{beats}{_passed_over(result)}."
     words = f"The best combination is {combination_text(result, result.winner)}"
     standing = next(
         (candidate for candidate in result.standings if result.combinations[candidate.combination] == result.winner),
@@ -128,17 +133,31 @@ def _winner(result: SettingsAt) -> str:
     cost = result.costs.get(standing.combination) if standing else None
     if cost:
         words += f"; each request costs {format_count(cost)} times the CPU time"
+    return f"{words}{_passed_over(result)}. {_confirmed(result)}"
+
+
+def _passed_over(result: SettingsAt) -> str:
+    """Say that combinations at which the store fails more often are no candidates; empty where there are none."""
+    failing = [combination_text(result, result.combinations[number]) for number in result.failed if number]
+    return f"; the store failed at {' and at '.join(failing)}, which counts against them" if failing else ""
+
+
+def _confirmed(result: SettingsAt) -> str:
+    """Say whether the winner's lead held when it was measured again."""
     if result.confirmation is None:
-        return f"{words}. It was not measured again."
+        return "It was not measured again."
+    _, winner = result.confirmation.groups
+    if winner.failed:
+        return f"Measured again, the store failed in {len(winner.failed)} of {len(winner.runs)} runs: it did not hold."
     again = next(
         (contrast for contrast in result.confirmation.contrasts if contrast.measure == result.objective),
         None,
     )
     if again is None:
-        return f"{words}. Measured again, but no run of it is valid."
+        return "Measured again, but no run of it is valid."
     held = {"better": "it held", "worse": "it did not hold", "alike": "the lead was gone", "open": "not decided"}
     figures = f"ratio {ratio_text(again)}, p = {p_text(again.p)}".replace("= <", "<")
     return (
-        f"{words}. Measured again, {len(again.second)} runs against {len(again.first)}:"
+        f"Measured again, {len(again.second)} runs against {len(again.first)}:"
         f" {format_change(again.ratio.value - 1)} ({figures}), {held[again.outcome]}."
     )
