@@ -216,10 +216,7 @@ class Session:
                 failure: LoadframeError | None = self._measure(
                     phases, writer, beside, outcomes, meanwhile, failures, events, closing
                 )
-            failure = failure or beside.failure()
-            if failure and failure.fault == "generator" and interrupts.asked():
-                # A scheduler that cancels a job ends its ranks, too; the run did not fail.
-                failure = None
+            failure = _unless_cancelled(failure or beside.failure())
             over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
             if not (over or failure or (keep_interrupted and outcomes)):
                 raise KeyboardInterrupt
@@ -492,6 +489,12 @@ def _into(writer: RunWriter) -> Callable[[ClusterEvent], None]:
         )
 
     return tell
+
+
+def _unless_cancelled(failure: LoadframeError | None) -> LoadframeError | None:
+    """Return a failure; None for one of the generator after an interrupt: what cancels a job ends its ranks, too."""
+    cancelled = failure is not None and failure.fault == "generator" and interrupts.asked()
+    return None if cancelled else failure
 
 
 def _incomplete(what: str, phase: ResolvedPhase) -> LoadframeError:
