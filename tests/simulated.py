@@ -301,7 +301,7 @@ def _manifest(
         treatment=labels.get("treatment", {}),
         block=labels.get("block"),
         repetition=labels.get("repetition"),
-        session=labels.get("session"),
+        session=labels.get("session", "one command"),
         workload={
             "name": "nyc_taxis",
             "file": {"path": "workloads/nyc_taxis.yaml", "sha256": "00" * 32},

@@ -113,7 +113,7 @@ def test_runs_that_were_not_interleaved_are_said(results, tmp_path):
 
 def test_one_session_each_is_said_and_the_interval_allows_for_it(results, tmp_path):
     shutil.copytree(results / "same", tmp_path / "later")
-    _start(tmp_path / "later", "2027-01-01T00:00:00.000+00:00")
+    _start(tmp_path / "later", "2027-01-01T00:00:00.000+00:00", session="another command")
     groups = read_groups([str(results / "old"), str(tmp_path / "later")])
     compared = compare(groups, ["throughput"])
     assert any("one session each" in warning.cause for warning in compared.warnings)
@@ -201,9 +201,9 @@ def test_whatever_is_recorded_of_the_store_is_a_difference(tmp_path, key, first,
     assert [str(difference) for difference in differing] == [f"store.{key}: {first} → {second}"]
 
 
-def _start(folder, instant):
+def _start(folder, instant, **parts):
     for file in folder.glob("*/manifest.json"):
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"started": instant}))
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"started": instant, **parts}))
 
 
 def test_two_experiments_are_compared_treatment_by_treatment(tmp_path):

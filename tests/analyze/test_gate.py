@@ -192,14 +192,16 @@ def test_a_treatment_that_was_not_measured_again_is_not_passed(tmp_path):
 
 
 def _dated(folder):
-    """Give the runs the order of their names."""
+    """Give the runs the order of their names: one command on each day."""
     for day, run in enumerate(sorted(folder.iterdir()), start=1):
         _on_day(run, day)
 
 
 def _on_day(run, day):
     file = run / "manifest.json"
-    file.write_text(file.read_text().replace("2026-01-02T", f"2026-01-{day:02}T"))
+    file.write_text(
+        file.read_text().replace("2026-01-02T", f"2026-01-{day:02}T").replace("one command", f"command of day {day}")
+    )
 
 
 def test_failed_runs_of_a_history_count_from_its_last_change_on_and_all_are_named(results, tmp_path):

@@ -1,12 +1,15 @@
 """Which runs are one session and which one block, by what manifests say; histories whose sessions differ."""
 
+import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from loadframe.analyze.comparison import Group
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.gate import Thresholds, judge_gate
 from loadframe.analyze.history import Shift, ShortHistory, since_last_change
 from loadframe.analyze.sessions import block_of, sessions_of
 from loadframe.record import Manifest
@@ -38,6 +41,85 @@ def test_an_hour_without_a_run_parts_two_sessions():
 def test_runs_of_one_command_are_one_session_however_long_it_prepares():
     assert sessions_of([run(0, command="a"), run(300, command="a"), run(900, command="b")]) == [0, 0, 1]
     assert sessions_of([run(0, command="a"), run(20, command="b")]) == [0, 0]
+
+
+def test_two_commands_that_compare_two_groups_are_two_sessions_within_the_hour_too():
+    runs = [*(run(at, command="a") for at in (0, 2, 4)), *(run(at, command="b") for at in (10, 12, 14))]
+    assert sessions_of(runs, "AAABBB") == [0, 0, 0, 1, 1, 1]
+    assert sessions_of(runs, "ABABAB") == [0, 0, 0, 1, 1, 1]
+    # Each a command of its own, as `bench` makes them.
+    assert sessions_of([run(at, command=str(at)) for at in range(0, 24, 4)], "AAABBB") == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("groups", "sessions"),
+    [
+        ("ABABAB", [0] * 6),
+        ("ABBABA", [0] * 6),
+        ("ABBA", [0] * 4),
+        ("AABB", [0, 0, 1, 1]),
+        ("AABBAA", [0, 0, 1, 1, 2, 2]),
+        ("AAABBA", [0, 0, 0, 1, 1, 2]),
+        ("AB", [0, 1]),
+    ],
+)
+def test_commands_are_one_session_where_their_groups_alternate_in_time(groups, sessions):
+    runs = [run(4 * number, command=str(number)) for number in range(len(groups))]
+    assert sessions_of(runs, groups) == sessions
+    # Folders of versions that named no command.
+    assert sessions_of([run(4 * number) for number in range(len(groups))], groups) == sessions
+
+
+def test_runs_of_an_experiments_folder_without_a_command_are_one_session():
+    runs = [run(4 * number, block=1 + number // 2) for number in range(4)]
+    assert sessions_of(runs, "AABB") == [0] * 4
+    later = [run(70 + 4 * number, block=1, folder="f/runs") for number in range(2)]
+    assert sessions_of([*runs, *later], "AABBBB") == [0, 0, 0, 0, 1, 1]
+
+
+def drifting(random, groups, *, commands, drift=0.05, hours=1.0, noise=0.01, minutes=4.0):
+    """Return two groups of runs without a difference, on a machine whose speed drifts (Ornstein-Uhlenbeck)."""
+    sides, level = ([], []), drift * random.standard_normal()
+    kept = math.exp(-minutes / 60 / hours)
+    for number, side in enumerate(groups):
+        value = 100 * np.exp(level + noise * random.standard_normal())
+        sides[side].append(run(minutes * number, throughput=value, command=commands(number, side)))
+        level = kept * level + drift * math.sqrt(1 - kept**2) * random.standard_normal()
+    return Group("old", tuple(sides[0])), Group("new", tuple(sides[1]))
+
+
+LAYOUTS = {
+    "one command each": ([0] * 5 + [1] * 5, lambda number, side: str(side)),
+    "ten commands one after the other": ([0] * 5 + [1] * 5, lambda number, side: str(number)),
+    "commands in turns": ([0, 1] * 5, lambda number, side: str(number)),
+    "commands of ABBA": ([0, 1, 1, 0] * 3, lambda number, side: str(number)),
+    "one command in turns": ([0, 1, 1, 0] * 3, lambda number, side: "all"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_slow_drift_of_the_machine_does_not_stop_a_gate(layout):
+    """With commands of one hour as one session, half of these gates stop, and the interval covers in 30 of 100."""
+    random = np.random.default_rng(7)
+    groups, commands = LAYOUTS[layout]
+    covered, stops, trials = 0, 0, 150
+    for _ in range(trials):
+        old, new = drifting(random, groups, commands=commands)
+        gate = judge_gate(new, old, Thresholds(), kinds=("throughput",))
+        (contrast,) = gate.comparison.contrasts
+        covered += contrast.ratio.low <= 1 <= contrast.ratio.high
+        stops += gate.standing == "regression"
+    # 95 % less three standard errors; of the gate's one-sided test 2.5 % and as much more.
+    assert covered >= 0.90 * trials
+    assert stops <= 0.06 * trials
+
+
+def test_the_gate_says_that_runs_were_not_interleaved():
+    random = np.random.default_rng(8)
+    late = [run(24 * 60 * night, throughput=100 + random.standard_normal(), command=str(night)) for night in (0, 1, 2)]
+    new = [run(24 * 60 * night, throughput=100 + random.standard_normal(), command=str(night)) for night in (3, 4, 5)]
+    gate = judge_gate(Group("new", tuple(new)), Group("old", tuple(late)), Thresholds(), kinds=("throughput",))
+    assert any("drifted in between" in warning.cause for warning in gate.warnings)
 
 
 def test_two_machines_are_two_sessions():

@@ -29,7 +29,7 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
     `session_spread` is by how much sessions are taken to differ where each group has one only.
     """
     runs = [(0, run) for run in first.usable] + [(1, run) for run in second.usable]
-    sessions = sessions_of([run for _, run in runs])
+    sessions = sessions_of([run for _, run in runs], [side for side, _ in runs])
     values: tuple[list[float], list[float]] = ([], [])
     observations = []
     nothing = [0, 0]

@@ -39,7 +39,7 @@ class OneSessionEach(Finding):
 
     def _cause(self) -> str:
         return (
-            f"{self.first} and {self.second} were measured in one session each, more than an hour apart: these runs"
+            f"{self.first} and {self.second} were measured in one session each, one after the other: these runs"
             " cannot separate a difference between the groups from one between the sessions. The intervals assume that"
             f" sessions differ by {format_share(self.spread, 1)} (standard deviation) when nothing has changed"
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.analyze.comparison import SESSION_SPREAD, Comparison, Contrast, Group, Measure, compare
-from loadframe.analyze.comparison.doubts import NotInterleaved, OtherPace, failed_and_left_out, faulty_runs
+from loadframe.analyze.comparison.doubts import OtherPace, failed_and_left_out, faulty_runs
 from loadframe.analyze.comparison.estimate_ratio import RatioEstimate
 from loadframe.analyze.comparison.groups import treatments_text
 from loadframe.analyze.comparison.measures import measures_of
@@ -97,8 +97,7 @@ def judge_gate(
     missing = _missing(baseline, new)
     if missing:
         warnings.append(MissingTreatments(new.label, missing))
-    # Earlier runs are earlier: that order is what a gate is about.
-    warnings += [warning for warning in comparison.warnings if not isinstance(warning, NotInterleaved)]
+    warnings += comparison.warnings
     incomplete = bool(missing) or not comparison.contrasts
     left_out = (*new.left_out, *baseline.left_out)
     return Gate(new.label, tuple(checks), tuple(warnings), comparison, incomplete, left_out)

@@ -26,8 +26,9 @@ def joint_estimate(
     so on of their treatment in the same session.
     """
     sides = {0: baseline, 1: new}
-    everything = [run for group in sides.values() for run in group.usable]
-    sessions: Mapping[int, int | None] = dict(zip(map(id, everything), sessions_of(everything), strict=True))
+    everything = [(side, run) for side, group in sides.items() for run in group.usable]
+    numbers = sessions_of([run for _, run in everything], [side for side, _ in everything])
+    sessions: Mapping[int, int | None] = {id(run): number for (_, run), number in zip(everything, numbers, strict=True)}
     logs: dict[_Unit, list[float]] = defaultdict(list)
     blocks: dict[_Unit, Hashable] = {}
     for contrast in contrasts:

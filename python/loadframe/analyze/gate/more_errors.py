@@ -20,7 +20,7 @@ from loadframe.analyze.sessions import block_of, sessions_of
 def more_errors(measure: Measure, baseline: Group, new: Group) -> float:
     """Return the one-sided p of "no larger a share of the requests failed"; 1 where a side has no request."""
     runs = [(side, run) for side, group in enumerate((baseline, new)) for run in group.usable]
-    sessions = sessions_of([run for _, run in runs])
+    sessions = sessions_of([run for _, run in runs], [side for side, _ in runs])
     observations = []
     failed, due = [0, 0], [0, 0]
     for (side, run), session in zip(runs, sessions, strict=True):
