@@ -189,7 +189,11 @@ def test_failed_runs_are_made_again_only_on_request(finished, runs):
     retried = loadframe("run", "e.yaml", "--retry-failed")
     assert retried.returncode == 1
     after = started()
-    assert {name for name in before if before[name] != after[name]} == {name for name in before if BAD in name}
+    bad = {name for name in before if BAD in name}
+    assert {name for name in before if before[name] != after[name]} == bad
+    kept = {path.name: Run(path).raw_manifest["started"] for path in Path("results/small/attempts").iterdir()}
+    assert kept == {f"{name}.1": before[name] for name in bad}
+    assert f"{len(bad)} earlier attempts failed" in retried.stdout
 
 
 @pytest.mark.store

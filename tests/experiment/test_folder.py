@@ -12,6 +12,7 @@ from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.session import Labels
 from loadframe.record import Run
+from loadframe.record.attempts import attempts
 
 DESCRIPTION = {
     "experiment": "e",
@@ -46,7 +47,7 @@ def test_a_new_folder_says_what_is_to_be_done_and_holds_no_run(folder):
     assert new.failed() == []
 
 
-def test_a_failure_is_a_run_with_its_labels_and_its_cause_and_can_be_removed(folder):
+def test_a_failure_is_a_run_with_its_labels_and_its_cause_and_is_kept_as_an_attempt(folder):
     with_a_run(folder)
     again = begun(folder)
     assert again.has("b1-nodes1")
@@ -59,8 +60,13 @@ def test_a_failure_is_a_run_with_its_labels_and_its_cause_and_can_be_removed(fol
         1,
     )
     assert run.series.num_rows == 0
-    again.remove("b1-nodes1")
-    assert not again.has("b1-nodes1")
+    again.set_aside("b1-nodes1")
+    assert not again.has("b1-nodes1") and again.failed() == []
+    (attempt,) = attempts(folder)
+    assert (attempt.run_id, attempt.number, attempt.run.summary.failure) == ("b1-nodes1", 1, "no luck")
+    again.record_failure("b1-nodes1", Labels({"nodes": 1}, 1, 1), ASKED, StoreFailed("still none"))
+    again.set_aside("b1-nodes1")
+    assert [(it.number, it.run.summary.failure) for it in attempts(folder)] == [(1, "no luck"), (2, "still none")]
 
 
 def test_runs_that_follow_from_others_are_written_down_once_and_read_back(folder):
@@ -168,21 +174,3 @@ sys.stdin.read()
         other.kill()
         other.communicate()
     assert begun(folder)
-
-
-def test_a_run_that_is_removed_is_gone_at_once_or_still_there(folder, monkeypatch):
-    with_a_run(folder)
-    opened = begun(folder)
-
-    def cut_off(path):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("loadframe.record.partial.shutil.rmtree", cut_off)
-    with pytest.raises(KeyboardInterrupt):
-        opened.remove("b1-nodes1")
-    # What is left of it counts as no run, and no run is there in part.
-    assert not opened.has("b1-nodes1")
-    assert opened.failed() == []
-    (left,) = opened.runs_path.iterdir()
-    assert left.name.startswith(".b1-nodes1.partial-")
-    assert (left / "summary.json").is_file()

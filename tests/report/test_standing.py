@@ -2,8 +2,10 @@
 
 import json
 
+from loadframe.analyze.comparison import read_groups
 from loadframe.analyze.experiment import read_experiment
-from loadframe.report.standing import exclusions
+from loadframe.record.attempts import set_aside
+from loadframe.report.standing import exclusions, trust
 from simulated import Truth, write_experiment
 
 
@@ -16,3 +18,21 @@ def test_a_run_that_has_a_reason_in_two_phases_is_one_run(tmp_path):
     file.write_text(json.dumps(summary))
     (group,) = exclusions(read_experiment(path))
     assert group.runs == (left_out,)
+
+
+def test_a_failure_of_the_store_that_was_retried_is_still_one(tmp_path):
+    name, fine = "b1-nodes1-clients4", "b2-nodes1-clients4"
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(4,), failed=[name])
+    file = path / "runs" / name / "summary.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"fault": "store"}))
+    set_aside(path, path / "runs" / name)
+    other = write_experiment(tmp_path / "other", Truth(seconds=2), nodes=(1,), clients=(4,))
+    (other / "runs" / name).rename(path / "runs" / name)
+    folder = read_experiment(path)
+    assert [run.id for run in folder.used] == [name, fine]
+    assert trust(folder) == ("All 2 runs are valid. 1 earlier attempt failed, 1 of them because of the store.")
+    assert [run.id for run in folder.failed] == [f"{name}, attempt 1"]
+    (group,) = exclusions(folder)
+    assert group.runs == (f"{name}, attempt 1",)
+    (compared,) = read_groups([str(path)])
+    assert [run.id for run in compared.failed] == [f"{name}, attempt 1"]

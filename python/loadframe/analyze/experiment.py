@@ -22,6 +22,7 @@ from loadframe.analyze.figures import (
 from loadframe.analyze.reasons import Fault, fault_of, spoils
 from loadframe.errors import BadInput
 from loadframe.record import Manifest, Run
+from loadframe.record.attempts import attempts
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.model import as_document
 from loadframe.record.schema.summary import (
@@ -260,6 +261,8 @@ class RecordedExperiment:
     path: Path
     description: Mapping[str, Any]
     runs: tuple[RecordedRun, ...]
+    #: Runs that failed and were made again. No figure contains them; failures of the store in them still count.
+    attempts: tuple[RecordedRun, ...] = ()
 
     @property
     def used(self) -> tuple[RecordedRun, ...]:
@@ -274,8 +277,8 @@ class RecordedExperiment:
 
     @property
     def failed(self) -> tuple[RecordedRun, ...]:
-        """The runs in which the store failed as a whole, in the figures or not."""
-        return tuple(run for run in self.runs if run.store_failed)
+        """The runs and earlier attempts in which the store failed as a whole, in the figures or not."""
+        return tuple(run for run in (*self.runs, *self.attempts) if run.store_failed)
 
     @property
     def takes_faults(self) -> bool:
@@ -307,7 +310,14 @@ def read_experiment(path: Path) -> RecordedExperiment:
     for name, block, treatment in design:
         folder = path / _RUNS / name
         runs.append(RecordedRun(name, block, treatment, Run(folder) if folder.exists() else None))
-    return RecordedExperiment(path, description, tuple(runs))
+    return RecordedExperiment(path, description, tuple(runs), _attempts(path))
+
+
+def _attempts(path: Path) -> tuple[RecordedRun, ...]:
+    return tuple(
+        RecordedRun(f"{it.run_id}, attempt {it.number}", it.run.manifest.block, it.run.manifest.treatment, it.run)
+        for it in attempts(path)
+    )
 
 
 def excluded(runs: Iterable[RecordedRun]) -> list[dict[str, str]]:

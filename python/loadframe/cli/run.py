@@ -46,7 +46,9 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", help="Start an experiment that takes longer than a day.")] = False,
     ranks: Ranks = None,
     samples: Samples = False,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make failed runs again.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Make failed runs again. The report still lists the failed attempts.")
+    ] = False,
     web: Web = False,
     web_address: WebAddress = None,
     as_json: Json = False,
@@ -95,7 +97,7 @@ def carry_out(
     folder = ExperimentFolder(path, describe(loaded, planned))
     if retry_failed:
         for failed in folder.failed():
-            folder.remove(failed)
+            folder.set_aside(failed)
     tell(f"{_extent(loaded, planned)} in all; recorded in {path}")
     deadline = _deadline()
     try:

@@ -10,7 +10,7 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.session import Labels
 from loadframe.record import ManifestDraft, Run, RunWriter, Summary
-from loadframe.record.partial import remove_run
+from loadframe.record.attempts import set_aside
 
 #: What may be reworded between two starts. All else makes other runs, and one folder holds runs of one kind.
 _WORDS = ("question", "file", "published", "axes")
@@ -89,9 +89,9 @@ class ExperimentFolder:
         """Return the names of the runs that were recorded as failed."""
         return [path.name for path in self._recorded() if Run(path).summary.status == "failed"]
 
-    def remove(self, run_id: str) -> None:
-        """Remove a run, so that it is made again; cut off at any instant, this leaves the whole run or none."""
-        remove_run(self.runs_path / run_id)
+    def set_aside(self, run_id: str) -> None:
+        """Move a run to the earlier attempts, so that it is made again."""
+        set_aside(self.path, self.runs_path / run_id)
 
     def record_failure(self, run_id: str, labels: Labels, asked: Mapping[str, Any], error: LoadframeError) -> None:
         """Record that a run failed, why and by whose fault; `asked` holds the parts of the manifest that were to be."""

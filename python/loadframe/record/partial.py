@@ -49,21 +49,6 @@ def hold(folder: Path) -> BinaryIO | None:
     return file
 
 
-def remove_run(path: Path) -> None:
-    """Remove a run's folder, which is gone at once: cut off at any instant, this leaves the whole run or none.
-
-    What is left of it then is a partial folder, which the next run removes.
-    """
-    hidden = path.with_name(partial_name(path.name))
-    held = hold(path)
-    try:
-        path.rename(hidden)
-        shutil.rmtree(hidden)
-    finally:
-        if held:
-            held.close()
-
-
 def remove_stale(parent: Path) -> list[Path]:
     """Remove the partial folders in `parent` whose process has ended; return them."""
     removed = []

@@ -9,17 +9,20 @@ from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 def trust(folder: RecordedExperiment) -> str:
     """Return how many runs the figures rest on, and what became of the others."""
     total, left_out, faulty = len(folder.runs), folder.left_out, folder.faulty
-    if not left_out and not faulty:
-        return f"All {total} runs are valid."
-    kinds = Counter(standing(run) for run in left_out)
-    words = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    used = f"All {total} runs are used."
+    words = f"All {total} runs are used."
     if left_out:
-        used = f"{total - len(left_out)} of {total} runs are used; left out of every figure: {words}."
-    if not faulty:
-        return used
-    of_them = "In one of them" if len(faulty) == 1 else f"In {len(faulty)} of them"
-    return f"{used} {of_them} the store was at fault, which counts as a result."
+        kinds = Counter(standing(run) for run in left_out)
+        counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        words = f"{total - len(left_out)} of {total} runs are used; left out of every figure: {counts}."
+    elif not faulty:
+        words = f"All {total} runs are valid."
+    if faulty:
+        of_them = "In one of them" if len(faulty) == 1 else f"In {len(faulty)} of them"
+        words += f" {of_them} the store was at fault, which counts as a result."
+    if earlier := len(folder.attempts):
+        failed = sum(attempt.store_failed for attempt in folder.attempts)
+        words += f" {earlier} earlier attempt{'s' * (earlier != 1)} failed, {failed} of them because of the store."
+    return words
 
 
 def standing(run: RecordedRun) -> str:
@@ -41,7 +44,7 @@ class Exclusion:
 def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
     """Return why runs are left out, or doubted, the most frequent reason first; a run with two reasons is in both."""
     by_cause: dict[str, list[tuple[str, str, str]]] = {}
-    for run in (*folder.left_out, *folder.faulty):
+    for run in (*folder.left_out, *folder.faulty, *folder.attempts):
         for reason in run.reasons:
             by_cause.setdefault(reason.code, []).append((run.id, reason.cause, reason.remedy))
         if not run.reasons and run.status == "missing":
