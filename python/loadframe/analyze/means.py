@@ -26,12 +26,18 @@ def geometric_mean(values: Sequence[float], sessions: Sequence[int | None]) -> E
 def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None]) -> Estimate:
     """Return the mean share over runs with its interval; a run is how many were counted, and of how many requests."""
     counted, due = (sum(column) for column in zip(*counts, strict=True))
-    low = float(special.betaincinv(counted, due - counted + 1, 0.025)) if counted else 0.0
-    high = float(special.betaincinv(counted + 1, due - counted, 0.975)) if counted < due else 1.0
+    together = proportion(counted, due)
     mean = _mean([count / of if of else 0.0 for count, of in counts], sessions)
     if not mean.is_finite:
         return Estimate(mean.value, -math.inf, math.inf)
-    return Estimate(mean.value, max(0.0, min(low, mean.low)), min(1.0, max(high, mean.high)))
+    return Estimate(mean.value, max(0.0, min(together.low, mean.low)), min(1.0, max(together.high, mean.high)))
+
+
+def proportion(count: int, total: int) -> Estimate:
+    """Return the share of `count` in `total` with its 95 % interval by Clopper and Pearson."""
+    low = float(special.betaincinv(count, total - count + 1, 0.025)) if count else 0.0
+    high = float(special.betaincinv(count + 1, total - count, 0.975)) if count < total else 1.0
+    return Estimate(count / total if total else 0.0, low, high)
 
 
 def _mean(values: Sequence[float], sessions: Sequence[int | None]) -> Estimate:

@@ -230,10 +230,9 @@ class Session:
                 since = [text for text in self._deviations() if text not in deviations]
                 lost = [text for text in self.cluster.losses() if text not in deviations] if since else []
                 # A copy that was in service when the load began is the store's to keep.
-                looks = since and not lost
-                missed = [text for text in self.cluster.lost_copies() if text in since] if looks else []
-                failures += [CopiesLost(text) for text in missed]
-                meanwhile += [text for text in since if text not in missed]
+                copies = self.cluster.lost_copies() if since and not lost else []
+                failures += [CopiesLost(text) for text in copies if text in since]
+                meanwhile += [text for text in since if text not in copies]
             # Whatever else is wrong with the cluster then follows from what it lost.
             deviations += [] if lost else meanwhile
             stored = self._counted(lambda: events.end(outcomes)) if over and counted is not None else None

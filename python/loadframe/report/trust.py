@@ -41,8 +41,8 @@ def print_trust(folder: RecordedExperiment, console: Console) -> None:
     console.print(Text(trust(folder), style="yellow" if folder.left_out else "green"))
     grid = Grid.grid(padding=(0, 1, 0, 0))
     for group in exclusions(folder):
-        more = f", as in {group.runs[0]}" if len(group.runs) > 1 else f": {group.runs[0]}"
-        grid.add_row("!", f"{len(group.runs)} run{'s' * (len(group.runs) > 1)}{more}", style="yellow")
+        count = f"{len(group.runs)} run{'s' * (len(group.runs) > 1)}"
+        grid.add_row("!", f"{count}: {', '.join(group.runs)}", style="yellow")
         grid.add_row("", Text(group.cause))
         grid.add_row("", Text(group.remedy, style="dim"))
     if grid.row_count:

@@ -2,7 +2,7 @@
 confirmation. At each size of the cluster for itself, since the best setting moves with it.
 
 Models and ratios are of valid runs. Runs in which the store failed are worse than any figure: a combination at which it
-fails more often than at the default is no winner.
+fails more often than at the default does not win.
 """
 
 import itertools

@@ -14,7 +14,8 @@ from loadframe.analyze.elasticity.groups import Group, StepMeasures, read_groups
 from loadframe.analyze.elasticity.measures import Value
 from loadframe.analyze.elasticity.names import MEASURES, Named
 from loadframe.analyze.elasticity.repeated import Repeated
-from loadframe.analyze.experiment import RecordedExperiment, read_experiment
+from loadframe.analyze.experiment import RecordedExperiment, excluded, read_experiment
+from loadframe.analyze.means import proportion
 
 __all__ = [
     "MEASURES",
@@ -47,6 +48,7 @@ class Elasticity:
             "transitions": [_group(group) for group in self.groups],
             "runs": [run.as_dict() for run in self.folder.runs],
             "left_out": [run.id for run in self.folder.left_out],
+            "excluded": excluded(self.folder.left_out),
         }
 
 
@@ -70,6 +72,8 @@ def _group(group: Group) -> Mapping[str, Any]:
                 "change": step.change,
                 "nodes_before": step.before,
                 "nodes_after": step.after,
+                "joins": _joins(step),
+                "failed": list(step.failed),
                 "horizon": step.horizon,
                 "measures": {name: measure.as_dict() for name, measure in step.measures.items()},
             }
@@ -78,3 +82,11 @@ def _group(group: Group) -> Mapping[str, Any]:
         "provisioning": {run: score.as_dict() for run, score in group.provisioning.items()},
         "warnings": [warning.as_dict() for warning in group.warnings],
     }
+
+
+def _joins(step: StepMeasures) -> Mapping[str, Any] | None:
+    """Return in how many runs a node joined, with the interval of the share; None where none was to."""
+    if step.joins is None:
+        return None
+    joined, total = step.joins
+    return {"joined": joined, "runs": total, "share": proportion(joined, total).as_dict()}

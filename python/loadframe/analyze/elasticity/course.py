@@ -1,7 +1,7 @@
 """One run, second by second, and what was done to its cluster meanwhile. Times in s since the measured window began."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from loadframe.analyze.elasticity.waiting import Done, responses
 from loadframe.analyze.rates import EVENTS, THROUGHPUT, Rate
 from loadframe.record import Run
-from loadframe.record.schema.event_kinds import BALANCING
+from loadframe.record.schema.event_kinds import BALANCING, KILLED, RESTARTED
 from loadframe.record.schema.summary import PhaseSummary
 
 if TYPE_CHECKING:
@@ -93,6 +93,22 @@ class Course:
         """Return the seconds of a stretch of time: that in which one ends is the next one's first."""
         first = max(math.floor(begin - self.start + 1e-9), 0)
         return slice(first, max(min(math.floor(end - self.start + 1e-9), len(self.throughput)), first))
+
+
+def deaths(events: Iterable[Event]) -> Iterator[tuple[Event, int]]:
+    """Yield the events by which nodes die or come back, each with the change of the number of nodes that run.
+
+    A node that is back after it was killed counts again, and one that is killed twice dies once.
+    """
+    dead: set[str] = set()
+    for event in sorted(events, key=lambda entry: entry.time):
+        nodes = set(event.nodes)
+        if event.kind == KILLED:
+            yield event, -len(nodes - dead)
+            dead |= nodes
+        elif event.kind == RESTARTED:
+            yield event, len(nodes & dead)
+            dead -= nodes
 
 
 def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:

@@ -3,12 +3,17 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from loadframe.analyze.comparison.doubts import runs_by_reason
 from loadframe.analyze.elasticity.repeated import Repeated
 from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.units import format_change, format_duration
+
+if TYPE_CHECKING:
+    from loadframe.analyze.elasticity.groups import StepMeasures
 
 #: Equal clusters under the same load differ less as long as nothing is done to them.
 _UNLIKE = 0.15
@@ -133,6 +138,47 @@ class NoCapacity(Finding):
 
     def _remedy(self) -> str:
         return "measure the capacity of each number of nodes, say capacity: [{nodes: 1, rate: 500/s}, ...], take a rate"
+
+
+@dataclass(frozen=True)
+class FailedChanges(Finding):
+    """A change was not made in some runs, so that what it brings is known of the others alone."""
+
+    change: str
+    failed: tuple[str, ...]
+    runs: int
+
+    def _cause(self) -> str:
+        return (
+            f"in {len(self.failed)} of {self.runs} runs the change ({self.change or 'no words for it'}) was not made"
+            f" ({', '.join(self.failed)}): its times are at least what they say, and growth and gain are those of the"
+            " other runs"
+        )
+
+    def _remedy(self) -> str:
+        return "see why it failed in the events of these runs and in the nodes' logs"
+
+
+@dataclass(frozen=True)
+class FailedRuns(Finding):
+    """The store failed as a whole in some runs."""
+
+    listed: str
+
+    def _cause(self) -> str:
+        return f"the store failed as a whole: {self.listed}"
+
+    def _remedy(self) -> str:
+        return "see the nodes' logs; figures of these runs, if any, are those of a store that had failed"
+
+
+def failed_runs(broken: Sequence[RecordedRun], steps: Sequence["StepMeasures"]) -> Iterator[Finding]:
+    """Yield findings for runs in which the store failed, and for changes that were not made."""
+    if broken:
+        yield FailedRuns(runs_by_reason(broken))
+    for step in steps:
+        if step.failed:
+            yield FailedChanges(step.change, step.failed, step.measures["errors"].runs)
 
 
 def drifted(measures: Mapping[str, Repeated]) -> Estimate | None:

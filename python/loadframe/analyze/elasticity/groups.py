@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from loadframe.analyze.elasticity.course import Course, read_course
-from loadframe.analyze.elasticity.doubts import doubts
-from loadframe.analyze.elasticity.measures import ChangeInRun, Value, disturbed, measure, service
+from loadframe.analyze.elasticity.course import Course, deaths, read_course
+from loadframe.analyze.elasticity.doubts import doubts, failed_runs
+from loadframe.analyze.elasticity.measures import ChangeInRun, Value, change_failed, disturbed, measure, service
 from loadframe.analyze.elasticity.names import MEASURES, UNUSUAL
 from loadframe.analyze.elasticity.provisioning import Provisioning, demand, level_at, score, supply
 from loadframe.analyze.elasticity.repeated import Repeated, repeated
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import Rate, rate_of
-from loadframe.record.schema.event_kinds import FIRED, JOINED, KILLED, LEFT
+from loadframe.record.schema.event_kinds import FIRED, JOINED, LEFT
 
 _STARTED = "change started"
 
@@ -32,6 +32,14 @@ class StepMeasures:
     after: float
     horizon: float
     measures: Mapping[str, Repeated]
+    #: The names of runs in which the change failed, or was not made by the end.
+    failed: tuple[str, ...] = ()
+
+    @property
+    def joins(self) -> tuple[int, int] | None:
+        """In how many runs the node joined, and of how many; None where no node was to join."""
+        delay = self.measures.get("join_delay")
+        return (len(delay.values) - delay.censored, len(delay.values)) if delay else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +90,10 @@ def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
     rate = rate_of(description)
     runs = [run for run in folder.runs if run.status == "done" and wanted.items() <= run.treatment.items()]
     courses = {run.id: course for run in runs if run.run and (course := read_course(run.run, rate))}
-    usable = [run for run in runs if run.id in courses and run.usable]
+    usable = [run for run in runs if run.id in courses and run.sound]
     with_event = tuple(run for run in usable if run.treatment["event"])
     controls = tuple(run for run in usable if not run.treatment["event"])
-    invalid = tuple(run for run in runs if run.id in courses and run.treatment["event"] and not run.usable)
+    invalid = tuple(run for run in runs if run.id in courses and run.treatment["event"] and not run.sound)
     is_open = description["loads"][load].get("clients") is None
     policy = description["transitions"][transition].get("policy") is not None
     if policy:
@@ -93,7 +101,9 @@ def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
         scores = _provisioning(with_event, courses, description)
     else:
         steps, scores = _steps(with_event, controls, courses, description, is_open=is_open), {}
-    warnings = doubts(description, len(with_event), len(controls), [step.measures for step in steps], policy=policy)
+    broken = [run for run in folder.runs if wanted.items() <= run.treatment.items() and run.store_failed]
+    warnings = (*failed_runs(broken, steps),)
+    warnings += doubts(description, len(with_event), len(controls), [step.measures for step in steps], policy=policy)
     rate = next((course.rate for course in courses.values()), rate)
     return Group(transition, load, is_open, rate, with_event, controls, invalid, courses, steps, scores, warnings)
 
@@ -111,10 +121,16 @@ def _steps(
     compared: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
     changes: dict[int, list[ChangeInRun]] = defaultdict(list)
     words: dict[int, str] = {}
+    made: dict[int, list[ChangeInRun]] = defaultdict(list)
+    failed: dict[int, list[str]] = defaultdict(list)
     for run in runs:
         course = courses[run.id]
         for number, change in _changes(run, course, description, is_open=is_open).items():
             changes[number].append(change)
+            if change_failed(course, change):
+                failed[number].append(run.id)
+            else:
+                made[number].append(change)
             words[number] = next(
                 (event.words for event in course.events if event.kind == _STARTED and event.step == number), ""
             )
@@ -130,13 +146,15 @@ def _steps(
             number=number,
             change=words[number],
             before=median(change.before for change in changes[number]),
-            after=median(change.after for change in changes[number]),
+            # The size that the change leads to, where it was made at all.
+            after=median(change.after for change in made[number] or changes[number]),
             horizon=median(change.end - change.begin for change in changes[number]),
             measures={
                 name: repeated(name, len(changes[number]), values[number][name], compared[number][name])
                 for name in MEASURES
                 if any(name not in UNUSUAL or value.value for value in values[number][name].values())
             },
+            failed=tuple(failed[number]),
         )
         for number in sorted(changes)
     )
@@ -193,9 +211,10 @@ def _same(
 
 def _nodes(run: RecordedRun, course: Course, until: float) -> int:
     """Return how many nodes the cluster had at an instant."""
-    signs = {JOINED: 1, LEFT: -1, KILLED: -1}
+    signs = {JOINED: 1, LEFT: -1}
     told = [event for event in course.events if event.kind in signs and event.time <= until]
-    return (run.nodes or 1) + sum(signs[event.kind] * len(event.nodes) for event in told)
+    dead = sum(change for event, change in deaths(course.events) if event.time <= until)
+    return (run.nodes or 1) + dead + sum(signs[event.kind] * len(event.nodes) for event in told)
 
 
 def _as_a_whole(

@@ -7,14 +7,25 @@ literature, put on one axis.
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from loadframe.analyze.autocorrelation import long_run_deviation
 from loadframe.analyze.elasticity.account import signed_sum, stretches
-from loadframe.analyze.elasticity.course import Course, Flags, Series
-from loadframe.record.schema.event_kinds import BALANCED, JOINED, KILLED, LEAVING, LEFT
+from loadframe.analyze.elasticity.course import Course, Event, Flags, Series
+from loadframe.record.schema.event_kinds import (
+    BALANCED,
+    FAILED,
+    JOINED,
+    KILLED,
+    LEAVING,
+    LEFT,
+    REQUESTED,
+    RESTARTED,
+    STARTED,
+)
 
 #: s of the running medians, and how far from its last level a series counts as settled.
 _RUNNING = 10
@@ -112,6 +123,7 @@ def measure(course: Course, change: ChangeInRun, window: float, during: Disturbe
     """
     instants = _instants(course, change)
     values = instants | _moved(course, change) | service(course, change)
+    made = not change_failed(course, change)
     level = levels(course, change, window)
     during = during or disturbed(course, change, window)
     if level is None or during is None:
@@ -125,11 +137,13 @@ def measure(course: Course, change: ChangeInRun, window: float, during: Disturbe
         "lost_work": Value(signed_sum(_deficit(course, change, level), during.throughput)),
     }
     values |= _latency(course, change, window, level, during)
-    if level.x1 > 0:
+    if level.x1 > 0 and made:
         values["elastic_efficiency"] = Value(float(x.sum()) / (level.x1 * len(x)))
     if not change.open:
         before, _ = _windows(course, change, window)
         values["break_even"] = break_even(x, level.x0, long_run_deviation(course.throughput[before]), window)
+    # What a change brings is known of changes that were made.
+    if not change.open and made:
         values["growth"] = Value(level.x1 / level.x0)
         if change.after != change.before and change.before and change.after:
             values["realised_gain"] = Value((level.x1 / level.x0) / (change.after / change.before))
@@ -253,26 +267,53 @@ def _mad(series: Series) -> float:
     return float(np.median(np.abs(known - np.median(known)))) if len(known) else 0.0
 
 
+def change_failed(course: Course, change: ChangeInRun) -> bool:
+    """Return whether the change failed, or a node that was asked for had not joined by the end."""
+    here = _here(course, change)
+    joined = any(event.kind in (JOINED, RESTARTED) for event in here)
+    return _failed(here) or (_adds(here) and not joined)
+
+
+def _here(course: Course, change: ChangeInRun) -> list[Event]:
+    return [event for event in course.events if change.begin - 0.5 <= event.time < change.end]
+
+
+def _failed(here: Sequence[Event]) -> bool:
+    return any(event.kind == FAILED for event in here)
+
+
+def _asked(here: Sequence[Event]) -> set[str]:
+    """Return what the changes are: `add`, `remove`, `start` and the like."""
+    return {event.words.partition(" ")[0] for event in here if event.kind in (STARTED, FAILED)}
+
+
+def _adds(here: Sequence[Event]) -> bool:
+    return bool(_asked(here) & {"add", "start"}) or any(event.kind == REQUESTED for event in here)
+
+
 def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
-    """Return how long joining and moving took, as far as they came."""
+    """Return how long joining and moving took; censored where they had not come to their end."""
     values = {}
-    here = [event for event in course.events if change.begin - 0.5 <= event.time < change.end]
-    grew = [event.time for event in here if event.kind == JOINED]
+    here = _here(course, change)
+    joined = [event.time for event in here if event.kind == JOINED]
+    # A node that is back with its data has joined, and has no data to wait for.
+    grew = [] if _failed(here) else joined or [event.time for event in here if event.kind == RESTARTED]
+    adds = _adds(here)
     left = [event.time for event in here if event.kind == LEFT]
     balanced = [event.time for event in here if event.kind == BALANCED]
     length = change.end - change.begin
-    leaving = any(event.kind == LEAVING for event in here)
-    if change.after != change.before or leaving or grew:
+    leaving = "remove" in _asked(here) or any(event.kind == LEAVING for event in here)
+    if change.after != change.before or leaving or grew or adds:
         if grew:
             values["join_delay"] = Value(grew[-1] - change.begin)
         elif leaving:
             values["departure"] = Value(left[-1] - change.begin) if left else Value(length, censored=True)
-        elif not any(event.kind == KILLED for event in here):
+        elif adds or not any(event.kind == KILLED for event in here):
             values["join_delay"] = Value(length, censored=True)
         since = grew[-1] if grew else change.begin
         if balanced:
             values["redistribution"] = Value(max(balanced[-1] - since, 0.0))
-        elif grew or leaving:
+        elif joined or leaving:
             values["redistribution"] = Value(change.end - since, censored=True)
     return values
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from loadframe.analyze.elasticity.course import Event, Series
-from loadframe.record.schema.event_kinds import BALANCED, JOINED, KILLED, LEAVING
+from loadframe.analyze.elasticity.course import Event, Series, deaths
+from loadframe.record.schema.event_kinds import BALANCED, JOINED, LEAVING
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ def score(demand: Series, supply: Series) -> Provisioning:
 def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
     """Return at each time the nodes that serve balanced data."""
     series = np.full(len(times), float(nodes))
+    for event, change in deaths(events):
+        series[times >= event.time] += change
     waiting = 0
     for event in sorted(events, key=lambda entry: entry.time):
         change = 0
@@ -59,7 +61,7 @@ def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
             waiting += len(event.nodes)
         elif event.kind == BALANCED:
             change, waiting = waiting, 0
-        elif event.kind in (LEAVING, KILLED):
+        elif event.kind == LEAVING:
             change = -len(event.nodes)
         series[times >= event.time] += change
     return series

@@ -25,6 +25,12 @@ class Repeated:
     difference: Estimate | None
 
     @property
+    def conditional(self) -> Estimate | None:
+        """The mean of the runs in which it is known, where it is censored in others; None where it is so in none."""
+        known = [value.value for value in self.values.values() if not value.censored]
+        return mean_interval(known) if known and self.censored else None
+
+    @property
     def censored(self) -> int:
         """In how many runs it is only known to be more than the value."""
         return sum(value.censored for value in self.values.values())
@@ -40,6 +46,7 @@ class Repeated:
             "mean": self.mean.as_dict(),
             "runs": self.runs,
             "censored": self.censored,
+            "conditional": self.conditional and self.conditional.as_dict(),
             "difference": self.difference and self.difference.as_dict(),
             "values": {str(block): value.value for block, value in self.values.items()},
             "control": {str(block): value.value for block, value in self.control.items()},

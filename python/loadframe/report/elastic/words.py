@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from loadframe.analyze.elasticity import MEASURES, Group, Repeated, StepMeasures, by_chance, drifted
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.means import proportion
 from loadframe.analyze.rates import EVENTS, RATES, THROUGHPUT, Rate
 from loadframe.report.numbers import estimate_text, percent_text
 from loadframe.units import format_count, format_duration, format_nodes, format_share, format_size, parse_size
@@ -68,8 +69,8 @@ _RULES = (
 def _sentences(group: Group, step: StepMeasures) -> list[str]:
     measures = step.measures
     parts = []
-    if "join_delay" in measures:
-        parts.append(f"the node was a member after {_said(measures['join_delay'])}")
+    if step.joins:
+        parts.append(_joining(measures["join_delay"], *step.joins))
     if "departure" in measures:
         parts.append(f"the node had left after {_said(measures['departure'])}")
     if "redistribution" in measures:
@@ -113,6 +114,16 @@ def _sentences(group: Group, step: StepMeasures) -> list[str]:
         )
         words.append(f"At its worst second p99 was {slow} times what it was before.")
     return words
+
+
+def _joining(delay: Repeated, joined: int, runs: int) -> str:
+    """Say in how many runs the node joined, and after how long in these."""
+    if joined == runs:
+        return f"the node was a member after {_said(delay)}"
+    share = proportion(joined, runs)
+    interval = f"[{100 * share.low:.0f}, {100 * share.high:.0f}]"
+    words = f"{joined} of {runs} joined ({format_share(share.value)} {interval})"
+    return words if delay.conditional is None else f"{words}, those after {_duration(delay.conditional)}"
 
 
 def _brought(gain: Estimate, growth: float) -> str:
@@ -188,6 +199,8 @@ def _said(measure: Repeated, unit: str | None = None) -> str:
     if measure.censored:
         runs = f" (in {measure.censored} of {len(measure.values)} runs)" if len(measure.values) > 1 else ""
         text = f"> {text}{runs}"
+        if measure.conditional:
+            text += f"; {_text(measure.conditional, unit or MEASURES[measure.name].unit)} in the others"
     return text + _of(measure)
 
 

@@ -137,7 +137,7 @@ def _winner(result: SettingsAt) -> str:
 
 
 def _passed_over(result: SettingsAt) -> str:
-    """Say that combinations at which the store fails more often are no candidates; empty where there are none."""
+    """Say at which combinations the store failed; empty without any."""
     failing = [combination_text(result, result.combinations[number]) for number in result.failed if number]
     return f"; the store failed at {' and at '.join(failing)}, which counts against them" if failing else ""
 
