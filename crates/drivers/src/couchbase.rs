@@ -159,7 +159,7 @@ impl Couchbase {
             Kind::Query(body) => {
                 room.request.clear();
                 body.render(values, &mut room.request);
-                let request = statement::Request { body: &room.request, k: values.draw.k, limit };
+                let request = statement::Request { body: &room.request, turn: values.draw.turn, limit };
                 return statements.ask(&self.nodes, operation, request, values, (memory, shown)).await;
             }
             Kind::Neutral(neutral, bucket) => (neutral, bucket),
@@ -170,7 +170,7 @@ impl Couchbase {
         let vbucket = match neutral {
             Neutral::Scan(scan) => {
                 room.scan(scan, values);
-                let request = statement::Request { body: &room.request, k: values.draw.k, limit };
+                let request = statement::Request { body: &room.request, turn: values.draw.turn, limit };
                 return statements.ask(&self.nodes, operation, request, values, (memory, shown)).await;
             }
             Neutral::Bulk(bulk) => {

@@ -8,7 +8,7 @@ mod timing;
 use std::borrow::Cow;
 
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
@@ -69,6 +69,14 @@ impl Driver for Http {
 
     fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         self.http.cap(connections, workers)
+    }
+
+    fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+        self.http.nodes(worker, workers)
+    }
+
+    fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
+        connection.http.turn_to(node, keep);
     }
 
     fn connection(&self, client: u64) -> Connection {

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loadframe_engine::driver::{Exchange, Failure, Reply};
+use loadframe_engine::driver::{Exchange, Failure, Nodes, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 
@@ -71,8 +71,8 @@ pub struct Connection {
 /// The routes of a client's requests.
 enum Means {
     Own(Route),
-    /// Borrowed for each.
-    Shared(Rc<Pool>),
+    /// Borrowed for each, with the number of the node that it is for, if that is chosen.
+    Shared(Rc<Pool>, Option<u16>),
 }
 
 /// A request that was answered; the answer is in the connection.
@@ -155,11 +155,16 @@ impl Http1 {
                 // A worker's clients are those whose numbers leave its own when divided by that of all workers.
                 let numbers = (client % cap.workers..cap.routes).step_by(cap.workers as usize);
                 let route = |number| Route::new(self.topology.assign(number));
-                Means::Shared(cap.pools.get(|| Pool::new(numbers.map(route).collect())))
+                Means::Shared(cap.pools.get(|| Pool::new(numbers.map(route).collect())), None)
             }
         };
         let buffers = Buffers::default();
         Connection { means, node: 0, client: HttpClient::new(), buffers, memory: Captured::NONE, number: client }
+    }
+
+    /// See [`Driver::nodes`](loadframe_engine::driver::Driver::nodes).
+    pub fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+        self.topology.choice(worker, workers, || true)
     }
 
     /// A request as text, without sending it. See [`Connection::shown`].
@@ -184,8 +189,8 @@ impl Http1 {
         let mut borrowed;
         let route = match means {
             Means::Own(route) => route,
-            Means::Shared(pool) => {
-                let Some(lent) = pool.borrow(limit).await else {
+            Means::Shared(pool, wanted) => {
+                let Some(lent) = pool.borrow(limit, *wanted).await else {
                     client.forget();
                     return Err(Answered::unsent(*last).without(Trouble::late("no connection was free", limit)));
                 };
@@ -194,7 +199,7 @@ impl Http1 {
             }
         };
         let Route { assignment, wires } = route;
-        let wire = route::turn(assignment, wires, values.draw.k);
+        let wire = route::turn(assignment, wires, values.draw.turn);
         let node = assignment.node();
         *last = node.number;
         let _busy = assignment.occupy();
@@ -228,6 +233,14 @@ impl Connection {
     /// The last answer; complete if its request has not failed.
     pub fn answer(&self) -> &Answer {
         self.client.answer()
+    }
+
+    /// See [`Driver::turn_to`](loadframe_engine::driver::Driver::turn_to).
+    pub fn turn_to(&mut self, node: u16, keep: bool) {
+        match &mut self.means {
+            Means::Own(route) => route.assignment.turn_to(node, keep),
+            Means::Shared(_, wanted) => *wanted = Some(node),
+        }
     }
 
     /// The last answer, and the buffer of bytes that the next request with a place for them carries.

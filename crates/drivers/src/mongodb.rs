@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Nodes, Reply};
 use loadframe_engine::event::Batch;
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
@@ -116,6 +116,16 @@ impl Driver for Mongo {
         self.nodes.unreachable()
     }
 
+    /// In a replica set the roles of its members choose the node.
+    fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+        let nodes = self.nodes.clone();
+        self.nodes.topology.choice(worker, workers, move || nodes.mode() != Mode::Set)
+    }
+
+    fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
+        connection.assignment.turn_to(node, keep);
+    }
+
     fn connection(&self, client: u64) -> Connection {
         Connection {
             client,
@@ -168,10 +178,10 @@ impl Driver for Mongo {
             return Reply::unsent(failure);
         }
         let thread = self.threads.get(Thread::default);
-        let k = connection.number;
+        let draw = Draw::new(0, 0, connection.number);
         connection.number += 1;
         let prefer = Prefer::Primary;
-        let asking = Asking { nodes: &self.nodes, thread: &thread, operation, prefer, k, only, limit };
+        let asking = Asking { nodes: &self.nodes, thread: &thread, operation, prefer, draw, only, limit };
         asking.take_in(connection, (form, buckets.as_deref()), batch).await
     }
 
@@ -192,10 +202,10 @@ impl Driver for Mongo {
             return (Reply::unsent(failure), Vec::new());
         }
         let thread = self.threads.get(Thread::default);
-        let k = connection.number;
+        let draw = Draw::new(0, 0, connection.number);
         connection.number += 1;
         let prefer = operation.prefer;
-        let asking = Asking { nodes: &self.nodes, thread: &thread, operation, prefer, k, only: None, limit };
+        let asking = Asking { nodes: &self.nodes, thread: &thread, operation, prefer, draw, only: None, limit };
         asking.look_for(connection, form, batch).await
     }
 
@@ -268,7 +278,7 @@ impl Mongo {
         }
         let thread = self.threads.get(Thread::default);
         let prefer = operation.prefer;
-        Asking { nodes: &self.nodes, thread: &thread, operation, prefer, k: values.draw.k, only, limit }
+        Asking { nodes: &self.nodes, thread: &thread, operation, prefer, draw: *values.draw, only, limit }
             .ask(connection, values)
             .await
     }

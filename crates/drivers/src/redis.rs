@@ -21,7 +21,7 @@ mod taken;
 use std::sync::Arc;
 
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Nodes, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
 use serde_json::Value;
@@ -88,6 +88,16 @@ impl Driver for Redis {
 
     fn hosts(&self) -> Vec<String> {
         self.nodes.hosts()
+    }
+
+    /// In a cluster the key chooses the node.
+    fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+        let nodes = self.nodes.clone();
+        self.nodes.topology.choice(worker, workers, move || nodes.mode() != Mode::Cluster)
+    }
+
+    fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
+        connection.means.turn_to(node, keep);
     }
 
     fn connection(&self, client: u64) -> Connection {
@@ -166,7 +176,7 @@ impl Redis {
         room.request.clear();
         let slot = match &operation.kind {
             Kind::Neutral(Neutral::Bulk(bulk), collection) => {
-                return bulk::ask(means, nodes, (bulk, only), collection, room, values.draw.k, limit).await;
+                return bulk::ask(means, nodes, (bulk, only), collection, room, values.draw, limit).await;
             }
             Kind::Neutral(Neutral::Scan(_), collection) if !collection.indexed() => {
                 let message = if nodes.mode() == Mode::Cluster {
@@ -179,7 +189,7 @@ impl Redis {
             Kind::Neutral(neutral, collection) => room.verb(neutral, collection, values),
             Kind::Command(command) => command.write(values, room),
         };
-        let (asked, outcome) = means.ask(nodes, &room.request, slot, values.draw.k, limit).await;
+        let (asked, outcome) = means.ask(nodes, &room.request, slot, values.draw.turn, limit).await;
         if let Some(shown) = shown {
             shown.request = words(&room.request);
             if means.is_answered(&asked) {
@@ -199,7 +209,7 @@ impl Redis {
                 };
                 room.request.clear();
                 let slot = room.write(Action::Update, write, collection, values);
-                let (written, outcome) = means.ask(nodes, &room.request, Some(slot), values.draw.k, limit).await;
+                let (written, outcome) = means.ask(nodes, &room.request, Some(slot), values.draw.turn, limit).await;
                 let outcome = outcome.and_then(|()| judge::changed(means.answer(&written)));
                 modified(&read.exchanged, written, outcome)
             }

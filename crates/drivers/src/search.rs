@@ -16,7 +16,7 @@ mod taking_in;
 use std::borrow::Cow;
 
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
 use loadframe_engine::event::Batch;
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::variables::{Captured, Values};
@@ -85,6 +85,14 @@ impl Driver for Search {
 
     fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         self.http.cap(connections, workers)
+    }
+
+    fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+        self.http.nodes(worker, workers)
+    }
+
+    fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
+        connection.turn_to(node, keep);
     }
 
     fn connection(&self, client: u64) -> Connection {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
 use loadframe_engine::event::Batch;
 use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::{PlanError, Target};
@@ -93,7 +93,7 @@ impl Driver for Several {
 
     /// They are those of the target that is measured; the others stay where they are.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
-        match self.names.iter().position(|name| name == MAIN) {
+        match self.main() {
             Some(main) => self.drivers[main].set_hosts(hosts),
             None => Err(PlanError::new(format!("no target is named {MAIN:?}, and so none can follow its cluster"))),
         }
@@ -114,6 +114,17 @@ impl Driver for Several {
 
     fn unreachable(&self) -> Vec<(String, String)> {
         self.drivers.iter().flat_map(AnyDriver::unreachable).collect()
+    }
+
+    /// The nodes of the target that is measured.
+    fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+        self.drivers[self.main()?].nodes(worker, workers)
+    }
+
+    fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
+        if let Some(main) = self.main() {
+            self.drivers[main].turn_to(&mut connection.connections[main], node, keep);
+        }
     }
 
     fn connection(&self, client: u64) -> Connection {
@@ -195,6 +206,11 @@ impl Driver for Several {
 }
 
 impl Several {
+    /// The place of the target that is measured.
+    fn main(&self) -> Option<usize> {
+        self.names.iter().position(|name| name == MAIN)
+    }
+
     /// Puts what the user knows where the target's driver looks for it, or back.
     fn lend(&self, connection: &mut Connection, target: usize) {
         let Connection { connections, memory, .. } = connection;

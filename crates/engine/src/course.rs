@@ -10,6 +10,8 @@ use crate::plan::{Think, Visible};
 
 /// A mapped operation of a stream.
 pub struct Choice<D: Driver> {
+    /// Its place among the choices of its stream.
+    pub number: usize,
     /// Ready to be executed.
     pub operation: D::Operation,
     /// Upper end of its range in the mix: it is picked when the draw is below this and not below the previous choice's.

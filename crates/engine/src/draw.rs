@@ -30,6 +30,10 @@ pub struct Draw {
     /// How many numbers of the counter that it chooses from are known to be settled. Fixed when the request starts, so
     /// that what it draws does not change under way.
     pub settled: u64,
+    /// Its place in the round over the nodes: successive requests of one operation go to successive nodes.
+    pub turn: u64,
+    /// Whether its client may ask any node; those of a closed loop keep to one.
+    pub roams: bool,
     /// The user's instant of the simulated clock, milliseconds since 1970.
     pub instant: i64,
     /// How often the user has been through each loop that a variable counts, before this pass.
@@ -39,7 +43,20 @@ pub struct Draw {
 impl Draw {
     /// Request `k` of a stream, an iteration of its own, sent by the first client.
     pub fn new(seed: u64, stream: u64, k: u64) -> Self {
-        Self { seed, stream, k, iteration: k, user: 0, number: 0, settled: 0, instant: 0, passes: [0; LOOPS] }
+        let passes = [0; LOOPS];
+        Self {
+            seed,
+            stream,
+            k,
+            iteration: k,
+            user: 0,
+            number: 0,
+            settled: 0,
+            turn: k,
+            roams: false,
+            instant: 0,
+            passes,
+        }
     }
 
     /// 64 uniform bits. `salt` separates the things that one request draws.
@@ -47,6 +64,12 @@ impl Draw {
     pub fn bits(&self, salt: u64) -> u64 {
         let key = mix(self.seed ^ mix(self.stream.wrapping_add(GOLDEN)));
         mix(mix(key ^ self.k.wrapping_mul(GOLDEN)) ^ salt.wrapping_mul(0xd1b5_4a32_d192_ed03))
+    }
+
+    /// The turn by which client number `client` takes one of several nodes: its own, or the request's.
+    #[inline]
+    pub fn turn_of(&self, client: u64, is_fixed: bool) -> u64 {
+        if is_fixed && !self.roams { client } else { self.turn }
     }
 
     /// A number in [0, 1), uniform, with 53 random bits.

@@ -77,6 +77,15 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err(PlanError::new("this driver cannot cap its connections: leave \"connections\" out"))
     }
 
+    /// The nodes that the clients of worker `worker` of `workers` may choose among, where each client asks one node at a
+    /// time and any node serves any request. `None` where the driver itself chooses the node of each request.
+    fn nodes(&self, _worker: u64, _workers: u64) -> Option<Box<dyn Nodes>> {
+        None
+    }
+
+    /// Has a client ask the node with this number from its next request on. `keep`: connections to other nodes stay open.
+    fn turn_to(&self, _connection: &mut Self::Connection, _node: u16, _keep: bool) {}
+
     /// What client number `client` holds.
     fn connection(&self, client: u64) -> Self::Connection;
 
@@ -202,6 +211,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
             (reply, exchange)
         }
     }
+}
+
+/// The nodes of a target that accept connections.
+pub trait Nodes {
+    /// The numbers of the nodes, each with the weight of its share; none where the driver chooses the nodes.
+    fn available(&mut self) -> &[(u16, u32)];
 }
 
 /// The outcome of a request.

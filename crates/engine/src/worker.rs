@@ -4,6 +4,7 @@
 //! one worker share (the recorder, a stream's count) stays on their thread, behind plain cells. How clients of closed
 //! and open streams take their turns, and what they do for one request, are in the modules below.
 
+mod balance;
 mod closed;
 mod ending;
 mod looking;
@@ -31,6 +32,7 @@ use crate::recorder::Recorder;
 use crate::schedule::{Due, Share};
 use crate::timer::Timer;
 use crate::watch::TICK;
+use balance::Balance;
 pub use request::unsent;
 use users::{Crowd, Manners};
 
@@ -84,6 +86,12 @@ struct Stream {
     issued: Cell<u64>,
     /// For a stream whose requests use a counter.
     count: Option<RefCell<Count>>,
+    /// For clients that may ask any node, where the driver leaves the choice to the engine.
+    balance: Option<RefCell<Balance>>,
+    /// Whether clients may ask any node; those of a closed loop keep to one.
+    roams: bool,
+    /// Requests so far, by choice.
+    turns: Vec<Cell<u64>>,
     ends: Option<Instant>,
 }
 
@@ -211,7 +219,12 @@ impl<D: Driver> Worker<D> {
             let course = &phase.courses[index];
             let count = || Count::new(course, thread as usize, phase.plan.seed, key);
             let count = course.uses().next().map(|_| RefCell::new(count()));
-            let part = Rc::new(Stream { index, key, share, issued: Cell::new(0), count, ends });
+            let roams = !matches!(plan.pacing, Pacing::Closed { .. });
+            let nodes = if roams { phase.driver.nodes(share.index, share.of) } else { None };
+            let balance = Balance::new(nodes, course.choices.len(), share.index, share.count(parts)).map(RefCell::new);
+            let turns = vec![Cell::new(0); course.choices.len()];
+            let issued = Cell::new(0);
+            let part = Rc::new(Stream { index, key, share, issued, count, balance, roams, turns, ends });
             stream = Some(part.clone());
             match plan.pacing {
                 Pacing::Closed { think_time, .. } => {

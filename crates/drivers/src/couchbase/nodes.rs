@@ -106,9 +106,9 @@ impl CouchbaseNodes {
     }
 
     /// Where statement number `k` is answered.
-    pub fn query(&self, k: u64) -> Option<(u16, Arc<Host>)> {
+    pub fn query(&self, turn: u64) -> Option<(u16, Arc<Host>)> {
         let query = self.query.lock().expect("no thread panics while it holds the lock");
-        (!query.is_empty()).then(|| query[(k % query.len() as u64) as usize].clone())
+        (!query.is_empty()).then(|| query[(turn % query.len() as u64) as usize].clone())
     }
 
     /// Asks the first host that answers who has which part of a bucket, within `limit`. The error is the last one's.

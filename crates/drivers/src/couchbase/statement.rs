@@ -37,7 +37,7 @@ pub struct Request<'a> {
     /// JSON, ready to be sent.
     pub body: &'a [u8],
     /// Chooses the node.
-    pub k: u64,
+    pub turn: u64,
     /// Its deadline.
     pub limit: Limit,
 }
@@ -72,9 +72,9 @@ impl Statements {
     async fn send(
         &mut self,
         nodes: &CouchbaseNodes,
-        Request { body, k, limit }: Request<'_>,
+        Request { body, turn, limit }: Request<'_>,
     ) -> (Exchanged, u16, Result<(), Failure>) {
-        let Some((node, host)) = nodes.query(k) else {
+        let Some((node, host)) = nodes.query(turn) else {
             return (Exchanged::never(), 0, Err(client("no node of the cluster answers statements")));
         };
         let at = usize::from(node);

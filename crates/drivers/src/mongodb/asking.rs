@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bson::RawDocumentBuf;
+use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
 use loadframe_engine::variables::Values;
 
@@ -32,7 +33,7 @@ pub struct Asking<'a> {
     /// Which members of a replica set are asked.
     pub prefer: Prefer,
     /// Which request it is.
-    pub k: u64,
+    pub draw: Draw,
     /// The places of the documents that a bulk request carries; all if there are none named.
     pub only: Option<&'a [u32]>,
     /// How long it may take in all, over all of its commands.
@@ -90,7 +91,7 @@ impl Asking<'_> {
         take: Take,
     ) -> Asked {
         let Connection { assignment, client, lines, deadline, shown, .. } = connection;
-        let (node, address) = match self.nodes.pick(self.prefer, assignment, *client, self.k) {
+        let (node, address) = match self.nodes.pick(self.prefer, assignment, *client, &self.draw) {
             Ok(picked) => picked,
             Err(failure) => return unsent(0, failure),
         };

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use futures_util::future::join_all;
+use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::{PlanError, Spread};
 
@@ -120,24 +121,24 @@ impl MongoNodes {
         Ok(())
     }
 
-    /// The node that request `k` of client number `client` goes to: its number, and its address.
+    /// The node that a request of client number `client` goes to, by its turn: its number, and its address.
     pub fn pick(
         &self,
         prefer: Prefer,
         assignment: &mut Assignment,
         client: u64,
-        k: u64,
+        draw: &Draw,
     ) -> Result<(u16, String), Failure> {
         if self.mode() != Mode::Set {
             assignment.look();
-            assignment.turn(k);
+            assignment.turn(draw.turn);
             if assignment.node().is_down() {
-                assignment.detour(k);
+                assignment.detour(draw.turn);
             }
             let node = assignment.node();
             return Ok((node.number, node.host.text.clone()));
         }
-        let turn = if self.spread == Spread::Fixed { client } else { k };
+        let turn = draw.turn_of(client, self.spread == Spread::Fixed);
         let Some(number) = self.members().pick(prefer, turn) else {
             self.doubt();
             let wanted = if prefer == Prefer::Secondary { "secondary" } else { "primary" };

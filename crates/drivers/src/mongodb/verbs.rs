@@ -67,7 +67,7 @@ impl Asking<'_> {
 
     async fn bulk(&self, connection: &mut Connection, bulk: &Bulk) -> Reply {
         let mut tally = Tally::default();
-        let commands = bulk::commands((bulk, self.only), self.operation.concern, self.k, &mut tally);
+        let commands = bulk::commands((bulk, self.only), self.operation.concern, self.draw.k, &mut tally);
         self.write(connection, commands, bulk.action, tally).await
     }
 

@@ -30,17 +30,17 @@ impl Wired for Option<Wire> {
     }
 }
 
-/// Selects the node for request number `k`; returns the connection to it, or the place for one.
-pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, k: u64) -> &'a mut W {
+/// Selects the node for a request by its turn; returns the connection to it, or the place for one.
+pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, turn: u64) -> &'a mut W {
     let before = usize::from(assignment.node().number);
     if assignment.look() {
         let gone = wires.iter_mut().enumerate().filter(|(number, _)| !assignment.has(*number));
         gone.for_each(|(_, wire)| *wire.wire() = None);
     }
-    assignment.turn(k);
+    assignment.turn(turn);
     let mut number = usize::from(assignment.node().number);
     if !is_open(wires, number) {
-        assignment.detour(k);
+        assignment.detour(turn);
         number = usize::from(assignment.node().number);
         is_open(wires, number);
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use loadframe_engine::driver::Nodes;
 use loadframe_engine::plan::{PlanError, Spread};
 
 use super::deadline::Limit;
@@ -62,6 +63,22 @@ pub struct Assignment {
     home: usize,
     /// The place of the node that is asked at present.
     at: usize,
+    /// The number of the home, where the engine chooses it, and whether connections to other nodes stay open.
+    chosen: Option<(u16, bool)>,
+}
+
+/// The nodes that one worker's clients choose among.
+struct Choice {
+    topology: Arc<Topology>,
+    seen: u64,
+    members: Members,
+    worker: u64,
+    workers: u64,
+    /// Whether the choice is not the driver's.
+    applies: Box<dyn Fn() -> bool>,
+    /// By place, how many of the first homes of this worker's clients each member has.
+    weights: Vec<u32>,
+    available: Vec<(u16, u32)>,
 }
 
 impl Topology {
@@ -127,6 +144,31 @@ impl Topology {
         if self.spread == Spread::Fixed { 1 } else { self.members().len() as u64 }
     }
 
+    /// The nodes that the clients of worker `worker` of `workers` choose among while `applies`: with a fixed spread those
+    /// that are up, or all if none is.
+    pub fn choice(
+        self: &Arc<Self>,
+        worker: u64,
+        workers: u64,
+        applies: impl Fn() -> bool + 'static,
+    ) -> Option<Box<dyn Nodes>> {
+        if self.spread != Spread::Fixed {
+            return None;
+        }
+        let mut choice = Choice {
+            topology: self.clone(),
+            seen: self.epoch.load(Ordering::Acquire),
+            members: self.members(),
+            worker,
+            workers,
+            applies: Box::new(applies),
+            weights: Vec::new(),
+            available: Vec::new(),
+        };
+        choice.weigh();
+        Some(Box::new(choice))
+    }
+
     /// Gives client number `client` a home.
     pub fn assign(self: &Arc<Self>, client: u64) -> Assignment {
         let mut shape = self.shape();
@@ -140,7 +182,7 @@ impl Topology {
         } else {
             shape.seats[seat] = taken;
         }
-        Assignment { topology: self.clone(), client, seat, seen, members, home, at: home }
+        Assignment { topology: self.clone(), client, seat, seen, members, home, at: home, chosen: None }
     }
 
     fn shape(&self) -> MutexGuard<'_, Shape> {
@@ -164,6 +206,54 @@ impl Topology {
                 Err(trouble) => node.postpone(topology.now(), &trouble.message),
             }
         });
+    }
+}
+
+impl Choice {
+    /// Counts the first homes of this worker's clients where a plan says them; otherwise all members weigh the same.
+    fn weigh(&mut self) {
+        let homes = &self.topology.homes;
+        let told = !homes.is_empty() && self.seen == 0;
+        self.weights.clear();
+        self.weights.resize(self.members.len(), u32::from(!told));
+        if told {
+            let (count, hosts) = (homes.len() as u64, self.members.len() as u64);
+            for client in (self.worker..self.worker.max(count - 1) + 1).step_by(self.workers as usize) {
+                self.weights[self.topology.first_home(client, hosts) as usize] += 1;
+            }
+        }
+    }
+}
+
+impl Nodes for Choice {
+    fn available(&mut self) -> &[(u16, u32)] {
+        if self.topology.epoch.load(Ordering::Relaxed) != self.seen {
+            {
+                let shape = self.topology.shape();
+                self.seen = self.topology.epoch.load(Ordering::Acquire);
+                self.members = shape.members.clone();
+            }
+            self.weigh();
+        }
+        self.available.clear();
+        if !(self.applies)() {
+            return &self.available;
+        }
+        let weighted = || self.members.iter().zip(&self.weights).filter(|(_, weight)| **weight > 0);
+        for (node, weight) in weighted() {
+            if node.is_down() {
+                self.topology.probe(node);
+            } else {
+                self.available.push((node.number, *weight));
+            }
+        }
+        if self.available.is_empty() {
+            self.available.extend(self.members.iter().filter(|node| !node.is_down()).map(|node| (node.number, 1)));
+        }
+        if self.available.is_empty() {
+            self.available.extend(weighted().map(|(node, weight)| (node.number, *weight)));
+        }
+        &self.available
     }
 }
 
@@ -245,7 +335,7 @@ impl Assignment {
             let shape = self.topology.shape();
             self.seen = self.topology.epoch.load(Ordering::Acquire);
             self.members = shape.members.clone();
-            let home = shape.seats[self.seat].map(|seat| seat.home);
+            let home = self.chosen.map(|(node, _)| node).or(shape.seats[self.seat].map(|seat| seat.home));
             self.home = self.members.iter().position(|node| Some(node.number) == home).unwrap_or(0);
         }
         let still = self.members.iter().position(|node| node.number == at);
@@ -253,16 +343,31 @@ impl Assignment {
         true
     }
 
+    /// The number of the client's home.
+    pub fn home(&self) -> u16 {
+        self.members[self.home].number
+    }
+
+    /// Makes a node the client's home, by the engine's choice. `keep`: connections to other nodes stay open.
+    pub fn turn_to(&mut self, number: u16, keep: bool) {
+        self.chosen = Some((number, keep));
+        if self.members[self.home].number != number
+            && let Some(home) = self.members.iter().position(|node| node.number == number)
+        {
+            self.home = home;
+        }
+    }
+
     /// Whether a node is one of the target's, as far as the client knows.
     pub fn has(&self, number: usize) -> bool {
         self.members.iter().any(|node| usize::from(node.number) == number)
     }
 
-    /// Selects the node for request number `k`, whether it is up or not.
-    pub fn turn(&mut self, k: u64) {
+    /// Selects the node for a request by its `turn`, whether it is up or not.
+    pub fn turn(&mut self, turn: u64) {
         match self.topology.spread {
-            Spread::RoundRobin => self.at = (k % self.members.len() as u64) as usize,
-            Spread::All => self.at = self.idlest(k),
+            Spread::RoundRobin => self.at = (turn % self.members.len() as u64) as usize,
+            Spread::All => self.at = self.idlest(turn),
             Spread::Fixed if self.at == self.home => {}
             Spread::Fixed if !self.members[self.home].is_down() => self.at = self.home,
             Spread::Fixed => self.topology.probe(&self.members[self.home]),
@@ -270,12 +375,12 @@ impl Assignment {
     }
 
     /// Selects another node if the selected one has no connection and is known to be down.
-    pub fn detour(&mut self, k: u64) {
+    pub fn detour(&mut self, turn: u64) {
         // A single node has to be tried in any case.
         if self.node().is_down() && self.members.len() > 1 {
             self.topology.probe(self.node());
             self.avoid(match self.topology.spread {
-                Spread::RoundRobin | Spread::All => k,
+                Spread::RoundRobin | Spread::All => turn,
                 Spread::Fixed => self.client,
             });
         }
@@ -283,7 +388,7 @@ impl Assignment {
 
     /// Whether a client keeps its connections to nodes that are no longer selected.
     pub fn keeps(&self) -> bool {
-        self.topology.spread != Spread::Fixed
+        self.topology.spread != Spread::Fixed || self.chosen.is_some_and(|(_, keep)| keep)
     }
 
     /// The node that is up and has the fewest requests in flight; equal ones take turns.

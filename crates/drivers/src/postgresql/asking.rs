@@ -27,7 +27,7 @@ impl Asking<'_> {
         only: Option<&[u32]>,
     ) -> Result<Reply, Unsent> {
         let Connection { client, lines, deadline, memory, shown } = connection;
-        let node = self.nodes.pick(self.operation.from, *client, k).map_err(|failure| (failure, 0))?;
+        let node = self.nodes.pick(self.operation.from, *client, values.draw).map_err(|failure| (failure, 0))?;
         let at = usize::from(node);
         if at >= lines.len() {
             lines.resize_with(at + 1, || None);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::{PlanError, Spread};
 use tokio_postgres::SimpleQueryMessage;
@@ -92,9 +93,9 @@ impl PostgresNodes {
         Ok(())
     }
 
-    /// The number of the server that request `k` of client number `client` goes to.
-    pub fn pick(&self, from: ReadFrom, client: u64, k: u64) -> Result<u16, Failure> {
-        let turn = if self.spread == Spread::Fixed { client } else { k };
+    /// The number of the server that a request of client number `client` goes to, by its turn.
+    pub fn pick(&self, from: ReadFrom, client: u64, draw: &Draw) -> Result<u16, Failure> {
+        let turn = draw.turn_of(client, self.spread == Spread::Fixed);
         self.roles().pick(from, turn).ok_or_else(|| {
             self.doubt();
             let wanted =

@@ -12,7 +12,7 @@ use super::script::{is_unknown, spelled_out};
 use super::slots::SLOTS;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
-use crate::net::route::turn;
+use crate::net::route;
 use crate::net::topology::Assignment;
 
 /// Further on than this nothing is followed: two nodes that send each other's clients to the other are broken.
@@ -45,6 +45,11 @@ impl Means {
         Self { assignment, lines: Vec::new() }
     }
 
+    /// See [`Driver::turn_to`](loadframe_engine::driver::Driver::turn_to).
+    pub fn turn_to(&mut self, node: u16, keep: bool) {
+        self.assignment.turn_to(node, keep);
+    }
+
     /// The answer to the request that was asked last.
     pub fn answer(&self, asked: &Asked) -> Reader<'_> {
         let mut answers = self.lines[usize::from(asked.node)].answers();
@@ -62,19 +67,19 @@ impl Means {
         &mut self.lines
     }
 
-    /// Asks one command: request number `k`, about `slot` if it is about any.
+    /// Asks one command, about `slot` if it is about any; `turn` chooses among nodes that are alike.
     pub async fn ask(
         &mut self,
         nodes: &RedisNodes,
         request: &[u8],
         slot: Option<usize>,
-        k: u64,
+        turn: u64,
         limit: Limit,
     ) -> (Asked, Result<(), Failure>) {
         match nodes.mode() {
-            Mode::Cluster => self.follow(nodes, request, slot, k, limit).await,
+            Mode::Cluster => self.follow(nodes, request, slot, turn, limit).await,
             Mode::Single | Mode::Unknown => {
-                let (node, opened) = self.turn(nodes, k, limit).await;
+                let (node, opened) = self.turn(nodes, turn, limit).await;
                 let unsent = Asked { exchanged: Exchanged::never(), node, before: 0 };
                 if let Err(failure) = opened {
                     return (unsent, Err(failure));
@@ -94,9 +99,9 @@ impl Means {
         }
     }
 
-    /// Turns to the node that request `k` of a single server is for, and opens a line to it; returns its number.
-    pub async fn turn(&mut self, nodes: &RedisNodes, k: u64, limit: Limit) -> (u16, Result<(), Failure>) {
-        let line = turn(&mut self.assignment, &mut self.lines, k);
+    /// Turns to the node whose `turn` it is, and opens a line to it; returns its number.
+    pub async fn turn(&mut self, nodes: &RedisNodes, turn: u64, limit: Limit) -> (u16, Result<(), Failure>) {
+        let line = route::turn(&mut self.assignment, &mut self.lines, turn);
         let node = self.assignment.node();
         let opened = line.open(&node.host, &nodes.terms, limit).await;
         match &opened {
@@ -125,11 +130,11 @@ impl Means {
         nodes: &RedisNodes,
         request: &[u8],
         slot: Option<usize>,
-        k: u64,
+        turn: u64,
         limit: Limit,
     ) -> (Asked, Result<(), Failure>) {
         // A command without a key can go to any node.
-        let mut node = nodes.slots.get(slot.unwrap_or(k as usize % SLOTS)).unwrap_or(0);
+        let mut node = nodes.slots.get(slot.unwrap_or_else(|| any_slot(turn))).unwrap_or(0);
         let mut asking = false;
         let mut request = Cow::Borrowed(request);
         let mut asked: Option<Asked> = None;
@@ -174,4 +179,11 @@ impl Means {
         }
         (asked.expect("it was asked once"), Ok(()))
     }
+}
+
+/// A slot for a command without a key: successive turns reach all nodes, each as often as it has slots.
+fn any_slot(turn: u64) -> usize {
+    // Near the golden section of the slots, so that any run of turns is spread evenly.
+    const STEP: u64 = 10_127;
+    (turn.wrapping_mul(STEP) % SLOTS as u64) as usize
 }

@@ -5,6 +5,7 @@
 use std::time::Instant;
 
 use futures_util::future::join_all;
+use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Failure, Reply};
 
 use super::asking::Means;
@@ -28,20 +29,20 @@ struct Document {
     outcome: Option<Result<(), Failure>>,
 }
 
-/// Sends the documents of request `k`, or those at the places `only`.
+/// Sends the documents of a request, or those at the places `only`.
 pub async fn ask(
     means: &mut Means,
     nodes: &RedisNodes,
     (bulk, only): (&Bulk, Option<&[u32]>),
     collection: &Collection,
     room: &mut Room,
-    k: u64,
+    draw: &Draw,
     limit: Limit,
 ) -> Reply {
-    let mut documents = commands((bulk, only), collection, room, k);
+    let mut documents = commands((bulk, only), collection, room, draw.k);
     let cluster = nodes.mode() == Mode::Cluster;
     let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
-    let home = if cluster { Ok(0) } else { home(means, nodes, k, limit).await };
+    let home = if cluster { Ok(0) } else { home(means, nodes, draw.turn, limit).await };
     for (number, document) in documents.iter_mut().enumerate().filter(|(_, document)| document.outcome.is_none()) {
         let node = match (cluster, &home) {
             (true, _) => nodes.slots.get(document.slot).unwrap_or(0),
@@ -116,7 +117,7 @@ pub async fn ask(
         }
     }
     for document in documents.iter_mut().filter(|document| document.outcome.is_none()) {
-        let (asked, outcome) = means.ask(nodes, &document.command, Some(document.slot), k, limit).await;
+        let (asked, outcome) = means.ask(nodes, &document.command, Some(document.slot), draw.turn, limit).await;
         bytes_sent += asked.exchanged.bytes_sent;
         bytes_received += asked.exchanged.bytes_received;
         document.outcome = Some(match outcome {
@@ -135,8 +136,8 @@ pub async fn ask(
     Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
 }
 
-async fn home(means: &mut Means, nodes: &RedisNodes, k: u64, limit: Limit) -> Result<u16, Failure> {
-    let (node, opened) = means.turn(nodes, k, limit).await;
+async fn home(means: &mut Means, nodes: &RedisNodes, turn: u64, limit: Limit) -> Result<u16, Failure> {
+    let (node, opened) = means.turn(nodes, turn, limit).await;
     opened.map(|()| node)
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use loadframe_engine::draw::Draw;
-use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
 use loadframe_engine::event::Batch;
 use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::{PlanError, Target};
@@ -103,6 +103,23 @@ macro_rules! any_of {
             pub fn connection(&self, client: u64) -> AnyConnection {
                 match self {
                     $(Self::$variant(driver) => AnyConnection::$variant(Box::new(driver.connection(client))),)*
+                }
+            }
+
+            /// See [`Driver::nodes`].
+            pub fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+                match self {
+                    $(Self::$variant(driver) => driver.nodes(worker, workers),)*
+                }
+            }
+
+            /// See [`Driver::turn_to`].
+            pub fn turn_to(&self, connection: &mut AnyConnection, node: u16, keep: bool) {
+                match (self, connection) {
+                    $((Self::$variant(driver), AnyConnection::$variant(connection)) => {
+                        driver.turn_to(connection, node, keep)
+                    })*
+                    _ => unreachable!("a connection is used by the driver that made it"),
                 }
             }
 

@@ -25,6 +25,11 @@ struct Load {
 impl Load {
     /// 12 closed clients that think for 2 ms, for a minute unless it is ended before.
     fn start(hosts: &[&HttpNode], spread: &str) -> Self {
+        Self::with(hosts, spread, &json!({"closed": {"clients": 12, "think_time": 0.002}}))
+    }
+
+    /// The same with another load.
+    fn with(hosts: &[&HttpNode], spread: &str, pacing: &Value) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("loadframe-topology-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
@@ -34,7 +39,7 @@ impl Load {
             "target": {"driver": "search", "hosts": names(hosts), "spread": spread, "timeout": 5},
             "operations": {"a": {"request": {"method": "GET", "path": "/"}}},
             "streams": [{
-                "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 12, "think_time": 0.002}},
+                "name": "s", "mix": [["a", 1]], "pacing": pacing,
                 "stop": {"duration": 60},
             }],
         });
@@ -242,4 +247,46 @@ fn a_host_that_joins_and_refuses_connections_is_named_with_the_reason() {
     let unreachable = outcome["unreachable"].as_array().unwrap();
     assert_eq!((unreachable.len(), &unreachable[0]["host"]), (1, &json!(refusing)));
     assert!(unreachable[0]["why"].as_str().unwrap().contains("refused"), "{outcome}");
+}
+
+#[test]
+fn an_open_load_goes_to_all_hosts_evenly_with_one_connection_to_each_while_one_is_enough() {
+    for (threads, connections) in [(1, None), (2, None), (1, Some(5)), (1, Some(2))] {
+        let nodes: Vec<HttpNode> = (0..5).map(|_| HttpNode::new()).collect();
+        let hosts: Vec<&HttpNode> = nodes.iter().collect();
+        let mut plan = json!({
+            "seed": 1, "phase": "p", "threads": threads,
+            "target": {"driver": "search", "hosts": names(&hosts), "timeout": 30},
+            "operations": {"a": {"request": {"method": "GET", "path": "/"}}},
+            "streams": [{
+                "name": "s", "mix": [["a", 1]], "pacing": {"open": {"rate": 200}}, "stop": {"requests": 300},
+            }],
+        });
+        if let Some(connections) = connections {
+            plan["target"]["connections"] = json!(connections);
+        }
+        let folder =
+            std::env::temp_dir().join(format!("loadframe-open-{}-{threads}-{connections:?}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let running = start::<Search>(serde_json::from_value(plan).unwrap(), &folder).unwrap();
+        assert!(running.wait(Duration::from_secs(60)));
+        std::fs::remove_dir_all(&folder).unwrap();
+        let requests: Vec<u64> = nodes.iter().map(HttpNode::requests).collect();
+        assert_eq!(requests.iter().sum::<u64>(), 300);
+        let apart = if connections == Some(2) { 20 } else { 2 };
+        assert!(requests.iter().all(|count| count.abs_diff(60) <= apart), "{connections:?}: {requests:?}");
+    }
+}
+
+#[test]
+fn an_open_load_leaves_a_node_that_is_down_and_comes_back_evenly() {
+    let (a, b, mut c) = (HttpNode::new(), HttpNode::new(), HttpNode::new());
+    let stream = json!({"open": {"rate": 500}});
+    let load = Load::with(&[&a, &b, &c], "fixed", &stream);
+    load.wait_for_equal_shares(&[&a, &b, &c]);
+    c.stop();
+    load.wait_for_equal_shares(&[&a, &b]);
+    c.start();
+    load.wait_for_equal_shares(&[&a, &b, &c]);
+    load.end();
 }

@@ -4,6 +4,7 @@ mod ends;
 mod ranks;
 mod records;
 mod sources;
+mod spread;
 mod streams;
 
 use std::collections::BTreeSet;

@@ -89,7 +89,8 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let needs = context.variables.needs(form);
             let visible = plan.visible.get(name).copied().filter(|visible| visible.sample.is_none());
             let kept = plan.answers.contains(name).then(|| answers.entry(name.clone()).or_default().clone());
-            choices.push(Choice { operation, below: sum, slot, uses, reads, visible, kept, apart, needs });
+            let number = choices.len();
+            choices.push(Choice { number, operation, below: sum, slot, uses, reads, visible, kept, apart, needs });
         }
         for name in users::timed(&stream.steps) {
             if plan.operations.contains_key(name) {

@@ -1,36 +1,24 @@
 //! Open streams: requests are due at instants that do not depend on answers, and are handed to idle clients.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Instant;
 
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::balance::{Desk, Idle};
 use super::{Stream, TURNS, Ticket, Worker};
 use crate::driver::Driver;
 use crate::schedule::Due;
 
-/// Where an open stream leaves an iteration for one of its clients.
-#[derive(Default)]
-struct Desk {
-    order: Cell<Option<(Ticket, Instant)>>,
-    bell: Notify,
-}
-
-impl Desk {
-    fn hand(&self, ticket: Ticket, scheduled: Instant) {
-        self.order.set(Some((ticket, scheduled)));
-        self.bell.notify_one();
-    }
-}
+type Order = (Ticket, Instant);
 
 impl<D: Driver> Worker<D> {
     /// Hands each iteration to an idle client at its instant, or drops it if `most` are in flight.
     pub(super) async fn open(self: Rc<Self>, stream: Rc<Stream>, schedule: Due, most: u64, clients: &mut JoinSet<()>) {
-        let idle: Rc<RefCell<Vec<Rc<Desk>>>> = Rc::default();
+        let idle: Rc<Idle<Order>> = Rc::default();
         let closing = Rc::new(Cell::new(false));
-        let mut desks: Vec<Rc<Desk>> = Vec::new();
+        let mut desks: Vec<Rc<Desk<Order>>> = Vec::new();
         let mut turns = 0;
         for (n, due) in schedule {
             let scheduled = self.start + due;
@@ -51,26 +39,28 @@ impl<D: Driver> Worker<D> {
                 tokio::task::yield_now().await;
             }
             let ticket = self.ticket(&stream, n);
-            let next = idle.borrow_mut().pop();
-            if let Some(desk) = next {
-                desk.hand(ticket, scheduled);
+            let first = self.pick(&stream, n * self.phase.courses[stream.index].steps(), 0, ticket);
+            // A user who walks a journey asks one node; each step goes to each node as often as the first.
+            let due = stream.due_node(first.number);
+            let node = due.unwrap_or(0);
+            if let Some(desk) = idle.take(node) {
+                desk.hand((ticket, scheduled), node);
             } else if (desks.len() as u64) < most {
-                let desk = Rc::new(Desk::default());
-                desk.hand(ticket, scheduled);
+                let desk = Desk::new(Some((ticket, scheduled)), node);
                 desks.push(desk.clone());
                 let client = stream.share.index + stream.share.of * (desks.len() as u64 - 1);
                 clients.spawn_local(self.clone().serve(stream.clone(), client, desk, idle.clone(), closing.clone()));
+            } else if let Some(desk) = idle.take_any() {
+                desk.hand((ticket, scheduled), node);
             } else {
-                let first = n * self.phase.courses[stream.index].steps();
-                let slot = self.pick(&stream, first, 0, ticket).slot;
-                self.recorder.borrow_mut().dropped(slot, scheduled, Instant::now(), &self.waiting.borrow());
+                self.recorder.borrow_mut().dropped(first.slot, scheduled, Instant::now(), &self.waiting.borrow());
                 self.settle(&stream, ticket, 0);
+                continue;
             }
+            stream.count_node(first.number, due);
         }
         closing.set(true);
-        for desk in desks {
-            desk.bell.notify_one();
-        }
+        desks.iter().for_each(|desk| desk.wake());
     }
 
     /// A client of an open stream: serves what is handed to it.
@@ -78,24 +68,25 @@ impl<D: Driver> Worker<D> {
         self: Rc<Self>,
         stream: Rc<Stream>,
         client: u64,
-        desk: Rc<Desk>,
-        idle: Rc<RefCell<Vec<Rc<Desk>>>>,
+        desk: Rc<Desk<Order>>,
+        idle: Rc<Idle<Order>>,
         closing: Rc<Cell<bool>>,
     ) {
         let mut connection = self.phase.driver.connection(client);
         let seat = self.seat(client);
         loop {
-            if let Some((ticket, scheduled)) = desk.order.take() {
+            if let Some((ticket, scheduled)) = desk.take() {
                 if self.phase.courses[stream.index].steps() > 1 {
                     // A user who walks a journey in an open stream has just arrived.
                     self.phase.driver.depart(&mut connection);
                 }
+                self.turn_to(&stream, &mut connection, Some(desk.node.get()), false);
                 self.walk(&stream, &mut connection, seat, ticket, scheduled).await;
-                idle.borrow_mut().push(desk.clone());
+                idle.put(desk.clone());
             } else if closing.get() {
                 return;
             } else {
-                desk.bell.notified().await;
+                desk.woken().await;
             }
         }
     }

@@ -80,6 +80,8 @@ impl<D: Driver> Worker<D> {
             user: seat.client,
             number: choice.uses.map_or(0, |_| number_of(course, ticket, step)),
             settled: choice.reads.map_or(0, |counter| self.phase.counters[counter].settled()),
+            turn: stream.turn(choice.number),
+            roams: stream.roams,
             ..self.draw(stream, k)
         };
         let start = Start { scheduled, started };

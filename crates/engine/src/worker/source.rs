@@ -89,6 +89,9 @@ impl<D: Driver> Worker<D> {
         // That a batch waits for its events, and for a client that is free, is not the generator's doing.
         let start = Start { scheduled, started: scheduled + late };
         self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
+        let node = stream.due_node(0);
+        stream.count_node(0, node);
+        self.turn_to(stream, connection, node, true);
         let name = self.phase.driver.parts(&choice.operation).len();
         let most = self.phase.plan.streams[stream.index].retries;
         let (driver, context) = (&self.phase.driver, &self.phase.context);

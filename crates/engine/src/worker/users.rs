@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::balance::{Desk, Idle};
 use super::request::{Start, unsent};
 use super::{PAUSE, Seat, Stream, TURNS, Worker};
 use crate::driver::{Driver, Failure, Reply};
@@ -22,6 +23,9 @@ use crate::plan::{Missing, Think};
 use crate::recorder::Times;
 use crate::schedule::think;
 
+/// A user who is due, since when, and when that was noticed.
+type Due = (u32, Start);
+
 /// This worker's users of a stream.
 #[derive(Default)]
 pub(super) struct Crowd {
@@ -29,15 +33,17 @@ pub(super) struct Crowd {
     /// Those who think, and until when.
     thinking: RefCell<BinaryHeap<Reverse<(Instant, u32)>>>,
     /// Those who are due, since when, and when that was noticed.
-    ready: RefCell<VecDeque<(u32, Start)>>,
+    ready: RefCell<VecDeque<Due>>,
     /// Those who wait for the shared clock, and until when.
     parked: RefCell<BinaryHeap<Reverse<(i64, u32)>>>,
     /// The step of that clock for which those who waited have gone on.
     released: Cell<u64>,
     /// How many have not walked all their journeys.
     left: Cell<u64>,
-    /// Wakes a client that has nothing to do.
-    bell: Notify,
+    /// The clients that have nothing to do.
+    idle: Idle<Due>,
+    /// All clients.
+    desks: RefCell<Vec<Rc<Desk<Due>>>>,
     /// Wakes the dispatcher before the instant that it sleeps until.
     news: Notify,
     sleeps_until: Cell<Option<Instant>>,
@@ -81,7 +87,7 @@ impl<D: Driver> Worker<D> {
         }
         self.dispatch(&stream, &crowd, &scene, thread).await;
         crowd.closing.set(true);
-        crowd.bell.notify_waiters();
+        crowd.desks.borrow().iter().for_each(|desk| desk.wake());
     }
 
     /// Hands users who are due to clients, until all are through or the stream is over.
@@ -107,9 +113,9 @@ impl<D: Driver> Worker<D> {
                 let place = crowd.thinking.borrow_mut().pop().map_or(0, |Reverse((_, place))| place);
                 if crowd.users.borrow()[place as usize].asks(scene.journey) {
                     crowd.ready.borrow_mut().push_back((place, Start { scheduled: due, started: now }));
-                    crowd.bell.notify_one();
+                    self.call(stream, crowd, scene);
                 } else if self.go_on(stream, crowd, scene, place, due, due) {
-                    crowd.bell.notify_one();
+                    self.call(stream, crowd, scene);
                 }
                 turns += 1;
                 if turns % TURNS == 0 {
@@ -155,7 +161,7 @@ impl<D: Driver> Worker<D> {
         for place in places {
             crowd.users.borrow_mut()[place as usize].instant = step.to;
             if self.go_on(stream, crowd, scene, place, step.at, step.at) {
-                crowd.bell.notify_one();
+                self.call(stream, crowd, scene);
             }
         }
     }
@@ -166,22 +172,47 @@ impl<D: Driver> Worker<D> {
         let scene = self.scene(&stream, journey, think_time);
         let mut connection = self.phase.driver.connection(client);
         let seat = self.seat(client);
+        let desk = Desk::new(None, stream.first_node(crowd.desks.borrow().len()));
+        crowd.desks.borrow_mut().push(desk.clone());
         let mut turns = 0;
         loop {
-            let first = crowd.ready.borrow_mut().pop_front();
-            let Some((place, start)) = first else {
+            let next = desk.take().or_else(|| {
+                let (place, start) = crowd.ready.borrow_mut().pop_front()?;
+                let choice = crowd.users.borrow()[place as usize].wants(journey).unwrap_or(0);
+                let node = stream.near_node(choice, desk.node.get());
+                stream.count_node(choice, node);
+                desk.node.set(node.unwrap_or(0));
+                Some((place, start))
+            });
+            let Some((place, start)) = next else {
                 if crowd.closing.get() {
                     return;
                 }
-                crowd.bell.notified().await;
+                crowd.idle.put(desk.clone());
+                desk.woken().await;
                 continue;
             };
+            self.turn_to(&stream, &mut connection, Some(desk.node.get()), false);
             self.serve_user(&stream, &crowd, &scene, &mut connection, seat, place, start).await;
             turns += 1;
             if turns % TURNS == 0 {
                 tokio::task::yield_now().await;
             }
         }
+    }
+
+    /// Hands the first user who is due to an idle client, if there is one: at the node that is due for the request, or
+    /// at another.
+    fn call(&self, stream: &Stream, crowd: &Crowd, scene: &Scene) {
+        let mut ready = crowd.ready.borrow_mut();
+        let Some(&(place, start)) = ready.front() else { return };
+        let choice = crowd.users.borrow()[place as usize].wants(scene.journey).unwrap_or(0);
+        let due = stream.due_node(choice);
+        let Some(desk) = crowd.idle.take(due.unwrap_or(0)).or_else(|| crowd.idle.take_any()) else { return };
+        let node = stream.near_node(choice, desk.node.get());
+        stream.count_node(choice, node);
+        ready.pop_front();
+        desk.hand((place, start), node.unwrap_or(0));
     }
 
     /// The request at which a user stands, and what the user does after it.
@@ -203,6 +234,7 @@ impl<D: Driver> Worker<D> {
         };
         let Some((Asking { choice, mut draw, think_time, missing }, mut memory, failed)) = taken else { return };
         let choice = &self.phase.courses[stream.index].choices[choice];
+        (draw.turn, draw.roams) = (stream.turn(choice.number), true);
         // What was not written is not looked for.
         let in_vain = failed && choice.visible.is_some();
         let lacks = choice.lacks(|slot| memory.has(slot));
@@ -246,7 +278,7 @@ impl<D: Driver> Worker<D> {
         }
         // This client takes the next user who is due; another is needed only for more.
         if self.go_on(stream, crowd, scene, place, done, due) && crowd.ready.borrow().len() > 1 {
-            crowd.bell.notify_one();
+            self.call(stream, crowd, scene);
         }
     }
 
@@ -301,7 +333,8 @@ impl<D: Driver> Worker<D> {
         for (stream, crowd) in self.crowds.borrow().iter() {
             let course = &self.phase.courses[*stream];
             let Some(journey) = &course.journey else { continue };
-            for (place, start) in crowd.ready.borrow().iter() {
+            let handed = crowd.desks.borrow().iter().filter_map(|desk| desk.take()).collect::<Vec<_>>();
+            for (place, start) in crowd.ready.borrow().iter().chain(&handed) {
                 if let Some(choice) = crowd.users.borrow()[*place as usize].wants(journey) {
                     self.waiting.borrow_mut().push(Some((course.choices[choice].slot, start.scheduled)));
                 }
