@@ -208,11 +208,8 @@ impl Http1 {
         if wire.is_none() {
             client.forget();
             let sent = Instant::now();
-            match Wire::connect(&node.host, self.access.tls.as_ref(), limit).await {
-                Ok(new) => {
-                    *wire = Some(new);
-                    node.rise();
-                }
+            match Wire::open_for(wire, &node.host, self.access.tls.as_ref(), limit).await {
+                Ok(_) => node.rise(),
                 Err(trouble) => {
                     assignment.refused(&trouble.message);
                     let exchanged = Exchanged { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 };

@@ -40,6 +40,7 @@ pub mod phase;
 pub mod plan;
 pub mod profile;
 pub mod rank;
+pub mod reconnects;
 pub mod recorder;
 pub mod rest;
 pub mod rota;

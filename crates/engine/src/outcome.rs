@@ -47,6 +47,7 @@ pub fn describe(
                 "completed_documents": warmup.completed_documents + counts.completed_documents,
                 "dropped": counts.dropped,
                 "retries": counts.retries,
+                "reconnects": counts.reconnects,
                 "recall": (counts.relevant > 0)
                     .then(|| json!({"relevant": counts.relevant, "found": counts.relevant_found})),
                 "warmup": {"requests": warmup.requests, "successes": warmup.successes, "documents": warmup.documents},

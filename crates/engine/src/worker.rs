@@ -39,9 +39,19 @@ use users::{Crowd, Manners};
 /// After this many requests without a wait a client lets the others of its thread run.
 const TURNS: u32 = 64;
 
-/// Whoever's connection was refused, or whose request could not even be sent, waits this long before the next one.
-/// Otherwise it would do nothing but fail.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after a request that could not be sent, because the client could not connect or lacked a value.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The pause doubles with each such request in a row, up to this.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// The pause after `unsent` requests in a row that could not be sent; none after a request that was sent.
+fn back_off(unsent: u32) -> Duration {
+    match unsent {
+        0 => Duration::ZERO,
+        _ => LONGEST_PAUSE.min(PAUSE * 2_u32.pow((unsent - 1).min(6))),
+    }
+}
 
 struct Worker<D: Driver> {
     phase: Arc<Phase<D>>,

@@ -69,10 +69,9 @@ impl Default for Line {
 impl Line {
     /// Connects, authenticates and selects the bucket, if there is no usable connection.
     pub async fn open(&mut self, host: &Host, terms: &Terms, bucket: &str, limit: Limit) -> Result<(), Failure> {
-        if self.wire.as_mut().is_some_and(Wire::is_idle) {
+        if !Wire::open_for(&mut self.wire, host, terms.tls.as_ref(), limit).await? {
             return Ok(());
         }
-        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), limit).await?);
         let opened = self.enter(terms, bucket, limit).await;
         if opened.is_err() {
             self.wire = None;

@@ -53,11 +53,11 @@ impl Default for Service {
 impl Service {
     /// Connects, if there is no usable connection to that host.
     pub async fn open(&mut self, host: &Host, terms: &Terms, limit: Limit) -> Result<(), Failure> {
-        if self.at == host.text && self.wire.as_mut().is_some_and(Wire::is_idle) {
-            return Ok(());
+        if self.at != host.text {
+            self.wire = None;
+            self.at.clone_from(&host.text);
         }
-        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), limit).await?);
-        self.at.clone_from(&host.text);
+        Wire::open_for(&mut self.wire, host, terms.tls.as_ref(), limit).await?;
         Ok(())
     }
 

@@ -80,7 +80,9 @@ impl Asking<'_> {
             false => Ok(answer),
         });
         let (sent, done, node) = (executed.sent, executed.done, executed.node);
-        Asked { sent, done, node, bytes_sent: row.size(), answer }
+        // The library connects while it sends: what failed to connect was not sent.
+        let unsent = answer.as_ref().is_err_and(|failure| failure.class == ErrorClass::Connect);
+        Asked { sent, done, node, bytes_sent: if unsent { 0 } else { row.size() }, answer }
     }
 
     /// Checks the answer against what the workload asserts, and takes from it what the user's later requests need.

@@ -145,7 +145,9 @@ impl Asking<'_> {
         if let Some(shown) = shown {
             add(&mut shown.answer, &answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text));
         }
-        Asked { sent, done, node, bytes_sent, answer }
+        // The library connects while it sends: what failed to connect was not sent.
+        let unsent = answer.as_ref().is_err_and(|failure| failure.class == ErrorClass::Connect);
+        Asked { sent, done, node, bytes_sent: if unsent { 0 } else { bytes_sent }, answer }
     }
 
     /// Sends the commands that write documents; those that could not be written are in `tally`.

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use loadframe_engine::driver::ErrorClass;
+use loadframe_engine::reconnects;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::deadline::{Deadline, Limit};
@@ -78,6 +79,8 @@ impl<F: Frame> Client<F> {
         };
         if outcome.is_ok() && self.answer.reusable() && outgoing.flushed {
             *wire = Some(stream);
+        } else {
+            reconnects::lost();
         }
         (Exchanged { sent, done, bytes_sent, bytes_received }, outcome)
     }

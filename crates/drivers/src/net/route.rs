@@ -1,5 +1,7 @@
 //! One way to the target: an assignment to one of its nodes, and a connection to the node that is asked, or to each.
 
+use loadframe_engine::reconnects;
+
 use super::topology::Assignment;
 use super::wire::Wire;
 
@@ -60,8 +62,8 @@ fn is_open<W: Wired>(wires: &mut Vec<W>, number: usize) -> bool {
     }
     let wire = wires[number].wire();
     let open = wire.as_mut().is_some_and(Wire::is_idle);
-    if !open {
-        *wire = None;
+    if !open && wire.take().is_some() {
+        reconnects::lost();
     }
     open
 }

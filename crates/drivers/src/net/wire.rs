@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use loadframe_engine::reconnects;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -33,6 +34,24 @@ impl Wire {
             }
             None => Err(Trouble::broken(format!("no connection within {} s", limit.timeout.as_secs_f64()))),
         }
+    }
+
+    /// Opens the connection of a client, unless `wire` is usable. A connection that the server has closed is replaced.
+    pub async fn open_for(
+        wire: &mut Option<Self>,
+        host: &Host,
+        tls: Option<&Tls>,
+        limit: Limit,
+    ) -> Result<bool, Trouble> {
+        if wire.as_mut().is_some_and(Self::is_idle) {
+            return Ok(false);
+        }
+        if wire.take().is_some() {
+            reconnects::lost();
+        }
+        *wire = Some(Self::connect(host, tls, limit).await?);
+        reconnects::opened();
+        Ok(true)
     }
 
     /// Returns why the host and this client can never connect by TLS; `None` if they can, or if the host does not

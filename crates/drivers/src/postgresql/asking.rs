@@ -1,6 +1,7 @@
 //! Carrying one operation out: drawn, sent to the server that is to serve it, judged.
 
 use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
+use loadframe_engine::reconnects;
 use loadframe_engine::variables::Values;
 
 use super::Connection;
@@ -33,10 +34,11 @@ impl Asking<'_> {
             lines.resize_with(at + 1, || None);
         }
         if !lines[at].as_mut().is_some_and(Line::is_open) {
-            lines[at] = None;
+            drop_line(&mut lines[at]);
             let host = self.nodes.host(node).map_err(|failure| (failure, node))?;
             let opened = Line::open(&host, &self.nodes.terms, self.limit).await;
             lines[at] = Some(opened.map_err(|failure| (self.doubting(failure), node))?);
+            reconnects::opened();
         }
         let line = lines[at].as_mut().expect("it was opened");
         let before = line.bytes();
@@ -44,7 +46,7 @@ impl Asking<'_> {
             Ok(reply) => reply,
             Err(failure) => {
                 if failure.class == ErrorClass::Connect || failure.class == ErrorClass::Timeout {
-                    lines[at] = None;
+                    drop_line(&mut lines[at]);
                 }
                 return Err((self.doubting(failure), node));
             }
@@ -53,11 +55,12 @@ impl Asking<'_> {
         if let Err(failure) = &reply.outcome {
             self.look_at(failure);
             match failure.class {
-                ErrorClass::Connect => lines[at] = None,
+                ErrorClass::Connect => drop_line(&mut lines[at]),
                 // What is still on its way would be taken for the answer to the next request.
                 ErrorClass::Timeout if self.limit.has_passed() => {
                     if let (Some(line), Ok(host)) = (lines[at].take(), self.nodes.host(node)) {
                         line.abandon(host, &self.nodes.terms);
+                        reconnects::lost();
                     }
                 }
                 _ => {}
@@ -96,5 +99,12 @@ impl Asking<'_> {
                 turn.neutral(neutral, &table, values).await
             }
         }
+    }
+}
+
+/// Closes a connection that cannot be used again.
+fn drop_line(line: &mut Option<Line>) {
+    if line.take().is_some() {
+        reconnects::lost();
     }
 }

@@ -73,10 +73,9 @@ impl Wired for Line {
 impl Line {
     /// Connects and authenticates, if there is no usable connection.
     pub async fn open(&mut self, host: &Host, terms: &Terms, limit: Limit) -> Result<(), Failure> {
-        if self.wire.as_mut().is_some_and(Wire::is_idle) {
+        if !Wire::open_for(&mut self.wire, host, terms.tls.as_ref(), limit).await? {
             return Ok(());
         }
-        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), limit).await.map_err(Failure::from)?);
         if let Some((user, password)) = &terms.user {
             let words = [b"AUTH", user.as_bytes(), password.expose().as_bytes()];
             let mut answer = self.ask(&words, limit).await?;

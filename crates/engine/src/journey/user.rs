@@ -55,6 +55,8 @@ pub struct User {
     failed: u8,
     /// Whether it has asked for anything in this journey.
     asked: bool,
+    /// Requests in a row that could not be sent.
+    pub unsent: u8,
 }
 
 /// What a user does next.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::driver::{ErrorClass, Reply};
 use crate::microseconds::{clear, histogram, record};
+use crate::reconnects;
 
 /// What was counted of one stream's operation in one second.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +30,8 @@ pub struct Counts {
     pub dropped: u64,
     /// Attempts beyond the first, where failed requests are tried again.
     pub retries: u64,
+    /// Connections that were lost and opened again.
+    pub reconnects: u64,
     /// Documents that answers should have had, where that is asserted.
     pub relevant: u64,
     /// Of these, those that they had.
@@ -49,6 +52,7 @@ impl Counts {
         self.completed_documents += other.completed_documents;
         self.dropped += other.dropped;
         self.retries += other.retries;
+        self.reconnects += other.reconnects;
         self.relevant += other.relevant;
         self.relevant_found += other.relevant_found;
         for (mine, theirs) in self.errors.iter_mut().zip(other.errors) {
@@ -109,6 +113,7 @@ impl Cell {
     #[inline]
     pub(super) fn exchanged(&mut self, reply: &Reply, in_window: bool) {
         let counts = &mut self.counts;
+        counts.reconnects += reconnects::take();
         counts.bytes_sent += reply.bytes_sent;
         counts.bytes_received += reply.bytes_received;
         counts.documents += reply.documents;

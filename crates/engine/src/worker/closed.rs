@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{PAUSE, Stream, TURNS, Ticket, Worker};
+use super::{Stream, TURNS, Ticket, Worker, back_off};
 use crate::driver::Driver;
 use crate::plan::Think;
 use crate::rota::permuted;
@@ -24,6 +24,7 @@ impl<D: Driver> Worker<D> {
         let rota = permuted(&self.phase.courses[stream.index].rota, self.phase.plan.seed, stream.key, client);
         let mut round = rota.iter().copied().cycle();
         let mut turns = 0;
+        let mut unsent = 0;
         for (from, to) in stretches {
             let mut scheduled = self.start + Duration::from_secs_f64(from);
             let mut present = false;
@@ -50,9 +51,10 @@ impl<D: Driver> Worker<D> {
                     return;
                 };
                 let ticket = Ticket { turn: round.next(), ..ticket };
-                let (k, done, refused) = self.walk(&stream, &mut connection, seat, ticket, scheduled).await;
+                let (k, done, was_sent) = self.walk(&stream, &mut connection, seat, ticket, scheduled).await;
                 let thought = think(&think_time, &self.draw(&stream, k));
-                scheduled = done + if refused { thought.max(PAUSE) } else { thought };
+                unsent = if was_sent { 0 } else { unsent + 1 };
+                scheduled = done + thought.max(back_off(unsent));
                 turns += 1;
                 if turns % TURNS == 0 {
                     tokio::task::yield_now().await;

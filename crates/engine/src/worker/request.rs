@@ -25,13 +25,13 @@ pub(super) struct Start {
 pub(super) struct Asked {
     pub done: Instant,
     pub failed: Option<ErrorClass>,
-    /// Whether it got no answer.
-    pub refused: bool,
+    /// Whether any of it was sent.
+    pub was_sent: bool,
 }
 
 impl<D: Driver> Worker<D> {
     /// One iteration: one request, or all of a journey's. Returns the last request's number, when it was done, and
-    /// whether it got no answer.
+    /// whether it was sent.
     pub(super) async fn walk(
         &self,
         stream: &Stream,
@@ -42,7 +42,7 @@ impl<D: Driver> Worker<D> {
     ) -> (u64, Instant, bool) {
         let course = &self.phase.courses[stream.index];
         let (steps, first) = (course.steps(), ticket.iteration * course.steps());
-        let Asked { mut done, mut failed, mut refused } =
+        let Asked { mut done, mut failed, mut was_sent } =
             self.request(stream, connection, seat, ticket, 0, scheduled).await;
         for step in 1..steps {
             let k = first + step;
@@ -50,16 +50,16 @@ impl<D: Driver> Worker<D> {
             self.sleep_until(scheduled).await;
             if self.is_over(stream, scheduled) {
                 self.settle(stream, ticket, step as usize);
-                return (k - 1, done, refused);
+                return (k - 1, done, was_sent);
             }
             if failed.is_some_and(wrote_nothing) && self.pick(stream, k, step as usize, ticket).visible.is_some() {
                 self.skip(stream, ticket, step as usize);
                 continue;
             }
-            Asked { done, failed, refused } =
+            Asked { done, failed, was_sent } =
                 self.request(stream, connection, seat, ticket, step as usize, scheduled).await;
         }
-        (first + steps - 1, done, refused)
+        (first + steps - 1, done, was_sent)
     }
 
     /// One request, from its scheduled instant to its record.
@@ -208,14 +208,15 @@ impl<D: Driver> Worker<D> {
     pub(super) fn record(&self, stream: &Stream, choice: &Choice<D>, seat: Seat, start: Start, reply: Reply) -> Asked {
         let done = reply.done;
         let failed = reply.outcome.as_ref().err();
-        let refused = failed.is_some_and(|failure| failure.class == ErrorClass::Connect || reply.bytes_sent == 0);
+        // A connection that broke under a request is opened again at once; only a failed connect is a reason to wait.
+        let was_sent = failed.is_none() || reply.bytes_sent > 0;
         let failed = failed.map(|failure| failure.class);
         let end = &self.ends[stream.index];
         end.set(StreamEnd { last_done: end.get().last_done.max(done - self.start), ..end.get() });
         // The request stays in flight until it is recorded: it may be what shows that a second has ended.
         self.recorder.borrow_mut().request(choice.slot, self.times(stream, seat, start), reply, &self.waiting.borrow());
         self.waiting.borrow_mut()[seat.place] = None;
-        Asked { done, failed, refused }
+        Asked { done, failed, was_sent }
     }
 
     /// Iteration `n` of a stream, which is this worker's, with the numbers that it takes of a counter.

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::balance::{Desk, Idle};
 use super::request::{Start, unsent};
-use super::{PAUSE, Seat, Stream, TURNS, Worker};
+use super::{Seat, Stream, TURNS, Worker, back_off};
 use crate::driver::{Driver, Failure, Reply};
 use crate::gathering::Gathering;
 use crate::journey::Journey;
@@ -250,7 +250,7 @@ impl<D: Driver> Worker<D> {
             Some(name) => {
                 leaves = missing == Missing::Leave;
                 let asked = self.record(stream, choice, seat, start, unsent(name));
-                (asked.done, Some((asked.failed, true)))
+                (asked.done, Some((asked.failed, false)))
             }
             None => {
                 if let Some(kept) = self.phase.driver.memory(connection) {
@@ -260,16 +260,16 @@ impl<D: Driver> Worker<D> {
                 if let Some(kept) = self.phase.driver.memory(connection) {
                     std::mem::swap(kept, &mut memory);
                 }
-                (asked.done, Some((asked.failed, asked.refused)))
+                (asked.done, Some((asked.failed, asked.was_sent)))
             }
         };
         let mut due = done;
         {
             let user = &mut crowd.users.borrow_mut()[place as usize];
             user.memory = memory;
-            if let Some((failed, refused)) = failed {
-                let thought = think(&think_time, &draw);
-                due += if refused { thought.max(PAUSE) } else { thought };
+            if let Some((failed, was_sent)) = failed {
+                user.unsent = if was_sent { 0 } else { user.unsent.saturating_add(1) };
+                due += think(&think_time, &draw).max(back_off(user.unsent.into()));
                 user.answered(failed);
             }
             if leaves {
