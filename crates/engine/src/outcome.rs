@@ -13,6 +13,7 @@ use crate::beginning::Beginning;
 use crate::driver::ErrorClass;
 use crate::phase::StreamEnd;
 use crate::plan::{Plan, Stop, Stream};
+use crate::recorder::Message;
 use crate::slot::Slot;
 use crate::tally::Totals;
 pub use part::{Part, Unreachable};
@@ -53,8 +54,8 @@ pub fn describe(
                 "warmup": {"requests": warmup.requests, "successes": warmup.successes, "documents": warmup.documents},
                 "in_flight_at_end": in_flight,
                 "in_flight_oldest": (in_flight > 0).then_some(oldest.as_secs_f64()),
-                "errors": totals.messages.iter().filter(|m| m.slot == index)
-                    .map(|m| json!({"class": m.class.name(), "message": m.text})).collect::<Vec<_>>(),
+                "inherited": warmup.completed,
+                "errors": errors(totals, index),
             })
         })
         .collect();
@@ -120,6 +121,14 @@ pub fn describe(
         outcome["by_rank"] = json!(part.by_rank);
     }
     outcome
+}
+
+/// The messages of an operation's failures: those of the measured segment first, and then the most frequent.
+fn errors(totals: &Totals, slot: usize) -> Vec<Value> {
+    let mut messages: Vec<&Message> = totals.messages.iter().filter(|message| message.slot == slot).collect();
+    messages.sort_by_key(|message| (!message.measured, std::cmp::Reverse(message.count)));
+    let described = |Message { class, measured, status, text, count, .. }: &Message| json!({"class": class.name(), "status": status, "message": text, "count": count, "measured": measured});
+    messages.into_iter().map(described).collect()
 }
 
 fn unreachable(host: &str, who: &Unreachable, ranks: bool) -> Value {

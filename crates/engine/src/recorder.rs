@@ -15,13 +15,13 @@ use crate::microseconds::record;
 use crate::sample::Sample;
 use crate::watch::Watcher;
 pub use cell::{Cell, Counts};
-pub use interval::{Interval, Message};
+pub use interval::{Interval, Message, same_words};
 
 /// What each client of a worker waits for: its operation's slot, and when its request was scheduled.
 pub type Waiting = [Option<(usize, Instant)>];
 
-/// How many messages of each second, operation and error class are passed on.
-const MESSAGES: usize = 5;
+/// Different messages that are kept of each operation, segment and error class: of a second, and of a phase.
+pub const MESSAGES: usize = 5;
 
 /// What the stream knows of a request.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ impl Recorder {
             Err(failure) => {
                 counts.errors[failure.class as usize] += 1;
                 cell.fail(reply.done.saturating_duration_since(scheduled));
-                self.keep(slot, failure);
+                self.keep(slot, scheduled >= self.measured_from, reply.status, failure, 1);
             }
         }
         for part in &reply.parts {
@@ -122,7 +122,7 @@ impl Recorder {
         cell.counts.retries += 1;
         cell.exchanged(&reply, in_window);
         if let Err(failure) = reply.outcome {
-            self.keep(slot, failure);
+            self.keep(slot, times.scheduled >= self.measured_from, reply.status, failure, 0);
         }
     }
 
@@ -136,12 +136,10 @@ impl Recorder {
         cell.exchanged(reply, in_window);
     }
 
-    /// Keeps a failure's message, unless enough of its kind are kept in this second.
-    fn keep(&mut self, slot: usize, failure: Failure) {
-        let messages = &mut self.interval.messages;
-        if messages.iter().filter(|m| m.slot == slot && m.class == failure.class).count() < MESSAGES {
-            messages.push(Message { slot, class: failure.class, text: failure.message });
-        }
+    /// Keeps a failure's message, which `count` more requests failed with.
+    fn keep(&mut self, slot: usize, measured: bool, status: Option<u16>, failure: Failure, count: u64) {
+        let Failure { class, message: text } = failure;
+        Message { slot, class, measured, status, text, count }.add_to(&mut self.interval.messages, MESSAGES);
     }
 
     /// Whether an instant is in the measured window of a stream that ends then, if the clock ends it.

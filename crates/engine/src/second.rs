@@ -15,13 +15,10 @@ use serde::{Deserialize, Serialize};
 use crate::driver::ErrorClass;
 use crate::gathering::Standing;
 use crate::microseconds::histogram;
-use crate::recorder::{Counts, Interval, Message};
+use crate::recorder::{Counts, Interval, MESSAGES, Message, same_words};
 use crate::sample::{OfRank, Sample};
 use crate::worst::Workers;
 use sparse::Sparse;
-
-/// Messages kept of a second, per operation and error class.
-const MESSAGES: usize = 5;
 
 /// What ranks tell each other of one second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +72,10 @@ struct Words {
     place: u64,
     slot: u64,
     class: u64,
+    measured: bool,
+    status: Option<u16>,
     text: String,
+    count: u64,
 }
 
 impl Second {
@@ -99,7 +99,10 @@ impl Second {
             place,
             slot: message.slot as u64,
             class: message.class as u64,
+            measured: message.measured,
+            status: message.status,
             text: message.text.clone(),
+            count: message.count,
         });
         workers.prune();
         let mut second = Self {
@@ -167,9 +170,10 @@ impl Second {
         }
         self.lateness.add_to(&mut sum.watch.lateness);
         self.lag.add_to(&mut sum.watch.lag);
-        for Words { slot, class, text, .. } in &self.messages {
+        for Words { slot, class, measured, status, text, count, .. } in &self.messages {
             let class = ErrorClass::ALL.get(*class as usize).copied().ok_or("this error class is not known")?;
-            sum.messages.push(Message { slot: *slot as usize, class, text: text.clone() });
+            let (slot, text) = (*slot as usize, text.clone());
+            sum.messages.push(Message { slot, class, measured: *measured, status: *status, text, count: *count });
         }
         for OfRank { rank, hosts: theirs, samples } in &self.samples {
             let greatest = samples.iter().map(|sample| sample.node).max().unwrap_or_default();
@@ -188,12 +192,24 @@ impl Second {
 
     fn keep_the_first_messages(&mut self) {
         self.messages.sort_unstable();
-        let mut kept: BTreeMap<(u64, u64), usize> = BTreeMap::new();
-        self.messages.retain(|words| {
-            let count = kept.entry((words.slot, words.class)).or_default();
-            *count += 1;
-            *count <= MESSAGES
-        });
+        let mut kept: Vec<Words> = Vec::new();
+        for words in std::mem::take(&mut self.messages) {
+            let mut kind = kept.iter_mut().filter(|other| other.kind() == words.kind());
+            let alike = |other: &&mut Words| other.status == words.status && same_words(&other.text, &words.text);
+            if let Some(alike) = kind.find(alike) {
+                alike.count += words.count;
+            } else if kept.iter().filter(|other| other.kind() == words.kind()).count() < MESSAGES {
+                kept.push(words);
+            }
+        }
+        self.messages = kept;
+    }
+}
+
+impl Words {
+    /// Its slot, class and segment.
+    fn kind(&self) -> (u64, u64, bool) {
+        (self.slot, self.class, self.measured)
     }
 }
 

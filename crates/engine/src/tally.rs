@@ -6,12 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use crate::microseconds::{clear, histogram};
 use crate::plan::{Condition, Metric, Plan};
-use crate::recorder::{Counts, Interval, Message};
+use crate::recorder::{Counts, Interval, MESSAGES, Message};
 use crate::slot::Slot;
 use crate::source::Told;
-
-/// Messages kept of a phase, per operation and error class.
-const MESSAGES: usize = 5;
 
 /// What a person who waits wants to see.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +44,7 @@ pub fn shown(progress: &Shown) -> Progress {
 pub struct Totals {
     /// Counts of the warm-up and of the measured segment, by slot.
     pub counts: Vec<[Counts; 2]>,
-    /// The first messages of each operation and error class.
+    /// Messages of failures by operation, segment and error class.
     pub messages: Vec<Message>,
     /// The condition that ended the phase, if one did.
     pub stopped_by: Option<Condition>,
@@ -109,10 +106,7 @@ impl Tally {
             self.response.add(&cell.response).expect("layouts are equal");
         }
         for message in &sum.messages {
-            let alike = self.totals.messages.iter().filter(|m| (m.slot, m.class) == (message.slot, message.class));
-            if alike.count() < MESSAGES {
-                self.totals.messages.push(message.clone());
-            }
+            message.clone().add_to(&mut self.totals.messages, MESSAGES);
         }
         let requests = shown.requests - before.0;
         let errors = if requests > 0 { (shown.errors - before.1) as f64 / requests as f64 } else { 0.0 };

@@ -1,19 +1,53 @@
 //! What one worker records in one second, as it is handed to the collector.
 
+use super::MESSAGES;
 use super::cell::Cell;
 use crate::driver::ErrorClass;
 use crate::sample::Sample;
 use crate::watch::Watch;
 
-/// The message of an error; the first few are kept.
-#[derive(Clone, Debug)]
+/// A message of failures, with their number.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Index of the stream's operation.
+    /// The operation's slot.
     pub slot: usize,
-    /// The class it was counted under.
+    /// The class of the failures.
     pub class: ErrorClass,
-    /// The store's message, or the system's.
+    /// Whether the requests belong to the measured segment.
+    pub measured: bool,
+    /// The status of the answers, where the protocol has one.
+    pub status: Option<u16>,
+    /// The text of the first failure. Texts that differ only in numbers count as one.
     pub text: String,
+    /// Requests that failed with it; 0 if only attempts did that were made again.
+    pub count: u64,
+}
+
+impl Message {
+    /// Adds it to others: to the count of an equal one, or as another while there are fewer than `most` of its kind.
+    pub fn add_to(self, messages: &mut Vec<Self>, most: usize) {
+        let (mut alike, mut kind) = (None, 0);
+        for (place, other) in messages.iter().enumerate() {
+            if (other.slot, other.class, other.measured) == (self.slot, self.class, self.measured) {
+                kind += 1;
+                if other.status == self.status && same_words(&other.text, &self.text) {
+                    alike = Some(place);
+                    break;
+                }
+            }
+        }
+        match alike {
+            Some(place) => messages[place].count += self.count,
+            None if kind < most => messages.push(self),
+            None => {}
+        }
+    }
+}
+
+/// Whether two texts differ in numbers only.
+pub fn same_words(one: &str, other: &str) -> bool {
+    let words = |text| str::split(text, |c: char| c.is_ascii_digit()).filter(|word| !word.is_empty());
+    words(one).eq(words(other))
 }
 
 /// What one worker recorded in one second.
@@ -81,7 +115,9 @@ impl Interval {
         }
         self.watch.lateness.add(&other.watch.lateness).expect("layouts are equal");
         self.watch.lag.add(&other.watch.lag).expect("layouts are equal");
-        self.messages.extend_from_slice(&other.messages);
+        for message in &other.messages {
+            message.clone().add_to(&mut self.messages, MESSAGES);
+        }
         self.samples.extend_from_slice(&other.samples);
     }
 
