@@ -241,3 +241,54 @@ fn words(request: &[u8]) -> String {
     }
     words.join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use loadframe_engine::corpus::Corpora;
+    use loadframe_engine::driver::ErrorClass;
+    use loadframe_engine::variables::Variables;
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cluster_without_slots_fails_each_request_with_the_reason() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let server = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut piece = [0; 1024];
+                    while let Ok(1..) = stream.read(&mut piece).await {
+                        if stream.write_all(b"*0\r\n").await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let target = json!({"driver": "redis", "hosts": [host], "timeout": 10});
+        let driver = Redis::new(&serde_json::from_value(target).unwrap()).unwrap();
+        driver.verify().await.unwrap();
+        let corpora = BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 10}))]);
+        let context = Context { variables: Variables::default(), corpora: Corpora::open(&corpora, 1).unwrap() };
+        for form in [
+            json!({"redis": {"command": ["GET", "a"]}}),
+            json!({"redis": {"command": ["DBSIZE"]}}),
+            json!({"bulk": {"collection": "c", "corpus": "trips", "size": 5}}),
+        ] {
+            let operation = driver.map(&form, &context).unwrap();
+            let mut connection = driver.connection(0);
+            let draw = Draw::new(1, 1, 0);
+            let reply = driver.execute(&mut connection, &operation, &context, &draw, None).await;
+            let failure = reply.outcome.unwrap_err();
+            assert!(matches!(failure.class, ErrorClass::Server | ErrorClass::Item), "{failure:?}");
+            assert!(failure.message.contains("no node of the cluster serves slot"), "{failure:?}");
+        }
+        server.abort();
+    }
+}

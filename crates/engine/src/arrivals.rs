@@ -9,6 +9,7 @@
 
 use crate::draw::Draw;
 use crate::halving::{LEAF, Law, Piece, Row};
+use crate::math;
 
 /// What separates these draws from the others of a request.
 mod salt {
@@ -91,7 +92,7 @@ impl Poisson {
         arrivals.clear();
         let mut sum = 0.0;
         for k in piece.first..piece.first + (1 << LEAF) {
-            sum -= (1.0 - Draw { k, ..key }.unit(salt::GAP)).ln();
+            sum -= math::ln(1.0 - Draw { k, ..key }.unit(salt::GAP));
             arrivals.push(sum);
         }
         for arrival in arrivals {
@@ -108,9 +109,9 @@ fn gamma(shape: f64, uniform: impl Fn(u64) -> f64) -> f64 {
     loop {
         let [radius, angle, bound] = [0, 1, 2].map(|part| uniform(number + part));
         // Box and Muller 1958.
-        let normal = (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos();
+        let normal = (-2.0 * math::ln(1.0 - radius)).sqrt() * math::cos(std::f64::consts::TAU * angle);
         let v = (1.0 + c * normal).powi(3);
-        if v > 0.0 && (1.0 - bound).ln() < 0.5 * normal * normal + d * (1.0 - v + v.ln()) {
+        if v > 0.0 && math::ln(1.0 - bound) < 0.5 * normal * normal + d * (1.0 - v + math::ln(v)) {
             return d * v;
         }
         number += 3;
@@ -120,8 +121,8 @@ fn gamma(shape: f64, uniform: impl Fn(u64) -> f64) -> f64 {
 /// A number with a beta distribution of twice the same shape, which is at least 1, from two uniform ones in [0, 1)
 /// (Ulrich 1984): a coordinate of a point of the unit disc whose squared distance from the rim has that law.
 fn beta(shape: f64, radius: f64, angle: f64) -> f64 {
-    let squared = -((1.0 - radius).ln() * 2.0 / (2.0 * shape - 1.0)).exp_m1();
-    0.5 + 0.5 * squared.sqrt() * (std::f64::consts::TAU * angle).cos()
+    let squared = -math::exp_m1(math::ln(1.0 - radius) * 2.0 / (2.0 * shape - 1.0));
+    0.5 + 0.5 * squared.sqrt() * math::cos(std::f64::consts::TAU * angle)
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pub mod histograms;
 pub mod hlog;
 pub mod journey;
 pub mod json;
+mod math;
 mod microseconds;
 pub mod nearest;
 pub mod numbering;

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use crate::draw::Draw;
 use crate::halving::{LEAF, Law, Piece, Row};
+use crate::math;
 
 /// What separates these draws from the others of a request; each the first of one for each counter and level.
 mod salt {
@@ -187,7 +188,7 @@ fn binomial(n: u64, p: f64, uniform: f64) -> u64 {
         return 0;
     }
     let mode = (((n + 1) as f64 * p) as u64).min(n);
-    let at_mode = (ln_choose(n, mode) + mode as f64 * p.ln() + (n - mode) as f64 * (-p).ln_1p()).exp();
+    let at_mode = math::exp(ln_choose(n, mode) + mode as f64 * math::ln(p) + (n - mode) as f64 * math::ln_1p(-p));
     let odds = p / (1.0 - p);
     from_mode(uniform, (0, mode, n), at_mode, |x| (n - x) as f64 / (x + 1) as f64 * odds)
 }
@@ -197,7 +198,7 @@ fn binomial(n: u64, p: f64, uniform: f64) -> u64 {
 fn hypergeometric(all: u64, marked: u64, places: u64, uniform: f64) -> u64 {
     let (least, most) = ((places + marked).saturating_sub(all), places.min(marked));
     let mode = (((places + 1) * (marked + 1)) / (all + 2)).clamp(least, most);
-    let at_mode = (ln_choose(marked, mode) + ln_choose(all - marked, places - mode) - ln_choose(all, places)).exp();
+    let at_mode = math::exp(ln_choose(marked, mode) + ln_choose(all - marked, places - mode) - ln_choose(all, places));
     from_mode(uniform, (least, mode, most), at_mode, |x| {
         let (hit, missed) = ((marked - x) as f64 * (places - x) as f64, (x + 1) as f64);
         hit / (missed * (all + x + 1 - marked - places) as f64)
@@ -239,7 +240,7 @@ fn ln_choose(n: u64, k: u64) -> f64 {
     let ln_factorial = FACTORIALS.get_or_init(|| {
         let terms = 0..=1u32 << Counts::BLOCK;
         let sums = terms.scan(0.0, |sum: &mut f64, n| {
-            *sum += f64::from(n.max(1)).ln();
+            *sum += math::ln(f64::from(n.max(1)));
             Some(*sum)
         });
         sums.collect()

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::arrivals::Poisson;
 use crate::draw::Draw;
+use crate::math;
 use crate::plan::{Arrivals, NEVER, Think, ThinkDraw};
 use crate::profile::Profile;
 
@@ -95,10 +96,10 @@ pub fn think(time: &Think, draw: &Draw) -> Duration {
     };
     let seconds = match drawn {
         ThinkDraw::Uniform(low, high) => low.as_secs_f64() + (high.as_secs_f64() - low.as_secs_f64()) * unit(0),
-        ThinkDraw::Exponential(mean) => -mean.as_secs_f64() * (1.0 - unit(0)).ln(),
+        ThinkDraw::Exponential(mean) => -mean.as_secs_f64() * math::ln(1.0 - unit(0)),
         // Box and Muller 1958.
         ThinkDraw::Normal(mean, deviation) => {
-            let normal = (-2.0 * (1.0 - unit(0)).ln()).sqrt() * (std::f64::consts::TAU * unit(1)).cos();
+            let normal = (-2.0 * math::ln(1.0 - unit(0))).sqrt() * math::cos(std::f64::consts::TAU * unit(1));
             mean.as_secs_f64() + deviation.as_secs_f64() * normal
         }
     };

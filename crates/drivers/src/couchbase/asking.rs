@@ -59,7 +59,11 @@ impl Means {
         if at >= lines.len() {
             lines.resize_with(at + 1, Line::default);
         }
-        let opened = lines[at].open(&nodes.known.host(node), &nodes.terms, &bucket.name, limit).await;
+        let Some(host) = nodes.known.host(node) else {
+            bucket.doubt();
+            return Err(unserved());
+        };
+        let opened = lines[at].open(&host, &nodes.terms, &bucket.name, limit).await;
         if opened.is_err() {
             bucket.doubt();
         }
@@ -98,9 +102,11 @@ impl Means {
                 return (asked, Ok(()));
             }
             // A node that has given it away says in its answer to whom, or leaves it to be asked for.
-            if !nodes.learn(bucket, answer.value, &nodes.known.host(node))
-                && let Err(error) = nodes.discover(bucket, limit).await
-            {
+            let learned = match nodes.known.host(node) {
+                Some(host) => nodes.learn(bucket, answer.value, &host).await,
+                None => false,
+            };
+            if !learned && let Err(error) = nodes.discover(bucket, limit).await {
                 return (asked, Err(error.into()));
             }
             if bucket.vbuckets.node(vbucket) == Some(node) {

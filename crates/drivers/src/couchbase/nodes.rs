@@ -129,9 +129,13 @@ impl CouchbaseNodes {
             let path = format!("{place}{}", bucket.name);
             let answer = rest::get(host, &self.terms, &path, limit).await?;
             match answer.status() {
-                200 if self.learn(bucket, answer.body(), host) => return Ok(()),
+                200 => {
+                    if self.learn(bucket, answer.body(), host).await {
+                        return Ok(());
+                    }
+                }
                 401 | 403 => return Err(DiscoveryError::Refused(client(REFUSED))),
-                200 | 404 => {}
+                404 => {}
                 status => {
                     let message = format!("{path} was answered with {status}");
                     return Err(Failure::new(ErrorClass::Server, message).into());
@@ -143,30 +147,34 @@ impl CouchbaseNodes {
 
     /// Takes note of a configuration that `host` has sent; says whether it is one. An older one than is
     /// known changes nothing.
-    pub fn learn(&self, bucket: &Bucket, json: &[u8], host: &Host) -> bool {
+    pub async fn learn(&self, bucket: &Bucket, json: &[u8], host: &Host) -> bool {
         let Some(configuration) = Configuration::parse(json) else { return false };
         if bucket.rev.fetch_max(configuration.rev, Ordering::AcqRel) > configuration.rev {
             return true;
         }
         let tls = self.terms.tls.is_some();
         let seats = configuration.seats(&host.name, tls);
-        let number = |seat: &Seat| self.known.number_of(&seat.address, &seat.name).ok();
-        let numbers: Vec<Option<u16>> = seats.iter().map(number).collect();
+        let mut numbers: Vec<Option<u16>> = Vec::new();
+        for seat in &seats {
+            numbers.push(self.known.number_of(&seat.address, &seat.name).await.ok());
+        }
         bucket.vbuckets.set(configuration.owners().map(|place| place.and_then(|place| *numbers.get(place)?)));
-        let query = configuration.query(&host.name, tls);
-        *self.query.lock().expect("no thread panics while it holds the lock") =
-            query.iter().filter_map(|seat| self.asked(seat)).collect();
+        let mut query = Vec::new();
+        for seat in configuration.query(&host.name, tls) {
+            query.extend(self.asked(&seat).await);
+        }
+        *self.query.lock().expect("no thread panics while it holds the lock") = query;
         true
     }
 
     /// A node that answers statements, by the number that it has for its documents if it has any.
-    fn asked(&self, seat: &Seat) -> Option<(u16, Arc<Host>)> {
+    async fn asked(&self, seat: &Seat) -> Option<(u16, Arc<Host>)> {
         let known = self.known.texts().iter().position(|text| *text == seat.name);
         let number = match known {
             Some(number) => number as u16,
-            None => self.known.number(&seat.address).ok()?,
+            None => self.known.number(&seat.address).await.ok()?,
         };
-        Some((number, Arc::new(Host::resolve(&seat.address).ok()?)))
+        Some((number, Arc::new(Host::look_up(&seat.address).await.ok()?)))
     }
 }
 

@@ -144,7 +144,10 @@ impl MongoNodes {
             let wanted = if prefer == Prefer::Secondary { "secondary" } else { "primary" };
             return Err(failure(ErrorClass::Connect, format!("the replica set has no {wanted} now")));
         };
-        Ok((number, self.known.host(number).text.clone()))
+        match self.known.host(number) {
+            Some(host) => Ok((number, host.text.clone())),
+            None => Err(failure(ErrorClass::Connect, "the replica set names a member that is not known")),
+        }
     }
 
     /// Takes note that the known members may be wrong.
@@ -192,7 +195,7 @@ impl MongoNodes {
                     Ok(Told::Member { primary, secondary, others, myself }) => {
                         answered = true;
                         // What the user calls by one name, the set may call by another.
-                        if let Ok(number) = self.known.number(myself.as_deref().unwrap_or(host)) {
+                        if let Ok(number) = self.known.number(myself.as_deref().unwrap_or(host)).await {
                             if primary {
                                 members.primary = Some(number);
                             } else if secondary && !members.secondaries.contains(&number) {

@@ -16,19 +16,19 @@ impl Known {
         self.lock().iter().map(|host| host.text.clone()).collect()
     }
 
-    /// The node with that number.
-    pub fn host(&self, number: u16) -> Arc<Host> {
-        self.lock()[usize::from(number)].clone()
+    /// The node with that number; `None` if there is none.
+    pub fn host(&self, number: u16) -> Option<Arc<Host>> {
+        self.lock().get(usize::from(number)).cloned()
     }
 
     /// The number of the node at `address`, `host:port`, which is a new one for an unknown node.
-    pub fn number(&self, address: &str) -> Result<u16, PlanError> {
+    pub async fn number(&self, address: &str) -> Result<u16, PlanError> {
         let place = |known: &[Arc<Host>]| known.iter().position(|host| host.text == address);
         if let Some(number) = place(&self.lock()) {
             return Ok(number as u16);
         }
         // The user may write a name where the cluster reports an address.
-        let resolved = Host::resolve(address)?;
+        let resolved = Host::look_up(address).await?;
         let mut known = self.lock();
         let same = |host: &Arc<Host>| host.addresses.iter().any(|address| resolved.addresses.contains(address));
         let number = known.iter().position(same).unwrap_or_else(|| {
@@ -39,8 +39,8 @@ impl Known {
     }
 
     /// The same for a node that is recorded under `name`.
-    pub fn number_of(&self, address: &str, name: &str) -> Result<u16, PlanError> {
-        let number = self.number(address)?;
+    pub async fn number_of(&self, address: &str, name: &str) -> Result<u16, PlanError> {
+        let number = self.number(address).await?;
         let known = &mut self.lock()[usize::from(number)];
         if known.text != name {
             *known = Arc::new(Host { text: name.to_owned(), ..Host::clone(known) });
@@ -57,16 +57,17 @@ impl Known {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_node_has_one_number_by_whatever_name() {
+    #[tokio::test]
+    async fn a_node_has_one_number_by_whatever_name() {
         let known = Known::default();
-        assert_eq!(known.number("127.0.0.1:7000").unwrap(), 0);
-        assert_eq!(known.number("localhost:7000").unwrap(), 0);
-        assert_eq!(known.number("127.0.0.1:7001").unwrap(), 1);
-        assert!(known.number("nonsense").is_err());
+        assert_eq!(known.number("127.0.0.1:7000").await.unwrap(), 0);
+        assert_eq!(known.number("localhost:7000").await.unwrap(), 0);
+        assert_eq!(known.number("127.0.0.1:7001").await.unwrap(), 1);
+        assert!(known.number("nonsense").await.is_err());
         assert_eq!(known.texts(), ["127.0.0.1:7000", "127.0.0.1:7001"]);
-        assert_eq!(known.number_of("127.0.0.1:7001", "localhost:8001").unwrap(), 1);
+        assert!(known.host(2).is_none());
+        assert_eq!(known.number_of("127.0.0.1:7001", "localhost:8001").await.unwrap(), 1);
         assert_eq!(known.texts(), ["127.0.0.1:7000", "localhost:8001"]);
-        assert_eq!(known.number("127.0.0.1:7001").unwrap(), 1);
+        assert_eq!(known.number("127.0.0.1:7001").await.unwrap(), 1);
     }
 }

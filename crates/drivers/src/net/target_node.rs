@@ -130,8 +130,24 @@ impl TargetNode {
 }
 
 impl Host {
-    /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port`.
+    /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port`. Blocks the thread while the name is looked up.
     pub fn resolve(host: &str) -> Result<Self, PlanError> {
+        let name = Self::name_of(host)?;
+        Self::with(host, name, host.to_socket_addrs().map(Iterator::collect))
+    }
+
+    /// The same without blocking: for threads that send requests.
+    pub async fn look_up(host: &str) -> Result<Self, PlanError> {
+        let name = Self::name_of(host)?;
+        let addresses = match host.parse::<SocketAddr>() {
+            Ok(address) => Ok(vec![address]),
+            Err(_) => tokio::net::lookup_host(host).await.map(Iterator::collect),
+        };
+        Self::with(host, name, addresses)
+    }
+
+    /// The name or address in front of the port.
+    fn name_of(host: &str) -> Result<&str, PlanError> {
         let wrong = || PlanError::new(format!("host \"{host}\" is not of the form name:port"));
         let (name, port) = host.rsplit_once(':').ok_or_else(wrong)?;
         let bracketed = name.starts_with('[') && name.ends_with(']');
@@ -139,10 +155,12 @@ impl Host {
         if port.parse::<u16>().is_err() || name.is_empty() || !(bracketed || name.chars().all(plain)) {
             return Err(wrong());
         }
-        let addresses: Vec<SocketAddr> = host
-            .to_socket_addrs()
-            .map_err(|error| PlanError::new(format!("host \"{host}\" cannot be resolved: {error}")))?
-            .collect();
+        Ok(name)
+    }
+
+    fn with(host: &str, name: &str, addresses: std::io::Result<Vec<SocketAddr>>) -> Result<Self, PlanError> {
+        let addresses =
+            addresses.map_err(|error| PlanError::new(format!("host \"{host}\" cannot be resolved: {error}")))?;
         if addresses.is_empty() {
             return Err(PlanError::new(format!("host \"{host}\" has no address")));
         }
@@ -198,5 +216,22 @@ mod tests {
         assert!(node.claim(now + 100));
         node.release();
         assert!(node.claim(now + 100), "the other client has stopped");
+    }
+
+    #[tokio::test]
+    async fn a_name_is_looked_up_without_blocking_the_thread() {
+        let host = Host::look_up("localhost:9200").await.unwrap();
+        assert!(host.addresses.iter().all(|address| address.ip().is_loopback() && address.port() == 9200));
+        assert_eq!(Host::look_up("[::1]:9200").await.unwrap().addresses, ["[::1]:9200".parse().unwrap()]);
+        assert!(Host::look_up("nonsense").await.unwrap_err().message.contains("name:port"));
+        // One thread has all the tasks: the other one goes on while the name is looked up.
+        let (looked_up, ticks) = tokio::join!(Host::look_up("no-such-host.invalid:9200"), async {
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            3
+        });
+        assert!(looked_up.unwrap_err().message.contains("cannot be resolved"));
+        assert_eq!(ticks, 3);
     }
 }

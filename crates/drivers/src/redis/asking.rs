@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use loadframe_engine::driver::{ErrorClass, Failure};
 
 use super::line::Line;
-use super::nodes::{Mode, RedisNodes, redirection};
+use super::nodes::{Mode, RedisNodes, redirection, unserved};
 use super::resp::{Item, Reader};
 use super::script::{is_unknown, spelled_out};
 use super::slots::SLOTS;
@@ -118,7 +118,11 @@ impl Means {
         if at >= self.lines.len() {
             self.lines.resize_with(at + 1, Line::default);
         }
-        let opened = self.lines[at].open(&nodes.known.host(node), &nodes.terms, limit).await;
+        let Some(host) = nodes.known.host(node) else {
+            nodes.doubt();
+            return Err(Failure::new(ErrorClass::Server, "the cluster names a node that it does not list"));
+        };
+        let opened = self.lines[at].open(&host, &nodes.terms, limit).await;
         if opened.is_err() {
             nodes.doubt();
         }
@@ -134,7 +138,11 @@ impl Means {
         limit: Limit,
     ) -> (Asked, Result<(), Failure>) {
         // A command without a key can go to any node.
-        let mut node = nodes.slots.get(slot.unwrap_or_else(|| any_slot(turn))).unwrap_or(0);
+        let slot = slot.unwrap_or_else(|| any_slot(turn));
+        let Some(mut node) = nodes.slots.get(slot) else {
+            nodes.doubt();
+            return (Asked { exchanged: Exchanged::never(), node: 0, before: 0 }, Err(unserved(slot)));
+        };
         let mut asking = false;
         let mut request = Cow::Borrowed(request);
         let mut asked: Option<Asked> = None;
@@ -170,8 +178,9 @@ impl Means {
             if !asking && !words.starts_with(b"MOVED ") {
                 break;
             }
-            let Some((slot, address)) = redirection(words, &nodes.known.host(node)) else { break };
-            let Ok(next) = nodes.known.number(&address) else { break };
+            let Some(host) = nodes.known.host(node) else { break };
+            let Some((slot, address)) = redirection(words, &host) else { break };
+            let Ok(next) = nodes.known.number(&address).await else { break };
             if !asking {
                 nodes.slots.set(slot, next);
             }

@@ -11,7 +11,7 @@ use loadframe_engine::driver::{Failure, Reply};
 use super::asking::Means;
 use super::collection::Collection;
 use super::failure::{client, refusal};
-use super::nodes::{Mode, RedisNodes};
+use super::nodes::{Mode, RedisNodes, unserved};
 use super::operation::Room;
 use super::resp::Item;
 use super::script::{is_unknown, spelled_out};
@@ -45,7 +45,14 @@ pub async fn ask(
     let home = if cluster { Ok(0) } else { home(means, nodes, draw.turn, limit).await };
     for (number, document) in documents.iter_mut().enumerate().filter(|(_, document)| document.outcome.is_none()) {
         let node = match (cluster, &home) {
-            (true, _) => nodes.slots.get(document.slot).unwrap_or(0),
+            (true, _) => match nodes.slots.get(document.slot) {
+                Some(node) => node,
+                None => {
+                    nodes.doubt();
+                    document.outcome = Some(Err(unserved(document.slot)));
+                    continue;
+                }
+            },
             (false, Ok(home)) => *home,
             (false, Err(failure)) => {
                 document.outcome = Some(Err(failure.clone()));

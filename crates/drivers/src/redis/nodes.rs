@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
-use loadframe_engine::driver::ErrorClass;
+use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::PlanError;
 
 use super::collection::Collections;
@@ -125,7 +125,7 @@ impl RedisNodes {
         let mut answer = line.ask(&[b"CLUSTER", b"SLOTS"], limit).await?;
         if let Some(Item::List(ranges)) = answer.clone().next() {
             answer.next();
-            self.learn(answer, ranges, host);
+            self.learn(answer, ranges, host).await;
             self.mode.store(Mode::Cluster as u8, Ordering::Release);
             return Ok(());
         }
@@ -140,7 +140,7 @@ impl RedisNodes {
     }
 
     /// Takes note of ranges of slots and of who serves them: `[first, last, [address, port, ...], ...]`.
-    fn learn(&self, mut answer: Reader<'_>, ranges: usize, asked: &Host) {
+    async fn learn(&self, mut answer: Reader<'_>, ranges: usize, asked: &Host) {
         for _ in 0..ranges {
             let Some(parts) = answer.list() else { return };
             let (Some(first), Some(last), Some(fields)) = (answer.int(), answer.int(), answer.list()) else { return };
@@ -152,13 +152,22 @@ impl RedisNodes {
             let Some(port) = answer.int() else { return };
             (2..fields).for_each(|_| answer.skip());
             (3..parts).for_each(|_| answer.skip());
-            if let Ok(number) = self.known.number(&host_port(&address, port)) {
+            if let Ok(number) = self.known.number(&host_port(&address, port)).await {
                 let first = usize::try_from(first).unwrap_or(SLOTS);
                 let last = usize::try_from(last).unwrap_or(0).min(SLOTS - 1);
                 (first..=last).for_each(|slot| self.slots.set(slot, number));
             }
         }
     }
+}
+
+/// The failure of a command whose slot no node serves.
+pub fn unserved(slot: usize) -> Failure {
+    let message = format!(
+        "no node of the cluster serves slot {slot}: CLUSTER SLOTS does not list it; assign the slots, for example with \
+         `redis-cli --cluster create`"
+    );
+    Failure::new(ErrorClass::Server, message)
 }
 
 fn host_port(address: &str, port: i64) -> String {
@@ -191,25 +200,25 @@ mod tests {
         RedisNodes::new(Arc::new(topology), Terms::plain(Duration::from_secs(1)))
     }
 
-    #[test]
-    fn ranges_of_slots_are_taken_down_with_whoever_serves_them() {
+    #[tokio::test]
+    async fn ranges_of_slots_are_taken_down_with_whoever_serves_them() {
         let nodes = nodes();
         let asked = Host::resolve("127.0.0.1:7000").unwrap();
         let answer = b"*3\r\n:0\r\n:8191\r\n*4\r\n$0\r\n\r\n:7000\r\n$2\r\nid\r\n*2\r\n$8\r\nhostname\r\n$1\r\nx\r\n\
             *4\r\n:8192\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:7001\r\n$2\r\nid\r\n*2\r\n$9\r\n127.0.0.1\r\n:7002\r\n";
-        nodes.learn(Reader::new(answer), 2, &asked);
+        nodes.learn(Reader::new(answer), 2, &asked).await;
         assert_eq!((nodes.slots.get(0), nodes.slots.get(8191)), (Some(0), Some(0)));
         assert_eq!((nodes.slots.get(8192), nodes.slots.get(16_383)), (Some(1), Some(1)));
-        assert_eq!(nodes.known.host(1).text, "127.0.0.1:7001");
+        assert_eq!(nodes.known.host(1).unwrap().text, "127.0.0.1:7001");
     }
 
-    #[test]
-    fn hostile_ranges_stay_within_the_slots() {
+    #[tokio::test]
+    async fn hostile_ranges_stay_within_the_slots() {
         let nodes = nodes();
         let asked = Host::resolve("127.0.0.1:7000").unwrap();
         for range in ["*3\r\n:-5\r\n:99999\r\n", "*3\r\n:16384\r\n:16400\r\n", "*1\r\n:1\r\n", ":1\r\n"] {
             let answer = format!("{range}*2\r\n$9\r\n127.0.0.1\r\n:1\r\n");
-            nodes.learn(Reader::new(answer.as_bytes()), 1 << 40, &asked);
+            nodes.learn(Reader::new(answer.as_bytes()), 1 << 40, &asked).await;
         }
     }
 

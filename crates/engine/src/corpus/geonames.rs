@@ -7,6 +7,7 @@ use super::quantiles::pick;
 use super::words::push_name;
 use crate::digits::{push_f64, push_u64};
 use crate::draw::{Draw, hash_name};
+use crate::math;
 
 /// (share of places, country)
 const COUNTRIES: [(f64, Country); 12] = [
@@ -118,7 +119,7 @@ impl Generate for Geonames {
         out.extend_from_slice(b",\"population\":");
         // Most places have none on record; towns grow without a middle (their logarithm is uniform).
         let populated = class == "P" && draw.unit(12) < 0.15;
-        push_u64(out, if populated { (draw.unit(13) * 1e7f64.ln()).exp() as u64 } else { 0 });
+        push_u64(out, if populated { math::exp(draw.unit(13) * math::ln(1e7f64)) as u64 } else { 0 });
         let height = (draw.unit(14).powi(3) * 3500.0) as u64;
         if draw.unit(15) < 0.2 {
             out.extend_from_slice(b",\"elevation\":");

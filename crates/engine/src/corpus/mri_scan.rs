@@ -9,6 +9,7 @@ use super::words::push_name;
 use crate::calendar;
 use crate::digits::{push_f64, push_u64};
 use crate::draw::{Draw, hash_name, mix};
+use crate::math;
 
 const VENDORS: [(&str, [&str; 2]); 6] = [
     ("GE", ["SIGNA", "Discovery"]),
@@ -123,7 +124,7 @@ impl Scan<'_> {
 
     /// A rank from 1 to `most` whose logarithm is uniform, so that low ones come often.
     fn rank(&self, salt: u64, most: f64) -> u64 {
-        (self.draw.unit(salt) * most.ln()).exp() as u64
+        math::exp(self.draw.unit(salt) * math::ln(most)) as u64
     }
 
     /// A field of view, m: around 25 cm for a head and 40 cm for a chest, near to a normal distribution.
@@ -236,7 +237,7 @@ impl Generate for MriScan {
         let patient = scan.rank(34, PATIENTS);
         let who = Draw { k: patient, ..Draw::new(self.seed, self.stream ^ 1, patient) };
         scan.text("PatientID", |out| push_u64(out, 1_000_000_000 + patient));
-        let name = (who.unit(1) * NAMES.ln()).exp() as u64;
+        let name = math::exp(who.unit(1) * math::ln(NAMES)) as u64;
         scan.text("PatientName", |out| push_name(out, mix(name)));
         let born = BORN.0 + (who.unit(2) * (BORN.1 - BORN.0) as f64) as i64;
         scan.text("PatientBirthday", |out| push_date(out, born));

@@ -6,6 +6,7 @@ use super::quantiles::Quantiles;
 use super::words::{Pool, push_name};
 use crate::digits::push_u64;
 use crate::draw::{Draw, hash_name, mix};
+use crate::math;
 use crate::variables::push_second;
 
 /// (share of pages, revisions): minimum, quartiles and maximum as published; the point between the last two makes the
@@ -78,7 +79,7 @@ impl Generate for WikipediaRevision {
         push_second(out, (FROM + (TO - FROM) * (within as f64 + draw.unit(2)) / count as f64) as i64);
         out.extend_from_slice(b"\",\"contributor\":{\"id\":");
         // Few write much: the logarithm of a contributor's rank is uniform.
-        let contributor = (1e6f64.ln() * draw.unit(3)).exp() as u64;
+        let contributor = math::exp(math::ln(1e6f64) * draw.unit(3)) as u64;
         push_u64(out, contributor);
         out.extend_from_slice(b",\"username\":\"");
         push_name(out, mix(contributor));

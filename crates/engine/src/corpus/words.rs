@@ -1,6 +1,7 @@
 //! Words and texts that look like a language's: syllables for names, a pool of running text for what is longer.
 
 use crate::draw::{Draw, mix};
+use crate::math;
 
 const SYLLABLES: [&str; 32] = [
     "a", "ba", "bel", "ca", "dor", "e", "far", "gan", "ha", "il", "ja", "ka", "lan", "lo", "ma", "mir", "na", "nor",
@@ -33,7 +34,7 @@ impl Pool {
         while text.len() < Self::BYTES {
             salt += 1;
             // The word's rank: its logarithm is uniform, so its frequency falls with its inverse.
-            let rank = (20_000f64.ln() * draw.unit(salt)).exp() as u64;
+            let rank = math::exp(math::ln(20_000f64) * draw.unit(salt)) as u64;
             let begin = text.len();
             push_name(&mut text, mix(rank));
             text[begin].make_ascii_lowercase();

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::form::Form;
 use crate::draw::Draw;
+use crate::math;
 use crate::plan::PlanError;
 
 /// A law.
@@ -38,11 +39,11 @@ impl Real {
     pub fn number(&self, draw: &Draw, salt: u64) -> f64 {
         match self {
             Self::Uniform { low, width } => low + width * draw.unit(salt),
-            Self::Exponential { mean } => -mean * (-draw.unit(salt)).ln_1p(),
+            Self::Exponential { mean } => -mean * math::ln_1p(-draw.unit(salt)),
             Self::Normal { mean, deviation } => {
                 // Box and Muller 1958.
-                let radius = (-2.0 * (-draw.unit(salt)).ln_1p()).sqrt();
-                mean + deviation * radius * (TAU * draw.unit(salt.rotate_left(17))).cos()
+                let radius = (-2.0 * math::ln_1p(-draw.unit(salt))).sqrt();
+                mean + deviation * radius * math::cos(TAU * draw.unit(salt.rotate_left(17)))
             }
         }
     }

@@ -6,6 +6,7 @@ use super::counter::{Counter, Records};
 use super::form::Form;
 use super::zipf::{Exact, YCSB_EXPONENT, Ycsb, Zipf, fnv};
 use crate::draw::{Draw, mix};
+use crate::math;
 use crate::plan::PlanError;
 
 /// How often an item that does not exist is drawn again.
@@ -148,8 +149,8 @@ impl Whole {
             Self::Exponential { records, mean, newest_first } => {
                 let there = records.there(draw);
                 // The inverse of the distribution function of an exponential number that is below `there`.
-                let mass = -(-(there as f64) / mean).exp_m1();
-                let item = ((-(-draw.unit(salt) * mass).ln_1p() * mean) as u64).min(there - 1);
+                let mass = -math::exp_m1(-(there as f64) / mean);
+                let item = ((-math::ln_1p(-draw.unit(salt) * mass) * mean) as u64).min(there - 1);
                 records.number(if *newest_first { there - 1 - item } else { item })
             }
         }

@@ -5,6 +5,7 @@
 //! figures can be compared with that benchmark's. Neither set-up nor draw depends on n.
 
 use crate::draw::{Draw, mix};
+use crate::math;
 
 /// Scrambled YCSB keys are ranks among this many items, regardless of the number of keys.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
@@ -60,7 +61,7 @@ impl Exact {
         let n = n as f64;
         let last = integral(n + 0.5, exponent);
         let width = integral(1.5, exponent) - 1.0 - last;
-        let squeeze = 2.0 - inverse(integral(2.5, exponent) - 2f64.powf(-exponent), exponent);
+        let squeeze = 2.0 - inverse(integral(2.5, exponent) - math::powf(2f64, -exponent), exponent);
         Self { n, exponent, last, width, squeeze }
     }
 
@@ -71,7 +72,9 @@ impl Exact {
             let under = self.last + draw.unit(salt) * self.width;
             let x = inverse(under, self.exponent);
             let rank = x.round().clamp(1.0, self.n);
-            if rank - x <= self.squeeze || under >= integral(rank + 0.5, self.exponent) - rank.powf(-self.exponent) {
+            if rank - x <= self.squeeze
+                || under >= integral(rank + 0.5, self.exponent) - math::powf(rank, -self.exponent)
+            {
                 return rank as u64 - 1;
             }
             salt = mix(salt.wrapping_add(1));
@@ -81,17 +84,17 @@ impl Exact {
 
 /// The integral of x^-exponent from 1 to x, steady where the exponent is 1.
 fn integral(x: f64, exponent: f64) -> f64 {
-    let log = x.ln();
+    let log = math::ln(x);
     let scaled = (1.0 - exponent) * log;
-    let factor = if scaled.abs() > 1e-8 { scaled.exp_m1() / scaled } else { 1.0 + scaled / 2.0 };
+    let factor = if scaled.abs() > 1e-8 { math::exp_m1(scaled) / scaled } else { 1.0 + scaled / 2.0 };
     log * factor
 }
 
 /// The inverse of [`integral`].
 fn inverse(area: f64, exponent: f64) -> f64 {
     let scaled = (area * (1.0 - exponent)).max(-1.0);
-    let factor = if scaled.abs() > 1e-8 { scaled.ln_1p() / scaled } else { 1.0 - scaled / 2.0 };
-    (area * factor).exp()
+    let factor = if scaled.abs() > 1e-8 { math::ln_1p(scaled) / scaled } else { 1.0 - scaled / 2.0 };
+    math::exp(area * factor)
 }
 
 /// See the module.
@@ -128,7 +131,7 @@ impl Ycsb {
     }
 
     fn with_zeta(n: u64, exponent: f64, zeta: f64) -> Self {
-        let second = 1.0 + 0.5f64.powf(exponent);
+        let second = 1.0 + math::powf(0.5f64, exponent);
         let n = n as f64;
         let eta = eta(n, exponent, second, zeta);
         Self { n, zeta, alpha: 1.0 / (1.0 - exponent), eta, second }
@@ -143,7 +146,7 @@ impl Ycsb {
             // A single item is all there is to draw.
             1.min(self.n as u64 - 1)
         } else {
-            let item = self.n * (self.eta * unit - self.eta + 1.0).powf(self.alpha);
+            let item = self.n * math::powf(self.eta * unit - self.eta + 1.0, self.alpha);
             (item as u64).min(self.n as u64 - 1)
         }
     }
@@ -151,22 +154,22 @@ impl Ycsb {
 
 /// Gray's coefficient for a law over `n` items, where the first two of them have the weight `second` of `zeta`.
 fn eta(n: f64, exponent: f64, second: f64, zeta: f64) -> f64 {
-    (1.0 - (2.0 / n).powf(1.0 - exponent)) / (1.0 - second / zeta)
+    (1.0 - math::powf(2.0 / n, 1.0 - exponent)) / (1.0 - second / zeta)
 }
 
 /// The sum of i^-exponent for i from 1 to n: the first thousand one by one, the others by Euler and Maclaurin, which
 /// leaves an error below 1e-12.
 fn zeta(n: u64, exponent: f64) -> f64 {
     let head = n.min(1000);
-    let sum: f64 = (1..=head).rev().map(|i| (i as f64).powf(-exponent)).sum();
+    let sum: f64 = (1..=head).rev().map(|i| math::powf(i as f64, -exponent)).sum();
     extended(sum, head, n, exponent)
 }
 
 /// The sum up to `n`, from the one up to `head`, which is `n` or at least a thousand.
 fn extended(sum: f64, head: u64, n: u64, exponent: f64) -> f64 {
-    let term = |i: f64| i.powf(-exponent);
+    let term = |i: f64| math::powf(i, -exponent);
     let (from, to) = (head as f64, n as f64);
-    let slope = |i: f64| -exponent * i.powf(-exponent - 1.0);
+    let slope = |i: f64| -exponent * math::powf(i, -exponent - 1.0);
     let ends = (term(to) - term(from)) / 2.0 + (slope(to) - slope(from)) / 12.0;
     sum + integral(to, exponent) - integral(from, exponent) + ends
 }

@@ -15,6 +15,7 @@ use super::{Generate, Order};
 use crate::calendar;
 use crate::digits::{pair, push_u64};
 use crate::draw::{Draw, hash_name, mix};
+use crate::math;
 use crate::profile::Profile;
 use crate::schedule::Share;
 use places::{COUNTRIES, regions};
@@ -62,8 +63,8 @@ impl Exponential {
     #[inline]
     fn at(self, unit: f64) -> f64 {
         // 1 - e^-rate is the share of draws that need no other.
-        let kept = -(-self.rate).exp_m1();
-        -(1.0 - unit * kept).ln() * (self.max / self.rate)
+        let kept = -math::exp_m1(-self.rate);
+        -math::ln(1.0 - unit * kept) * (self.max / self.rate)
     }
 
     /// The same as a place in a list of `max` entries.

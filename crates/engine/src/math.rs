@@ -1,0 +1,89 @@
+//! Elementary functions with the same result on every machine.
+//!
+//! Schedules, numbers of inserts and drawn values are functions of the seed, and ranks on different machines must agree on
+//! them. `f64::ln` and the like are those of the platform, which may differ in the last bit. `f64::sqrt` is exact.
+
+/// The natural logarithm.
+#[inline]
+pub fn ln(x: f64) -> f64 {
+    libm::log(x)
+}
+
+/// The natural logarithm of 1 + x.
+#[inline]
+pub fn ln_1p(x: f64) -> f64 {
+    libm::log1p(x)
+}
+
+/// e to the power of x.
+#[inline]
+pub fn exp(x: f64) -> f64 {
+    libm::exp(x)
+}
+
+/// e to the power of x, minus 1.
+#[inline]
+pub fn exp_m1(x: f64) -> f64 {
+    libm::expm1(x)
+}
+
+/// x to the power of y.
+#[inline]
+pub fn powf(x: f64, y: f64) -> f64 {
+    libm::pow(x, y)
+}
+
+/// The cosine.
+#[inline]
+pub fn cos(x: f64) -> f64 {
+    libm::cos(x)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// Lines outside tests that call a function of the platform.
+    fn platform_calls(folder: &Path, found: &mut Vec<String>) {
+        const CALLS: [&str; 8] = [".ln()", ".ln_1p()", ".exp()", ".exp_m1()", ".powf(", ".cos()", ".sin()", ".log10()"];
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                platform_calls(&path, found);
+                continue;
+            }
+            if path.file_stem().is_some_and(|stem| stem == "tests")
+                || path.components().any(|part| part.as_os_str() == "tests")
+            {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+            let calls = code.lines().filter(|line| CALLS.iter().any(|call| line.contains(call)));
+            found.extend(calls.map(|line| format!("{}: {}", path.display(), line.trim())));
+        }
+    }
+
+    #[test]
+    fn the_engine_calls_no_elementary_function_of_the_platform() {
+        let mut found = Vec::new();
+        platform_calls(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+        found.retain(|line| !line.contains("math.rs"));
+        assert!(found.is_empty(), "use crate::math instead:\n{}", found.join("\n"));
+    }
+
+    #[test]
+    fn results_are_those_of_one_algorithm_to_the_last_bit() {
+        let close = |a: f64, b: f64| assert!((a - b).abs() <= 2.0 * f64::EPSILON * b.abs(), "{a} is not {b}");
+        for x in [1e-9, 0.1, 0.5, 0.999, 1.5, 20.0, 1e6] {
+            close(super::ln(x), x.ln());
+            close(super::ln_1p(x), x.ln_1p());
+            close(super::exp(-x), (-x).exp());
+            close(super::exp_m1(-x), (-x).exp_m1());
+            close(super::powf(x, -0.7), x.powf(-0.7));
+        }
+        assert_eq!(super::ln(2.0).to_bits(), std::f64::consts::LN_2.to_bits());
+        assert_eq!(super::exp(1.0).to_bits(), std::f64::consts::E.to_bits());
+        assert_eq!(super::cos(0.0).to_bits(), 1.0f64.to_bits());
+    }
+}
