@@ -277,8 +277,8 @@ mod tests {
         let corpora = BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 10}))]);
         let context = Context { variables: Variables::default(), corpora: Corpora::open(&corpora, 1).unwrap() };
         for form in [
-            json!({"redis": {"command": ["GET", "a"]}}),
-            json!({"redis": {"command": ["DBSIZE"]}}),
+            json!({"command": ["GET", "a"]}),
+            json!({"command": ["DBSIZE"]}),
             json!({"bulk": {"collection": "c", "corpus": "trips", "size": 5}}),
         ] {
             let operation = driver.map(&form, &context).unwrap();

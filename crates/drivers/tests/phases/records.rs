@@ -83,10 +83,17 @@ fn each_attempt_leaves_its_words_and_its_host() {
     })));
     let operation = &outcome["operations"][0];
     assert_eq!((&operation["successes"], &operation["retries"]), (&json!(10), &json!(20)));
-    assert_eq!(operation["errors"][0], json!({"class": "rejected", "message": "busy"}));
+    let busy =
+        |count: u64| json!({"class": "rejected", "status": null, "message": "busy", "count": count, "measured": true});
+    assert_eq!(operation["errors"], json!([busy(0)]), "no request failed in the end");
     let nodes = std::fs::read_to_string(folder.0.join("nodes.csv")).unwrap();
     let served: u64 = nodes.lines().skip(1).map(|row| row.rsplit(',').next().unwrap().parse::<u64>().unwrap()).sum();
     assert_eq!(served, 30, "every attempt");
+
+    let (outcome, _folder) = run::<Moody>(&plan(json!({
+        "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1}}, "stop": {"requests": 30},
+    })));
+    assert_eq!(outcome["operations"][0]["errors"], json!([busy(20)]), "each failed request counts");
 }
 
 /// As slow as it is told to be; it ends after this many requests.

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::request::Start;
-use super::{PAUSE, Seat, Stream, Worker};
+use super::{Seat, Stream, Worker};
 use crate::driver::{Driver, ErrorClass, Part};
 use crate::rest::Rest;
 use crate::source::chunk::Taken;
 use crate::source::queue::Next;
 use crate::source::{Fate, Source, dealt};
+
+/// The pause after a batch of which nothing was stored; it doubles with each such batch in a row.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A client whose requests keep failing waits this long at most before the next one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
