@@ -4,13 +4,16 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
+from commands import open_folder
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.errors import BadInput
 from loadframe.load import check_operations
+from loadframe.store import Access
 
 SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
 pytestmark = [
@@ -36,9 +39,16 @@ def people(single) -> Iterator[Cluster]:
 
 def asked(cluster: Cluster, operation: dict) -> dict:
     stream = {"name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1}}, "stop": {"requests": 1}}
-    target = {"driver": "redis", "hosts": cluster.addresses}
+    target = {"driver": "redis", "hosts": cluster.addresses, **cluster.target()}
     plan = {"seed": 1, "phase": "p", "target": target, "operations": {"a": operation}, "streams": [stream]}
     return check_operations(plan)[0]
+
+
+def admit(cluster: Cluster, access: Access) -> None:
+    """Give a cluster the password of another, so that one access is for both."""
+    assert access.auth
+    for address in cluster.addresses:
+        cluster.store.client(address).ask("CONFIG", "SET", "requirepass", access.auth.secret)
 
 
 def rows(answer: dict) -> list[dict]:
@@ -92,34 +102,40 @@ def test_it_is_the_last(single):
         single.shrink()
 
 
-def test_the_users_own_installation_is_started_and_described(module_state, tmp_path):
-    there = tmp_path / "bin" / "redis-server"
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with open_folder("home") as folder:
+        yield folder
+
+
+def test_the_users_own_installation_is_started_and_described(module_state, home):
+    there = home / "bin" / "redis-server"
     there.parent.mkdir()
     shutil.copy(shutil.which("redis-server"), there)
-    with Cluster.start(ClusterSpec(store="redis", home=str(tmp_path))) as cluster:
+    with Cluster.start(ClusterSpec(store="redis", home=str(home))) as cluster:
         assert psutil.Process(cluster.nodes[0].pid).exe() == str(there)
         described = cluster.describe()
-        assert (described["origin"], described["home"]) == ("installed", str(tmp_path))
+        assert (described["origin"], described["home"]) == ("installed", str(home))
         assert described["version"] == cluster.store.version(cluster.addresses)
     with pytest.raises(BadInput, match=r"this is redis \S+, and not 1\.2\.3"):
-        Cluster.start(ClusterSpec(store="redis", version="1.2.3", home=str(tmp_path)))
+        Cluster.start(ClusterSpec(store="redis", version="1.2.3", home=str(home)))
 
 
 def test_hosts_that_are_not_of_one_cluster_are_said(single):
     with Cluster.start(ClusterSpec(store="redis", nodes=2)) as cluster:
+        admit(cluster, single.access)
         for hosts in ([*cluster.addresses, *single.addresses], [*single.addresses, *cluster.addresses]):
             with pytest.raises(BadInput, match="this is a single server, which shares no data") as caught:
-                Cluster.attach(hosts, "redis")
+                Cluster.attach(hosts, "redis", single.access)
             assert caught.value.where == single.addresses[0]
         dead = "127.0.0.1:1"
-        attached = Cluster.attach([*cluster.addresses, dead], "redis")
+        attached = Cluster.attach([*cluster.addresses, dead], "redis", single.access)
         assert attached.deviations() == [f"{dead} does not answer"]
-        assert Cluster.attach(cluster.addresses, "redis").deviations() == []
-        with (
-            Cluster.start(ClusterSpec(store="redis", nodes=1, settings={"cluster": True})) as other,
-            pytest.raises(BadInput, match="this node belongs to another cluster"),
-        ):
-            Cluster.attach([*cluster.addresses, *other.addresses], "redis")
+        assert Cluster.attach(cluster.addresses, "redis", single.access).deviations() == []
+        with Cluster.start(ClusterSpec(store="redis", nodes=1, settings={"cluster": True})) as other:
+            admit(other, single.access)
+            with pytest.raises(BadInput, match="this node belongs to another cluster"):
+                Cluster.attach([*cluster.addresses, *other.addresses], "redis", single.access)
 
 
 def test_a_cluster_that_grew_and_shrank_has_few_ranges_of_slots(module_state):

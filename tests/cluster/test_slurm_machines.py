@@ -1,7 +1,6 @@
 """Nodes on the machines of a real Slurm job: each where it was placed, and none that outlives its command."""
 
 import signal
-import socket
 import time
 
 import psutil
@@ -139,16 +138,15 @@ def test_too_few_machines_are_said_before_anything_is_started(slurm, job, state)
 
 def asked(cluster, words):
     """Return the answer of a cluster's one node of Redis."""
-    host, _, port = cluster.addresses[0].rpartition(":")
-    with socket.create_connection((host, int(port)), 60) as line:
-        line.sendall(f"{words}\r\n".encode())
-        return line.recv(100).decode()
+    answer = cluster.store.client(cluster.addresses[0]).ask(*words.split())
+    assert isinstance(answer, str)
+    return answer
 
 
 def test_what_a_job_has_left_in_a_folder_that_machines_share_is_taken_up_on_another(slurm, state, monkeypatch):
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     monkeypatch.delenv("SLURMD_NODENAME", raising=False)
-    for machine, words, answer in (("n1", "SET k v", "+OK"), ("n2", "GET k", "$1\r\nv")):
+    for machine, words, answer in (("n1", "SET k v", "OK"), ("n2", "GET k", "v")):
         with slurm.allocation(1, f"--nodelist={machine}") as environment:
             monkeypatch.setenv("SLURM_JOB_ID", environment["SLURM_JOB_ID"])
             cluster = Cluster.start(spec(name="kept"))
@@ -172,7 +170,7 @@ def test_data_on_disks_of_a_job_is_brought_home_at_its_end_and_taken_along_by_th
         return done.stdout
 
     up = ("up", "study", "--host", "slurm", "--keep-data", "--scratch")
-    client = ("--", "sh", "-c", 'redis-cli -u "redis://$LOADFRAME_HOST" "$@"', "sh")
+    client = ("--", "sh", "-c", 'REDISCLI_AUTH=$LOADFRAME_PASSWORD redis-cli -u "redis://$LOADFRAME_HOST" "$@"', "sh")
     with open_folder("scratch") as scratch:
         with slurm.allocation(1, "--nodelist=n1") as job:
             told(job, *up, scratch / "one", "--store", "redis", *client, "SET", "k", "v")

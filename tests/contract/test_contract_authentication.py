@@ -22,7 +22,12 @@ pytestmark = pytest.mark.store
 #: A user of this machine who is neither root nor any server's.
 ANOTHER = 12345
 #: The program by which people connect to a store, and what makes it print 42.
-CONSOLES = {"postgresql": ("psql", "-c 'SELECT 41 + 1'")}
+CONSOLES = {
+    "postgresql": ("psql", "-c 'SELECT 41 + 1'"),
+    "redis": ("redis-cli", "ECHO 42"),
+    "mongodb": ("mongosh", "--eval 41+1"),
+    "cassandra": ("cqlsh", "-e 'SELECT 42'"),
+}
 READ = {"read": {"collection": "things", "id": "ann"}}
 
 
@@ -64,7 +69,7 @@ def _refused(store: Held, access: Access) -> str:
     """Return the message with which the store's client is refused."""
     try:
         client = find(store.kind).with_access(access)
-        return f"let in: {client.version(store.cluster.addresses)}"
+        return f"let in: {client.health(store.cluster.addresses)}"
     except LoadframeError as error:
         return f"{type(error).__name__}: {error.what}"
 
@@ -111,6 +116,7 @@ def test_the_password_is_in_private_files_alone(store, secret, tmp_path):
     assert (folder / "password").stat().st_uid == os.geteuid()
     ran = loadframe("bench", "ycsb", "--cluster", folder.name, "--set", "duration=1s", "--output", tmp_path / "run")
     assert (tmp_path / "run" / "manifest.json").exists(), ran.stderr
+    store.drop("usertable")
     assert secret not in ran.stdout + ran.stderr
     assert secret not in loadframe("cluster", "status", folder.name).stdout
     for process in _processes(store):

@@ -39,6 +39,14 @@ def test_a_node_binds_one_address_and_writes_into_its_folder():
     assert plan().argv == ("/usr/bin/redis-server", "/clusters/x/node-0/config/redis.conf")
 
 
+def test_every_client_needs_the_password_which_is_in_the_configuration_alone():
+    planned = plan(password="secret")
+    written = configuration(planned)
+    assert (written["requirepass"], written["masterauth"]) == ("secret", "secret")
+    assert [name for name, content in planned.files.items() if "secret" in content] == ["config/redis.conf"]
+    assert "secret" not in repr((planned.argv, planned.environment, planned.facts))
+
+
 @pytest.mark.parametrize(
     ("founders", "settings", "clustered"),
     [
@@ -68,7 +76,9 @@ def test_the_users_settings_go_over_ours_and_a_limit_leaves_room():
     assert "cluster" not in written
 
 
-@pytest.mark.parametrize("settings", [{"port": 1}, {"cluster-enabled": True}, {"cluster": "maybe"}])
+@pytest.mark.parametrize(
+    "settings", [{"port": 1}, {"requirepass": "x"}, {"cluster-enabled": True}, {"cluster": "maybe"}]
+)
 def test_what_loadframe_decides_is_refused_among_the_settings(settings):
     with pytest.raises(BadInput, match=next(iter(settings))):
         STORE.check_settings(settings)

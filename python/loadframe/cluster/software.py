@@ -164,4 +164,12 @@ def _parts(version: str) -> list[int]:
 
 def server_user(machine: Machine, store: Store) -> int | None:
     """Return the numeric user of the store's nodes on a machine, if it is not our own there."""
-    return machine.server_user(named=store.needs_account) if store.refuses_root else None
+    if store.refuses_root:
+        return machine.server_user(named=store.needs_account)
+    if not store.own_user:
+        return None
+    try:
+        return machine.server_user(named=store.needs_account)
+    except BadInput:
+        # A container that maps root alone: that is the user outside who started it.
+        return None

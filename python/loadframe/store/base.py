@@ -188,6 +188,7 @@ class Store(ABC):
     family: str  #: stores that understand the same operations; the key of operation forms in workload files
     driver: str  #: the engine's driver that speaks its protocol
     refuses_root: bool = False  #: the server will not run as root
+    own_user: bool = False  #: as root, the server runs as another user, unless the machine has no other
     knows_racks: bool = False  #: copies of data are kept on nodes of different racks, where nodes have them
     needs_account: bool = False  #: the server looks up the name of the user that it runs as
     versions: tuple[str, ...] = ()  #: those that can be had from the package registries, the default first

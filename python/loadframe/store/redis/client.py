@@ -9,6 +9,8 @@ from loadframe.store.access import Access, split_address
 from loadframe.store.base import Unreachable
 from loadframe.store.redis.resp import Command, Connection, ReplyError
 
+#: The user that every server has.
+USER = "default"
 #: Seconds.
 _TIMEOUT = 30.0
 _LOOK_TIMEOUT = 5.0
@@ -34,7 +36,7 @@ class Client:
     @property
     def credentials(self) -> list[str]:
         """The words that let another node in here, for MIGRATE."""
-        return ["AUTH2", self._auth.user or "default", self._auth.secret] if self._auth else []
+        return ["AUTH2", self._auth.user or USER, self._auth.secret] if self._auth else []
 
     def ask(self, *words: str | int) -> Any:
         """Return the answer to one command."""

@@ -27,18 +27,21 @@ from loadframe.store.base import (
 from loadframe.store.distribution import Distribution
 from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
 from loadframe.store.redis import cluster as ring
-from loadframe.store.redis.client import Client
+from loadframe.store.redis.client import USER, Client
 
 #: The servers that are looked for, the first that is found is taken.
 _PROGRAMS = ("redis-server", "valkey-server")
 #: Settings that loadframe decides; `cluster` is its own.
 _OURS = {"bind", "port", "dir", "cluster-enabled", "cluster-port", "cluster-config-file", "daemonize", "logfile"}
+_OURS |= {"requirepass", "masterauth", "masteruser", "aclfile", "user", "unixsocket"}
 _OURS |= {"tls-port", "tls-cluster", "tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients"}
 _OWN = {"cluster"}
 #: A hash with the definition of each collection, which the driver reads, too.
 _COLLECTIONS = "loadframe:collections"
 #: Of a node's memory limit, what the data may take; the rest is for buffers and for copies on write.
 _SHARE = 0.75
+#: The first version that has users.
+_USERS_SINCE = 6
 #: Where a node of a cluster keeps what it knows of the others.
 _STATE = "nodes.conf"
 
@@ -76,6 +79,9 @@ class Redis(Store):
     family = "redis"
     driver = "redis"
     start_seconds = (3.0, 0.5)
+    own_user = True
+    administrator = USER
+    console = "REDISCLI_AUTH=$(cat {file}) redis-cli -c -h {host} -p {port}"
     watched = (
         Figure("commands/s", "commands", total=True),
         Figure("keys", "keys"),
@@ -110,7 +116,14 @@ class Redis(Store):
         """Return the server of the installation, or else of the PATH."""
         server = installed.require_program(home, *_PROGRAMS)
         name = "valkey " if "valkey" in server.name else ""
-        return Found(name + installed.told(server, r"v=(\d+(?:\.\d+)*)", "--version"), server)
+        version = installed.told(server, r"v=(\d+(?:\.\d+)*)", "--version")
+        if int(version.partition(".")[0]) < _USERS_SINCE:
+            raise BadInput(
+                f"redis {version} knows no users, and loadframe starts no server that it cannot log in to",
+                where=str(server),
+                remedy=f"install version {_USERS_SINCE} or newer, or start the cluster yourself and give its --hosts",
+            )
+        return Found(name + version, server)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of redis.conf, and `cluster`."""
@@ -177,6 +190,8 @@ class Redis(Store):
                 "tls-auth-clients": False,
                 "tls-cluster": node.encryption.nodes,
             }
+        # A replica logs in as any client does.
+        lines |= {"requirepass": node.password, "masterauth": node.password}
         text = "".join(f"{key} {_said(value)}\n" for key, value in lines.items())
         return NodePlan(
             files={"config/redis.conf": text, **(node.certificates.files(bundled=True) if node.certificates else {})},
