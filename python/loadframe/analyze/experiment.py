@@ -281,6 +281,11 @@ class RecordedExperiment:
         return tuple(run for run in (*self.runs, *self.attempts) if run.store_failed)
 
     @property
+    def counted(self) -> tuple[RecordedRun, ...]:
+        """The runs, and earlier attempts that the store failed: making a run again does not undo its failure."""
+        return (*self.runs, *(attempt for attempt in self.attempts if attempt.store_failed))
+
+    @property
     def takes_faults(self) -> bool:
         """Whether runs in which only the store was at fault are in the figures."""
         return self.description["kind"] in _TAKE_FAULTS

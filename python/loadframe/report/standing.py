@@ -10,10 +10,13 @@ def trust(folder: RecordedExperiment) -> str:
     """Return how many runs the figures rest on, and what became of the others."""
     total, left_out, faulty = len(folder.runs), folder.left_out, folder.faulty
     words = f"All {total} runs are used."
-    if left_out:
-        kinds = Counter(standing(run) for run in left_out)
+    # Such a run has errors, and nothing that a curve or a mean could be made of.
+    nothing = [run for run in folder.used if any(failure.kind == "success" for failure in run.failures)]
+    if left_out or nothing:
+        kinds = Counter(standing(run) for run in left_out) + Counter({"without a success": len(nothing)})
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-        words = f"{total - len(left_out)} of {total} runs are used; left out of every figure: {counts}."
+        used = total - len(left_out) - len(nothing)
+        words = f"{used} of {total} runs are used; left out of every figure: {counts}."
     elif not faulty:
         words = f"All {total} runs are valid."
     if faulty:

@@ -111,9 +111,7 @@ def read_runs(argument: str) -> tuple[RecordedRun, ...]:
 
 def _runs_in(path: Path) -> list[RecordedRun]:
     if (path / EXPERIMENT_FILE).is_file():
-        experiment = read_experiment(path)
-        # A failure of the store stays one when the run is made again.
-        return [*experiment.runs, *(attempt for attempt in experiment.attempts if attempt.store_failed)]
+        return list(read_experiment(path).counted)
     if (path / MANIFEST_FILE).is_file():
         return [_single(path)]
     if not path.is_dir():

@@ -27,7 +27,7 @@ def split_by_variant(folder: RecordedExperiment) -> tuple[Group, ...]:
             label,
             tuple(
                 replace(run, treatment={name: run.treatment[name] for name in at})
-                for run in folder.runs
+                for run in folder.counted
                 if run.treatment.get(_VARIANT) == label
             ),
         )

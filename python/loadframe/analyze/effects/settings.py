@@ -94,7 +94,7 @@ class Settings:
 def read_settings(path: Any) -> Settings:
     """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
     folder = read_experiment(path)
-    return Settings(folder, tuple(analyse(folder.description, folder.runs)))
+    return Settings(folder, tuple(analyse(folder.description, folder.counted)))
 
 
 def analyse(description: Mapping[str, Any], runs: Sequence[RecordedRun], *, costs: bool = True) -> list[SettingsAt]:

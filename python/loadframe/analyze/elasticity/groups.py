@@ -101,7 +101,7 @@ def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
         scores = _provisioning(with_event, courses, description)
     else:
         steps, scores = _steps(with_event, controls, courses, description, is_open=is_open), {}
-    broken = [run for run in folder.runs if wanted.items() <= run.treatment.items() and run.store_failed]
+    broken = [run for run in folder.counted if wanted.items() <= run.treatment.items() and run.store_failed]
     warnings = (*failed_runs(broken, steps),)
     warnings += doubts(description, len(with_event), len(controls), [step.measures for step in steps], policy=policy)
     rate = next((course.rate for course in courses.values()), rate)

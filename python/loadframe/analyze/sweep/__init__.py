@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadframe.analyze.experiment import RecordedExperiment, read_experiment
+from loadframe.analyze.experiment import RecordedExperiment, excluded, read_experiment
 from loadframe.analyze.levels import SIZES
 from loadframe.analyze.rates import Rate, rate_of
 from loadframe.analyze.scalability import Scaling
@@ -64,6 +64,7 @@ class Sweep:
             **({"tiers": [part.as_dict() for part in self.tiers]} if any(part.waiting for part in self.tiers) else {}),
             "runs": [run.as_dict() for run in self.folder.runs],
             "left_out": [run.id for run in self.folder.left_out],
+            "excluded": excluded(self.folder.left_out),
         }
 
 
@@ -77,7 +78,8 @@ def read_sweep(path: Path) -> Sweep:
     for phase in folder.description["measure"]:
         for others in _other_levels(folder):
             runs = [run for run in folder.runs if others.items() <= run.treatment.items()]
-            curves.append(phase_curves(runs, phase, others, seed=seed, scaling=scaling, rate=rate))
+            earlier = [run for run in folder.attempts if run.store_failed and others.items() <= run.treatment.items()]
+            curves.append(phase_curves(runs, phase, others, seed=seed, scaling=scaling, rate=rate, attempts=earlier))
             told.append(tiers(runs, phase))
     return Sweep(folder, rate, tuple(curves), equal_resources(curves), tuple(told))
 

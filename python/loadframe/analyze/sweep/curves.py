@@ -13,6 +13,7 @@ from loadframe.analyze.scalability import ScalabilityFit, Scaling, fit
 from loadframe.analyze.sweep.bends import Bend, bend
 from loadframe.analyze.sweep.calibration import Calibration, calibrate, clients_tried
 from loadframe.analyze.sweep.choice import choose, speedup_of
+from loadframe.analyze.sweep.failed_levels import FailedLevel, failed_levels
 from loadframe.analyze.sweep.pitfalls import pitfalls
 from loadframe.analyze.sweep.treatments import Noise, Point, Treatment, gather, main_operation, points
 from loadframe.errors import BadInput
@@ -63,6 +64,8 @@ class PhaseCurves:
     bends: tuple[Bend, ...]
     calibrations: tuple[Calibration, ...]
     warnings: tuple[Finding, ...]
+    #: The levels at which the store failed, with or without a point on the curves.
+    failed: tuple[FailedLevel, ...] = ()
 
 
 def phase_curves(
@@ -73,8 +76,12 @@ def phase_curves(
     seed: int,
     scaling: Scaling,
     rate: Rate = THROUGHPUT,
+    attempts: Sequence[RecordedRun] = (),
 ) -> PhaseCurves:
-    """Analyse one phase over runs that differ in nodes and clients only; `scaling` is what data do as nodes grow."""
+    """Analyse one phase over runs that differ in nodes and clients only; `scaling` is what data do as nodes grow.
+
+    `attempts` are earlier ones that the store failed.
+    """
     operation = main_operation(runs, phase)
     measured = points(runs, phase, operation, rate)
     treatments, noise = gather(measured)
@@ -92,6 +99,7 @@ def phase_curves(
         for nodes, group in by_nodes.items()
         if len({at.clients for at in group}) > 1
     )
+    failed = failed_levels([*runs, *attempts], phase, treatments)
     several = len({chosen.nodes for chosen in best}) > 1
     return PhaseCurves(
         phase=phase,
@@ -111,7 +119,8 @@ def phase_curves(
             )
         ),
         calibrations=tuple(filter(None, (_calibration(runs, phase, nodes, rate) for nodes in by_nodes))),
-        warnings=pitfalls(runs, phase, best),
+        warnings=(*failed, *pitfalls(runs, phase, best)),
+        failed=failed,
     )
 
 

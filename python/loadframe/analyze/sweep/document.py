@@ -13,6 +13,16 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
         "operation": curves.operation,
         "levels": dict(curves.others),
         "treatments": [_treatment(treatment) for treatment in curves.treatments],
+        "failed": [
+            {
+                "nodes": level.nodes,
+                "clients": level.clients,
+                "failed": level.failed,
+                "runs": level.total,
+                **level.as_dict(),
+            }
+            for level in curves.failed
+        ],
         "over_clients": [_curve(curve) for curve in curves.over_clients],
         "over_nodes": curves.over_nodes and _curve(curves.over_nodes),
         "speedups": [

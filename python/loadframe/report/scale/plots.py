@@ -215,8 +215,11 @@ def _quoted(best: Sequence[Treatment], unit: str) -> Trace:
 
 def _unusable(points: Iterable[Point], size: Callable[[Point], int | None], over: str, unit: str) -> list[Trace]:
     """Return a trace of the runs that no fit contains, if there are any."""
-    invalid = [point for point in points if not point.usable and size(point) is not None]
-    return [_runs(invalid, size, over, unit, MUTED, "x", "invalid, left out")] if invalid else []
+    known = [point for point in points if size(point) is not None]
+    invalid = [point for point in known if not point.usable]
+    nothing = [point for point in known if point.usable and not point.throughput]
+    kinds = ((invalid, MUTED, "invalid, left out"), (nothing, INK, "nothing succeeded"))
+    return [_runs(runs, size, over, unit, color, "x", name) for runs, color, name in kinds if runs]
 
 
 def _nodes(point: Point) -> int | None:

@@ -1,0 +1,73 @@
+"""A scale experiment in which the store fails at some levels: the report names them, and does not draw over them."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from loadframe.analyze.sweep import read_sweep
+from loadframe.record import RunWriter
+from loadframe.report.kinds import read_report
+from loadframe.report.standing import trust
+from simulated import Truth, write_experiment
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return an experiment in which nothing succeeds with 4 clients, and the store dies once of two with 8."""
+    path = write_experiment(
+        tmp_path_factory.mktemp("failed") / "e", Truth(seconds=2), nodes=(1,), clients=(1, 2, 4, 8, 16)
+    )
+    for block in (1, 2):
+        file = path / "runs" / f"b{block}-nodes1-clients4" / "summary.json"
+        summary = json.loads(file.read_text())
+        for operation in summary["phases"][0]["operations"].values():
+            operation.update(successes=0, throughput=0.0, documents_per_second=0.0, errors={"timeout": 100})
+        reason = {"code": "errors", "cause": "all requests failed", "remedy": "mend it"}
+        summary["verdict"] |= {"valid": False, "reasons": [reason], "figures": []}
+        file.write_text(json.dumps(summary))
+    file = path / "runs" / "b1-nodes1-clients8" / "summary.json"
+    file.write_text(json.dumps({"status": "failed", "failure": "node-0 ended", "fault": "store"}))
+    return path
+
+
+def test_levels_at_which_the_store_failed_are_known(folder):
+    (curves,) = read_sweep(folder).curves
+    told = [(level.clients, level.failed, level.total, level.shown) for level in curves.failed]
+    assert told == [(4, 2, 2, False), (8, 1, 2, True)]
+    assert [treatment.clients for treatment in curves.treatments] == [1, 2, 8, 16]
+
+
+def test_the_report_says_that_not_all_runs_are_used_and_names_the_failed(folder):
+    assert trust(read_sweep(folder).folder).startswith(
+        "7 of 10 runs are used; left out of every figure: 1 failed, 2 without a success."
+    )
+    report = read_report(folder)
+    console = Console(file=io.StringIO(), width=250)
+    report.show(console)
+    for text in (" ".join(report.page.split()), " ".join(console.file.getvalue().split())):
+        assert (
+            "t 1 node, 4 clients the store failed in 2 of 2 runs (b1-nodes1-clients4, b2-nodes1-clients4: in phase"
+            " range_100 no request succeeded; all requests failed): the curves lack this level" in text
+        )
+        assert (
+            "t 1 node, 8 clients the store failed in 1 of 2 runs (b1-nodes1-clients8: node-0 ended): the curves have"
+            " the other runs alone" in text
+        )
+    assert "nothing succeeded" in report.page
+    (curves,) = report.document["curves"]
+    assert [(level["clients"], level["failed"], level["runs"]) for level in curves["failed"]] == [(4, 2, 2), (8, 1, 2)]
+    assert report.document["excluded"] == [{"run": "b1-nodes1-clients8", "reason": "node-0 ended"}]
+
+
+def test_a_run_that_was_made_again_has_failed_all_the_same(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(1, 2, 4))
+    name = "b1-nodes1-clients4"
+    with RunWriter(path / "attempts", f"{name}.1") as writer:
+        manifest = {"format": 1, "run": name, "treatment": {"nodes": 1, "clients": 4}, "block": 1}
+        writer.finish(manifest, {"status": "failed", "failure": "node-0 ended", "fault": "store"})
+    (curves,) = read_sweep(path).curves
+    (level,) = curves.failed
+    assert (level.clients, level.failed, level.total) == (4, 1, 3)
+    assert f"{name}, attempt 1: node-0 ended" in level.cause
