@@ -1,6 +1,7 @@
 """`loadframe run` that is killed (SIGKILL) at any instant: what is whole stays, and at most one run is lost."""
 
 import random
+import shutil
 import time
 from pathlib import Path
 
@@ -66,3 +67,32 @@ def test_a_command_that_is_killed_at_any_instant_loses_at_most_the_run_in_flight
         assert kept.items() <= {path.name: Run(path).raw_manifest["started"] for path in runs.iterdir()}.items()
         # The guard ends the nodes of a command that was killed.
         assert servers(folder / "state") == []
+
+
+#: A store of the user's: a file beside the experiment.
+MINE = "from loadframe.store.sim import Sim\n\nSTORE = Sim()\n"
+
+
+@pytest.mark.store
+def test_a_changed_store_file_is_not_mixed_with_the_runs_of_the_former(monkeypatch):
+    with open_folder("mixed") as folder:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("LOADFRAME_STATE", str(folder / "state"))
+        Path("small.yaml").write_text(WORKLOAD)
+        Path("mine.py").write_text(MINE)
+        few = EXPERIMENT.replace("kind: sim", "kind: ./mine.py").replace(
+            "[1, 2], clients: [1, 2]", "[1], clients: [1, 2]"
+        )
+        Path("e.yaml").write_text(few)
+        done = loadframe("run", "e.yaml")
+        assert done.returncode == 0, done.stderr
+        runs = Path("results/killed/runs")
+        shutil.rmtree(runs / "b1-nodes1-clients2")
+        Path("mine.py").write_text(f"{MINE}# It answers otherwise.\n")
+        refused = loadframe("run", "e.yaml")
+        assert refused.returncode == 2
+        assert "what is measured has changed since the runs in the folder: mine.py: " in refused.stderr
+        assert [path.name for path in runs.iterdir()] == ["b1-nodes1-clients1"]
+        Path("mine.py").write_text(MINE)
+        done = loadframe("run", "e.yaml")
+        assert done.returncode == 0, done.stderr

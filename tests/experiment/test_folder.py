@@ -13,6 +13,7 @@ from loadframe.experiment.folder import ExperimentFolder
 from loadframe.experiment.session import Labels
 from loadframe.record import Run
 from loadframe.record.attempts import attempts
+from loadframe.report.standing import trust
 
 DESCRIPTION = {
     "experiment": "e",
@@ -174,3 +175,28 @@ sys.stdin.read()
         other.kill()
         other.communicate()
     assert begun(folder)
+
+
+INSTRUMENT = {"loadframe": "0.1.0", "hostname": "m1"}
+
+
+def test_another_instrument_is_a_new_session_that_is_named(folder):
+    with_a_run(folder)
+    assert begun(folder).begin_session({"redis": "8.0"}, INSTRUMENT) == []
+    changed = begun(folder).begin_session({"redis": "8.0"}, INSTRUMENT | {"loadframe": "0.2.0", "hostname": "m2"})
+    assert changed == ["loadframe: 0.1.0 → 0.2.0", "hostname: m1 → m2"]
+
+
+@pytest.mark.parametrize("now", [{"redis": "8.2"}, {"redis": "8.0", "policy p.py": "0123"}, {}])
+def test_another_version_of_what_is_measured_is_refused_once_there_are_runs(folder, now):
+    begun(folder, kind="scale", factors={"nodes": [1]}, measure=["look"]).begin_session({"redis": "7.4"}, INSTRUMENT)
+    parts = {"kind": "scale", "factors": {"nodes": [1]}, "measure": ["look"]}
+    # No run was made with it.
+    begun(folder, **parts).begin_session({"redis": "8.0"}, INSTRUMENT)
+    with_a_run(folder, **parts)
+    begun(folder, **parts).begin_session({"redis": "8.0"}, INSTRUMENT)
+    with pytest.raises(BadInput, match=r"what is measured has changed .*(redis: 8.0 → |policy p.py: none → 0123)"):
+        begun(folder, **parts).begin_session(now, INSTRUMENT)
+    begun(folder, **parts).begin_session({"redis": "8.0"}, INSTRUMENT | {"hostname": "m2"})
+    assert read_experiment(folder).changed == ("hostname: m1 → m2",)
+    assert "changed between sessions: hostname: m1 → m2." in trust(read_experiment(folder))

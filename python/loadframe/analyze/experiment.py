@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from loadframe.analyze.reasons import Fault, fault_of, spoils
 from loadframe.errors import BadInput
 from loadframe.record import Manifest, Run
 from loadframe.record.attempts import attempts
+from loadframe.record.fingerprint import changes
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.model import as_document
 from loadframe.record.schema.summary import (
@@ -284,6 +286,12 @@ class RecordedExperiment:
     def counted(self) -> tuple[RecordedRun, ...]:
         """The runs, and earlier attempts that the store failed: making a run again does not undo its failure."""
         return (*self.runs, *(attempt for attempt in self.attempts if attempt.store_failed))
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """How Loadframe or the machine changed from one session of the folder to the next."""
+        instruments = [session["instrument"] for session in self.description.get("sessions", ())]
+        return tuple(dict.fromkeys(text for pair in pairwise(instruments) for text in changes(*pair)))
 
     @property
     def takes_faults(self) -> bool:

@@ -21,7 +21,7 @@ from loadframe.cluster.node import Node, State
 from loadframe.cluster.patience import WITHIN, Tell
 from loadframe.cluster.roster import Roster
 from loadframe.cluster.shrinking import shrink
-from loadframe.cluster.software import prepare, require_reads, server_user, version
+from loadframe.cluster.software import Software, prepare, require_reads, server_user, version
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.cluster.view import ClusterView
 from loadframe.errors import BadInput, LoadframeError
@@ -62,9 +62,12 @@ class Cluster(ClusterView):
 
         BadInput for whatever is missing.
         """
-        store = stores.find(spec.store)
-        prepare(store, spec, spec.place(), report)
-        return store
+        return Cluster.software(spec, report).store
+
+    @staticmethod
+    def software(spec: ClusterSpec, report: Report = _silent) -> Software:
+        """Fetch and check what starting such a cluster needs, and return it. BadInput for what is missing."""
+        return prepare(stores.find(spec.store), spec, spec.place(), report)
 
     @staticmethod
     def require_kind(store: str) -> None:

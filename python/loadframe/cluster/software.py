@@ -29,6 +29,14 @@ class Software:
     #: Where it is on other machines than this one, by their names.
     elsewhere: Mapping[str, Installation] = field(default_factory=dict)
 
+    @property
+    def identity(self) -> str:
+        """The versions of all of it: the store's, Java's, and those of its parts. An application's has its code."""
+        parts = [f"{kind} {part.version}" for kind, part in sorted(self.installation.parts.items())]
+        java = [f"Java {self.java_version}"] if self.java_version else []
+        further = ", ".join(filter(None, [self.store.code, *java, *parts]))
+        return f"{self.version} ({further})" if further else self.version
+
     def on(self, machine: Machine) -> Installation:
         """Return where it is on a machine."""
         return self.elsewhere.get(machine.hostname, self.installation)

@@ -11,6 +11,8 @@ from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.session import Labels
 from loadframe.record import ManifestDraft, Run, RunWriter, Summary
 from loadframe.record.attempts import set_aside
+from loadframe.record.draft import SESSION
+from loadframe.record.fingerprint import changes
 
 #: What may be reworded between two starts. All else makes other runs, and one folder holds runs of one kind.
 _WORDS = ("question", "file", "published", "axes")
@@ -20,6 +22,8 @@ _SHOWN = {"scale": ("objective",)}
 _FILE = "experiment.json"
 #: The key of runs that were not designed, but follow from the others.
 FURTHER = "further"
+#: The key of the fingerprints of the commands that worked in the folder.
+SESSIONS = "sessions"
 
 
 class ExperimentFolder:
@@ -67,6 +71,27 @@ class ExperimentFolder:
                 _write(file, {**earlier, **told})
         else:
             _write(file, description)
+
+    def begin_session(self, measured: Mapping[str, str], instrument: Mapping[str, str]) -> list[str]:
+        """Write down what this command measures, and with what; return how the instrument or the machine changed.
+
+        BadInput if the folder has runs of another store version, service code or policy.
+        """
+        file = self.path / _FILE
+        description = json.loads(file.read_text(encoding="utf-8"))
+        sessions = description.setdefault(SESSIONS, [])
+        changed: list[str] = []
+        if sessions and self._recorded():
+            if others := changes(sessions[-1]["measured"], measured):
+                raise BadInput(
+                    f"what is measured has changed since the runs in the folder: {'; '.join(others)}",
+                    where=str(self.path),
+                    remedy="restore it to go on, or name another folder with --output",
+                )
+            changed = changes(sessions[-1]["instrument"], instrument)
+        sessions.append({"session": SESSION, "measured": dict(measured), "instrument": dict(instrument)})
+        _write(file, description)
+        return changed
 
     def extend(self, runs: Sequence[PlannedRun]) -> None:
         """Write down that these runs follow from what is recorded by now; those that are there already stay."""

@@ -25,6 +25,7 @@ from loadframe.experiment.listener import Listener
 from loadframe.experiment.soundness import require_sound
 from loadframe.experiment.stage import Stage, labels_of, seed_of
 from loadframe.load import present
+from loadframe.record.fingerprint import instrument
 
 #: The factors that decide which software is needed.
 _OF_SOFTWARE = ("store.kind", "store.version", "store.encryption")
@@ -50,7 +51,10 @@ def run_experiment(
         # BadInput if fewer ranks were started than it wants.
         experiment.generator(run.treatment).members()
     _require_machines(experiment, design)
-    _require_sound_load(experiment, design, _required(experiment, design, listener), listener)
+    stores, versions = _required(experiment, design, listener)
+    _require_sound_load(experiment, design, stores, listener)
+    if changed := folder.begin_session(versions | experiment.kind.code(experiment), instrument()):
+        listener.remark(f"changed since the last session of this folder: {'; '.join(changed)}")
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
     _carry_out(experiment, design, folder, listener, deadline)
@@ -112,19 +116,26 @@ def _require_ranks() -> None:
         ranks.require_whole()
 
 
-def _required(experiment: Experiment, design: Design, listener: Listener) -> dict[Any, tuple[str, str]]:
-    """Return family and driver of each kind and version of a store in the design; BadInput if one lacks something."""
+def _required(
+    experiment: Experiment, design: Design, listener: Listener
+) -> tuple[dict[Any, tuple[str, str]], dict[str, str]]:
+    """Return family and driver of each kind and version of a store in the design, and the versions that are here.
+
+    BadInput if one lacks something.
+    """
     stores: dict[Any, tuple[str, str]] = {}
+    versions: dict[str, str] = {}
     encrypted = set()
     for first, *_ in design.groups():
         Cluster.require_encryption(spec_of(experiment, first.treatment))
         kind = {name: level for name, level in first.treatment.items() if name in _OF_SOFTWARE}
         spec = spec_of(experiment, kind)
         if (spec.store, spec.version) not in stores or (spec.store, spec.version, spec.encryption) not in encrypted:
-            store = Cluster.require(spec, listener.step)
-            stores[spec.store, spec.version] = store.family, store.driver
+            software = Cluster.software(spec, listener.step)
+            stores[spec.store, spec.version] = software.store.family, software.store.driver
+            versions[f"{Path(spec.store).name} {spec.version or ''}".strip()] = software.identity
             encrypted.add((spec.store, spec.version, spec.encryption))
-    return stores
+    return stores, versions
 
 
 def _require_sound_load(

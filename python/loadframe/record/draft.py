@@ -14,7 +14,7 @@ from loadframe.record import machine
 from loadframe.record.schema import FORMAT
 
 #: Names this command: all runs that it makes are one session.
-_SESSION = uuid.uuid4().hex
+SESSION = uuid.uuid4().hex
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ManifestDraft:
     block: int | None = None
     repetition: int | None = None
     files: Sequence[Mapping[str, Any]] = ()
-    session: str | None = _SESSION
+    session: str | None = SESSION
     command: Sequence[str] = field(default_factory=lambda: tuple(sys.argv))
     versions: Mapping[str, Any] = field(default_factory=machine.versions)
     hardware: Mapping[str, Any] = field(default_factory=machine.hardware)

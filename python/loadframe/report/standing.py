@@ -25,6 +25,8 @@ def trust(folder: RecordedExperiment) -> str:
     if earlier := len(folder.attempts):
         failed = sum(attempt.store_failed for attempt in folder.attempts)
         words += f" {earlier} earlier attempt{'s' * (earlier != 1)} failed, {failed} of them because of the store."
+    if folder.changed:
+        words += f" The instrument or the machine changed between sessions: {'; '.join(folder.changed)}."
     return words
 
 

@@ -197,6 +197,7 @@ class Store(ABC):
         False  #: all nodes use the same ports, each at an address of its own (127.0.0.1, 127.0.0.2, ...)
     )
     only_here: bool = False  #: its nodes run on this machine alone
+    code: str = ""  #: identifies the user's file that defines the store; empty for those that Loadframe brings
     many_processes: bool = False  #: most of a node's work is done by processes below the one that is started
     ages: bool = False  #: a node gets faster for minutes after its start, so an old one is not equal to a new one
     #: s that a cluster's start and stop take about, on two cores: of one node, and of each further one.

@@ -71,6 +71,7 @@ def _loaded(place: Path) -> Store:
             where=str(place),
             remedy="set STORE to an Application, or to an object of another class below loadframe.store.Store",
         )
+    store.code = f"{place.name} {hashlib.sha256(place.read_bytes()).hexdigest()[:12]}"
     return store
 
 

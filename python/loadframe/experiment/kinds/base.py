@@ -73,6 +73,10 @@ class Kind:
         """Return the number of nodes of the largest cluster."""
         return max(experiment.nodes(run.treatment) for run in self.most(experiment).runs)
 
+    def code(self, experiment: "Experiment") -> dict[str, str]:
+        """Return digests of the user's code that takes part in runs, by what it is."""
+        return {}
+
     def further(self, experiment: "Experiment", runs_path: Path) -> Sequence[PlannedRun]:
         """Return runs that follow from what is recorded in `runs_path` by now: another trial, a confirmation.
 

@@ -22,6 +22,7 @@ from loadframe.experiment.file_model import ExperimentFile
 from loadframe.experiment.kinds.base import Kind
 from loadframe.experiment.stage import Stage
 from loadframe.record import Run
+from loadframe.record.fingerprint import digest
 from loadframe.units import format_duration
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.pacing import Arrivals
@@ -107,6 +108,12 @@ class Elastic(Kind):
         """Return the parameters of the workload that the treatment's load sets."""
         load = treatment.get("load")
         return {} if load is None else _own(experiment.file).loads[str(load)].with_
+
+    def code(self, experiment: Experiment) -> dict[str, str]:
+        """Return digests of the files of policies."""
+        policies = [entry.policy.python for entry in _own(experiment.file).transitions.values() if entry.policy]
+        names = dict.fromkeys(words.rpartition(":")[0] for words in policies if words)
+        return {f"policy {name}": digest([experiment.document.path.parent / name]) for name in names}
 
     def most_nodes(self, experiment: Experiment) -> int:
         """Return the number of nodes of the largest cluster, at the end of whatever adds some."""
