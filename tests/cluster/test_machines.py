@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import commands
-from loadframe.cluster import Cluster, ClusterSpec, Placement, named, transport
+from loadframe.cluster import Cluster, ClusterSpec, Limits, Placement, named, transport
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import files
 from loadframe.record import Run
@@ -65,6 +65,16 @@ def test_a_kept_cluster_grows_onto_another_machine_and_comes_back_with_its_data(
     named.delete("spread")
     for name in everywhere:
         assert there.run(name, "ls", "/var/lib/loadframe/clusters").split() == []
+
+
+def test_what_a_machine_would_refuse_is_refused_before_anything_is_fetched_or_copied(there):
+    limits = Limits(memory=200 * 2**20)
+    spec = ClusterSpec(store="opensearch", host="ssh", machines=("m1",), limits=limits)
+    said = []
+    with pytest.raises(BadInput, match=r"a heap of .* leaves a node of 200 MiB too little") as refused:
+        Cluster.require(spec, said.append)
+    assert refused.value.where == "m1"
+    assert said == []
 
 
 def write(cluster: Cluster, key: str) -> None:

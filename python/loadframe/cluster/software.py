@@ -84,6 +84,8 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     placing.require(host, spec.limits, spec.nodes, report)
     store.check_settings(spec.settings)
     store.require_encryption(spec.encryption, spec.settings, spec.nodes)
+    others = [machine for machine in host.machines if not machine.here]
+    transport.require_machines(store, spec.settings, spec.limits.memory, others)
     software = _prepared(store, spec, host, report)
     store.require_encryption(spec.encryption, spec.settings, spec.nodes, software.installation)
     if parts := store.parts(spec.settings):
@@ -92,7 +94,6 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
         ready = {kind: _prepared(part, plain, host, report) for kind, part in parts.items()}
         places = {kind: replace(part.installation, version=part.version) for kind, part in ready.items()}
         software = replace(software, installation=replace(software.installation, parts=places))
-    others = [machine for machine in host.machines if not machine.here]
     return replace(software, elsewhere=_brought(software, spec, others, report)) if others else software
 
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 import loadframe.store as stores
 from loadframe import folders
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.base import Machine
-from loadframe.store import Found
+from loadframe.store import Found, Store
 from loadframe.units import format_size
 
 #: Bytes that are sent at once, and machines that are sent to at once.
@@ -50,6 +51,23 @@ def listing(folder: Path) -> tuple[File, ...]:
 def system(kind: str) -> Found | None:
     """Return what this machine's system has of a kind of store."""
     return stores.find(kind).installation(None)
+
+
+def require_machines(
+    store: Store, settings: Mapping[str, Any], memory: int | None, machines: Sequence[Machine]
+) -> None:
+    """BadInput where a machine would refuse a node: said before anything is copied there."""
+    for machine in machines:
+        if store.refuses_root:
+            machine.server_user(named=store.needs_account)
+        try:
+            machine.call(_require_here, store.kind, dict(settings), memory)
+        except BadInput as error:
+            raise BadInput(error.what, where=error.where or machine.hostname, remedy=error.remedy) from None
+
+
+def _require_here(kind: str, settings: Mapping[str, Any], memory: int | None) -> None:
+    stores.find(kind).require_machine(settings, memory)
 
 
 def system_everywhere(kind: str, version: str, machines: Sequence[Machine]) -> dict[str, Path]:

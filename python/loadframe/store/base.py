@@ -280,6 +280,12 @@ class Store(ABC):
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise BadInput for a setting that loadframe itself must decide, such as a port or a data folder."""
 
+    def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:  # noqa: B027 - few look
+        """Raise BadInput if this machine starts no node with these settings and this memory limit in bytes.
+
+        It is asked on other machines than that of the command, before the software is copied to them.
+        """
+
     def require_encryption(
         self,
         encryption: Encryption,

@@ -142,6 +142,11 @@ class Elasticsearch(SearchStore):
                 remedy="take the vendor's archive with all parts, or leave encryption out",
             )
 
+    def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:
+        """Look at the heap, and at the open files that this machine allows."""
+        jvm.require_heap(settings, memory)
+        machine.require(self.kind, machine.Machine.here())
+
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, elect by a majority, and leave the disk's fill level out."""
         if installation.java is None:

@@ -45,7 +45,7 @@ def options(node: NodeSpec, vendors: Sequence[str], *, besides: int) -> tuple[in
 
     `besides`: bytes that a node takes beside its heap at least.
     """
-    heap = _heap(node, besides)
+    heap = heap_size(node.settings, node.memory, besides=besides)
     asked = _asked(node.settings)
     if any(_COLLECTOR.match(option) for option in asked):
         # A JVM with two collectors does not start.
@@ -61,17 +61,20 @@ def _asked(settings: Mapping[str, Any]) -> list[str]:
     return str(settings.get("jvm") or "").split()
 
 
-def _heap(node: NodeSpec, besides: int) -> int:
-    """Bytes: as the settings say, or half of the memory limit, so that files are cached in the other half."""
-    if "heap" in node.settings:
-        size = parse_size(node.settings["heap"])
-    elif node.memory is not None:
-        size = min(max(node.memory // 2, _LEAST_HEAP), _GREATEST_HEAP)
+def heap_size(settings: Mapping[str, Any], memory: int | None, *, besides: int) -> int:
+    """Return the heap in bytes: that of the settings, or half of the memory limit, which leaves half to cached files.
+
+    BadInput if it leaves less than `besides` of the limit.
+    """
+    if "heap" in settings:
+        size = parse_size(settings["heap"])
+    elif memory is not None:
+        size = min(max(memory // 2, _LEAST_HEAP), _GREATEST_HEAP)
     else:
         size = _DEFAULT_HEAP
-    if node.memory is not None and size + besides > node.memory:
+    if memory is not None and size + besides > memory:
         raise BadInput(
-            f"a heap of {format_size(size)} leaves a node of {format_size(node.memory)} too little besides",
+            f"a heap of {format_size(size)} leaves a node of {format_size(memory)} too little besides",
             remedy="give the node at least 512m, or twice the heap",
         )
     return size

@@ -70,6 +70,11 @@ class OpenSearch(SearchStore):
         """Settings are those of opensearch.yml, and those of its JVM."""
         jvm.check_settings(settings, _OURS)
 
+    def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:
+        """Look at the heap, and at the open files that this machine allows."""
+        jvm.require_heap(settings, memory)
+        machine.require(self.kind, machine.Machine.here())
+
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, elect among the founders, and leave the disk's fill level out of the allocation."""
         if installation.java is None:

@@ -103,6 +103,11 @@ LOGGING = """\
 """
 
 
+def require_heap(settings: Mapping[str, Any], memory: int | None) -> None:
+    """Raise BadInput for a heap that leaves a node too little of its memory limit."""
+    jvm.heap_size(settings, memory, besides=_BESIDES)
+
+
 def jvm_options(node: NodeSpec) -> tuple[int, list[str]]:
     """Return the heap in bytes, and the options that decide how the server runs; the manifest has them."""
     return jvm.options(node, (*_JVM, *MODULES, *_SERVER), besides=_BESIDES)

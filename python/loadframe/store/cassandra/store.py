@@ -124,6 +124,10 @@ class Cassandra(Store):
     ) -> None:
         """Clients and nodes have ports of their own, and each can be encrypted for itself."""
 
+    def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:
+        """Look at the heap."""
+        config.require_heap(settings, memory)
+
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, keep its management on loopback, and write down how that is called."""
         if installation.java is None:

@@ -65,6 +65,11 @@ def check_settings(settings: Mapping[str, Any], ours: Set[str]) -> None:
     jvm.check_settings(settings)
 
 
+def require_heap(settings: Mapping[str, Any], memory: int | None) -> None:
+    """Raise BadInput for a heap that leaves a node too little of its memory limit."""
+    jvm.heap_size(settings, memory, besides=_BESIDES)
+
+
 def _rack(node: NodeSpec) -> dict[str, Any]:
     """Return what tells a node its rack, and that copies of a shard belong on different ones."""
     if not node.rack:

@@ -44,6 +44,18 @@ class Machine:
         return self.files == resource.RLIM_INFINITY or self.files >= FILES
 
 
+def require(kind: str, machine: Machine, where: str | None = None) -> None:
+    """Raise BadInput if no node of that kind starts on the machine at an address that is not loopback."""
+    if not machine.opens_enough:
+        raise BadInput(
+            f"{kind} does not start at an address that is not loopback where a process may have no more than"
+            f" {machine.files:,} files open; it wants {FILES:,}",
+            where=where,
+            remedy=f"allow more (`ulimit -Hn {FILES}`, LimitNOFILE in a unit of systemd, --ulimit nofile of a"
+            " container), or take --host local",
+        )
+
+
 def adapted(kind: str, node: NodeSpec, machine: Machine) -> tuple[NodeSpec, dict[str, str]]:
     """Return the node with the settings that it needs on this machine, and for each the reason, for the manifest.
 
@@ -51,14 +63,7 @@ def adapted(kind: str, node: NodeSpec, machine: Machine) -> tuple[NodeSpec, dict
     """
     if ip_address(node.address).is_loopback:
         return node, {}
-    if not machine.opens_enough:
-        raise BadInput(
-            f"{kind} does not start at an address that is not loopback where a process may have no more than"
-            f" {machine.files:,} files open; it wants {FILES:,}",
-            where=f"{node.name}, {node.address}",
-            remedy=f"allow more (`ulimit -Hn {FILES}`, LimitNOFILE in a unit of systemd, --ulimit nofile of a"
-            " container), or take --host local",
-        )
+    require(kind, machine, f"{node.name}, {node.address}")
     if machine.maps >= MAPS or _MAPPED in node.settings:
         return node, {}
     reason = f"the kernel allows {machine.maps:,} memory maps (vm.max_map_count), and {kind} wants {MAPS:,}"
