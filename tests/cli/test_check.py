@@ -1,6 +1,9 @@
 """`loadframe check` on real nodes: every operation once, with request, answer and judgement."""
 
+import gzip
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -94,3 +97,50 @@ def test_a_corpus_with_broken_lines_says_how_many_were_set_aside(node, tmp_path,
     assert "20: the line is not a JSON object: not this" in Path(aside["kept"][0]).read_text()
     assert "2 lines of the corpus trips are not documents" in " ".join(done.stdout.split())
     assert node.count("trips") == 19
+
+
+class Odd(BaseHTTPRequestHandler):
+    """Answers /gzip with a compressed body, and everything else with one that would steer a terminal."""
+
+    def do_GET(self) -> None:
+        evil = (
+            json.dumps({"id": 7, "text": "a\u202eb\x9b2Jc"}, ensure_ascii=False).encode() + b"\x1b[2J\x1b]0;title\x07"
+        )
+        body = gzip.compress(evil * 20) if self.path == "/gzip" else evil
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        if self.path == "/gzip":
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        """Print nothing."""
+
+
+def test_an_answer_is_shown_without_control_characters_and_a_compressed_one_by_its_name(tmp_path):
+    workload = tmp_path / "w.yaml"
+    workload.write_text(
+        "workload: odd\noperations:\n"
+        "  plain: {http: {method: GET, path: /plain, expect: {json: {/id: 7}}}}\n"
+        "  compressed: {http: {method: GET, path: /gzip, expect: {json: {/id: 7}}}}\n"
+        "phases:\n  - {name: all, streams: [{mix: {plain: 1, compressed: 1}, clients: 1, requests: 2}]}\n"
+    )
+    with ThreadingHTTPServer(("127.0.0.1", 0), Odd) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_port}"
+        shown = loadframe("check", workload, "--store", "http", "--hosts", address)
+        answers = {
+            answer["operation"]: answer
+            for answer in json.loads(
+                loadframe("check", workload, "--store", "http", "--hosts", address, "--json").stdout
+            )
+        }
+        server.shutdown()
+    text = shown.stdout + shown.stderr
+    assert shown.returncode == 1
+    assert not {c for c in text if (not c.isprintable() and c != "\n") or c == "\ufffd"}
+    assert "compressed with gzip" in text
+    assert '"text":"abc"' in text.replace(" ", "")
+    assert "compressed with gzip" in answers["compressed"]["message"]
+    assert "compressed with gzip" in answers["compressed"]["answer"]

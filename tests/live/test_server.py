@@ -54,6 +54,18 @@ def test_the_page_brings_everything_along_and_may_fetch_nothing_else():
         assert "href=" not in page.text
 
 
+@pytest.mark.parametrize("path", ["", "events", "/events", "../events", "other", "other/", "other/events"])
+def test_without_its_token_the_page_tells_nothing(path):
+    with feed(command()), served() as url, served() as other:
+        base, token = url.rstrip("/").rsplit("/", 1)
+        for wrong in ("", token[:-1], f"{token}x", token.swapcase(), "%C3%A9", other.rstrip("/").rsplit("/", 1)[1]):
+            answer = httpx.get(f"{base}/{wrong}{path}")
+            assert answer.status_code == 403, wrong
+            assert "requires the token" in answer.text
+        assert len(token) > 20
+        assert httpx.get(url).status_code == 200
+
+
 @pytest.mark.parametrize("path", ["pyproject.toml", "%2e%2e/etc/passwd", "events/", "favicon.ico"])
 def test_there_is_nothing_else_to_get(path):
     with served() as url:

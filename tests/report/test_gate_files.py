@@ -1,10 +1,12 @@
 """A gate's files for pipelines: JUnit's XML and Markdown."""
 
+import re
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from loadframe.analyze.comparison import Measure
+from loadframe.analyze.finding import Finding
 from loadframe.analyze.gate import Bound, Check, Gate
 from loadframe.report.gate.files import headline, junit, markdown
 
@@ -42,6 +44,34 @@ def test_markdown_is_a_table_that_no_name_can_break():
     assert "is a regression: 1 of 2 checks failed." in text
     rows = [line for line in text.splitlines() if "range" in line]
     assert all(row.replace("\\|", "").count("|") == 6 for row in rows)
+
+
+class Said(Finding):
+    """A warning whose words come from a run folder."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def _cause(self) -> str:
+        return self._text
+
+    _remedy = _cause
+
+
+def test_markdown_shows_names_as_they_are_and_lets_none_become_html_or_markup():
+    evil = "<img src=x onerror=alert(1)> [a](https://evil.example) **b** `c` @team\n# d \x1b[31m&amp;"
+    warning = Said(evil)
+    checks = (Check(Measure(evil, "p99", evil), {"nodes": evil}, "regression", evil, bound=Bound("p99", 0.1)),)
+    lines = markdown(Gate(evil, checks, (warning,), None, False)).splitlines()
+    assert len([line for line in lines if "img" in line]) == 3, "each text stays on its line"
+    for line in lines:
+        assert "<img" not in line
+        assert "\x1b" not in line
+        assert not re.search(r"(?<!\\)(\[a|`c|@team|# d)|\*\*b|https:/", line.removeprefix("## ")), line
+    assert "&lt;img src=x onerror=alert(1)&gt;" in lines[0]
+    assert "&amp;amp;" in lines[0]
+    suite = ET.fromstring(junit(Gate(evil, checks, (warning,), None, False)))
+    assert suite.find("testsuite/testcase/failure") is not None
 
 
 def test_the_headline_says_what_came_of_it():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from loadframe import interrupts
 from loadframe.errors import LoadframeError
+from loadframe.printable import printable
 from loadframe.ranks.environment import place
 
 #: Exit status of a command that was interrupted.
@@ -120,4 +121,4 @@ def _output_is_closed() -> bool:
 def _say(words: str) -> None:
     # Where nobody listens, as when the terminal is gone, the status says it.
     with contextlib.suppress(OSError):
-        print(f"loadframe: {words}", file=sys.stderr)
+        print(f"loadframe: {printable(words)}", file=sys.stderr)

@@ -20,6 +20,7 @@ from loadframe.cli.app import app
 from loadframe.cli.choices import Parameters, Ranks, assignments, exclude, start_ranks
 from loadframe.cli.output import Json, out, print_json
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.printable import without_compressed
 from loadframe.units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ def check(
                     {"phase": phase.name, **answer, "empty": _is_empty(answer, phase.operations[answer["operation"]])}
                     for answer in check_operations(left)
                 ]
+    for answer in shown:
+        answer |= {key: without_compressed(answer[key] or "") for key in ("answer", "message")}
     if as_json:
         print_json(shown)
     else:

@@ -1,15 +1,18 @@
 """Serves the page and what it shows: two addresses of HTTP and nothing else.
 
-`/` is the page, and `/events` are server-sent events, each a JSON list of records. No file is served. A request is only
-answered under a name that nobody else's DNS can give to this server, so that no page from elsewhere reads along.
+`/TOKEN/` is the page, and `/TOKEN/events` are server-sent events, each a JSON list of records. The token is random, and
+only the command prints it. No file is served. A request is only answered under a name that nobody else's DNS can give
+to this server, so that no page from elsewhere reads along.
 """
 
+import hmac
 import ipaddress
 import json
 import socket
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from secrets import token_urlsafe
 from types import TracebackType
 from typing import Any, Self
 
@@ -52,10 +55,10 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """Where the page is, with the token that it requires."""
         host, port = self._http.server_address[:2]
         text = host.decode() if isinstance(host, bytes | bytearray) else str(host)
-        return f"http://{f'[{text}]' if ':' in text else text}:{port}/"
+        return f"http://{f'[{text}]' if ':' in text else text}:{port}/{self._http.token}/"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -76,6 +79,7 @@ class _Http(ThreadingHTTPServer):
         self.address_family = family
         self.asked = host.lower()
         self.relay = relay
+        self.token = token_urlsafe(16)
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
@@ -96,6 +100,12 @@ class _Http(ThreadingHTTPServer):
             return False
         return True
 
+    def inside(self, path: str) -> str | None:
+        """Return the path behind the token, or None without the token."""
+        _, _, rest = path.partition("/")
+        token, _, inside = rest.partition("/")
+        return inside if hmac.compare_digest(token.encode(), self.token.encode()) else None
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         # A browser that goes away is not worth a word.
         pass
@@ -111,14 +121,16 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer with the page or with events."""
         if not self.server.is_ours(self.headers["Host"]):
             self._say(HTTPStatus.MISDIRECTED_REQUEST, "this page is served under its own address only")
-        elif self.path == "/":
+        elif (path := self.server.inside(self.path)) is None:
+            self._say(HTTPStatus.FORBIDDEN, "this page requires the token of the address that the command printed")
+        elif path == "":
             self._begin(HTTPStatus.OK, "text/html; charset=utf-8", {"Content-Security-Policy": POLICY})
             self.wfile.write(PAGE)
-        elif self.path == "/events":
+        elif path == "events":
             self._begin(HTTPStatus.OK, "text/event-stream")
             self._tell()
         else:
-            self._say(HTTPStatus.NOT_FOUND, "there is / and /events")
+            self._say(HTTPStatus.NOT_FOUND, "there is the page and events")
 
     def _tell(self) -> None:
         number, relay = 0, self.server.relay

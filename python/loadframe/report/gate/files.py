@@ -1,13 +1,18 @@
 """A gate's outcome as files for pipelines: JUnit's XML, which they draw as tests, and Markdown, for comments."""
 
+import html
+import re
 from xml.etree import ElementTree as ET
 
 from loadframe.analyze.gate import Check, Gate
+from loadframe.printable import printable
 from loadframe.report.comparison.words import quantity
 from loadframe.report.labels import treatment_text
 
 STANDINGS = {"passed": "passed", "regression": "regression", "undecided": "cannot tell"}
 _SIGNS = {"passed": "✅", "regression": "❌", "undecided": "❔"}
+#: What means something in Markdown anywhere in a line, and what makes a link of an address.
+_MARKUP = re.compile(r"[\\`*_{}\[\]|~#!@]|:(?=//)|(?<=www)\.")
 
 
 def headline(gate: Gate) -> str:
@@ -53,22 +58,28 @@ def junit(gate: Gate) -> str:
     suites = ET.Element("testsuites")
     suites.append(suite)
     ET.indent(suites)
-    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+    # XML has no place for control characters.
+    return printable(ET.tostring(suites, encoding="unicode", xml_declaration=True)) + "\n"
 
 
 def markdown(gate: Gate) -> str:
     """Return the outcome as Markdown: a sentence, a table, the warnings."""
-    lines = [f"## {_SIGNS[gate.standing]} {headline(gate)}", ""]
+    lines = [f"## {_SIGNS[gate.standing]} {_escaped(headline(gate))}", ""]
     if gate.checks:
         lines += ["| | check | before | now | worse by, or bound |", "|---|---|--:|--:|---|"]
         for check in gate.checks:
             before, now = _medians(check)
             cells = (f"{_SIGNS[check.standing]} {STANDINGS[check.standing]}", _name(check), before, now, check.why)
-            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+            lines.append(f"| {' | '.join(map(_escaped, cells))} |")
     if gate.warnings:
         lines += ["", "**Warnings**", ""]
-        lines += [f"- {warning.cause}. *{warning.remedy}.*" for warning in gate.warnings]
+        lines += [f"- {_escaped(warning.cause)}. *{_escaped(warning.remedy)}.*" for warning in gate.warnings]
     return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """Return text as Markdown on one line that shows it as it is: no HTML, markup, link or mention."""
+    return _MARKUP.sub(r"\\\g<0>", html.escape(" ".join(printable(text).split()), quote=False))
 
 
 def _nothing_else_says(gate: Gate) -> bool:
