@@ -15,7 +15,18 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "loadframe"
 
 #: What everybody may use: it knows no part.
-COMMON = {"errors", "interrupts", "units", "ranges", "reading", "folders", "yardstick", "loadframe"}
+COMMON = {
+    "errors",
+    "interrupts",
+    "units",
+    "ranges",
+    "reading",
+    "folders",
+    "nofollow",
+    "printable",
+    "yardstick",
+    "loadframe",
+}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "interrupts": set(),
@@ -24,7 +35,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reading": {"errors", "units"},
     "yardstick": set(),
     "quota": set(),
-    "folders": {"errors", "units", "loadframe"},
+    "nofollow": {"errors"},
+    "printable": set(),
+    "folders": {"errors", "units", "nofollow", "loadframe"},
     "progress": {"units"},
     "download": COMMON | {"progress"},
     "yamlfile": {"errors", "units"},

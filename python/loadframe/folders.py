@@ -5,9 +5,11 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from loadframe import nofollow
 from loadframe.errors import BadInput
 from loadframe.units import format_size
 
@@ -83,11 +85,20 @@ def open_to_all(folder: Path) -> None:
 
     Whatever root's umask is, root's servers run as another user.
     """
-    for path in (folder, *folder.rglob("*")):
-        # What a link points to is here as well, or nowhere.
-        if not path.is_symlink():
-            mode = path.stat().st_mode
-            path.chmod(mode | (0o555 if mode & 0o100 else 0o444))
+    with nofollow.folder(folder) as top:
+        os.fchmod(top, _opened(os.fstat(top).st_mode))
+        for entry in nofollow.walk(top):
+            # What a link points to is here as well, or nowhere.
+            if entry.is_folder or entry.is_file:
+                opened = nofollow.open_entry(entry, folder)
+                try:
+                    os.fchmod(opened, _opened(entry.status.st_mode))
+                finally:
+                    os.close(opened)
+
+
+def _opened(mode: int) -> int:
+    return stat.S_IMODE(mode) | (0o555 if mode & 0o100 else 0o444)
 
 
 def require_reachable(folder: Path, user: int | None) -> None:

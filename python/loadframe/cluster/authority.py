@@ -5,10 +5,9 @@ deleted with it. Nodes get a new certificate at each start, for the address that
 started again elsewhere, and may grow.
 """
 
-import shutil
 from pathlib import Path
 
-from loadframe import folders
+from loadframe import folders, nofollow
 from loadframe.store.encryption import Certificates
 
 #: In the cluster's folder, here.
@@ -43,7 +42,7 @@ def certify(folder: Path, name: str, address: str) -> Certificates:
 
 def discard(folder: Path) -> None:
     """Remove the authority of the cluster in that folder, if it has one."""
-    shutil.rmtree(folder / FOLDER, ignore_errors=True)
+    nofollow.remove_tree(folder / FOLDER)
 
 
 def _write(file: Path, text: str) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import difflib
 import json
-import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from loadframe import folders
+from loadframe import folders, nofollow
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.spec import ClusterSpec, require_name
 from loadframe.errors import BadInput, LoadframeError
@@ -305,7 +304,7 @@ def remove(host: Host, folder: Path, nodes: Sequence[Node] = (), copies: Sequenc
         if not machine.trouble():
             with contextlib.suppress(LoadframeError):
                 machine.call(files.remove, machine.folder(folder))
-    shutil.rmtree(folder, ignore_errors=True)
+    nofollow.remove_tree(folder)
     return left
 
 

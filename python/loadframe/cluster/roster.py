@@ -86,7 +86,7 @@ class Roster:
             self.update(put=[change(node) for node in self._nodes if node.name in names], size=size)
 
     def advance(self, nodes: Collection[Node], state: State, size: int | None = None) -> None:
-        """Set the state of nodes that nobody has killed meanwhile, and the asked size."""
+        """Set the state of nodes, except killed ones, and the asked size."""
         self.edit(nodes, lambda node: node if node.state == State.KILLED else replace(node, state=state), size)
 
     def note(self, put: Collection[named.Copy] = (), drop: Collection[named.Copy] = ()) -> None:
@@ -110,7 +110,7 @@ class Roster:
 
     @contextlib.contextmanager
     def change(self) -> Iterator[None]:
-        """Begin a change of a cluster whose lock is held, from the record as it is now, and end it.
+        """Read the record and begin a change of the cluster. The caller holds the cluster's lock.
 
         BadInput if another command has deleted the cluster.
         """
@@ -131,7 +131,7 @@ class Roster:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
-        """Hold the record for one change, having read what others changed; yield whether there is a record.
+        """Lock the record for one change, apply the changes of other commands, and yield whether a record exists.
 
         May be entered again by the same thread.
         """
@@ -159,7 +159,7 @@ class Roster:
                 self._take_over()
 
     def _take_over(self) -> bool:
-        """Read from the record what other commands changed; return whether there is a record."""
+        """Apply the changes that other commands made to the record; return whether a record exists."""
         assert self.spec and self.spec.name
         self._read = self._changed()
         if self.changing:

@@ -5,18 +5,18 @@ What is brought is verified there by its checksums before it is used, and stays 
 
 import hashlib
 import json
-import shutil
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from secrets import token_hex
 from typing import Any
 
 import loadframe.store as stores
-from loadframe import folders
+from loadframe import folders, nofollow
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.base import Machine
 from loadframe.store import Found, Store
@@ -44,8 +44,9 @@ class File:
 @cache
 def listing(folder: Path) -> tuple[File, ...]:
     """Return all that is in a folder here; folders count, since some software wants empty ones to be there."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_symlink() or path.is_file() or path.is_dir())
-    return tuple(_file(path, str(path.relative_to(folder))) for path in paths)
+    with nofollow.folder(folder) as top:
+        entries = nofollow.walk(top)
+        return tuple(_file(entry, folder) for entry in entries if entry.is_link or entry.is_file or entry.is_folder)
 
 
 def system(kind: str) -> Found | None:
@@ -110,27 +111,27 @@ def _brought(machine: Machine, place: Path, name: str, user: int | None, report:
     report(f"copying {name} to {machine.hostname}: {format_size(sum(file.size for file in files))}")
     for file in files:
         if file.link is None and not file.folder:
-            with (place / file.path).open("rb") as source:
+            with nofollow.reading(place, file.path) as source:
                 first = True
                 while (piece := source.read(_PIECE)) or first:
-                    machine.call(_append, draft / file.path, piece)
+                    machine.call(_append, draft, file.path, piece)
                     first = False
     machine.call(_settle, draft, target, list(files))
     return target
 
 
-def _file(path: Path, name: str) -> File:
-    status = path.lstat()
+def _file(entry: nofollow.TreeEntry, folder: Path) -> File:
+    name, status = entry.path, entry.status
     signs = (status.st_ino, status.st_mtime_ns)
-    if path.is_symlink():
-        return File(name, 0, "", False, str(path.readlink()), False, signs)
-    if path.is_dir():
+    if entry.is_link:
+        return File(name, 0, "", False, os.readlink(entry.name, dir_fd=entry.descriptor), False, signs)
+    if entry.is_folder:
         return File(name, 0, "", False, None, True, signs)
-    return File(name, status.st_size, _sha256(path), bool(status.st_mode & 0o100), None, False, signs)
+    return File(name, status.st_size, _sha256(folder, name), bool(status.st_mode & 0o100), None, False, signs)
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+def _sha256(folder: Path, name: str) -> str:
+    with nofollow.reading(folder, name) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -138,10 +139,11 @@ def _is_there(place: Path, files: Sequence[File], user: int | None) -> bool:
     """Whether this machine has the very same folder in the same place, where the user can enter it."""
     if not place.is_dir() or (user is not None and not folders.reachable(place, user)):
         return False
-    return all(_same(place / file.path, file) for file in files)
+    return all(_same(place, file) for file in files)
 
 
-def _same(path: Path, file: File) -> bool:
+def _same(place: Path, file: File) -> bool:
+    path = place / file.path
     try:
         status = path.lstat()
         if file.folder:
@@ -150,8 +152,8 @@ def _same(path: Path, file: File) -> bool:
             return path.is_symlink() and str(path.readlink()) == file.link
         if status.st_size != file.size:
             return False
-        return (status.st_ino, status.st_mtime_ns) == file.signs or _sha256(path) == file.sha256
-    except OSError:
+        return (status.st_ino, status.st_mtime_ns) == file.signs or _sha256(place, file.path) == file.sha256
+    except (OSError, BadInput):
         return False
 
 
@@ -159,8 +161,8 @@ def _begin(digest: str, size: int, name: str) -> tuple[Path, Path | None]:
     """Return the place of what has that digest, and where to write it first; None for that when it is there."""
     parent = folders.make(folders.cache() / "brought")
     for left in parent.glob(".*"):
-        if left.stat().st_mtime < time.time() - _STALE:
-            shutil.rmtree(left, ignore_errors=True)
+        if left.lstat().st_mtime < time.time() - _STALE:
+            nofollow.remove_tree(left)
     target = parent / digest
     if target.is_dir():
         return target, None
@@ -168,29 +170,31 @@ def _begin(digest: str, size: int, name: str) -> tuple[Path, Path | None]:
     return target, folders.make(parent / f".{digest}-{token_hex(4)}")
 
 
-def _append(path: Path, piece: bytes) -> None:
-    with folders.writing("a copy of the store's software", path):
-        folders.make(path.parent)
-        with path.open("ab") as file:
-            file.write(piece)
+def _append(draft: Path, name: str, piece: bytes) -> None:
+    with folders.writing("a copy of the store's software", draft / name):
+        nofollow.append(draft, name, piece)
 
 
 def _settle(draft: Path, target: Path, files: Sequence[File]) -> None:
     """Verify what has arrived, and put it in its place; LoadframeError, with nothing left, when it is not the same."""
     for file in files:
-        path = draft / file.path
-        folders.make(path if file.folder else path.parent)
         if file.folder:
-            continue
-        if file.link is not None:
-            path.symlink_to(file.link)
-        elif path.stat().st_size != file.size or _sha256(path) != file.sha256:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise LoadframeError(f"{file.path} has arrived with another checksum", where=str(target))
-        else:
-            path.chmod(0o755 if file.executable else 0o644)
+            with nofollow.making(draft, file.path):
+                continue
+        name = PurePosixPath(file.path)
+        with nofollow.making(draft, str(name.parent)) as above:
+            if file.link is not None:
+                os.symlink(file.link, name.name, dir_fd=above)
+            elif _sha256(draft, file.path) != file.sha256:
+                nofollow.remove_tree(draft)
+                raise LoadframeError(f"{file.path} has arrived with another checksum", where=str(target))
+            else:
+                opened = nofollow.open_file(above, name.name, os.O_RDONLY, draft / name)
+                os.fchmod(opened, 0o755 if file.executable else 0o644)
+                os.close(opened)
+    folders.open_to_all(draft)
     try:
         draft.rename(target)
     except OSError:
         # Another command was faster with the same.
-        shutil.rmtree(draft, ignore_errors=True)
+        nofollow.remove_tree(draft)

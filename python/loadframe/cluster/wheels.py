@@ -3,13 +3,12 @@
 The package installer fetches it, from where it is set up to fetch from, and verifies it by the hashes given here.
 """
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from loadframe import folders
+from loadframe import folders, nofollow
 from loadframe.errors import BadInput
 from loadframe.store.distribution import Wheel
 from loadframe.units import format_size
@@ -37,10 +36,10 @@ def install(wheel: Wheel, name: str, report: Callable[[str], None]) -> Path:
         folders.require_room(target.parent, _UNPACKED * wheel.size, f"fetching and unpacking {name}")
         report(f"fetching {name}: {format_size(wheel.size)}, as the package {wheel.package} {wheel.version}")
         draft = target.with_name(f"{target.name}.part")
-        shutil.rmtree(draft, ignore_errors=True)
+        nofollow.remove_tree(draft)
         wanted = target.with_name(f"{target.name}.txt")
         hashes = " ".join(f"--hash=sha256:{digest}" for digest in wheel.sha256)
-        wanted.write_text(f"{wheel.package}=={wheel.version} {hashes}\n")
+        nofollow.write_text(wanted.parent, wanted.name, f"{wheel.package}=={wheel.version} {hashes}\n")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]
         command += ["--require-hashes", "--no-compile", "--disable-pip-version-check", "--no-cache-dir"]
         if wheel.python:
@@ -53,7 +52,7 @@ def install(wheel: Wheel, name: str, report: Callable[[str], None]) -> Path:
         )
         wanted.unlink()
         if done.returncode:
-            shutil.rmtree(draft, ignore_errors=True)
+            nofollow.remove_tree(draft)
             words = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
             raise BadInput(
                 f"{name} cannot be had: {words[-1].removeprefix('ERROR: ') if words else done.stderr.strip()[-300:]}",

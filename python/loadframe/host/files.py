@@ -1,50 +1,39 @@
 """What is done with files on the machine that they are on. Each function can be called there, see Machine.call."""
 
 import os
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from loadframe import folders
-from loadframe.errors import BadInput
+from loadframe import folders, nofollow
+from loadframe.nofollow import Owner
 
 #: Bytes at the end of a log that are looked at.
 _LOG_END = 2**16
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command that has ended left with, and said."""
-
-    status: int
-    output: str
-    errors: str
 
 
 def write_node(folder: Path, within: Sequence[str], files: Mapping[str, str], user: int | None) -> None:
     """Make a node's folder with the folders `within` it and its files; BadInput when that is not possible.
 
     The server's user owns the folders `within`, and can read all else but not write it. Nobody else can read anything.
+    What stood in place of a file is replaced, and never followed.
     """
+    theirs = Owner(user, user) if user is not None else None
+    ours = Owner(os.geteuid(), user) if user is not None else None
+    # As root, since another user's server has to read it by its group.
+    shared = 0 if user is None else 0o040
     with folders.writing("a node's files", folder):
-        theirs = [folders.make(folder / name) for name in within]
-        made = [folders.make(folder), *theirs]
+        folders.make(folder)
+        paths = [PurePosixPath(name) for name in within]
+        above = {parent for name in files for parent in PurePosixPath(name).parents} | {PurePosixPath()}
+        with nofollow.folder(folder) as top:
+            for upper in sorted(above - {*paths}):
+                with nofollow.below(top, upper, make=0o700, where=folder) as made:
+                    nofollow.give(made, 0o700 | shared | shared >> 2, ours)
+            for path in paths:
+                with nofollow.below(top, path, make=0o700, where=folder) as made:
+                    nofollow.give(made, 0o700, theirs)
         for name, content in files.items():
-            target = folder / name
-            made += [folders.make(target.parent), target]
-            with open(target, "w", opener=folders.ours_alone) as file:
-                file.write(content)
-        for path in made:
-            mode = 0o700 if path.is_dir() else 0o600
-            if user is not None and path not in theirs:
-                os.chown(path, os.geteuid(), user)
-                # As root, since another user's server has to read it by its group.
-                mode |= mode >> 3 & 0o050
-            elif user is not None:
-                os.chown(path, user, user)
-            path.chmod(mode)
+            nofollow.write_text(folder, name, content, 0o600 | shared, ours)
 
 
 def make_room(folder: Path, user: int | None, size: int, purpose: str) -> None:
@@ -55,52 +44,25 @@ def make_room(folder: Path, user: int | None, size: int, purpose: str) -> None:
 
 
 def read(path: Path) -> str | None:
-    """Return what a file reads; None if it is not there."""
-    try:
-        return path.read_text()
-    except FileNotFoundError:
-        return None
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file in place: it stays its owner's."""
-    path.write_text(text)
-
-
-def replace(path: Path, text: str) -> None:
-    """Replace a file, in one step since somebody may be reading it, by one that everybody may read."""
-    new = path.with_suffix(".new")
-    new.write_text(text)
-    new.chmod(0o644)
-    new.replace(path)
+    """Return the text of a file; None if it is missing, BadInput if it is not a regular file."""
+    return nofollow.read_text(path.parent, path.name)
 
 
 def exists(path: Path) -> bool:
     """Whether there is something."""
-    return path.exists()
+    return os.path.lexists(path)
 
 
 def remove(path: Path) -> None:
     """Remove a folder with all that is in it, as far as that is possible; it need not be there."""
-    shutil.rmtree(path, ignore_errors=True)
+    nofollow.remove_tree(path)
 
 
 def log_end(path: Path) -> str:
-    """Return the end of a log; empty when there is none."""
+    """Return the end of a log; empty if it is missing, BadInput if it is not a regular file."""
     try:
-        with path.open("rb") as handle:
-            handle.seek(max(path.stat().st_size - _LOG_END, 0))
-            return handle.read().decode(errors="replace")
+        with nofollow.reading(path.parent, path.name) as handle:
+            handle.seek(max(os.fstat(handle.fileno()).st_size - _LOG_END, 0))
+            return handle.read(_LOG_END).decode(errors="replace")
     except FileNotFoundError:
         return ""
-
-
-def run(command: Sequence[str], within: float) -> Answer:
-    """Run a command to its end, for `within` s at most; BadInput where there is no such program."""
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within, check=False
-        )
-    except OSError as error:
-        raise BadInput(f"{command[0]} cannot be run: {error.strerror}", where=os.uname().nodename) from error
-    return Answer(done.returncode, done.stdout, done.stderr)

@@ -7,13 +7,14 @@ the node ends by itself. Being the parent, the guard never signals a process id 
 
 Run as a file by an isolated interpreter, so it imports the standard library only. It reads one JSON line:
 
-    {"argv", "environment", "folder", "log", "user": uid or null, "cores": [number] or null, "groups": [folder],
+    {"argv", "environment", "folder", "user": uid or null, "cores": [number] or null, "groups": [folder],
      "above": [folder], "scratch": [folder], "shared": [folder], "grace": s, "undo": [argv],
      "network": {"ip": program, "bridge", "link", "address": with its prefix's length, "hardware": address}
      or null}
 
-and answers with lines `{"pid": n}` or `{"error": text}`, later `{"exit": status}`. After a line `keep` it watches the
-lifeline no more and serves on as the node's parent until SIGTERM or until the node is gone.
+Its standard error is the node's log. It answers with lines `{"pid": n}` or `{"error": text}`, later `{"exit": status}`.
+After a line `keep` it watches the lifeline no more and serves on as the node's parent until SIGTERM or until the node
+is gone.
 """
 
 import contextlib
@@ -111,7 +112,6 @@ def _start(order: dict[str, Any]) -> int | None:
                 os.sched_setaffinity(0, order["cores"])
             if order["network"]:
                 _move_out(order["network"], guard)
-            log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             nothing = os.open(os.devnull, os.O_RDONLY)
             _allow_files()
             if order["user"] is not None:
@@ -126,8 +126,7 @@ def _start(order: dict[str, Any]) -> int | None:
                 signal.signal(restored, signal.SIG_DFL)
             os.chdir(order["folder"])
             os.dup2(nothing, 0)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
+            os.dup2(2, 1)
             os.execve(order["argv"][0], order["argv"], order["environment"])
         except OSError as error:
             os.write(trouble_write, f"{error.strerror}: {error.filename or order['argv'][0]}".encode())

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ParamSpec, TypeVar
 
-from loadframe import folders
+from loadframe import nofollow
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import guard, limits
 from loadframe.host.base import Command
@@ -171,7 +171,6 @@ class LocalHost:
             "argv": command.argv,
             "environment": dict(command.environment),
             "folder": str(command.folder),
-            "log": str(command.log),
             "user": command.user,
             "cores": asked.cores,
             "groups": sorted({str(folder) for folder in group.entered.values()}),
@@ -183,7 +182,7 @@ class LocalHost:
             "grace": GRACE,
             "network": network,
         }
-        watcher, answer = self._guarded(order)
+        watcher, answer = self._guarded(order, command.log)
         assert watcher.stdin and watcher.stdout
         if "error" in answer:
             watcher.stdin.close()
@@ -213,9 +212,9 @@ class LocalHost:
         """Return the ways in which processes may have been limited here."""
         return limits.limiters()
 
-    def _guarded(self, order: dict[str, Any]) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
-        """Start a guard with its order, and return it with its first answer."""
-        with open(order["log"], "ab", opener=folders.ours_alone) as log, _program() as (program, needed):
+    def _guarded(self, order: dict[str, Any], path: Path) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
+        """Start a guard with its order and the path of the log, and return it with its first answer."""
+        with nofollow.appending(path.parent, path.name) as log, _program() as (program, needed):
             watcher = subprocess.Popen(
                 [sys.executable, "-I", "-S", *program],
                 stdin=subprocess.PIPE,

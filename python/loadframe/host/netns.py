@@ -94,11 +94,11 @@ class NetnsHost(LocalHost):
             "hardware": _hardware(IPv4Address(command.address)),
         }
 
-    def _guarded(self, order: dict[str, Any]) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
+    def _guarded(self, order: dict[str, Any], path: Path) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
         # The lock keeps the bridge until the guard has plugged its node in.
         with _locked():
             _sign(_network_of(order["network"]["address"].partition("/")[0]))
-            return super()._guarded(order)
+            return super()._guarded(order, path)
 
 
 @contextlib.contextmanager

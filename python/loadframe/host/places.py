@@ -1,11 +1,10 @@
 """Where clusters' folders are on this machine. The folder above them may be one that many machines share."""
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from loadframe import folders
+from loadframe import folders, nofollow
 from loadframe.host import identity
 
 #: The folder of clusters without a name, which end with the command that started them.
@@ -20,7 +19,7 @@ def passing(token: str, scratch: Path | None = None) -> Path:
     parent = (scratch or folders.state()) / PASSING
     if parent.exists():
         for left in _left(parent):
-            shutil.rmtree(left, ignore_errors=True)
+            nofollow.remove_tree(left)
     return parent / f"{identity.machine()}-{identity.boot()}-{token}"
 
 

@@ -6,15 +6,20 @@ not there (another virtual machine, `-XX:+PerfDisableSharedMem`) nothing is said
 """
 
 import contextlib
+import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from loadframe import nofollow
+from loadframe.errors import BadInput
 from loadframe.observe.sampler import Rates, Sample
 
 #: The beginning of such a file, and of each entry in it.
 _PROLOGUE, _ENTRY = struct.Struct("=IBBBBiiqii"), struct.Struct("=iiiBBBBi")
+#: Bytes of such a file that are read at most.
+_MOST = 2**20
 _MAGIC = 0xC0C0FECA  # as a little-endian machine reads it
 _LONG = ord("J")
 _COLLECTED = re.compile(rb"sun\.gc\.collector\.\d+\.time")
@@ -42,10 +47,23 @@ class JvmSampler:
             if file is None:
                 continue
             stopped = None
-            with contextlib.suppress(OSError, struct.error):
-                stopped = seconds_stopped(file.read_bytes())
+            # Everybody may write to the folder of these files.
+            with contextlib.suppress(OSError, BadInput, struct.error, ValueError):
+                stopped = seconds_stopped(_content(file))
             if stopped is not None:
                 yield from self._rates.of(f"node:{node}", now, {"jvm.gc": stopped})
+
+
+def _content(file: Path) -> bytes:
+    # The process's own root is a link that the kernel makes; below it, none is followed.
+    top = os.open(file.parents[1], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with nofollow.below(top, PurePosixPath(file.parent.name), where=file.parents[1]) as above:
+            opened = nofollow.open_file(above, file.name, os.O_RDONLY, file)
+        with os.fdopen(opened, "rb") as content:
+            return content.read(_MOST)
+    finally:
+        os.close(top)
 
 
 def published_by(pid: int) -> Path | None:

@@ -7,6 +7,7 @@ from secrets import token_hex
 from typing import Any, Self
 
 import loadframe.store as stores
+from loadframe import nofollow
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.access import OPEN, Access
 from loadframe.store.application import balancer, sources
@@ -262,7 +263,7 @@ class Application(Store):
             tell(member, tiers.exports)
         self._until_answering(instances, watch)
         assert front.folder
-        if told := front.call(_read, front.folder / TOLD):
+        if told := front.call(nofollow.read_text, front.folder, TOLD):
             # It runs, and has its configuration.
             for member in instances:
                 balancer.enter(tiers.commands, member.name, member.address)
@@ -407,7 +408,3 @@ def _put(word: str, places: Mapping[str, str]) -> str:
 
 def _written(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
-
-
-def _read(path: Path) -> str:
-    return path.read_text()

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from loadframe import nofollow
 from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.base import Balancing, Member, Watch
 
@@ -43,13 +44,13 @@ class Tiers:
     def keep(self, balancer: Member) -> None:
         """Write it down beside the balancer."""
         assert balancer.folder
-        balancer.call(put, balancer.folder / TIERS, json.dumps(asdict(self)))
+        balancer.call(put, balancer.folder, TIERS, json.dumps(asdict(self)))
 
     @classmethod
     def kept(cls, balancer: Path) -> Self:
         """Read what was written down in the balancer's folder."""
         try:
-            return cls(**json.loads((balancer / TIERS).read_text()))
+            return cls(**json.loads(nofollow.read_text(balancer, TIERS) or ""))
         except (OSError, ValueError, TypeError) as error:
             raise BadInput(
                 f"it is not known what instances of this application are told: {error}",
@@ -72,15 +73,12 @@ def waiting(folder: Path, command: Sequence[str], *, inside: str = ".", sourced:
 def tell(member: Member, text: str) -> None:
     """Give a process that waits what it waits for."""
     assert member.folder
-    member.call(put, member.folder / TOLD, text)
+    member.call(put, member.folder, TOLD, text)
 
 
-def put(path: Path, text: str) -> None:
-    """Write a file so that nobody reads half of it, for whoever may read the one that was there."""
-    draft = path.with_name(f"{path.name}.part")
-    draft.write_text(text)
-    draft.chmod(0o644)
-    draft.replace(path)
+def put(folder: Path, name: str, text: str) -> None:
+    """Replace a file in one step, readable for everybody who may enter the folder."""
+    nofollow.write_text(folder, name, text, 0o644)
 
 
 def until(true: Callable[[], bool], watch: Watch, what: str, where: Sequence[Member], remedy: str) -> None:

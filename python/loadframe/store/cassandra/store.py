@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from loadframe import nofollow
 from loadframe.errors import BadInput, StoreFailed
 from loadframe.store import days, distribution, installed, jvm
 from loadframe.store.access import OPEN, Access, split_address
@@ -441,13 +442,13 @@ def _identity(folder: Path) -> str:
 
 def _manage(folder: Path) -> list[str] | None:
     """Return the command that calls a node's management on its machine, up to the name of the call; None without it."""
-    file = folder / "config" / "manage.json"
-    if file.exists():
+    command = nofollow.read_text(folder, "config/manage.json")
+    if command is not None:
         identity = _identity(folder).encode()
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if identity in (process / "cmdline").read_bytes().split(b"\0"):
-                    return [*json.loads(file.read_text()), "-p", process.name]
+                    return [*json.loads(command), "-p", process.name]
     return None
 
 

@@ -9,6 +9,7 @@ import re
 import shutil
 from pathlib import Path
 
+from loadframe import nofollow
 from loadframe.errors import BadInput
 from loadframe.store import installed
 from loadframe.store.base import Found, Installation, NodePlan, NodeSpec
@@ -93,7 +94,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
             files[f"config/{file}"] = relocated(source.read_text())
     if node.extra_ports:
         files["config/ports"] = _ports(node, name)
-    ports = files.get("config/ports") or (config / "ports").read_text()
+    ports = files.get("config/ports") or nofollow.read_text(node.folder, "config/ports") or ""
     files["config/static_config"] = f"{files['config/static_config'].rstrip()}\n{ports}"
     files["config/couch.ini"] = (
         f"[httpd]\nport = {_port(ports, 'capi_port')}\n"
@@ -133,7 +134,8 @@ def _ports(node: NodeSpec, name: str) -> str:
 
 def _name(config: Path) -> str:
     """Return what a node that is started again was called before."""
-    match = re.search(r'^\{short_name, "(.*)"\}\.$', (config / "ports").read_text(), re.MULTILINE)
+    text = nofollow.read_text(config.parent, "config/ports") or ""
+    match = re.search(r'^\{short_name, "(.*)"\}\.$', text, re.MULTILINE)
     assert match
     return match[1]
 

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
+from loadframe import nofollow
 from loadframe.errors import BadInput
 from loadframe.store.base import Member, NodeSpec
 from loadframe.units import parse_duration, parse_size
@@ -49,7 +49,7 @@ def quotas(node: NodeSpec) -> str:
 
 def apply(tell: Callable[..., object], member: Member | None, settings: Mapping[str, Any]) -> None:
     """Tell a cluster its settings, those in its node's folder where none are said."""
-    given: dict[str, Any] = json.loads(member.call(_read, member.folder / QUOTAS)) if member and member.folder else {}
+    given: dict[str, Any] = _kept(member)
     given.update(settings)
     wanted = {name: parse_size(given[key]) // _MIB for key, name in _PARAMETERS.items() if key in given}
     if wanted:
@@ -59,8 +59,10 @@ def apply(tell: Callable[..., object], member: Member | None, settings: Mapping[
         tell("/settings/autoFailover", **({"enabled": "true", "timeout": after} if after else {"enabled": "false"}))
 
 
-def _read(file: Path) -> str:
-    return file.read_text()
+def _kept(member: Member | None) -> dict[str, Any]:
+    """Return the settings in a node's folder; none without one."""
+    text = member.call(nofollow.read_text, member.folder, QUOTAS) if member and member.folder else None
+    return dict(json.loads(text or "{}"))
 
 
 def _fail_over(value: Any) -> int | None:

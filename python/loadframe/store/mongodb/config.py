@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from loadframe import nofollow
 from loadframe.errors import BadInput
 from loadframe.store.base import Installation, NodePlan, NodeSpec
 from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
@@ -207,10 +208,10 @@ def _is_member(node: NodeSpec) -> bool:
     """Whether a node is a member of a set: it is said, or it is one of several, or joins some, or was one before."""
     if "replica_set" in node.settings:
         return bool(node.settings["replica_set"])
-    before = node.folder / _CONFIG
-    if node.founders or not before.exists():
+    before = None if node.founders or not node.folder.exists() else nofollow.read_text(node.folder, _CONFIG)
+    if before is None:
         return len(node.founders) != 1
-    return bool(json.loads(before.read_text()).get("replication"))
+    return bool(json.loads(before).get("replication"))
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:

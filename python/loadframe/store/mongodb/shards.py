@@ -3,9 +3,9 @@
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from loadframe import nofollow
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.base import Balancing, Health, Member, Watch
 from loadframe.store.mongodb import replica_set as sets
@@ -48,11 +48,7 @@ def tell(routers: Sequence[Member], name: str, config: Sequence[Member]) -> None
     """Tell routers, which wait for it, where the cluster's configuration is."""
     for router in routers:
         assert router.folder
-        router.call(_write, router.folder / SEEDS, _seeds(name, config))
-
-
-def _write(file: Path, text: str) -> None:
-    file.write_text(text)
+        router.call(nofollow.rewrite_text, router.folder, SEEDS, _seeds(name, config))
 
 
 def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:

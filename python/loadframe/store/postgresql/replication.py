@@ -7,8 +7,8 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from loadframe import nofollow
 from loadframe.errors import BadInput, StoreFailed
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
 from loadframe.store.postgresql.client import DATABASE, Client, PostgresError
@@ -259,11 +259,7 @@ def _invite(server: Client, member: Member) -> None:
     """Have the primary keep its log for a replica, and tell that one, which waits for it, where the primary is."""
     assert member.folder
     _make_slot(server, member.name)
-    member.call(_tell, member.folder / SOURCE, source(member.name, server.address))
-
-
-def _tell(file: Path, text: str) -> None:
-    file.write_text(text)
+    member.call(nofollow.rewrite_text, member.folder, SOURCE, source(member.name, server.address))
 
 
 def _make_slot(server: Client, name: str) -> None:

@@ -1,11 +1,13 @@
 """How nodes come to a cluster of the Elasticsearch family and leave it: shards allocated, votes taken and given."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from loadframe import nofollow
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.base import Balancing, Member, NodeSpec, Watch
 from loadframe.units import format_size
@@ -77,16 +79,13 @@ def introduce(members: Sequence[Member]) -> None:
     text = seeds(member.peer_address for member in members if member.peer_address)
     for member in members:
         if member.folder:
-            member.call(_introduce, member.folder / SEEDS, text)
+            member.call(_introduce, member.folder, text)
 
 
-def _introduce(file: Path, text: str) -> None:
-    if file.exists():
-        # In one step, since the node may be reading it. As root the new file is root's, for the node to read.
-        new = file.with_suffix(".new")
-        new.write_text(text)
-        new.chmod(0o644)
-        new.replace(file)
+def _introduce(folder: Path, text: str) -> None:
+    if os.path.lexists(folder / SEEDS):
+        # In one step, since the node may be reading it.
+        nofollow.rewrite_text(folder, SEEDS, text)
 
 
 def join(request: Request, addresses: Sequence[str], member: Member, watch: Watch) -> None:
