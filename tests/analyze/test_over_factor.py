@@ -8,6 +8,7 @@ from loadframe.analyze.experiment import read_experiment
 from loadframe.analyze.sweep import read_sweep
 from loadframe.analyze.sweep.over_factor import curves_over
 from loadframe.report.further import further
+from loadframe.report.kinds import read_report
 from loadframe.report.scale import answer
 from loadframe.report.scale.page import sweep_page
 from simulated import Truth, write_experiment, write_run
@@ -107,3 +108,19 @@ def test_an_experiment_may_say_how_an_axis_is_spaced(experiment):
 def test_nodes_and_clients_have_fitted_curves_and_no_others(tmp_path):
     folder = read_experiment(write_experiment(tmp_path / "e", clients=(1, 2), nodes=(1, 2), repetitions=1))
     assert curves_over(folder) == ()
+
+
+def test_a_level_at_which_every_run_failed_is_named_without_a_figure(tmp_path):
+    design = [{"run": f"b1-size{size}", "block": 1, "treatment": {FACTOR: size}} for size in SIZES]
+    names = [entry["run"] for entry in design]
+    path = write_experiment(tmp_path / "e", missing=names, design=design, factors={FACTOR: SIZES})
+    for size, entry in zip(SIZES, design, strict=True):
+        write_run(path / "runs", entry["run"], Truth(seconds=2), treatment=entry["treatment"], block=1)
+        if size == SIZES[-1]:
+            file = path / "runs" / entry["run"] / "summary.json"
+            file.write_text(json.dumps({"status": "failed", "failure": "node-0 ended", "fault": "store"}))
+    (curve,) = curves_over(read_experiment(path))
+    ((*others, dead),) = [line.points for line in curve.lines]
+    assert [(point.runs, point.failed) for point in others] == [(1, 0)] * 3
+    assert (dead.level, dead.runs, dead.failed, dead.rate) == (SIZES[-1], 0, 1, None)
+    assert "1 failed" in read_report(path).page

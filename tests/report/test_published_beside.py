@@ -133,3 +133,13 @@ def test_ranks_for_each_node_are_clients_and_not_levels_to_keep(tmp_path):
     file.write_text(json.dumps(description | {"published": known}))
     (one,) = beside(read_experiment(path))[0].measured
     assert one.change.value == pytest.approx(QUIET.throughput(1, 8) / QUIET.throughput(1, 4) - 1, abs=0.03)
+
+
+def test_runs_that_the_store_failed_stand_beside_the_mean_of_the_others(scale):
+    path = scale(figure(levels={"nodes": 2, "clients": 4}, change=0.26, against={"nodes": 1}))
+    file = path / "runs" / "b1-nodes2-clients4" / "summary.json"
+    file.write_text(json.dumps({"status": "failed", "failure": "node-0 ended", "fault": "store"}))
+    (result,) = beside(read_experiment(path))[0].measured
+    assert (result.runs, result.failed) == (1, 1)
+    assert result.as_dict()["failed_runs"] == 1
+    assert "1 run, 1 failed" in read_report(path).page

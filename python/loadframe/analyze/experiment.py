@@ -136,6 +136,11 @@ class RecordedRun:
         return self.store_failed or (self.sound and any(failure.kind == "requests" for failure in self.failures))
 
     @property
+    def why_failed(self) -> str:
+        """How the store failed in the run as a whole; empty where it did not."""
+        return "; ".join(failure.words for failure in self.failures if failure.of_run)
+
+    @property
     def why(self) -> str:
         """Why it is left out or doubted, in one line: what failed, its verdict's causes, or its status."""
         if self.failure:

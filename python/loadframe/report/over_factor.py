@@ -19,7 +19,7 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
             Cell(curve.phase),
             Cell(_name(curve.factor), str(point.level)),
             Cell(treatment_text(line.others)),
-            Cell(format_count(point.runs)),
+            Cell(format_count(point.runs), f"{point.failed} failed" if point.failed else ""),
             Cell("–") if point.rate is None else split(measured_text(point.rate)),
             split(seconds_estimate(point.response)),
         ]

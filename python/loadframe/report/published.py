@@ -208,7 +208,8 @@ def _others(measured: MeasuredBeside) -> str:
 
 
 def _runs(measured: MeasuredBeside) -> str:
-    return f"{format_count(measured.runs)} run{'s' * (measured.runs != 1)}"
+    failed = f", {format_count(measured.failed)} failed" if measured.failed else ""
+    return f"{format_count(measured.runs)} run{'s' * (measured.runs != 1)}{failed}"
 
 
 def _value(at: Beside) -> str:

@@ -238,10 +238,10 @@ def faulty_runs(groups: Sequence[Group]) -> list[Finding]:
 
 
 def runs_by_reason(runs: Iterable[RecordedRun]) -> str:
-    """Return each reason with the names of its runs."""
+    """Return each reason with the names of its runs: how the store failed, or else why they are left out."""
     reasons: dict[str, list[str]] = {}
     for run in runs:
-        reasons.setdefault(run.why, []).append(run.id)
+        reasons.setdefault(run.why_failed or run.why, []).append(run.id)
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
 
 

@@ -38,6 +38,8 @@ class MeasuredBeside:
     runs: int
     mean: Estimate
     change: Estimate | None
+    #: Runs at the same levels in which the store failed, so that `mean` is that of the others.
+    failed: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -45,6 +47,7 @@ class MeasuredBeside:
             "phase": self.phase,
             "others": dict(self.others),
             "runs": self.runs,
+            "failed_runs": self.failed,
             "mean": self.mean.as_dict(),
             "change": self.change and self.change.as_dict(),
         }
@@ -97,7 +100,14 @@ def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -
             runs=len(chosen.values),
             mean=noise.mean(chosen.values),
             change=_change(chosen, base, noise) if base else None,
+            failed=sum(run.store_failed and _at(run, chosen.treatment) for run in folder.counted),
         )
+
+
+def _at(run: RecordedRun, treatment: Mapping[str, Any]) -> bool:
+    """Whether a run has the levels of a group's treatment, with its event if there are runs with and without it."""
+    levels = {name: level for name, level in run.treatment.items() if name != "event"}
+    return levels == treatment and run.treatment.get("event") is not False
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ class PointOver:
     runs: int
     rate: Estimate | None  #: 1/s
     response: Estimate | None  #: s, the median response time of the main operation
+    failed: int = 0  #: runs in which the store failed: the figures are those of the others
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class CurveOver:
                         {
                             "level": point.level,
                             "runs": point.runs,
+                            "failed_runs": point.failed,
                             "rate": point.rate and point.rate.as_dict(),
                             "response_p50": point.response and point.response.as_dict(),
                         }
@@ -98,9 +100,16 @@ def _curve(folder: RecordedExperiment, phase: str, factor: str, levels: NumericL
     operation, rate = main_operation(runs, phase), rate_of(folder.description)
     groups: dict[str, dict[Any, list[RecordedRun]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        others = {name: level for name, level in run.treatment.items() if name != factor}
         if run.treatment.get(factor) in levels.numbers:
-            groups[json.dumps(others, sort_keys=True)][run.treatment[factor]].append(run)
+            groups[json.dumps(_others(run, factor), sort_keys=True)][run.treatment[factor]].append(run)
+    died: dict[tuple[str, Any], int] = defaultdict(int)
+    for run in folder.counted:
+        level = run.treatment.get(factor)
+        if run.store_failed and level in levels.numbers and not run.id.startswith(CONFIRM):
+            others = json.dumps(_others(run, factor), sort_keys=True)
+            died[others, level] += 1
+            # A level at which every run failed is on the line, without a figure.
+            groups[others].setdefault(level, [])
     every = [members for line in groups.values() for members in line.values()]
     measures = (Measure(phase, rate.name), Measure(phase, "p50", operation))
     noises = [pooled_noise(_values(members, measure) for members in every) for measure in measures]
@@ -111,16 +120,23 @@ def _curve(folder: RecordedExperiment, phase: str, factor: str, levels: NumericL
                 level,
                 at,
                 len(by_level[level]),
-                *(_mean(_values(by_level[level], one), noise) for one, noise in zip(measures, noises, strict=True)),
+                _mean(_values(by_level[level], measures[0]), noises[0]),
+                _mean(_values(by_level[level], measures[1]), noises[1]),
+                died.get((written, level), 0),
             )
             for level, at in levels.numbers.items()
             if level in by_level
         )
-        if len(points) > 1:
+        if len(points) > 1 and any(point.rate or point.response for point in points):
             lines.append(LineOver(json.loads(written), points))
     opened = any(stream.is_open for run in runs for stream in run.streams(phase))
     ordered = sorted(lines, key=lambda line: _place(line.others, folder.description["factors"]))
     return CurveOver(phase, factor, levels, rate, operation, opened, tuple(ordered))
+
+
+def _others(run: RecordedRun, factor: str) -> dict[str, Any]:
+    """Return the levels of all other factors."""
+    return {name: level for name, level in run.treatment.items() if name != factor}
 
 
 def _values(runs: Sequence[RecordedRun], measure: Measure) -> list[float]:
