@@ -1,6 +1,7 @@
 //! Streams whose requests carry the events of a source: none is lost, and each is counted once.
 
 mod faults;
+mod retries;
 mod spill;
 
 use std::io::{BufRead, BufReader, Write};
@@ -21,6 +22,10 @@ struct Manner {
     unanswered: AtomicU64,
     /// Events whose line has this text are refused for good.
     refused: String,
+    /// Events whose line has this text are rejected each time.
+    rejected: String,
+    /// While this file exists, a batch with `hang` in it gets no answer.
+    hold: PathBuf,
 }
 
 impl Driver for Fussy {
@@ -36,6 +41,8 @@ impl Driver for Fussy {
             half_rejected: AtomicU64::new(form["half_rejected"].as_u64().unwrap_or(0)),
             unanswered: AtomicU64::new(form["unanswered"].as_u64().unwrap_or(0)),
             refused: form["refused"].as_str().unwrap_or("\0").to_owned(),
+            rejected: form["rejected"].as_str().unwrap_or("\0").to_owned(),
+            hold: form["hold"].as_str().unwrap_or("/nothing/is/here").into(),
         })
     }
     fn requests(&self, _: &Manner) -> Option<u64> {
@@ -51,6 +58,9 @@ impl Driver for Fussy {
     async fn take_in(&self, (): &mut (), manner: &Manner, _: &Context, batch: &Batch, only: Option<&[u32]>) -> Reply {
         let sent = Instant::now();
         tokio::time::sleep(manner.pause).await;
+        while memchr::memmem::find(&batch.bytes, b"hang").is_some() && manner.hold.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         let one_less = |left: &AtomicU64| {
             left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
         };
@@ -62,16 +72,17 @@ impl Driver for Fussy {
             return reply(Some(ErrorClass::Connect));
         }
         let carried: Vec<u32> = only.map_or_else(|| (0..batch.events.len() as u32).collect(), <[u32]>::to_vec);
-        let is_refused = |place: &u32| {
+        let has = |place: &u32, text: &str| {
             let line = batch.line(&batch.events[*place as usize]);
-            memchr::memmem::find(line, manner.refused.as_bytes()).is_some()
+            memchr::memmem::find(line, text.as_bytes()).is_some()
         };
+        let is_refused = |place: &u32| has(place, &manner.refused);
         let places = |wanted: &dyn Fn(usize, &u32) -> bool| -> Vec<u32> {
             carried.iter().enumerate().filter(|(at, place)| wanted(*at, place)).map(|(at, _)| at as u32).collect()
         };
         let refused = places(&|_, place| is_refused(place));
         let half = one_less(&manner.half_rejected);
-        let rejected = places(&|at, place| half && at % 2 == 1 && !is_refused(place));
+        let rejected = places(&|at, place| (half && at % 2 == 1 || has(place, &manner.rejected)) && !is_refused(place));
         let documents = (carried.len() - refused.len() - rejected.len()) as u64;
         let class = (documents < carried.len() as u64).then_some(ErrorClass::Item);
         Reply { documents, rejected, refused, ..reply(class) }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::safe::Ticket;
 use crate::event::{Batch, Event};
@@ -45,6 +45,10 @@ pub struct Taken {
     pub ready: Option<Instant>,
     /// Those that an earlier request has left, by their places; `None` is all.
     pub left: Option<Vec<u32>>,
+    /// The back-off before its last retry; `None` before the first.
+    pub back_off: Option<Duration>,
+    /// When it may be retried, once it was put back.
+    pub retry_at: Instant,
     /// The events that are looked for, by their places, each with how many events came before it.
     pub sampled: Vec<(u32, u64)>,
     /// The tickets of the events before each place.
@@ -67,7 +71,7 @@ impl Taken {
             }
             tickets.extend(chunk.ticket.clone().map(|ticket| (batch.events.len(), ticket)));
         }
-        Self { batch, ready, left: None, sampled: Vec::new(), tickets }
+        Self { batch, ready, left: None, back_off: None, retry_at: Instant::now(), sampled: Vec::new(), tickets }
     }
 
     /// An event has come to its end: the store has it or refuses it for good.

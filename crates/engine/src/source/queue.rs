@@ -23,6 +23,15 @@ use super::chunk::{Chunk, Taken};
 use super::sampler::Sampler;
 use super::spill::Spill;
 
+/// Back-off before the first retry of a batch; it doubles with each retry that places nothing.
+const SHORTEST_BACK_OFF: Duration = Duration::from_millis(100);
+
+/// The longest back-off of a batch, while few batches wait.
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(2);
+
+/// Many waiting batches together are retried about once in this time.
+const BETWEEN_RETRIES: Duration = Duration::from_millis(20);
+
 /// What a client finds.
 #[derive(Debug)]
 pub enum Next {
@@ -104,8 +113,13 @@ struct State {
     /// When the last of these had arrived.
     newest: Option<Instant>,
     sampler: Option<Sampler>,
-    /// Batches that failed for a reason that may pass.
-    kept: VecDeque<Taken>,
+    /// Batches that wait for their retry.
+    kept: Vec<Taken>,
+    /// Clients that take batches, and how many of them have one that is retried.
+    clients: usize,
+    retrying: usize,
+    /// Whether a client took a retry last.
+    retried: bool,
     /// Batches that clients have.
     away: usize,
     /// Bytes of all events that are not settled.
@@ -131,6 +145,23 @@ impl State {
     /// Whether what comes goes to the spill, if there is one.
     fn overflows(&self, most: u64) -> bool {
         self.bytes >= most || self.spilled > 0
+    }
+
+    /// When the next retry may be taken; `None` if none may.
+    ///
+    /// Retries leave one client to fresh events: a retry may hang until its time-out.
+    fn next_retry(&self) -> Option<Instant> {
+        let allowed = self.retrying == 0 || self.retrying + 1 < self.clients;
+        self.kept.iter().map(|kept| kept.retry_at).min().filter(|_| allowed)
+    }
+
+    /// Removes the batch whose retry is due first.
+    fn take_retry(&mut self) -> Option<Taken> {
+        let (place, _) = self.kept.iter().enumerate().min_by_key(|(_, kept)| kept.retry_at)?;
+        self.away += 1;
+        self.retrying += 1;
+        self.retried = true;
+        Some(self.kept.swap_remove(place))
     }
 
     /// The events of a batch that are looked for; see [`Taken::sampled`].
@@ -205,23 +236,31 @@ impl Queue {
         self.events.notified()
     }
 
-    /// The next batch, if there is one.
+    /// Counts a client that takes batches.
+    pub fn join(&self) {
+        self.state().clients += 1;
+    }
+
+    /// The next batch, if there is one: fresh events first, then batches whose retry is due. A retry that is overdue by
+    /// the longest back-off goes before fresh events, but never two in a row.
     pub fn take(&self, now: Instant) -> Next {
         let mut state = self.state();
-        if let Some(kept) = state.kept.pop_front() {
-            state.away += 1;
-            return Next::Batch(kept);
-        }
         let over = state.closed || state.readers == 0;
         let due = state.pieces.front().map(|piece| piece.due(self.flush));
         let full = state.waiting >= self.batch;
         let ready = over || full || state.bytes >= self.most || due.is_some_and(|due| due <= now);
-        if state.waiting == 0 {
-            let nothing_left = over && state.away == 0 && state.spilled == 0;
-            return if nothing_left { Next::Ended } else { Next::Wait(None) };
+        let fresh = state.waiting > 0 && ready;
+        let retry = state.next_retry();
+        let overdue = !state.retried && retry.is_some_and(|retry| retry + LONGEST_BACK_OFF <= now);
+        if retry.is_some_and(|retry| retry <= now) && (!fresh || overdue) {
+            let kept = state.take_retry().expect("a retry is due");
+            self.hand_on(&state);
+            return Next::Batch(kept);
         }
-        if !ready {
-            return Next::Wait(due);
+        if !fresh {
+            let nothing_left =
+                over && state.waiting == 0 && state.away == 0 && state.spilled == 0 && state.kept.is_empty();
+            return if nothing_left { Next::Ended } else { Next::Wait(due.into_iter().chain(retry).min()) };
         }
         let mut pieces = Vec::new();
         let mut wanted = self.batch;
@@ -241,11 +280,9 @@ impl Queue {
         state.given += (self.batch - wanted) as u64;
         state.newest = pieces.last().map(|(chunk, range)| chunk.events[range.end - 1].arrived);
         state.away += 1;
-        let more = state.waiting > 0;
+        state.retried = false;
+        self.hand_on(&state);
         drop(state);
-        if more {
-            self.events.notify_one();
-        }
         // It was ready when it was full, or when its first event had waited for long enough.
         let full_since = last.filter(|_| full);
         let ready = [full_since, due].into_iter().flatten().min().filter(|ready| *ready <= now);
@@ -254,12 +291,26 @@ impl Queue {
         Next::Batch(taken)
     }
 
-    /// A batch comes back, with what is left of it.
-    pub fn put_back(&self, mut taken: Taken) {
+    /// Wakes another client if there is more to do: the client that takes a batch no longer waits for the rest.
+    fn hand_on(&self, state: &State) {
+        if state.waiting > 0 || !state.kept.is_empty() {
+            self.events.notify_one();
+        }
+    }
+
+    /// Puts a batch back, with what is left of it, to be retried after its back-off. `stuck`: the request placed none of
+    /// its events.
+    pub fn put_back(&self, mut taken: Taken, stuck: bool) {
         taken.ready = None;
         let mut state = self.state();
         state.away -= 1;
-        state.kept.push_back(taken);
+        state.retrying -= usize::from(taken.back_off.is_some());
+        let doubled = taken.back_off.filter(|_| stuck).map(|before| before * 2);
+        let longest = LONGEST_BACK_OFF.max(BETWEEN_RETRIES * state.kept.len() as u32);
+        let back_off = doubled.unwrap_or(SHORTEST_BACK_OFF).min(longest);
+        taken.back_off = Some(back_off);
+        taken.retry_at = Instant::now() + back_off;
+        state.kept.push(taken);
         drop(state);
         self.events.notify_one();
     }
@@ -268,9 +319,11 @@ impl Queue {
     pub fn done(&self, taken: &Taken) {
         let mut state = self.state();
         state.away -= 1;
+        state.retrying -= usize::from(taken.back_off.is_some());
         let was_full = state.bytes >= self.most;
         state.bytes -= taken.batch.bytes.len() as u64;
         let (room, last) = (was_full && state.bytes < self.most, state.away == 0);
+        let retries = !state.kept.is_empty();
         // What could not be spilled may find room there now, as on a disk that was full.
         state.spill_full &= !room;
         drop(state);
@@ -280,6 +333,8 @@ impl Queue {
         }
         if last {
             self.events.notify_waiters();
+        } else if retries {
+            self.events.notify_one();
         }
     }
 
@@ -301,5 +356,66 @@ impl Queue {
             spilled: state.spilled,
             written: state.written,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Event;
+
+    fn event(id: u8) -> Chunk {
+        let line = vec![b'0' + id];
+        let event = Event { arrived: Instant::now(), line: 0..1, id: 0..1, kind: 0, time: 0, arrival: 0 };
+        Chunk { bytes: line, events: vec![event], ticket: None }
+    }
+
+    /// A queue of `clients`, whose batches have one event each, with these events.
+    fn queue(clients: usize, events: std::ops::Range<u8>) -> Queue {
+        let queue = Queue::new(1, Duration::ZERO, 1 << 20, Arc::new(["bid".to_owned()]), 1);
+        (0..clients).for_each(|_| queue.join());
+        events.for_each(|id| queue.push(event(id), || ()).unwrap());
+        queue
+    }
+
+    fn taken(queue: &Queue, now: Instant) -> Option<Taken> {
+        if let Next::Batch(taken) = queue.take(now) { Some(taken) } else { None }
+    }
+
+    fn line(taken: Option<&Taken>) -> Option<u8> {
+        taken.map(|taken| taken.batch.bytes[0] - b'0')
+    }
+
+    #[test]
+    fn fresh_events_come_before_retries_unless_these_are_long_overdue() {
+        let queue = queue(3, 0..6);
+        let stuck = taken(&queue, Instant::now()).unwrap();
+        queue.put_back(stuck, true);
+        let soon = Instant::now() + SHORTEST_BACK_OFF;
+        assert_eq!(line(taken(&queue, soon).as_ref()), Some(1), "the retry is due, and waits for fresh events");
+        let late = soon + LONGEST_BACK_OFF;
+        let retried = taken(&queue, late).unwrap();
+        assert_eq!(line(Some(&retried)), Some(0));
+        queue.put_back(retried, true);
+        let later = late + 10 * LONGEST_BACK_OFF;
+        assert_eq!(line(taken(&queue, later).as_ref()), Some(2), "never two retries in a row");
+        assert_eq!(line(taken(&queue, later).as_ref()), Some(0));
+    }
+
+    #[test]
+    fn retries_leave_one_client_to_fresh_events_and_their_back_off_grows() {
+        let queue = queue(3, 0..3);
+        let batches: Vec<Taken> = (0..3).filter_map(|_| taken(&queue, Instant::now())).collect();
+        batches.into_iter().for_each(|batch| queue.put_back(batch, true));
+        let Next::Wait(Some(due)) = queue.take(Instant::now()) else { panic!("no retry is due yet") };
+        let first = taken(&queue, due + LONGEST_BACK_OFF).unwrap();
+        let _second = taken(&queue, due + LONGEST_BACK_OFF).unwrap();
+        assert!(matches!(queue.take(due + LONGEST_BACK_OFF), Next::Wait(None)), "two of three clients retry");
+        let before = first.back_off;
+        queue.put_back(first, true);
+        let again = taken(&queue, due + 10 * LONGEST_BACK_OFF).unwrap();
+        assert_eq!((before, line(Some(&again))), (Some(SHORTEST_BACK_OFF), Some(2)), "the one that waited longest");
+        let kept = queue.state().kept[0].back_off;
+        assert_eq!(kept, Some(2 * SHORTEST_BACK_OFF));
     }
 }

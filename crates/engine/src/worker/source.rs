@@ -13,10 +13,10 @@ use crate::source::chunk::Taken;
 use crate::source::queue::Next;
 use crate::source::{Fate, Source, dealt};
 
-/// The pause after a batch of which nothing was stored; it doubles with each such batch in a row.
+/// The pause of a client that cannot connect; it doubles with each such request in a row.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A client whose requests keep failing waits this long at most before the next one.
+/// A client that cannot connect waits this long at most before the next request.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 impl<D: Driver> Worker<D> {
@@ -26,58 +26,62 @@ impl<D: Driver> Worker<D> {
         let seat = self.seat(client);
         let mut pause = PAUSE;
         let mut free = Instant::now();
+        source.queue.join();
+        while let Some(mut taken) = self.next_batch(&stream, &source).await {
+            // The generator is late with a batch that was ready while a client for it was free.
+            let ready = taken.ready.map(|ready| ready.max(free));
+            let late = ready.map_or(Duration::ZERO, |ready| Instant::now().saturating_duration_since(ready));
+            let sent = self.send(&stream, &mut connection, seat, &source, &mut taken, late).await;
+            match taken.left {
+                None => source.queue.done(&taken),
+                Some(_) => source.queue.put_back(taken, sent.stuck),
+            }
+            // No other batch gets through where nobody answers.
+            if sent.unreachable {
+                self.timer.sleep_until(Instant::now() + pause).await;
+                pause = LONGEST_PAUSE.min(pause * 2);
+            } else {
+                pause = PAUSE;
+            }
+            free = Instant::now();
+        }
+        self.nothing_left(stream.index, source.queue.ran_out());
+    }
+
+    /// Waits for the next batch; `None` when nothing is left.
+    async fn next_batch(&self, stream: &Stream, source: &Source) -> Option<Taken> {
         loop {
+            // A client that has a batch must not be among those that are woken: the wake-up would be lost.
             let mut changed = std::pin::pin!(source.queue.changed());
             changed.as_mut().enable();
             let now = Instant::now();
-            if self.is_over(&stream, now) {
+            if self.is_over(stream, now) {
                 // What has arrived in time is still sent.
                 source.queue.close();
             }
-            match source.queue.take(now) {
-                Next::Batch(mut taken) => {
-                    // The generator is late with a batch that was ready while a client for it was free.
-                    let late =
-                        taken.ready.map_or(Duration::ZERO, |ready| now.saturating_duration_since(ready.max(free)));
-                    let gone = self.send(&stream, &mut connection, seat, &source, &mut taken, late).await;
-                    free = Instant::now();
-                    if taken.left.is_none() {
-                        source.queue.done(&taken);
-                        pause = PAUSE;
-                        continue;
-                    }
-                    source.queue.put_back(taken);
-                    if gone {
-                        self.timer.sleep_until(Instant::now() + pause).await;
-                        pause = LONGEST_PAUSE.min(pause * 2);
-                        free = Instant::now();
-                    }
+            let until = match source.queue.take(now) {
+                Next::Batch(taken) => return Some(taken),
+                Next::Wait(until) => until,
+                Next::Ended => return None,
+            };
+            let ends = self.ends(stream).filter(|ends| *ends > now);
+            let until = until.into_iter().chain(ends).min();
+            let due = async {
+                match until {
+                    Some(until) => self.timer.sleep_until(until).await,
+                    None => std::future::pending().await,
                 }
-                Next::Wait(until) => {
-                    let ends = self.ends(&stream).filter(|ends| *ends > now);
-                    let until = until.into_iter().chain(ends).min();
-                    let due = async {
-                        match until {
-                            Some(until) => self.timer.sleep_until(until).await,
-                            None => std::future::pending().await,
-                        }
-                    };
-                    tokio::select! {
-                        () = changed => {}
-                        () = due => {}
-                        () = self.over.notified() => {}
-                    }
-                }
-                Next::Ended => {
-                    self.nothing_left(stream.index, source.queue.ran_out());
-                    return;
-                }
+            };
+            tokio::select! {
+                () = changed => {}
+                () = due => {}
+                () = self.over.notified() => {}
             }
         }
     }
 
     /// Sends what is left of a batch, with its retries, and records it; `late`: how late the generator is with it. What
-    /// is left then stands in the batch; returns whether that is all of it.
+    /// is left then stands in the batch.
     async fn send(
         &self,
         stream: &Stream,
@@ -86,7 +90,7 @@ impl<D: Driver> Worker<D> {
         source: &Source,
         taken: &mut Taken,
         late: Duration,
-    ) -> bool {
+    ) -> Sent {
         let choice = &self.phase.courses[stream.index].choices[0];
         let scheduled = taken.oldest().unwrap_or_else(Instant::now);
         // That a batch waits for its events, and for a client that is free, is not the generator's doing.
@@ -125,12 +129,20 @@ impl<D: Driver> Worker<D> {
                 self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
                 continue;
             }
-            let gone = left.len() == fates.len();
+            let stuck = left.len() == fates.len();
             taken.left = Some(left).filter(|left| !left.is_empty());
             let mut reply = rest.settle(reply);
             reply.parts.append(&mut parts);
-            self.record(stream, choice, seat, start, reply);
-            return gone;
+            let asked = self.record(stream, choice, seat, start, reply);
+            return Sent { stuck, unreachable: stuck && asked.failed == Some(ErrorClass::Connect) };
         }
     }
+}
+
+/// How a batch was sent.
+struct Sent {
+    /// None of its events came to an end.
+    stuck: bool,
+    /// There was no connection.
+    unreachable: bool,
 }
