@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from recordings import manifest, summary, write_phase
 
+from commands import within
 from loadframe.errors import BadInput
 from loadframe.record import Run, RunWriter
 from loadframe.record.schema import MEMBERS, SERIES_LATER
@@ -157,3 +158,19 @@ def test_an_unknown_format_is_bad_input(folder, number):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": number}))
     with pytest.raises(BadInput, match="this loadframe reads up to 1"):
         Run(folder)
+
+
+@pytest.mark.parametrize("file", ["events.jsonl", "manifest.json", "summary.json"])
+def test_json_that_is_nested_too_deep_is_bad_input(folder, file):
+    (folder / file).write_text("[" * 100_000)
+    with pytest.raises(BadInput, match="nested too deep"):
+        run = Run(folder)
+        _ = run.manifest, run.summary, run.events
+
+
+def test_a_command_refuses_a_folder_with_json_that_is_nested_too_deep(folder):
+    (folder / "manifest.json").write_text("[" * 100_000)
+    status, _, errors = within("report", folder)
+    assert status == 2
+    assert "nested too deep" in errors
+    assert "Traceback" not in errors

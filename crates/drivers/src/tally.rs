@@ -29,7 +29,7 @@ impl Tally {
     /// Takes note of a failure of documents whose places are not known: they cannot be sent again.
     pub fn fail(&mut self, failure: Failure) {
         self.lost = true;
-        self.wrong |= failure.class == ErrorClass::Client;
+        self.wrong |= failure.class == ErrorClass::Client && !failure.denied;
         self.first.get_or_insert(failure);
     }
 
@@ -43,7 +43,7 @@ impl Tally {
 
     /// Takes note of a failure of the documents at those places.
     pub fn fail_at(&mut self, places: &[u32], failure: Failure) {
-        if failure.class.may_pass() {
+        if !failure.is_of_contents() {
             self.rejected.extend_from_slice(places);
             self.first.get_or_insert(failure);
         } else {
@@ -62,7 +62,7 @@ impl Tally {
         for (some, class) in [(&reply.rejected, ErrorClass::Rejected), (&reply.refused, ErrorClass::Client)] {
             let some: Vec<u32> = some.iter().filter_map(|place| places.get(*place as usize).copied()).collect();
             if !some.is_empty() {
-                self.fail_at(&some, Failure { class, message: failure.message.clone() });
+                self.fail_at(&some, Failure::new(class, failure.message.clone()));
             }
         }
     }

@@ -244,7 +244,8 @@ pub struct Reply {
     pub rejected: Vec<u32>,
     /// Whether documents of a bulk request failed that are not among `rejected`: sending them again changes nothing.
     pub lost: bool,
-    /// Their places among those that this attempt carried, where the driver knows them.
+    /// Their places among those that this attempt carried, where the driver knows them. Events that are not here were not
+    /// refused, however the request failed.
     pub refused: Vec<u32>,
     /// How many of the documents that should have been found were, if that was asserted.
     pub recall: Option<Recall>,
@@ -317,12 +318,26 @@ pub struct Failure {
     pub class: ErrorClass,
     /// The store's own words, or the system's; the first few of each class are kept.
     pub message: String,
+    /// Whether the store refuses the sender or the target, such as for its credentials or a missing collection: the
+    /// documents are not to blame.
+    pub denied: bool,
 }
 
 impl Failure {
     /// A failure of that class, with the reason in words.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into() }
+        Self { class, message: message.into(), denied: false }
+    }
+
+    /// The same for a request whose documents are not to blame.
+    #[must_use]
+    pub fn denied(self) -> Self {
+        Self { denied: true, ..self }
+    }
+
+    /// Whether the contents of the request are to blame: sent again, it fails again.
+    pub fn is_of_contents(&self) -> bool {
+        !self.class.may_pass() && !self.denied
     }
 }
 

@@ -138,7 +138,7 @@ impl Recorder {
 
     /// Keeps a failure's message, which `count` more requests failed with.
     fn keep(&mut self, slot: usize, measured: bool, status: Option<u16>, failure: Failure, count: u64) {
-        let Failure { class, message: text } = failure;
+        let Failure { class, message: text, .. } = failure;
         Message { slot, class, measured, status, text, count }.add_to(&mut self.interval.messages, MESSAGES);
     }
 

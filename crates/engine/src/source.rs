@@ -33,6 +33,7 @@ use crate::profile::Profile;
 use crate::schedule::Share;
 use chunk::{Chunk, Taken};
 pub use dealt::{Fate, dealt};
+use instant::Unit;
 use letters::{Bundle, Letters, Reason};
 use line::Reader;
 use listen::Port;
@@ -78,6 +79,7 @@ pub struct Source {
     /// Open already, where the load waits for the first line.
     port: Mutex<Option<Port>>,
     trouble: Mutex<Vec<String>>,
+    warned: OnceLock<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -114,6 +116,9 @@ impl Source {
         if phase.ranks > 1 && (plan.stdin || plan.listen.is_some()) {
             let way = if plan.stdin { "standard input is read" } else { "a port is listened on" };
             return Err(PlanError::new(format!("{way} by one process: {} ranks cannot share it", phase.ranks)));
+        }
+        if plan.listen.as_ref().is_some_and(|listen| listen.connections == 0) {
+            return Err(PlanError::new("connections of 0 let no sender in: give 1 or more"));
         }
         if plan.batch == 0 || plan.buffer == 0 || plan.longest_line == 0 {
             return Err(PlanError::new("batch, buffer and longest_line of 0 let nothing through: give 1 or more"));
@@ -163,6 +168,7 @@ impl Source {
             address: OnceLock::new(),
             port: Mutex::default(),
             trouble: Mutex::default(),
+            warned: OnceLock::new(),
             threads: Mutex::default(),
         };
         if let Some(made) = &plan.generate {
@@ -267,13 +273,18 @@ impl Source {
         }
     }
 
+    /// Warns of the first time that seems to be in a unit other than milliseconds.
+    fn warn(&self, unit: Unit, milliseconds: i64) {
+        self.warned.get_or_init(|| self.say(unit.warning(milliseconds)));
+    }
+
     fn came(&self, bytes: usize) {
         self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Counts the lines of a reading, writes its dead letters, and hands over its events; does nothing with events for
-    /// which it is too late.
-    fn take_up(&self, lines: u64, chunk: Chunk, letters: &mut Bundle) {
+    /// which it is too late. Returns whether the dead letters were kept.
+    fn take_up(&self, lines: u64, chunk: Chunk, letters: &mut Bundle) -> bool {
         let mut counted = false;
         let events = chunk.events.len() as u64;
         let mut count = || {
@@ -286,32 +297,42 @@ impl Source {
         } else if let Err(words) = self.queue.push(chunk, count) {
             self.say(words);
         }
-        if counted {
-            self.write(letters);
+        counted && {
+            let kept = self.write(letters);
+            self.letters.count(letters);
+            kept
         }
     }
 
-    fn write(&self, letters: &mut Bundle) {
-        if let Err(words) = self.letters.write(letters) {
-            self.say(words);
-        }
+    /// Writes dead letters; returns whether they are in the file, if there is to be one.
+    fn write(&self, letters: &mut Bundle) -> bool {
+        self.letters.write(letters).map_err(|words| self.say(words)).is_ok()
     }
 
-    /// Events of a batch have come to their ends, each as `fates` say by places; `words` are the store's.
-    pub fn settle(&self, taken: &Taken, fates: &[(u32, Fate)], words: &str) {
-        let (mut indexed, mut letters) = (0, Bundle::default());
+    /// Events of a batch have come to their ends, each as `fates` say by places; `words` are the store's. Events whose
+    /// dead letters cannot be written are left: nothing is acknowledged that is nowhere.
+    pub fn settle(&self, taken: &Taken, fates: &mut [(u32, Fate)], words: &str) {
+        let mut letters = Bundle::default();
+        for (place, _) in fates.iter().filter(|(_, fate)| *fate == Fate::Refused) {
+            let line = taken.batch.line(&taken.batch.events[*place as usize]);
+            self.letters.add(&mut letters, Reason::Refused, words, line, &self.name);
+        }
+        if self.write(&mut letters) {
+            self.letters.count(&mut letters);
+        } else {
+            let refused = fates.iter_mut().filter(|(_, fate)| *fate == Fate::Refused);
+            refused.for_each(|(_, fate)| *fate = Fate::Left);
+        }
+        let mut indexed = 0;
         let mut kinds = vec![0; self.counts.kinds.len()];
-        for &(place, fate) in fates {
+        for &(place, fate) in fates.iter() {
             match fate {
                 Fate::Left => continue,
                 Fate::Taken => {
                     indexed += 1;
                     kinds[taken.batch.events[place as usize].kind] += 1;
                 }
-                Fate::Refused => {
-                    let line = taken.batch.line(&taken.batch.events[place as usize]);
-                    self.letters.add(&mut letters, Reason::Refused, words, line, &self.name);
-                }
+                Fate::Refused => {}
             }
             taken.settle(place as usize);
         }
@@ -322,7 +343,6 @@ impl Source {
         for (counter, count) in self.counts.kinds.iter().zip(kinds) {
             counter.fetch_add(count, Ordering::Relaxed);
         }
-        self.write(&mut letters);
     }
 }
 

@@ -1,6 +1,9 @@
 //! The module `loadframe._engine`: a plan goes in, recordings come out. No Python runs while load runs, and the
 //! interpreter's lock is released whenever this module waits.
 
+// The futures of the drivers are nested deep, and their layouts are computed recursively.
+#![recursion_limit = "256"]
+
 mod authority;
 mod events;
 mod ranks;

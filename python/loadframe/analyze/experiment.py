@@ -318,7 +318,7 @@ def read_experiment(path: Path) -> RecordedExperiment:
         design = [(entry["run"], entry["block"], dict(entry["treatment"])) for entry in entries]
         for key in ("experiment", "kind", "factors", "measure"):
             description[key]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput(
             f"this is not an experiment's folder: {_words(error)}",
             where=str(file),

@@ -98,6 +98,9 @@ def _run(arguments: list[str] | None) -> int:
         _say(f"memory has run out{asked}")
         print("  free some, give the process more, or ask for less: fewer runs, clients or documents", file=sys.stderr)
         return 1
+    except RecursionError:
+        _say("an input is nested too deep to be read: shorten the nesting of the file, or name another")
+        return 2
     except BrokenPipeError:
         if not _output_is_closed():
             raise

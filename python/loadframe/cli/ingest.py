@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from loadframe.experiment.ingest import Ingested
     from loadframe.workload.sources import Feed
 
+#: The dead letters that are events, which the store refused.
+REFUSED = "refused"
+
 #: How long accepted events may take to be sent after an interrupt, s.
 _PATIENCE = 60.0
 
@@ -107,8 +110,8 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
     """Take events from a TCP port, files or standard input into a store, and count them there.
 
     Without a port or files the workload's own source is taken. It ends with the files, after --for or --idle, or with
-    Ctrl-C or SIGTERM, and what was accepted until then is sent; another Ctrl-C drops that. The status is 1 if events
-    are left over that the store does not have.
+    Ctrl-C or SIGTERM, and what was accepted until then is sent; another Ctrl-C drops that. The status is 1 if the store
+    refused events, or does not have all of the others.
     """
     starting = {"--version": version, "--nodes": nodes, "--cpus": cpus, "--memory": memory, "--cores": cores}
     given = {**starting, "--home": home, "--hosts": hosts, "--cluster": cluster, "--replace": replace, "--reuse": reuse}
@@ -266,4 +269,10 @@ def _show(came: "Ingested", as_json: bool) -> None:
             f"{figures.left_over:,} events were accepted and are not in the store",
             where=came.run,
             remedy="send them again: the same event once more changes nothing",
+        )
+    if refused := figures.dead_letters.get(REFUSED, 0):
+        raise LoadframeError(
+            f"the store refused {refused:,} event{'s' * (refused != 1)}",
+            where=str(Path(came.run) / (figures.kept or "")),
+            remedy="the dead letters have each line and the reason; correct them and send them again",
         )

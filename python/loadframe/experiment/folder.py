@@ -146,7 +146,7 @@ def _check_same(file: Path, description: Mapping[str, Any]) -> dict[str, Any]:
         earlier: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         free = (*_WORDS, *_SHOWN.get(now.get("kind", ""), ()))
         different = [key for key in now if key not in free and earlier.get(key) != now[key]]
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise BadInput("the file cannot be read", where=str(file), remedy="name another with --output") from error
     # The design follows from the rest; a workload's name may stay while its file changes.
     different = [key for key in different if key != "design"] or different

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _Model = TypeVar("_Model", Manifest, Summary)
 
+_DEEP = "this JSON is nested too deep to be read"
 _BROKEN = "the run was damaged after it was written: copy it again from where it was made, or repeat it"
 
 
@@ -64,6 +65,8 @@ class Recordings:
                 raise BadInput(
                     f"this is not valid JSON: {error.msg}", where=f"{path}:{number}:{error.colno}", remedy=_BROKEN
                 ) from error
+            except RecursionError as error:
+                raise BadInput(_DEEP, where=f"{path}:{number}", remedy=_BROKEN) from error
         return events
 
     @cached_property
@@ -149,7 +152,7 @@ class Run(Recordings):
         path = self.path / name
         try:
             return from_json(model, path.read_text(encoding="utf-8", errors="replace"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             # What is not JSON at all is said with its line.
             self._json(name)
             raise BadInput(str(error), where=str(path), remedy=_BROKEN) from error
@@ -162,6 +165,8 @@ class Run(Recordings):
             raise BadInput(
                 f"this is not valid JSON: {error.msg}", where=f"{path}:{error.lineno}:{error.colno}", remedy=_BROKEN
             ) from error
+        except RecursionError as error:
+            raise BadInput(_DEEP, where=str(path), remedy=_BROKEN) from error
         if not isinstance(value, dict):
             raise BadInput("the file does not hold a JSON object", where=str(path), remedy=_BROKEN)
         return value

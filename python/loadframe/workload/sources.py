@@ -53,11 +53,15 @@ Inside = Annotated[Text, AfterValidator(_path_inside)]
 
 
 class Listen(Model):
-    """A TCP port that takes lines from any number of connections; with a certificate and its key (PEM) by TLS."""
+    """A TCP port that takes lines from many connections; with a certificate and its key (PEM) by TLS.
+
+    More than `connections` at a time, 1024 if not given, are closed at once.
+    """
 
     address: Annotated[str, AfterValidator(_listens)]
     certificate: Text | None = None
     key: Text | None = None
+    connections: Annotated[int, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> "Listen":
@@ -235,6 +239,8 @@ def describe(source: Mapping[str, Any]) -> dict[str, Any]:
 def _way(source: Source, folder: Path, error: Callable[[str, str], BadInput]) -> dict[str, Any]:
     if source.listen is not None:
         listen: dict[str, Any] = {"address": source.listen.address}
+        if source.listen.connections is not None:
+            listen["connections"] = source.listen.connections
         for key in ("certificate", "key"):
             if (name := getattr(source.listen, key)) is not None:
                 listen[key] = _file(folder / name, error)

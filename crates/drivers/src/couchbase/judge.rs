@@ -56,7 +56,7 @@ pub fn refusal(answer: &Response<'_>) -> Failure {
     if let Some(context) = context(answer.value) {
         message = format!("{message} ({context})");
     }
-    Failure { class, message }
+    Failure::new(class, message)
 }
 
 /// The server's own words, where it says some.

@@ -97,7 +97,7 @@ fn judge(
     values: &Values<'_>,
     memory: &mut Memory,
 ) -> Result<u64, Failure> {
-    let failed = |class, message| Err(Failure { class, message });
+    let failed = |class, message| Err(Failure::new(class, message));
     let class = if status >= 500 { ErrorClass::Server } else { ErrorClass::Client };
     let (Ok(results), Ok(errors)) = (Cursor::member(body, b"results"), Cursor::member(body, b"errors")) else {
         return failed(class, format!("an answer of status {status} that is not JSON"));

@@ -42,7 +42,10 @@ fn attempt(error: &RequestAttemptError) -> Failure {
     match error {
         RequestAttemptError::DbError(error, message) => {
             let told = if message.is_empty() { error.to_string() } else { message.clone() };
-            failure(class(error), told)
+            let failure = failure(class(error), told);
+            let of_contents =
+                matches!(error, DbError::Invalid | DbError::SyntaxError | DbError::FunctionFailure { .. });
+            if of_contents { failure } else { failure.denied() }
         }
         RequestAttemptError::BrokenConnectionError(_) => failure(ErrorClass::Connect, error.to_string()),
         RequestAttemptError::UnableToAllocStreamId => {

@@ -56,7 +56,8 @@ pub async fn take_in(
                     }
                 }
             }
-            Err(failure) => tally.fail_at(&bucket.places(), failure),
+            // The day's events are not to blame.
+            Err(failure) => tally.fail_at(&bucket.places(), failure.denied()),
         }
     }
     let reply = execute(asking, &ready, tally, shown).await;
@@ -74,7 +75,7 @@ async fn bind(
     let id = id(batch, event).ok_or_else(|| failure(ErrorClass::Client, "the id of an event is not text"))?;
     let kind = batch.kind(event);
     let key = [table.name.as_bytes(), &[SEPARATOR], kind.as_bytes()].concat();
-    let statement = asking.statement(&key, || table.insert(&[kind])).await?;
+    let statement = asking.statement(&key, || table.insert(&[kind])).await.map_err(Failure::denied)?;
     let row = event_row(&statement, &id, text(batch.line(event))?)?;
     Ok((statement, row))
 }

@@ -74,7 +74,7 @@ impl Expect {
             if let Some(class) = class_of(status) {
                 let hint = if (300..400).contains(&status) { "; redirects are not followed" } else { "" };
                 let message = format!("HTTP {status}: {}{hint}", excerpt(body));
-                return Err(Failure { class, message });
+                return Err(Failure::new(class, message));
             }
             if !self.status.is_empty() {
                 return Err(assertion(format!("HTTP {status}, and not {}", listed(&self.status))));

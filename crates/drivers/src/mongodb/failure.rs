@@ -32,7 +32,7 @@ pub fn is_refusal(error: &Error) -> bool {
 /// A request without an answer, or with an error for one.
 pub fn request(error: &Error) -> Failure {
     match &*error.kind {
-        ErrorKind::Command(error) => failure(class(error.code), error.message.clone()),
+        ErrorKind::Command(error) => of_code(error.code, &error.message),
         ErrorKind::Io(error) => failure(ErrorClass::Connect, error.to_string()),
         ErrorKind::ConnectionPoolCleared { .. }
         | ErrorKind::ServerSelection { .. }
@@ -48,8 +48,18 @@ pub fn request(error: &Error) -> Failure {
 /// An error inside of an answer that says that all is well.
 pub fn inside(error: &Document) -> Failure {
     let code = error.get_i32("code").unwrap_or_default();
-    failure(class(code), error.get_str("errmsg").unwrap_or("no reason given"))
+    of_code(code, error.get_str("errmsg").unwrap_or("no reason given"))
 }
+
+fn of_code(code: i32, message: &str) -> Failure {
+    let failure = failure(class(code), message);
+    if DENIED.contains(&code) { failure.denied() } else { failure }
+}
+
+/// Errors that are not those of the documents that a command carries: Unauthorized, AuthenticationFailed, IllegalOperation,
+/// NamespaceNotFound, CommandNotFound, InvalidOptions, InvalidNamespace, CommandNotSupported, CommandNotSupportedOnView,
+/// ReauthenticationRequired, AtlasError.
+const DENIED: [i32; 11] = [13, 18, 20, 26, 59, 72, 73, 115, 166, 391, 8000];
 
 /// Whether another node has to be asked.
 pub fn is_displaced(failure: &Failure) -> bool {
@@ -93,6 +103,13 @@ mod tests {
             let told = inside(&bson::doc! {"code": code, "errmsg": "its words"});
             assert_eq!((told.class, told.message.as_str()), (class, "its words"));
         }
+    }
+
+    #[test]
+    fn only_errors_of_its_contents_are_blamed_on_a_document() {
+        let of_contents = |code: i32| inside(&bson::doc! {"code": code, "errmsg": "its words"}).is_of_contents();
+        assert!([15, 121, 11000].into_iter().all(of_contents));
+        assert!(![13, 18, 8000, 50, 112].into_iter().any(of_contents));
     }
 
     #[test]

@@ -28,6 +28,6 @@ impl Trouble {
 impl From<Trouble> for Failure {
     /// The failure of a request without an answer.
     fn from(Trouble { class, message }: Trouble) -> Self {
-        Self { class, message }
+        Self::new(class, message)
     }
 }

@@ -147,7 +147,7 @@ impl Judge {
         }
         if let Some(class) = class_of(status) {
             let message = format!("HTTP {status}: {}", reason(body));
-            return Verdict::new(0, Err(Failure { class, message }));
+            return Verdict::new(0, Err(Failure::new(class, message)));
         }
         let verdict = match self {
             Self::Status { documents } => Ok(Verdict::new(documents, Ok(()))),

@@ -87,8 +87,11 @@ impl Search {
     ) -> Reply {
         let whole = self.send_once(connection, form, context, batch, only).await;
         let carried = count(batch, only);
-        if !is_unreadable(connection, &whole) || carried < 2 {
+        if !is_unreadable(connection, &whole) {
             return whole;
+        }
+        if carried < 2 {
+            return Reply { lost: true, refused: vec![0], ..whole };
         }
         let all: Vec<u32> = only.map_or_else(|| (0..carried as u32).collect(), <[u32]>::to_vec);
         let (sent, mut tally) = (whole.sent, Tally::default());
@@ -153,7 +156,17 @@ impl Search {
         connection.give(|body| take_in::body(form.form, form.list, batch, only, body));
         let draw = Draw::new(0, 0, connection.number());
         let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
-        self.step(connection, &form.operation.step, None, Limit::starting_now(form.operation.timeout), &values).await
+        let limit = Limit::starting_now(form.operation.timeout);
+        let mut reply = self.step(connection, &form.operation.step, None, limit, &values).await;
+        let unreadable = is_unreadable(connection, &reply);
+        if let Err(failure) = &mut reply.outcome
+            && reply.refused.is_empty()
+            && reply.rejected.is_empty()
+        {
+            // Such as 401 or 403: the next request may be let in.
+            failure.denied |= !unreadable;
+        }
+        reply
     }
 }
 

@@ -26,7 +26,7 @@ pub fn bids(lines: &[&str]) -> Batch {
     batch
 }
 
-/// A store that cannot read a request with "poison" in it, refuses documents that are "wrong" and pushes "busy" ones
+/// A store that lets nobody in with "secret", cannot read a request with "poison" in it, refuses documents that are "wrong" and pushes "busy" ones
 /// back. It has no indices yet, serves one client, and returns the ids that each request had.
 fn store() -> Server<Vec<Vec<String>>> {
     Server::play(|listener| {
@@ -44,6 +44,13 @@ fn store() -> Server<Vec<Vec<String>>> {
             requests.push(
                 lines.iter().step_by(2).map(|line| json(line)["update"]["_id"].as_str().unwrap().to_owned()).collect(),
             );
+            if body.contains("secret") {
+                peer.send(answer(
+                    "401 Unauthorized",
+                    r#"{"error": {"type": "security_exception", "reason": "expired"}}"#,
+                ));
+                continue;
+            }
             if body.contains("poison") {
                 peer.send(answer("400 Bad Request", r#"{"error": {"type": "x", "reason": "Duplicate field"}}"#));
                 continue;
@@ -115,5 +122,19 @@ fn a_line_that_the_store_cannot_read_is_told_from_those_around_it() {
 fn one_event_that_cannot_be_read_is_refused_at_once() {
     let (reply, requests) = take_in(&[r#"{"a":"poison"}"#], None);
     assert_eq!((reply.documents, requests.len()), (0, 1));
+    assert_eq!(reply.refused, [0]);
     assert_eq!(failure(reply.outcome), (ErrorClass::Client, "HTTP 400: x: Duplicate field".to_owned()));
+}
+
+#[test]
+fn events_are_not_refused_where_their_sender_is() {
+    let (reply, requests) = take_in(&["{}", r#"{"a":"secret"}"#], None);
+    assert_eq!((reply.documents, reply.refused.len(), requests.len()), (0, 0, 1), "nothing is halved");
+    assert_eq!(failure(reply.outcome).0, ErrorClass::Client);
+    // The same while a batch is halved: the poison is refused, and the others may be sent again.
+    let lines = ["{}", r#"{"a":"poison"}"#, r#"{"a":"secret"}"#, "{}"];
+    let (reply, _) = take_in(&lines[..2], None);
+    assert_eq!((reply.documents, &reply.rejected[..], &reply.refused[..]), (1, &[][..], &[1][..]));
+    let (reply, _) = take_in(&lines, None);
+    assert_eq!((reply.documents, &reply.refused[..]), (0, &[][..]), "the request is refused for its sender first");
 }

@@ -1,6 +1,7 @@
 //! Streams whose requests carry the events of a source: none is lost, and each is counted once.
 
 mod faults;
+mod lines;
 mod retries;
 mod spill;
 
@@ -20,6 +21,8 @@ struct Manner {
     pause: Duration,
     half_rejected: AtomicU64,
     unanswered: AtomicU64,
+    /// How many of its first requests it lets nobody in for.
+    denied: AtomicU64,
     /// Events whose line has this text are refused for good.
     refused: String,
     /// Events whose line has this text are rejected each time.
@@ -40,6 +43,7 @@ impl Driver for Fussy {
             pause: Duration::from_millis(form["ms"].as_u64().unwrap_or(0)),
             half_rejected: AtomicU64::new(form["half_rejected"].as_u64().unwrap_or(0)),
             unanswered: AtomicU64::new(form["unanswered"].as_u64().unwrap_or(0)),
+            denied: AtomicU64::new(form["denied"].as_u64().unwrap_or(0)),
             refused: form["refused"].as_str().unwrap_or("\0").to_owned(),
             rejected: form["rejected"].as_str().unwrap_or("\0").to_owned(),
             hold: form["hold"].as_str().unwrap_or("/nothing/is/here").into(),
@@ -70,6 +74,9 @@ impl Driver for Fussy {
         };
         if one_less(&manner.unanswered) {
             return reply(Some(ErrorClass::Connect));
+        }
+        if one_less(&manner.denied) {
+            return reply(Some(ErrorClass::Client));
         }
         let carried: Vec<u32> = only.map_or_else(|| (0..batch.events.len() as u32).collect(), <[u32]>::to_vec);
         let has = |place: &u32, text: &str| {

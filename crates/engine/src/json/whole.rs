@@ -7,14 +7,33 @@ use std::borrow::Cow;
 
 use super::Unexpected;
 
+/// The deepest nesting of a value in the object. Stores and the readers of their answers recurse into documents, and
+/// refuse or cannot take deeper ones.
+pub const DEEPEST: usize = 256;
+
+/// Why a text is not an object that can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// It is not one JSON object.
+    NoObject,
+    /// It is nested deeper than [`DEEPEST`].
+    TooDeep,
+}
+
+impl From<Unexpected> for Invalid {
+    fn from(_: Unexpected) -> Self {
+        Self::NoObject
+    }
+}
+
 /// Calls `member` with the name and the JSON of each member of the object that `text` is, in their order. An error unless
 /// `text`, which is valid UTF-8, is one JSON object and nothing else but white space; it may come after some members.
-pub fn members<'a>(text: &'a [u8], mut member: impl FnMut(Cow<'a, [u8]>, &'a [u8])) -> Result<(), Unexpected> {
+pub fn members<'a>(text: &'a [u8], mut member: impl FnMut(Cow<'a, [u8]>, &'a [u8])) -> Result<(), Invalid> {
     let mut scan = Scan { bytes: text, at: 0 };
     scan.expect(b'{')?;
     if scan.next()? == b'}' {
         scan.at += 1;
-        return scan.end();
+        return Ok(scan.end()?);
     }
     loop {
         let name = scan.name()?;
@@ -25,10 +44,35 @@ pub fn members<'a>(text: &'a [u8], mut member: impl FnMut(Cow<'a, [u8]>, &'a [u8
         member(name, &text[start..scan.at]);
         match scan.take()? {
             b',' => {}
-            b'}' => return scan.end(),
-            _ => return Err(Unexpected),
+            b'}' => return Ok(scan.end()?),
+            _ => return Err(Invalid::NoObject),
         }
     }
+}
+
+/// The depth to which the objects and arrays of a JSON value are nested.
+pub fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut at) = (0usize, 0, 0);
+    while let Some(byte) = json.get(at) {
+        at += 1;
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                let mut string = Scan { bytes: json, at };
+                // What is not JSON has no depth to speak of.
+                if string.string().is_err() {
+                    return deepest;
+                }
+                at = string.at;
+            }
+            _ => {}
+        }
+    }
+    deepest
 }
 
 struct Scan<'a> {
@@ -83,7 +127,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Passes over the value that is here, whatever it holds.
-    fn value(&mut self) -> Result<(), Unexpected> {
+    fn value(&mut self) -> Result<(), Invalid> {
         let mut open = Open::default();
         loop {
             // A value begins here.
@@ -93,7 +137,7 @@ impl<'a> Scan<'a> {
                     if self.next()? == b'}' {
                         self.at += 1;
                     } else {
-                        open.push(true);
+                        open.push(true)?;
                         self.member()?;
                         continue;
                     }
@@ -102,7 +146,7 @@ impl<'a> Scan<'a> {
                     if self.next()? == b']' {
                         self.at += 1;
                     } else {
-                        open.push(false);
+                        open.push(false)?;
                         continue;
                     }
                 }
@@ -114,7 +158,7 @@ impl<'a> Scan<'a> {
                     self.at -= 1;
                     self.number()?;
                 }
-                _ => return Err(Unexpected),
+                _ => return Err(Invalid::NoObject),
             }
             // It has ended; with it may end what it is in.
             loop {
@@ -126,7 +170,7 @@ impl<'a> Scan<'a> {
                     }
                     (b',', false) => break,
                     (b'}', true) | (b']', false) => open.pop(),
-                    _ => return Err(Unexpected),
+                    _ => return Err(Invalid::NoObject),
                 }
             }
         }
@@ -235,38 +279,32 @@ fn plain(text: &[u8]) -> usize {
     at + rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len())
 }
 
-/// The objects and arrays around a place, the outermost first; true is an object.
+/// The objects and arrays around a place: of each whether it is an object, the outermost first.
 #[derive(Default)]
 struct Open {
-    /// The innermost ones, of which the lowest bit is the last.
-    bits: u64,
+    bits: [u64; DEEPEST / 64],
     depth: usize,
-    /// Those around them, 64 each: there is no bound to what a line may nest.
-    outer: Vec<u64>,
 }
 
 impl Open {
     #[inline]
-    fn push(&mut self, is_object: bool) {
-        if self.depth > 0 && self.depth.is_multiple_of(64) {
-            self.outer.push(self.bits);
-        }
-        self.bits = self.bits << 1 | u64::from(is_object);
+    fn push(&mut self, is_object: bool) -> Result<(), Invalid> {
+        let word = self.bits.get_mut(self.depth / 64).ok_or(Invalid::TooDeep)?;
+        let bit = self.depth % 64;
+        *word = *word & !(1 << bit) | u64::from(is_object) << bit;
         self.depth += 1;
+        Ok(())
     }
 
     #[inline]
     fn last(&self) -> Option<bool> {
-        (self.depth > 0).then_some(self.bits & 1 == 1)
+        let last = self.depth.checked_sub(1)?;
+        Some(self.bits[last / 64] >> (last % 64) & 1 == 1)
     }
 
     #[inline]
     fn pop(&mut self) {
         self.depth -= 1;
-        self.bits >>= 1;
-        if self.depth > 0 && self.depth.is_multiple_of(64) {
-            self.bits = self.outer.pop().unwrap_or_default();
-        }
     }
 }
 
@@ -335,8 +373,8 @@ mod tests {
     }
 
     #[test]
-    fn nesting_has_no_bound_and_every_bracket_its_partner() {
-        for depth in [1, 63, 64, 65, 128, 129, 1000] {
+    fn every_bracket_has_its_partner_and_nesting_its_bound() {
+        for depth in [1, 63, 64, 65, 128, 129, DEEPEST] {
             for k in 0..20 {
                 let draw = Draw::new(1, 2, k);
                 let object = |level: usize| draw.bits(level as u64).is_multiple_of(2);
@@ -349,6 +387,13 @@ mod tests {
                 let [right, wrong] = if text.contains("1}") { ["1}", "1]"] } else { ["1]", "1}"] };
                 let wrong = text.replacen(right, wrong, 1);
                 assert!(!is_whole(format!("{wrong}}}").as_bytes()), "{wrong}");
+            }
+        }
+        assert_eq!([&b"1"[..], b"[]", b"[{\"a[[\": \"]{\"}, [], [[]]]"].map(depth), [0, 1, 3]);
+        for depth in [DEEPEST + 1, 5_000, 1_000_000] {
+            for [open, close] in [["[", "]"], ["{\"\":", "}"]] {
+                let text = format!("{{\"\":{}1{}}}", open.repeat(depth), close.repeat(depth));
+                assert_eq!(members(text.as_bytes(), |_, _| ()), Err(Invalid::TooDeep));
             }
         }
     }

@@ -74,6 +74,12 @@ pub struct Listen {
     /// For TLS: the certificate's private key, PEM.
     #[serde(default)]
     pub key: Option<PathBuf>,
+    /// How many connections may be open at a time; more are closed at once.
+    #[serde(default = "connections")]
+    pub connections: usize,
+    /// How long a TLS handshake may take.
+    #[serde(default = "handshake", deserialize_with = "seconds::deserialize")]
+    pub handshake: Duration,
 }
 
 /// Events that are made up.
@@ -139,6 +145,14 @@ fn batch() -> usize {
 
 fn paced() -> bool {
     true
+}
+
+fn connections() -> usize {
+    1024
+}
+
+fn handshake() -> Duration {
+    Duration::from_secs(10)
 }
 
 fn flush() -> Duration {

@@ -14,12 +14,14 @@ pub enum Fate {
 }
 
 /// What became of `events` events, of which the request carried those at the places `only`, or all.
+///
+/// Only events that the answer names are refused. Of a failed request the others are taken only if the store took as
+/// many documents as there are of them: to send an event again changes nothing, to drop it loses it.
 pub fn dealt(reply: &Reply, events: usize, only: Option<&[u32]>) -> Vec<(u32, Fate)> {
+    let carried = only.map_or(events, <[u32]>::len);
+    let unnamed = carried.saturating_sub(reply.rejected.len() + reply.refused.len()) as u64;
     let whole = match &reply.outcome {
-        Err(failure) if reply.rejected.is_empty() && reply.refused.is_empty() => match failure.class.may_pass() {
-            true => Fate::Left,
-            false => Fate::Refused,
-        },
+        Err(_) if reply.documents != unnamed => Fate::Left,
         _ => Fate::Taken,
     };
     let mut fates: Vec<(u32, Fate)> = match only {
@@ -43,19 +45,22 @@ mod tests {
     use super::*;
     use crate::driver::{ErrorClass, Failure};
 
-    fn reply(class: Option<ErrorClass>, rejected: &[u32], refused: &[u32]) -> Reply {
+    fn reply(documents: u64, class: Option<ErrorClass>, rejected: &[u32], refused: &[u32]) -> Reply {
         let now = Instant::now();
         let outcome = class.map_or(Ok(()), |class| Err(Failure::new(class, "no")));
-        Reply { rejected: rejected.to_vec(), refused: refused.to_vec(), ..Reply::new(now, now, outcome) }
+        Reply { documents, rejected: rejected.to_vec(), refused: refused.to_vec(), ..Reply::new(now, now, outcome) }
     }
 
     #[test]
-    fn events_that_the_answer_does_not_name_share_the_fate_of_the_request() {
+    fn only_events_that_the_answer_names_are_refused() {
         use Fate::{Left, Refused, Taken};
-        assert_eq!(dealt(&reply(None, &[], &[]), 2, None), [(0, Taken), (1, Taken)]);
-        assert_eq!(dealt(&reply(Some(ErrorClass::Connect), &[], &[]), 2, None), [(0, Left), (1, Left)]);
-        assert_eq!(dealt(&reply(Some(ErrorClass::Client), &[], &[]), 1, None), [(0, Refused)]);
-        let mixed = reply(Some(ErrorClass::Item), &[0], &[2]);
+        assert_eq!(dealt(&reply(2, None, &[], &[]), 2, None), [(0, Taken), (1, Taken)]);
+        assert_eq!(dealt(&reply(0, Some(ErrorClass::Connect), &[], &[]), 2, None), [(0, Left), (1, Left)]);
+        assert_eq!(dealt(&reply(0, Some(ErrorClass::Client), &[], &[]), 1, None), [(0, Left)], "such as 401");
+        assert_eq!(dealt(&reply(0, Some(ErrorClass::Client), &[], &[0]), 1, None), [(0, Refused)]);
+        let mixed = reply(1, Some(ErrorClass::Item), &[0], &[2]);
         assert_eq!(dealt(&mixed, 9, Some(&[3, 5, 7])), [(3, Left), (5, Taken), (7, Refused)]);
+        let unsure = Reply { documents: 0, ..mixed };
+        assert_eq!(dealt(&unsure, 9, Some(&[3, 5, 7])), [(3, Left), (5, Left), (7, Refused)]);
     }
 }

@@ -19,6 +19,44 @@ pub fn instant(json: &[u8]) -> Option<i64> {
     }
 }
 
+/// A unit of time since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds.
+    Seconds,
+    /// Microseconds or nanoseconds.
+    Finer,
+}
+
+/// The unit that a JSON number seems to be in, if that is not milliseconds. Seconds of the years 1973 to 5138 are
+/// milliseconds before 1973, and milliseconds after 5138 are more likely a finer unit.
+pub fn unit(json: &[u8]) -> Option<Unit> {
+    const DIGITS_OF_SECONDS: std::ops::RangeInclusive<usize> = 9..=11;
+    const DIGITS_OF_FINER: usize = 15;
+    let whole = json.split(|byte| *byte == b'.').next()?;
+    let digits = whole.iter().all(u8::is_ascii_digit).then_some(whole.len())?;
+    match digits {
+        digits if DIGITS_OF_SECONDS.contains(&digits) => Some(Unit::Seconds),
+        DIGITS_OF_FINER.. => Some(Unit::Finer),
+        _ => None,
+    }
+}
+
+impl Unit {
+    /// The warning of a time, read as `milliseconds`, in a line of `from`.
+    pub fn warning(self, milliseconds: i64) -> String {
+        let unit = match self {
+            Self::Seconds => "seconds",
+            Self::Finer => "microseconds or nanoseconds",
+        };
+        let day = crate::calendar::at(milliseconds).map_or_else(String::new, |at| format!(", {}", at.date()));
+        format!(
+            "a time looks like {unit} since 1970: {milliseconds} is read as milliseconds{day}; numbers have to be \
+             milliseconds"
+        )
+    }
+}
+
 /// The instant that a text of ISO 8601 is, milliseconds since 1970; without an offset it is that of UTC.
 pub fn iso(text: &str) -> Option<i64> {
     if let Some(instant) = usual(text.as_bytes()) {
@@ -112,6 +150,20 @@ mod tests {
         {
             assert_eq!(instant(json.as_bytes()), None, "{json}");
         }
+    }
+
+    #[test]
+    fn numbers_of_other_units_are_recognised() {
+        for json in ["1488369600", "1488369600.5", "99999999999"] {
+            assert_eq!(unit(json.as_bytes()), Some(Unit::Seconds), "{json}");
+        }
+        for json in ["1488369600000000", "1488369600000000000"] {
+            assert_eq!(unit(json.as_bytes()), Some(Unit::Finer), "{json}");
+        }
+        for json in ["1488369600000", "-1", "5", "\"1488369600\"", "1.4883696e12", "null"] {
+            assert_eq!(unit(json.as_bytes()), None, "{json}");
+        }
+        assert!(Unit::Seconds.warning(1_795_480_000).contains("1970-01-21"));
     }
 
     #[test]

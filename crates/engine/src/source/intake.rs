@@ -17,8 +17,8 @@ use crate::schedule::Share;
 /// So many bytes are asked for at a time.
 const READING: usize = 64 << 10;
 
-/// So many bytes of a line that is too long are kept for its letter.
-const KEPT: usize = 4096;
+/// What some programs write before the first line: the byte order mark of UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// See the module.
 pub struct Intake<'a> {
@@ -28,6 +28,8 @@ pub struct Intake<'a> {
     buffer: Vec<u8>,
     /// The beginning of a line that is too long, the rest of which is passed over.
     too_long: Option<Vec<u8>>,
+    /// Whether nothing was cut yet.
+    first: bool,
     /// What the sender is told, if it wants to be.
     pub safe: Option<Rc<RefCell<Safe>>>,
 }
@@ -74,7 +76,7 @@ pub fn wall() -> i64 {
 impl<'a> Intake<'a> {
     /// Nothing has come yet.
     pub fn new(source: &'a Source, from: From) -> Self {
-        Self { source, from, buffer: Vec::new(), too_long: None, safe: None }
+        Self { source, from, buffer: Vec::new(), too_long: None, first: true, safe: None }
     }
 
     /// Where bytes are to be added, with room for some.
@@ -105,13 +107,17 @@ impl<'a> Intake<'a> {
             match self.too_long.take() {
                 _ if !self.from.is_mine(self.source.share) => {}
                 Some(beginning) => reading.refuse(self.source, Reason::TooLong, &beginning, &self.from),
-                None => reading.line(self.source, &self.buffer, start, end, &self.from),
+                None => {
+                    let start = start + self.mark(start, end);
+                    reading.line(self.source, (&self.buffer, start, end), &self.from, false);
+                }
             }
+            self.first = false;
             start = end + 1;
         }
         self.hand_over(reading, start);
         if self.buffer.len() > self.source.plan.longest_line {
-            let kept = self.buffer.len().min(KEPT);
+            let kept = self.source.plan.longest_line;
             self.too_long.get_or_insert_with(|| self.buffer[..kept].to_vec());
         }
         if self.too_long.is_some() {
@@ -119,7 +125,13 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Nothing more comes. `whole`: what has no end of a line is a line nevertheless.
+    /// Returns the length of a byte order mark at the beginning of the first line.
+    fn mark(&self, start: usize, end: usize) -> usize {
+        if self.first && self.buffer[start..end].starts_with(MARK) { MARK.len() } else { 0 }
+    }
+
+    /// Nothing more comes. What has no end of a line is a line nevertheless. `whole`: it has all come; else it is cut off
+    /// unless it is a whole object, of which no part is one.
     pub fn end(&mut self, whole: bool) {
         let (now, arrival) = (Instant::now(), wall());
         let mut reading = Reading { events: Vec::new(), lines: 0, letters: Bundle::default(), now, arrival };
@@ -132,10 +144,8 @@ impl<'a> Intake<'a> {
         if let Some(beginning) = beginning {
             let reason = if whole { Reason::TooLong } else { Reason::CutOff };
             reading.refuse(self.source, reason, &beginning, &self.from);
-        } else if whole {
-            reading.line(self.source, &self.buffer, 0, end, &self.from);
-        } else if !self.buffer.trim_ascii().is_empty() {
-            reading.refuse(self.source, Reason::CutOff, &self.buffer, &self.from);
+        } else {
+            reading.line(self.source, (&self.buffer, self.mark(0, end), end), &self.from, !whole);
         }
         self.hand_over(reading, end);
     }
@@ -149,7 +159,11 @@ impl<'a> Intake<'a> {
         }
         // Tickets stay in memory: of what goes to disk there are few, for many readings each.
         let together = source.queue.spills();
-        let ticket = safe.as_ref().map(|safe| safe.borrow_mut().read(reading.lines, reading.events.len(), together));
+        // Lines that are no events are safe when their dead letters are.
+        let dead = reading.lines > reading.events.len() as u64;
+        let waits_for = reading.events.len() + usize::from(dead);
+        let ticket = safe.as_ref().map(|safe| safe.borrow_mut().read(reading.lines, waits_for, together));
+        let of_letters = ticket.clone().filter(|_| dead);
         let rest = buffer[end..].to_vec();
         // Small readings must not keep large buffers.
         let bytes = if end < buffer.capacity() / 2 {
@@ -161,7 +175,9 @@ impl<'a> Intake<'a> {
             std::mem::replace(buffer, rest)
         };
         let chunk = Chunk { bytes, events: reading.events, ticket };
-        source.take_up(reading.lines, chunk.trimmed(), &mut reading.letters);
+        if source.take_up(reading.lines, chunk.trimmed(), &mut reading.letters) {
+            of_letters.iter().for_each(|ticket| ticket.settle());
+        }
     }
 }
 
@@ -175,18 +191,21 @@ struct Reading {
 }
 
 impl Reading {
-    /// A line, which may be empty.
-    fn line(&mut self, source: &Source, buffer: &[u8], start: usize, end: usize, from: &From) {
+    /// A line, which may be empty. `cut`: its end may be missing.
+    fn line(&mut self, source: &Source, (buffer, start, end): (&[u8], usize, usize), from: &From, cut: bool) {
         let line = buffer[start..end].trim_ascii();
         if line.is_empty() {
             return;
         }
         if line.len() > source.plan.longest_line {
-            return self.refuse(source, Reason::TooLong, line, from);
+            return self.refuse(source, Reason::TooLong, &line[..source.plan.longest_line], from);
         }
         match source.reader.read(line) {
             Ok(said) => {
                 self.lines += 1;
+                if let Some(unit) = said.unit {
+                    source.warn(unit, said.time);
+                }
                 let start = line.as_ptr() as usize - buffer.as_ptr() as usize;
                 self.events.push(Event {
                     arrived: self.now,
@@ -197,6 +216,7 @@ impl Reading {
                     arrival: self.arrival,
                 });
             }
+            Err(Reason::NoObject) if cut => self.refuse(source, Reason::CutOff, line, from),
             Err(reason) => self.refuse(source, reason, line, from),
         }
     }

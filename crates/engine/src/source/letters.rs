@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
-
-/// So many bytes of a line are kept.
-const KEPT: usize = 4096;
 
 /// Why a line is not an event of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +19,16 @@ const KEPT: usize = 4096;
 pub enum Reason {
     /// It is not a JSON object.
     NoObject,
+    /// It is nested deeper than [`crate::json::whole::DEEPEST`].
+    TooDeep,
     /// It does not say its kind.
     NoKind,
     /// The source does not know its kind.
     UnknownKind,
     /// It has no id, or an empty one.
     NoId,
+    /// Its id is not Unicode: it has half of a surrogate pair.
+    OddId,
     /// It has no time.
     NoTime,
     /// Its time cannot be read.
@@ -39,11 +42,13 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::NoObject,
+        Self::TooDeep,
         Self::NoKind,
         Self::UnknownKind,
         Self::NoId,
+        Self::OddId,
         Self::NoTime,
         Self::OddTime,
         Self::TooLong,
@@ -55,9 +60,11 @@ impl Reason {
     pub fn name(self) -> &'static str {
         [
             "not a JSON object",
+            "nested too deep",
             "no type",
             "unknown type",
             "no id",
+            "unreadable id",
             "no time",
             "unreadable time",
             "too long",
@@ -83,12 +90,15 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Adds a letter. `words` may say more of the reason.
+    /// Adds a letter. `words` may say more of the reason. A line that is not UTF-8 is kept as base64, too.
     fn add(&mut self, reason: Reason, words: &str, line: &[u8], from: impl fmt::Display) {
-        let line = String::from_utf8_lossy(&line[..line.len().min(KEPT)]);
         let colon = if words.is_empty() { "" } else { ": " };
         let reason = format!("{}{colon}{words}", reason.name());
-        let letter = json!({"reason": reason, "line": line, "source": from.to_string()});
+        let text = String::from_utf8_lossy(line);
+        let mut letter = json!({"reason": reason, "line": text, "source": from.to_string()});
+        if std::str::from_utf8(line).is_err() {
+            letter["base64"] = STANDARD.encode(line).into();
+        }
         writeln!(self.text, "{letter}").expect("text can be written to");
     }
 }
@@ -108,11 +118,15 @@ impl Letters {
         }
     }
 
-    /// Counts and writes letters; an error in words where they cannot be written.
-    pub fn write(&self, bundle: &mut Bundle) -> Result<(), String> {
+    /// Counts letters.
+    pub fn count(&self, bundle: &mut Bundle) {
         for (counter, count) in self.counts.iter().zip(std::mem::take(&mut bundle.counts)) {
             counter.fetch_add(count, Ordering::Relaxed);
         }
+    }
+
+    /// Writes letters; an error in words where they cannot be written.
+    pub fn write(&self, bundle: &mut Bundle) -> Result<(), String> {
         let letters = std::mem::take(&mut bundle.text);
         let Some((path, file)) = self.file.as_ref().filter(|_| !letters.is_empty()) else { return Ok(()) };
         let mut file = file.lock().expect("no thread panics while it holds the lock");

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::instant::instant;
+use super::instant::{Unit, instant, unit};
 use super::letters::Reason;
 use crate::json::pointer::Pointer;
-use crate::json::whole;
+use crate::json::whole::{self, Invalid};
 use crate::plan::{Events, PlanError};
 
 /// What is read out of the lines of a source.
@@ -43,6 +43,8 @@ pub struct Said {
     pub time: i64,
     /// The time by which it is replayed, if it is.
     pub due: Option<i64>,
+    /// The unit that its time seems to be in, if that is not milliseconds.
+    pub unit: Option<Unit>,
 }
 
 impl Reader {
@@ -85,7 +87,10 @@ impl Reader {
                 values[member].get_or_insert(value);
             }
         });
-        whole.map_err(|_| Reason::NoObject)?;
+        whole.map_err(|invalid| match invalid {
+            Invalid::NoObject => Reason::NoObject,
+            Invalid::TooDeep => Reason::TooDeep,
+        })?;
         let find = |place: &Place| match place.member {
             None => Some(line),
             Some(member) => place.pointer.find_within(values[member]?).ok().flatten(),
@@ -95,20 +100,30 @@ impl Reader {
         let (id, time) = &self.kinds[kind];
         let id = find(id).and_then(|id| text(id).or_else(|| whole_number(id))).filter(|id| !id.is_empty());
         let id = id.ok_or(Reason::NoId)?;
+        if !is_unicode(id) {
+            return Err(Reason::OddId);
+        }
         let time = find(time).ok_or(Reason::NoTime)?;
+        let unit = unit(time);
         let time = instant(time).ok_or(Reason::OddTime)?;
         let due = self.replayed.as_ref().map(|place| {
             let due = find(place).ok_or(Reason::NoTime)?;
             instant(due).ok_or(Reason::OddTime)
         });
         let start = id.as_ptr() as usize - line.as_ptr() as usize;
-        Ok(Said { kind, id: start..start + id.len(), time, due: due.transpose()? })
+        Ok(Said { kind, id: start..start + id.len(), time, due: due.transpose()?, unit })
     }
 }
 
 /// What stands between the quotes of a JSON text.
 fn text(json: &[u8]) -> Option<&[u8]> {
     json.strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+/// Whether what stands between the quotes of a JSON text is Unicode: stores replace half of a surrogate pair, and so make
+/// one id of two.
+fn is_unicode(id: &[u8]) -> bool {
+    memchr::memmem::find(id, b"\\u").is_none() || serde_json::from_slice::<String>(&[b"\"", id, b"\""].concat()).is_ok()
 }
 
 fn whole_number(json: &[u8]) -> Option<&[u8]> {
@@ -158,6 +173,8 @@ mod tests {
             ("{\"type\": \"bid\", \"id\": \"\"}", Reason::NoId),
             ("{\"type\": \"bid\", \"id\": 1.5}", Reason::NoId),
             ("{\"type\": \"bid\", \"id\": null}", Reason::NoId),
+            ("{\"type\": \"bid\", \"id\": \"\\ud800\"}", Reason::OddId),
+            ("{\"type\": \"bid\", \"id\": \"a\\uDC00\"}", Reason::OddId),
             ("{\"type\": \"click\", \"id\": 1, \"time\": 1}", Reason::NoId),
             ("{\"type\": \"bid\", \"id\": 1}", Reason::NoTime),
             ("{\"type\": \"bid\", \"id\": 1, \"time\": \"now\"}", Reason::OddTime),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinSet, LocalSet};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -43,14 +44,19 @@ pub struct Port {
     /// Connections that came while the first line was waited for.
     early: Vec<std::net::TcpStream>,
     tls: Option<TlsAcceptor>,
-    senders: Vec<UnboundedSender<std::net::TcpStream>>,
-    receivers: Vec<Option<UnboundedReceiver<std::net::TcpStream>>>,
+    senders: Vec<UnboundedSender<Accepted>>,
+    receivers: Vec<Option<UnboundedReceiver<Accepted>>>,
+    limit: Arc<Semaphore>,
 }
+
+/// A connection, and its share of those that may be open at a time.
+type Accepted = (std::net::TcpStream, OwnedSemaphorePermit);
 
 /// A reading thread's part of a port: the first accepts connections for all.
 pub struct Part {
-    accepts: Option<(TcpListener, Vec<UnboundedSender<std::net::TcpStream>>)>,
-    connections: UnboundedReceiver<std::net::TcpStream>,
+    accepts: Option<(TcpListener, Vec<UnboundedSender<Accepted>>)>,
+    connections: UnboundedReceiver<Accepted>,
+    limit: Arc<Semaphore>,
     tls: Option<TlsAcceptor>,
 }
 
@@ -104,6 +110,7 @@ impl Port {
             tls,
             senders,
             receivers: receivers.into_iter().map(Some).collect(),
+            limit: Arc::new(Semaphore::new(listen.connections.min(Semaphore::MAX_PERMITS))),
         })
     }
 
@@ -113,7 +120,7 @@ impl Port {
         loop {
             // An error to accept one is that of one connection, and another may come.
             while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
-                if stream.set_nonblocking(true).is_ok() {
+                if stream.set_nonblocking(true).is_ok() && self.early.len() < self.limit.available_permits() {
                     self.early.push(stream);
                 }
             }
@@ -136,7 +143,9 @@ impl Port {
         let early = std::mem::take(&mut self.early);
         let count = early.len() as u64;
         for (stream, sender) in early.into_iter().zip(self.senders.iter().cycle()) {
-            let _ = sender.send(stream);
+            if let Ok(permit) = self.limit.clone().try_acquire_owned() {
+                let _ = sender.send((stream, permit));
+            }
         }
         count
     }
@@ -145,7 +154,7 @@ impl Port {
     pub fn part(&mut self, number: usize) -> Part {
         let accepts = self.listener.take().map(|listener| (listener, std::mem::take(&mut self.senders)));
         let connections = self.receivers[number].take().expect("each thread takes its part once");
-        Part { accepts, connections, tls: self.tls.clone() }
+        Part { accepts, connections, limit: self.limit.clone(), tls: self.tls.clone() }
     }
 }
 
@@ -153,14 +162,14 @@ impl Port {
 pub fn read(source: &Arc<Source>, part: Part) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start a runtime: {error}"))?;
-    let Part { accepts, mut connections, tls } = part;
+    let Part { accepts, mut connections, limit, tls } = part;
     LocalSet::new().block_on(&runtime, async {
         let mut served = JoinSet::new();
         let first = accepts.is_some();
         if let Some((listener, senders)) = accepts {
             let listener = tokio::net::TcpListener::from_std(listener);
             let listener = listener.map_err(|error| format!("cannot listen: {error}"))?;
-            served.spawn_local(accept(source.clone(), listener, senders));
+            served.spawn_local(accept(source.clone(), listener, senders, limit));
         }
         let idle = async {
             match source.plan.idle.filter(|_| first) {
@@ -176,10 +185,15 @@ pub fn read(source: &Arc<Source>, part: Part) -> Result<(), String> {
                     source.queue.close_by_itself();
                     break;
                 }
-                Some(stream) = connections.recv() => {
+                Some((stream, permit)) = connections.recv() => {
                     let (source, tls) = (source.clone(), tls.clone());
-                    served.spawn_local(serve(source, stream, tls));
+                    served.spawn_local(async move {
+                        serve(source, stream, tls).await;
+                        drop(permit);
+                    });
                 }
+                // Tasks that have ended give their memory back.
+                Some(_) = served.join_next() => {}
             }
         }
         // Senders that are told what is safe hear it until the end.
@@ -199,7 +213,8 @@ pub fn read(source: &Arc<Source>, part: Part) -> Result<(), String> {
 async fn accept(
     source: Arc<Source>,
     listener: tokio::net::TcpListener,
-    senders: Vec<UnboundedSender<std::net::TcpStream>>,
+    senders: Vec<UnboundedSender<Accepted>>,
+    limit: Arc<Semaphore>,
 ) {
     for sender in senders.iter().cycle() {
         let accepted = tokio::select! {
@@ -207,10 +222,19 @@ async fn accept(
             () = source.queue.closed() => return,
         };
         match accepted {
-            Ok(stream) => {
-                source.counts.connections.fetch_add(1, Ordering::Relaxed);
-                let _ = sender.send(stream);
-            }
+            Ok(stream) => match limit.clone().try_acquire_owned() {
+                Ok(permit) => {
+                    source.counts.connections.fetch_add(1, Ordering::Relaxed);
+                    let _ = sender.send((stream, permit));
+                }
+                Err(_) => {
+                    let most = source.plan.listen.as_ref().map_or(0, |listen| listen.connections);
+                    source.say(format!(
+                        "{most} connections are open, and no more may be: others were closed at once; let senders share \
+                         connections, or raise \"connections\" of the source's port"
+                    ));
+                }
+            },
             Err(error) => {
                 source.say(format!("a connection could not be accepted: {error}"));
                 tokio::time::sleep(PAUSE).await;
@@ -240,9 +264,16 @@ async fn serve(source: Arc<Source>, stream: std::net::TcpStream, tls: Option<Tls
     match tls {
         None => lines(&source, stream, from).await,
         Some(tls) => {
+            let patience = source.plan.listen.as_ref().map_or(Duration::ZERO, |listen| listen.handshake);
             let accepted = tokio::select! {
                 accepted = tls.accept(stream) => accepted,
                 () = source.queue.closed() => return,
+                () = tokio::time::sleep(patience) => {
+                    return source.say(format!(
+                        "a sender did not finish its TLS handshake within {} s, and was cut off",
+                        patience.as_secs_f64()
+                    ));
+                }
             };
             match accepted {
                 Ok(stream) => lines(&source, stream, from).await,

@@ -107,9 +107,9 @@ impl<D: Driver> Worker<D> {
         let mut retries = 0;
         loop {
             let reply = driver.take_in(connection, &choice.operation, context, &taken.batch, rest.documents()).await;
-            let fates = dealt(&reply, taken.batch.events.len(), rest.documents());
+            let mut fates = dealt(&reply, taken.batch.events.len(), rest.documents());
             let words = reply.outcome.as_ref().err().map_or("", |failure| failure.message.as_str());
-            source.settle(taken, &fates, words);
+            source.settle(taken, &mut fates, words);
             let part = |&(place, fate): &(u32, Fate)| {
                 let failed = match fate {
                     Fate::Left => return None,

@@ -39,7 +39,7 @@ def read_report(path: Path, bands: Sequence[float] = ()) -> Report:
     file = path / EXPERIMENT_FILE
     try:
         kind = json.loads(file.read_text(encoding="utf-8"))["kind"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput(
             "this is not an experiment's folder: its kind cannot be read",
             where=str(file),

@@ -23,8 +23,15 @@ pub(super) fn documents(body: &[u8]) -> Result<Verdict, Unexpected> {
 /// What a store says of a write to an index that takes none.
 const BLOCKED: &str = "cluster_block_exception";
 
-/// Judges each item; those that a block keeps out are lost unless `blocks_pass`.
-pub(super) fn bulk(body: &[u8], sent: u64, blocks_pass: bool) -> Result<Verdict, Unexpected> {
+/// What a store says of a request that its settings do not allow now, such as more shards than the cluster may have.
+const DISALLOWED: &str = "validation_exception";
+
+/// Statuses of documents that the store refuses for their contents.
+const OF_CONTENTS: [u16; 2] = [400, 413];
+
+/// Judges each item. `events`: only those that are refused for their contents are lost, and not those that an index
+/// cannot take now, or that the store takes from nobody without credentials.
+pub(super) fn bulk(body: &[u8], sent: u64, events: bool) -> Result<Verdict, Unexpected> {
     let mut errors = None;
     Cursor::new(body).object(|name, cursor| {
         if name == b"errors" {
@@ -45,13 +52,17 @@ pub(super) fn bulk(body: &[u8], sent: u64, blocks_pass: bool) -> Result<Verdict,
     let items =
         results.iter().map(|item| item.as_object().and_then(|item| item.values().next()).unwrap_or(&Value::Null));
     let failed: Vec<(u32, &Value)> = (0..).zip(items).filter(|(_, item)| !item["error"].is_null()).collect();
-    let kept_out = |item: &Value| blocks_pass && item["error"]["type"] == BLOCKED;
+    let kept_out = |item: &Value| events && item["error"]["type"] == BLOCKED;
     let pushed_back = failed.iter().all(|(_, item)| item["status"] == 429 || kept_out(item));
     let class = if pushed_back { ErrorClass::Rejected } else { ErrorClass::Item };
     let (_, first) = failed.first().ok_or(Unexpected)?;
     let may_pass = |item: &Value| {
         let status = item["status"].as_u64().and_then(|status| u16::try_from(status).ok());
-        kept_out(item) || status.and_then(class_of).is_some_and(ErrorClass::may_pass)
+        let of_contents = || status.is_some_and(|status| OF_CONTENTS.contains(&status));
+        match events {
+            true => kept_out(item) || !of_contents() || item["error"]["type"] == DISALLOWED,
+            false => status.and_then(class_of).is_some_and(ErrorClass::may_pass),
+        }
     };
     let (mut rejected, mut refused) = (Vec::new(), Vec::new());
     for (place, item) in &failed {
@@ -60,6 +71,6 @@ pub(super) fn bulk(body: &[u8], sent: u64, blocks_pass: bool) -> Result<Verdict,
     let items = failed.len() as u64;
     let message =
         format!("{items} of {sent} items failed, the first with {}: {}", first["status"], words(&first["error"]));
-    let verdict = Verdict::new(sent.saturating_sub(items), Err(Failure { class, message }));
+    let verdict = Verdict::new(sent.saturating_sub(items), Err(Failure::new(class, message)));
     Ok(Verdict { rejected, lost: !refused.is_empty(), refused, ..verdict })
 }

@@ -177,17 +177,26 @@ fn a_bulk_request_whose_failed_items_were_all_pushed_back_is_rejected() {
 }
 
 #[test]
-fn an_event_that_a_block_keeps_out_may_get_through_later() {
+fn only_events_that_are_wrong_by_themselves_are_refused() {
     let blocked =
         json!({"type": "cluster_block_exception", "reason": "index [ads] blocked by: [FORBIDDEN/8/index write (api)]"});
     let item = |error: &Value| json!({"update": {"status": 403, "error": error}});
-    let answer = json!({"errors": true, "items": [item(&blocked), item(&json!({"type": "security_exception"}))]});
+    let wrong = |kind: &str| json!({"update": {"status": 400, "error": {"type": kind}}});
+    let conflict = json!({"update": {"status": 409, "error": {"type": "version_conflict_engine_exception"}}});
+    let items = [
+        item(&blocked),
+        item(&json!({"type": "security_exception"})),
+        wrong("mapper_parsing_exception"),
+        wrong("validation_exception"),
+        conflict,
+    ];
+    let answer = json!({"errors": true, "items": items});
     let places = |judge: Judge| {
-        let verdict = judge.judge(200, answer.to_string().as_bytes(), 2);
+        let verdict = judge.judge(200, answer.to_string().as_bytes(), 5);
         (verdict.rejected, verdict.refused)
     };
-    assert_eq!(places(Judge::TakenIn), (vec![0], vec![1]));
-    assert_eq!(places(Judge::Bulk), (vec![], vec![0, 1]));
+    assert_eq!(places(Judge::TakenIn), (vec![0, 1, 3, 4], vec![2]));
+    assert_eq!(places(Judge::Bulk), (vec![], vec![0, 1, 2, 3, 4]));
     let all = json!({"errors": true, "items": [item(&blocked)]});
     assert_eq!(judged(Judge::TakenIn, 200, &all, 1).1.unwrap().0, ErrorClass::Rejected);
 }

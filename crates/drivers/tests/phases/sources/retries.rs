@@ -62,3 +62,55 @@ fn a_lone_event_is_sent_while_another_batch_hangs() {
     running.stop();
     adds_up(&ended(&running));
 }
+
+#[test]
+fn a_store_that_lets_nobody_in_for_a_while_loses_nothing() {
+    let texts = Folder::new();
+    let path = file(&texts, "log.ndjson", (0..500).map(bid).collect::<String>());
+    let mut plan = taking_in(json!({"files": [path], "batch": 10}), json!("exhausted"));
+    plan["operations"]["take_in"] = json!({"denied": 7});
+    let (outcome, _folder) = run::<Fussy>(&plan);
+    adds_up(&outcome);
+    assert_eq!((count(&outcome, "indexed"), count(&outcome, "left_over")), (500, 0), "{outcome}");
+    assert_eq!(outcome["sources"]["ads"]["dead_letters"], json!({}));
+}
+
+#[test]
+fn a_refused_event_is_acknowledged_once_its_whole_line_is_kept() {
+    let letters = Folder::new();
+    let line = bid(1).replace("\"b1\"", &format!("\"{}\"", "x".repeat(6_000)));
+    let named = |path: PathBuf| {
+        let source = json!({"listen": {"address": "127.0.0.1:0"}, "acknowledge": true, "dead_letters": path});
+        let mut plan = taking_in(source, json!("exhausted"));
+        plan["operations"]["take_in"] = json!({"refused": "xxx"});
+        plan["drain"] = json!(0.2);
+        plan
+    };
+    let path = letters.0.join("letters.ndjson");
+    let folder = Folder::new();
+    let (running, address) = listening::<Fussy>(&named(path.clone()), &folder);
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(line.as_bytes()).unwrap();
+    let mut heard = String::new();
+    BufReader::new(stream.try_clone().unwrap()).read_line(&mut heard).unwrap();
+    assert_eq!(heard, "{\"acknowledged\": 1}\n");
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(kept["line"], line.trim_end());
+    drop(stream);
+    adds_up(&settled(&running, 1));
+
+    // Where it cannot be kept, it is left over, and nobody is told that it is safe.
+    let folder = Folder::new();
+    let (running, address) = listening::<Fussy>(&named(letters.0.join("nowhere").join("letters.ndjson")), &folder);
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(line.as_bytes()).unwrap();
+    stream.write_all(b"not JSON\n").unwrap();
+    until(&running, "the failed writing", |told| !told.trouble.is_empty());
+    running.stop();
+    let outcome = ended(&running);
+    adds_up(&outcome);
+    assert_eq!(count(&outcome, "left_over"), 1, "{outcome}");
+    let mut heard = String::new();
+    BufReader::new(stream).read_line(&mut heard).unwrap();
+    assert_eq!(heard, "");
+}

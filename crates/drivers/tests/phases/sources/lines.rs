@@ -1,0 +1,141 @@
+//! Lines as they really come: with a byte order mark, without a last newline, nested too deep, and hostile ones.
+
+use std::io::Read;
+
+use super::*;
+
+/// Sends bytes to a port and ends the connection, and waits until so many lines have come to their ends.
+fn sent(bytes: &[u8], lines: u64) -> Value {
+    let folder = Folder::new();
+    let (running, address) =
+        listening::<Null>(&taking_in(json!({"listen": {"address": "127.0.0.1:0"}}), json!("exhausted")), &folder);
+    TcpStream::connect(address).unwrap().write_all(bytes).unwrap();
+    let outcome = settled(&running, lines);
+    adds_up(&outcome);
+    outcome
+}
+
+/// The same bytes in a file.
+fn read(bytes: &[u8]) -> Value {
+    let texts = Folder::new();
+    let path = file(&texts, "log.ndjson", bytes);
+    let (outcome, _folder) = run::<Null>(&taking_in(json!({"files": [path]}), json!("exhausted")));
+    adds_up(&outcome);
+    outcome
+}
+
+#[test]
+fn the_last_line_needs_no_newline_and_the_first_may_have_a_byte_order_mark() {
+    let text = [bid(0), bid(1)].concat();
+    for bytes in [text.trim_end().to_owned(), format!("\u{feff}{text}"), format!("\u{feff}{}", text.trim_end())] {
+        for outcome in [sent(bytes.as_bytes(), 2), read(bytes.as_bytes())] {
+            assert_eq!((count(&outcome, "lines"), count(&outcome, "indexed")), (2, 2), "{bytes:?} {outcome}");
+        }
+    }
+    let cut = format!("{text}{}", &bid(2)[..20]);
+    assert_eq!(sent(cut.as_bytes(), 3)["sources"]["ads"]["dead_letters"], json!({"cut off": 1}));
+    assert_eq!(read(cut.as_bytes())["sources"]["ads"]["dead_letters"], json!({"not a JSON object": 1}));
+}
+
+#[test]
+fn ids_that_stores_would_merge_are_dead_letters_and_seconds_are_warned_of() {
+    let odd = |id: &str, time: &str| format!("{{\"type\": \"bid\", \"id\": \"{id}\", \"time\": {time}}}\n");
+    let text = [odd("\\ud800", "1795480000000"), odd("\\udc00", "1795480000000"), odd("\\ud83d\\ude00", "1795480000")];
+    let outcome = read(text.concat().as_bytes());
+    assert_eq!(outcome["sources"]["ads"]["dead_letters"], json!({"unreadable id": 2}));
+    let trouble = outcome["sources"]["ads"]["trouble"].as_array().unwrap();
+    assert_eq!(trouble.len(), 1, "{outcome}");
+    assert!(trouble[0].as_str().unwrap().contains("looks like seconds since 1970"), "{outcome}");
+}
+
+#[test]
+fn no_line_ends_the_process() {
+    let mut text = Vec::new();
+    let mut lines = 0;
+    // Nested brackets of each kind and depth, closed and not.
+    for depth in [100, 256, 257, 1_000, 5_000, 100_000] {
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            for closed in [depth, depth / 2, 0] {
+                let value = format!("{}1{}", open.repeat(depth), close.repeat(closed));
+                let line = format!("{{\"type\":\"bid\",\"id\":\"d\",\"time\":5,\"x\":{value}}}\n");
+                text.extend_from_slice(line.as_bytes());
+                lines += 1;
+            }
+        }
+    }
+    // A good line with bytes changed, cut out and put in.
+    for k in 0..3_000 {
+        let draw = Draw::new(1, 2, k);
+        let mut line = bid(k).into_bytes();
+        line.pop();
+        for change in 0..1 + draw.bits(0) % 4 {
+            let at = draw.bits(10 + change) as usize % line.len();
+            match draw.bits(20 + change) % 3 {
+                0 => line[at] = (draw.bits(30 + change) % 256) as u8,
+                1 => drop(line.remove(at)),
+                _ => line.insert(at, (draw.bits(40 + change) % 256) as u8),
+            }
+        }
+        line.retain(|byte| *byte != b'\n');
+        line.push(b'\n');
+        text.extend_from_slice(&line);
+    }
+    text.extend_from_slice(bid(7).as_bytes());
+    let outcome = read(&text);
+    assert!(count(&outcome, "lines") >= 3_000 + lines, "{outcome}");
+    // Three of four depths beyond the bound: each is a dead letter for its depth, whether it is closed or not.
+    assert_eq!(outcome["sources"]["ads"]["dead_letters"]["nested too deep"], 4 * 2 * 3, "{outcome}");
+}
+
+#[test]
+fn a_port_has_a_bound_of_connections() {
+    let folder = Folder::new();
+    let source = json!({"listen": {"address": "127.0.0.1:0", "connections": 1}});
+    let (running, address) = listening::<Null>(&taking_in(source, json!("exhausted")), &folder);
+    let mut first = TcpStream::connect(address).unwrap();
+    first.write_all(bid(0).as_bytes()).unwrap();
+    until_indexed(&running, 1);
+    let mut second = TcpStream::connect(address).unwrap();
+    second.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(second.read(&mut [0]).unwrap_or(0), 0, "it is closed at once");
+    first.write_all(bid(1).as_bytes()).unwrap();
+    drop(first);
+    until_indexed(&running, 2);
+    // There is room again once the first has gone.
+    let begun = Instant::now();
+    while running.progress().sources["ads"].indexed < 3 {
+        let _ = TcpStream::connect(address).and_then(|mut third| third.write_all(bid(2).as_bytes()));
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(20));
+    }
+    running.stop();
+    let outcome = ended(&running);
+    assert!(outcome["sources"]["ads"]["trouble"][0].as_str().unwrap().contains("1 connections are open"), "{outcome}");
+}
+
+fn until_indexed(running: &Running, events: u64) {
+    let begun = Instant::now();
+    while running.progress().sources["ads"].indexed < events {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{events}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_sender_that_never_finishes_its_tls_handshake_is_cut_off() {
+    let texts = Folder::new();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let listen = json!({
+        "address": "127.0.0.1:0", "handshake": 0.1, "connections": 1,
+        "certificate": file(&texts, "c.pem", certificate.pem()), "key": file(&texts, "k.pem", key.serialize_pem()),
+    });
+    let folder = Folder::new();
+    let (running, address) = listening::<Null>(&taking_in(json!({"listen": listen}), json!("exhausted")), &folder);
+    let mut silent = TcpStream::connect(address).unwrap();
+    silent.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0, "it is closed");
+    running.stop();
+    let outcome = ended(&running);
+    assert!(outcome["sources"]["ads"]["trouble"][0].as_str().unwrap().contains("TLS handshake"), "{outcome}");
+}
