@@ -4,7 +4,7 @@ import json
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,22 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path, generator="adbids", seed=19, documents=BIDS, rate=BIDS / (DAYS * 86400), start=start
     )
     assert lines == len(path.read_text().splitlines()) > BIDS
+    return path
+
+
+@pytest.fixture(scope="module")
+def zoned(log: Path) -> Path:
+    """The same events, whose instants are written in turn with another zone, as milliseconds and as they were."""
+    tokyo = timezone(timedelta(hours=9))
+    path = log.with_name("zoned.ndjson")
+    with path.open("w") as file:
+        for number, event in enumerate(map(json.loads, log.read_text().splitlines())):
+            for key in ("time", "bid_time"):
+                if key in event and number % 3:
+                    at = datetime.fromisoformat(event[key])
+                    forms = (at.astimezone(tokyo).isoformat(timespec="milliseconds"), round(at.timestamp() * 1000))
+                    event[key] = forms[number % 3 - 1]
+            file.write(f"{json.dumps(event)}\n")
     return path
 
 
@@ -82,11 +98,12 @@ def counts(buckets: Mapping[str, Any]) -> dict[str, int]:
 
 @pytest.mark.store
 @pytest.mark.parametrize("published", [False, True], ids=["right", "published"])
-def test_a_search_engine_answers_all_five(node, tmp_path, log, right, published):
+def test_a_search_engine_answers_all_five(node, tmp_path, log, zoned, right, published):
     def fill() -> None:
         lines = []
-        for key, document in documents(log).items():
-            day = document["bid"]["time"][:10].replace("-", ".")
+        written = documents(zoned)
+        for key, known in documents(log).items():
+            document, day = written[key], known["bid"]["time"][:10].replace("-", ".")
             lines += [json.dumps({"index": {"_index": f"ads-{day}", "_id": key}}), json.dumps(document)]
         body = ("\n".join(lines) + "\n").encode()
         headers = {"Content-Type": "application/x-ndjson"}
@@ -151,10 +168,10 @@ def test_a_search_engine_answers_all_five(node, tmp_path, log, right, published)
 
 @pytest.mark.store
 @pytest.mark.parametrize("published", [False, True], ids=["right", "published"])
-def test_mongodb_answers_all_five(mongodb, tmp_path, log, right, published):
+def test_mongodb_answers_all_five(mongodb, tmp_path, zoned, right, published):
     def fill() -> None:
         options = ("--cluster", "mongodb", "--reuse", "--output", tmp_path / "run")
-        assert result("ingest", "adbids", log, *options)["documents"] == BIDS
+        assert result("ingest", "adbids", zoned, *options)["documents"] == BIDS
 
     asked, day = right.asked_for(), today() - timedelta(days=1)
     answers: dict[str, list[dict[str, Any]]] = {}

@@ -195,7 +195,7 @@ mod tests {
     const NONE: [i64; 0] = [];
 
     fn form() -> TakeIn {
-        TakeIn { collection: "ads".into(), daily: Some(Daily::Event) }
+        TakeIn { collection: "ads".into(), daily: Some(Daily::Event), times: [].into() }
     }
 
     async fn dealt(buckets: &Buckets, batch: &Batch, only: Option<&[u32]>) -> (Vec<(String, Vec<u32>)>, Vec<u32>) {

@@ -298,7 +298,7 @@ mod tests {
 
     fn placed(generations: &Generations, instants: &[i64]) -> Vec<String> {
         let events: Vec<_> = instants.iter().map(|instant| (0, "a", *instant, "{}")).collect();
-        let form = TakeIn { collection: "ads".into(), daily: Some(Daily::Event) };
+        let form = TakeIn { collection: "ads".into(), daily: Some(Daily::Event), times: [].into() };
         let list = generations.place(&form, &batch(&events), None);
         let mut names = generations.names(&list);
         let text = |name: Option<&[u8]>| name.map_or("deleted".into(), |name| String::from_utf8_lossy(name).into());

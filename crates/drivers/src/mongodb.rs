@@ -233,7 +233,8 @@ impl Driver for Mongo {
                 let day = buckets.as_ref().map(|days| days.generations.name(sample.events[0].time));
                 let events = (0..).zip(&sample.events);
                 let into = day.as_ref().unwrap_or(&form.collection);
-                let commands = taking_in::commands(into, &sample, events, operation.concern, &mut Tally::default());
+                let commands =
+                    taking_in::commands(form, into, &sample, events, operation.concern, &mut Tally::default());
                 Ok(commands.ok()?.into_iter().next()?.0)
             }
             Kind::DeleteDays(..) => return None,

@@ -3,6 +3,7 @@
 //! document where there is none, so that the order of a document's events and their repetition change nothing.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,6 +26,8 @@ pub struct TakeIn {
     pub collection: String,
     /// What tells the day of a document, if days are told apart.
     pub daily: Option<Daily>,
+    /// Of each kind of event the fields that are instants: stores without a mapping of their own keep them as dates.
+    pub times: BTreeMap<String, Vec<String>>,
 }
 
 /// What tells the day of a document.
@@ -39,9 +42,9 @@ pub enum Daily {
 const DAILY: [(&str, Daily); 2] = [("event", Daily::Event), ("arrival", Daily::Arrival)];
 
 impl TakeIn {
-    /// Maps `{"collection": NAME, "daily": "event"}`.
+    /// Maps `{"collection": NAME, "daily": "event", "times": ["bid.time"]}`.
     pub fn map(argument: &Value) -> Result<Self, PlanError> {
-        let form = Form::new(argument, &["collection", "daily"])?;
+        let form = Form::new(argument, &["collection", "daily", "times"])?;
         let daily = match form.get("daily") {
             None => None,
             Some(_) => {
@@ -51,7 +54,23 @@ impl TakeIn {
                 Some(known.ok_or_else(|| PlanError::new(unknown("kind of day", word, names)))?.1)
             }
         };
-        Ok(Self { collection: form.text("collection")?.to_owned(), daily })
+        let wrong = |value: &Value| {
+            PlanError::new(format!("\"times\" wants a list of KIND.FIELD, such as bid.time; got {value}"))
+        };
+        let mut times: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        if let Some(list) = form.get("times") {
+            for time in list.as_array().ok_or_else(|| wrong(list))? {
+                let parts = time.as_str().and_then(|time| time.split_once('.'));
+                let (kind, field) = parts.filter(|(_, field)| !field.contains('.')).ok_or_else(|| wrong(time))?;
+                times.entry(kind.to_owned()).or_default().push(field.to_owned());
+            }
+        }
+        Ok(Self { collection: form.text("collection")?.to_owned(), daily, times })
+    }
+
+    /// The fields of a kind of events that are instants.
+    pub fn times_of(&self, kind: &str) -> &[String] {
+        self.times.get(kind).map_or(&[], Vec::as_slice)
     }
 
     /// The instant that tells the day of an event's document, if days are told apart: milliseconds since 1970.
@@ -199,8 +218,14 @@ pub mod tests {
         let map = |form: Value| TakeIn::map(&form).map_err(|error| error.message);
         assert_eq!(
             map(json!({"collection": "ads", "daily": "arrival"})),
-            Ok(TakeIn { collection: "ads".into(), daily: Some(Daily::Arrival) })
+            Ok(TakeIn { collection: "ads".into(), daily: Some(Daily::Arrival), times: BTreeMap::new() })
         );
+        let timed = map(json!({"collection": "ads", "times": ["bid.time", "win.time", "win.bid_time"]})).unwrap();
+        assert_eq!(
+            (timed.times_of("win"), timed.times_of("click")),
+            (&["time".into(), "bid_time".into()][..], &[][..])
+        );
+        assert!(map(json!({"collection": "ads", "times": ["time"]})).unwrap_err().contains("KIND.FIELD"));
         assert_eq!(map(json!({"collection": "ads", "daily": null})).unwrap().daily, None);
         let error = map(json!({"collection": "ads", "daily": "events"})).unwrap_err();
         assert_eq!(error, "unknown kind of day \"events\"; did you mean \"event\"?");

@@ -11,12 +11,13 @@ import sys
 from pathlib import Path
 
 from loadframe import interrupts
-from loadframe.errors import LoadframeError
+from loadframe.errors import BadInput, LoadframeError
 from loadframe.printable import printable
 from loadframe.ranks.environment import place
 
 #: Exit status of a command that was interrupted.
 INTERRUPTED = 130
+_TOO_DEEP = "an input is nested too deep to be read"
 #: Exit status of a command whose output nobody reads any more: that of a program that SIGPIPE ends.
 UNREAD = 141
 
@@ -88,19 +89,17 @@ def _run(arguments: list[str] | None) -> int:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except LoadframeError as error:
+    except (LoadframeError, RecursionError) as error:
+        told = error if isinstance(error, LoadframeError) else BadInput(_TOO_DEEP, remedy="name another file")
         if not interrupts.asked():
-            _say(str(error))
-        return error.exit_status
+            _say(str(told))
+        return told.exit_status
     except MemoryError as error:
         # Whatever held so much has been let go of by now.
         asked = f": {error}" if str(error) else ""
         _say(f"memory has run out{asked}")
         print("  free some, give the process more, or ask for less: fewer runs, clients or documents", file=sys.stderr)
         return 1
-    except RecursionError:
-        _say("an input is nested too deep to be read: shorten the nesting of the file, or name another")
-        return 2
     except BrokenPipeError:
         if not _output_is_closed():
             raise

@@ -5,7 +5,7 @@ use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::variables::Values;
 use serde_json::Value;
 
-use super::bson::json;
+use super::bson::{json, owned};
 use super::bulk::written;
 use super::failure::{failure, inside};
 use super::line::Found;
@@ -78,7 +78,7 @@ impl Answer {
     pub fn typed_documents(&self) -> Vec<Document> {
         let first = if let Self::Found(batch) = self { batch.first.as_ref() } else { None };
         let documents = first.and_then(|batch| batch.doc_slices().ok());
-        let whole = |document: RawBsonRef<'_>| Document::try_from(document.as_document()?).ok();
+        let whole = |document: RawBsonRef<'_>| owned(document.as_document()?);
         documents.into_iter().flatten().filter_map(|document| whole(document.ok()?)).collect()
     }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bson::RawDocumentBuf;
+use bson::{Document, RawDocumentBuf};
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
+use loadframe_engine::event::{Batch, Event};
 use loadframe_engine::variables::Values;
 
 use super::Connection;
@@ -16,10 +17,12 @@ use super::failure::{self, is_displaced, unfit};
 use super::line::{Line, Thread};
 use super::nodes::{Mode, MongoNodes};
 use super::operation::{Concern, Operation, Prefer};
+use super::taking_in;
 use crate::capture::Memory;
 use crate::json::Unexpected;
 use crate::net::deadline::Limit;
 use crate::neutral::Action;
+use crate::take_in::TakeIn;
 use crate::tally::Tally;
 
 /// One operation of one client.
@@ -165,26 +168,63 @@ impl Asking<'_> {
                 Vec::new()
             }
         };
-        let now = Instant::now();
-        let mut whole = Reply::new(now, now, Ok(()));
-        for (at, (command, places)) in commands.into_iter().enumerate() {
+        let mut whole = None;
+        for (command, places) in commands {
             let asked = self.send(connection, Ok(command), Take::Told).await;
-            if at == 0 {
-                (whole.sent, whole.node) = (asked.sent, asked.node);
-            }
-            whole.done = asked.done;
-            whole.bytes_sent += asked.bytes_sent;
-            whole.bytes_received += asked.received();
-            let told = match &asked.answer {
-                Ok(Answer::Told(answer)) => Ok(answer),
-                Ok(Answer::Found(_)) => unreachable!("a write finds nothing"),
-                Err(failure) => Err(failure.clone()),
-            };
-            bulk::count(told, &places, action, &mut tally);
+            asked.extend(&mut whole);
+            bulk::count(asked.told(), &places, action, &mut tally);
         }
-        let Reply { sent, done, bytes_sent, bytes_received, node, .. } = whole;
-        Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
+        settle(whole, tally)
     }
+
+    /// Sends events, each list to its collection; those that could not be written are in `tally`.
+    ///
+    /// The server refuses a whole command for one document that it cannot read, without saying which. Such a command is
+    /// halved until the document stands alone.
+    pub async fn write_events(
+        &self,
+        connection: &mut Connection,
+        (form, batch): (&TakeIn, &Batch),
+        mut lists: Vec<(String, Vec<(u32, &Event)>)>,
+        mut tally: Tally,
+    ) -> Reply {
+        let mut whole = None;
+        while let Some((collection, events)) = lists.pop() {
+            let carried = events.iter().copied();
+            let commands =
+                match taking_in::commands(form, &collection, batch, carried, self.operation.concern, &mut tally) {
+                    Ok(commands) => commands,
+                    Err(unexpected) => {
+                        let places: Vec<u32> = events.iter().map(|(place, _)| *place).collect();
+                        tally.fail_at(&places, unfit(unexpected).denied());
+                        continue;
+                    }
+                };
+            for (command, places) in commands {
+                let asked = self.send(connection, Ok(command), Take::Told).await;
+                asked.extend(&mut whole);
+                match asked.told() {
+                    Err(failure) if places.len() > 1 && failure.is_of_contents() => {
+                        let (first, second) = places.split_at(places.len() / 2);
+                        for half in [second, first] {
+                            let of_half = |(place, _): &&(u32, &Event)| half.binary_search(place).is_ok();
+                            lists.push((collection.clone(), events.iter().filter(of_half).copied().collect()));
+                        }
+                    }
+                    told => bulk::count(told, &places, Action::Upsert, &mut tally),
+                }
+            }
+        }
+        settle(whole, tally)
+    }
+}
+
+/// The reply to commands of which `whole` has the instants and bytes.
+fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
+    let now = Instant::now();
+    let whole = whole.unwrap_or_else(|| Reply::new(now, now, Ok(())));
+    let Reply { sent, done, bytes_sent, bytes_received, node, .. } = whole;
+    Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
 }
 
 /// A command that could not be sent.
@@ -201,6 +241,23 @@ impl Asked {
 
     fn received(&self) -> u64 {
         self.answer.as_ref().map_or(0, Answer::size)
+    }
+
+    /// Adds the command to those of one request, of which `whole` has the instants and bytes.
+    fn extend(&self, whole: &mut Option<Reply>) {
+        let whole = whole.get_or_insert_with(|| Reply { node: self.node, ..Reply::new(self.sent, self.done, Ok(())) });
+        whole.done = self.done;
+        whole.bytes_sent += self.bytes_sent;
+        whole.bytes_received += self.received();
+    }
+
+    /// The answer to a write.
+    fn told(&self) -> Result<&Document, Failure> {
+        match &self.answer {
+            Ok(Answer::Told(answer)) => Ok(answer),
+            Ok(Answer::Found(_)) => unreachable!("a write finds nothing"),
+            Err(failure) => Err(failure.clone()),
+        }
     }
 
     fn documents(&self) -> u64 {

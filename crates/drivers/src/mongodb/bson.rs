@@ -5,8 +5,10 @@
 //! "..."}`, `{"$numberDecimal": "0.1"}`, `{"$binary": {...}}` and so on. The library converts it, and what it refuses
 //! is refused. A date may also be a day, `{"$date": "2015-01-31"}`, or a number of milliseconds.
 
-use bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf};
+use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, RawDocumentBuf};
+use loadframe_engine::json::whole::{DEEPEST, depth};
 use loadframe_engine::plan::PlanError;
+use loadframe_engine::source::instant::instant;
 use serde_json::Value;
 
 use crate::json::{Cursor, Unexpected};
@@ -61,8 +63,16 @@ pub fn int(out: &mut Vec<u8>, name: &str, number: i64) {
     field(out, name.as_bytes(), &Scalar::Int(number)).expect("the name is of our own making");
 }
 
-/// Writes a field in its own type. The error is a name with a zero byte, or a value that is not JSON.
+/// Writes a field in its own type. The error is a name with a zero byte, or a value that is not JSON or nested too deep.
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpected> {
+    match value {
+        Scalar::Json(json) if depth(json) > DEEPEST => Err(Unexpected),
+        value => shallow(out, name, value),
+    }
+}
+
+/// The same for a value that is not nested too deep: writing it recurses.
+fn shallow(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpected> {
     if name.contains(&0) {
         return Err(Unexpected);
     }
@@ -90,13 +100,26 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexp
 
 /// Writes the fields of a JSON object, those called `without` left out.
 pub fn fields(out: &mut Vec<u8>, json: &[u8], without: Option<&[u8]>) -> Result<(), Unexpected> {
+    members(json, |name, value| if without == Some(name) { Ok(()) } else { field(out, name, &value) })
+}
+
+/// Writes the fields of an event; those called as one of `times` become dates where they are instants.
+pub fn event(out: &mut Vec<u8>, json: &[u8], times: &[String]) -> Result<(), Unexpected> {
     Cursor::new(json).object(|name, cursor| {
         let value = cursor.value()?;
-        if without != Some(name) {
-            field(out, name, &Scalar::parse(value).ok_or(Unexpected)?)?;
+        let is_time = times.iter().any(|time| time.as_bytes() == name);
+        match instant(value).filter(|_| is_time) {
+            Some(milliseconds) => sized(out, DATE, name, &milliseconds.to_le_bytes()),
+            None => field(out, name, &Scalar::parse(value).ok_or(Unexpected)?)?,
         }
         Ok(true)
     })
+}
+
+/// Calls `member` with each member of a JSON object.
+fn members(json: &[u8], mut member: impl FnMut(&[u8], Scalar<'_>) -> Result<(), Unexpected>) -> Result<(), Unexpected> {
+    Cursor::new(json)
+        .object(|name, cursor| member(name, Scalar::parse(cursor.value()?).ok_or(Unexpected)?).map(|()| true))
 }
 
 fn compound(out: &mut Vec<u8>, name: &[u8], json: &[u8]) -> Result<(), Unexpected> {
@@ -106,7 +129,7 @@ fn compound(out: &mut Vec<u8>, name: &[u8], json: &[u8]) -> Result<(), Unexpecte
             Cursor::new(json).array(|index, cursor| {
                 let mut digits = [0; 20];
                 let value = Scalar::parse(cursor.value()?).ok_or(Unexpected)?;
-                field(out, decimal(index, &mut digits), &value).map(|()| true)
+                shallow(out, decimal(index, &mut digits), &value).map(|()| true)
             })
         });
     }
@@ -114,7 +137,7 @@ fn compound(out: &mut Vec<u8>, name: &[u8], json: &[u8]) -> Result<(), Unexpecte
         return typed(out, name, extended);
     }
     head(out, DOCUMENT, name);
-    document(out, |out| fields(out, json, None))
+    document(out, |out| members(json, |name, value| shallow(out, name, &value)))
 }
 
 /// The keys that make a mapping extended JSON, as the library converts it.
@@ -234,10 +257,29 @@ pub fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
     }
 }
 
+/// A document of an answer as the library's type; `None` if it is malformed or nested too deep: the library recurses.
+pub fn owned(document: &RawDocument) -> Option<Document> {
+    let mut open = vec![(document, 0)];
+    while let Some((document, depth)) = open.pop() {
+        if depth > DEEPEST {
+            return None;
+        }
+        for element in document {
+            let inner = match element.ok()?.1 {
+                RawBsonRef::Document(inner) => inner,
+                RawBsonRef::Array(inner) => RawDocument::from_bytes(inner.as_bytes()).ok()?,
+                RawBsonRef::JavaScriptCodeWithScope(code) => code.scope,
+                _ => continue,
+            };
+            open.push((inner, depth + 1));
+        }
+    }
+    Document::try_from(document).ok()
+}
+
 /// A document as JSON; what JSON has no type for as extended JSON has it.
 pub fn json(document: &RawDocument) -> Option<Value> {
-    let document = Document::try_from(document).ok()?;
-    Some(Bson::Document(document).into_relaxed_extjson())
+    Some(Bson::Document(owned(document)?).into_relaxed_extjson())
 }
 
 #[cfg(test)]
@@ -330,6 +372,41 @@ mod tests {
             "{refused}"
         );
         assert!(verify(&json!({"a": {"$oid": "${id}"}, "b": {"$gte": 1}, "c": {"$date": "2015-01-31"}})).is_ok());
+    }
+
+    #[test]
+    fn no_depth_ends_the_process() {
+        for levels in [1, DEEPEST - 1, DEEPEST, DEEPEST + 1, 5_000, 200_000] {
+            for [open, close] in [["[", "]"], ["{\"a\":", "}"]] {
+                let text = format!("{{\"x\":{}1{}}}", open.repeat(levels), close.repeat(levels));
+                assert_eq!(written(&text).is_some(), levels <= DEEPEST, "{levels}");
+            }
+            // An answer that no server should send.
+            let mut answer = vec![5, 0, 0, 0, 0];
+            for _ in 0..levels.min(10_000) {
+                let size = (answer.len() + 8) as u32;
+                answer = [&size.to_le_bytes()[..], &[DOCUMENT, b'a', 0], &answer[..], &[0]].concat();
+            }
+            let answer = RawDocument::from_bytes(&answer).unwrap();
+            assert_eq!(super::json(answer).is_some(), levels <= DEEPEST, "{levels}");
+        }
+    }
+
+    #[test]
+    fn instants_of_events_are_dates_in_whatever_form_they_came() {
+        let times = ["time".to_owned()];
+        let line = |time: &str| {
+            let mut out = Vec::new();
+            let line = format!("{{\"time\": {time}, \"other\": {time}}}");
+            document(&mut out, |out| event(out, line.as_bytes(), &times)).unwrap();
+            RawDocumentBuf::from_bytes(out).unwrap()
+        };
+        for time in ["\"2026-11-25T01:00:00+09:00\"", "\"2026-11-24T16:00:00.000Z\"", "1795536000000"] {
+            let written = line(time);
+            assert_eq!(written.get_datetime("time").unwrap().timestamp_millis(), 1_795_536_000_000, "{time}");
+            assert!(written.get_datetime("other").is_err(), "{time}");
+        }
+        assert_eq!(line("\"soon\"").get_str("time").unwrap(), "soon");
     }
 
     #[test]

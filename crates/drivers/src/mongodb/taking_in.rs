@@ -4,7 +4,7 @@ use bson::RawDocumentBuf;
 use loadframe_engine::event::{Batch, Event};
 use serde_json::Value;
 
-use super::bson::{array, document, field, fields, int, nested, switch, text};
+use super::bson::{array, document, event as event_fields, field, int, nested, switch, text};
 use super::bulk::{Commands, UPDATE, gathered, whole};
 use super::days;
 use super::operation::Concern;
@@ -17,6 +17,7 @@ use crate::tally::Tally;
 /// Writes the commands that carry events of a batch, each with its place among those that are sent. Those whose lines
 /// cannot be sent are counted in `tally`.
 pub fn commands<'a>(
+    form: &TakeIn,
     collection: &str,
     batch: &Batch,
     events: impl Iterator<Item = (u32, &'a Event)>,
@@ -25,7 +26,7 @@ pub fn commands<'a>(
 ) -> Result<Commands, Unexpected> {
     gathered(
         events,
-        |out, event| update(out, batch, event),
+        |out, event| update(out, form, batch, event),
         |items, ends| whole(UPDATE, collection, concern, items, ends),
         "the line of an event is not a JSON object that BSON can hold",
         tally,
@@ -33,12 +34,13 @@ pub fn commands<'a>(
 }
 
 /// Writes one event's element of a command.
-fn update(out: &mut Vec<u8>, batch: &Batch, event: &Event) -> Result<(), Unexpected> {
+fn update(out: &mut Vec<u8>, form: &TakeIn, batch: &Batch, event: &Event) -> Result<(), Unexpected> {
     let id = id(batch, event).ok_or(Unexpected)?;
     document(out, |out| {
         nested(out, "q", |out| field(out, ID, &Scalar::Text(id)))?;
         nested(out, "u", |out| {
-            nested(out, "$set", |out| nested(out, batch.kind(event), |out| fields(out, batch.line(event), None)))
+            let (kind, line) = (batch.kind(event), batch.line(event));
+            nested(out, "$set", |out| nested(out, kind, |out| event_fields(out, line, form.times_of(kind))))
         })?;
         switch(out, "upsert", true);
         Ok(())
@@ -92,6 +94,10 @@ mod tests {
     use crate::take_in::tests::batch;
     use crate::take_in::{Daily, chosen};
 
+    fn form() -> TakeIn {
+        TakeIn { collection: "ads".into(), daily: Some(Daily::Event), times: [].into() }
+    }
+
     #[test]
     fn an_event_sets_its_own_field_of_its_document() {
         let batch = batch(&[
@@ -103,7 +109,8 @@ mod tests {
         let written = |only: Option<&[u32]>| {
             let events = (0..).zip(chosen(&batch, only));
             let mut tally = Tally::default();
-            let mut commands = commands("ads", &batch, events, Some(Concern::Acknowledged), &mut tally).unwrap();
+            let mut commands =
+                commands(&form(), "ads", &batch, events, Some(Concern::Acknowledged), &mut tally).unwrap();
             let (command, places) = commands.pop().unwrap();
             assert!(commands.is_empty());
             let now = std::time::Instant::now();
@@ -126,7 +133,7 @@ mod tests {
     #[test]
     fn events_are_seen_in_documents_that_have_their_kind() {
         let batch = batch(&[(0, "a", 0, ""), (1, "a", 0, ""), (1, r#"\"b"#, 0, ""), (2, "c", 0, "")]);
-        let form = TakeIn { collection: "ads".into(), daily: Some(Daily::Event) };
+        let form = form();
         let command = json!({
             "find": "ads-*", "filter": {"_id": {"$in": ["a", "a", "\"b", "c"]}},
             "projection": {"bid": 1, "win": 1, "click": 1}, "batchSize": 9,

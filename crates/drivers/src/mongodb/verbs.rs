@@ -10,13 +10,12 @@ use loadframe_engine::variables::Values;
 use super::Connection;
 use super::answer::Answer;
 use super::asking::{Asking, Take};
-use super::bulk::{self, Commands};
+use super::bulk;
 use super::days::Days;
-use super::failure::unfit;
 use super::operation::Kind;
 use super::taking_in;
 use crate::buckets::Buckets;
-use crate::neutral::{Action, Bulk, Neutral};
+use crate::neutral::{Bulk, Neutral};
 use crate::take_in::{TakeIn, chosen, without_source};
 use crate::tally::Tally;
 
@@ -78,28 +77,26 @@ impl Asking<'_> {
         (form, buckets): (&TakeIn, Option<&Buckets>),
         batch: &Batch,
     ) -> Reply {
-        let (concern, mut tally) = (self.operation.concern, Tally::default());
+        let mut tally = Tally::default();
         let Some(buckets) = buckets else {
-            let events = (0..).zip(chosen(batch, self.only));
-            let commands = taking_in::commands(&form.collection, batch, events, concern, &mut tally);
-            return self.write(connection, commands, Action::Upsert, tally).await;
+            let events = (0..).zip(chosen(batch, self.only)).collect();
+            return self.write_events(connection, (form, batch), vec![(form.collection.clone(), events)], tally).await;
         };
         let dealt = buckets.deal(form, batch, self.only, &mut tally).await;
         let (began, mut waited) = (Instant::now(), false);
-        let mut commands = Commands::new();
-        for (begin, bucket) in &dealt.days {
+        let mut lists = Vec::new();
+        for (begin, bucket) in dealt.days.iter().rev() {
             let make = async || Days::new(self, connection, buckets).make(*begin).await;
-            let made = buckets.make(*begin, make).await.and_then(|made| {
-                waited |= made;
-                let events = bucket.events.iter().copied();
-                taking_in::commands(&bucket.name, batch, events, concern, &mut tally).map_err(unfit)
-            });
-            match made {
-                Ok(of_day) => commands.extend(of_day),
-                Err(failure) => tally.fail_at(&bucket.places(), failure),
+            match buckets.make(*begin, make).await {
+                Ok(made) => {
+                    waited |= made;
+                    lists.push((bucket.name.clone(), bucket.events.clone()));
+                }
+                // The day's events are not to blame.
+                Err(failure) => tally.fail_at(&bucket.places(), failure.denied()),
             }
         }
-        let reply = self.write(connection, Ok(commands), Action::Upsert, tally).await;
+        let reply = self.write_events(connection, (form, batch), lists, tally).await;
         // The store has made a collection for the request.
         Reply { sent: if waited { began } else { reply.sent }, ..reply }
     }

@@ -67,10 +67,14 @@ class TakeIn(Model):
     A document has a field for each kind of event that has come for it. With `daily` it goes to the collection of a day
     (UTC), COLLECTION-YYYY.MM.DD where the store keeps days apart: that of the instant which the event names, or that of
     the event's own arrival, which leaves some documents in two pieces.
+
+    `times` lists the fields of events that are instants, as KIND.FIELD. MongoDB stores them as dates, so that they
+    compare as instants whatever their zone or form. Search engines have their mapping for that.
     """
 
     collection: Text
     daily: Literal["event", "arrival"] | None = None
+    times: list[Annotated[str, Field(pattern=r"^[^.]+\.[^.]+$")]] | None = None
 
 
 class DeleteDays(Model):
