@@ -9,4 +9,4 @@ def main() -> None:
     """Measure reads and updates."""
     with Cluster.start(ClusterSpec(store="mongodb")) as cluster:
         cluster.create_collection("records", {})
-        reads.measure({"driver": "mongodb", "hosts": cluster.addresses}, "records")
+        reads.measure({"driver": "mongodb", "hosts": cluster.addresses, **cluster.target()}, "records")

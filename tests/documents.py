@@ -15,6 +15,20 @@ _VARIABLES = {
 _CONTENT = {"key": "${key}", "name": "${name}", "age": "${n}"}
 
 
+def login(cluster: Cluster) -> tuple[str, str]:
+    """Return the user and the password of a cluster that Loadframe started."""
+    auth = cluster.access.auth
+    assert auth
+    assert auth.user
+    return auth.user, auth.secret
+
+
+def uri(mongodb: Cluster) -> str:
+    """Return the address of a cluster of MongoDB with its user and its password, as its libraries take it."""
+    user, password = login(mongodb)
+    return f"mongodb://{user}:{password}@{mongodb.addresses[0]}"
+
+
 def write(cluster: Cluster, collection: str, count: int) -> None:
     """Insert documents 0 to `count` - 1 into a collection that is there."""
     insert = {"insert": {"collection": collection, "id": "${n}", "document": _CONTENT}}

@@ -17,9 +17,12 @@ _DATABASE = "selfcare"
 class OnMongoDB:
     """One server, or a cluster by one of its members."""
 
-    def __init__(self, host: str, *, user_index: bool) -> None:
-        """Connect when it is first asked."""
-        self._client: AsyncMongoClient[Document] = AsyncMongoClient(f"mongodb://{host}/", maxPoolSize=64)
+    def __init__(self, host: str, *, user_index: bool, login: tuple[str, str] | None = None) -> None:
+        """Connect when it is first asked. `login` is a user with a password."""
+        user, password = login or (None, None)
+        self._client: AsyncMongoClient[Document] = AsyncMongoClient(
+            f"mongodb://{host}/", username=user, password=password, maxPoolSize=64
+        )
         self._database = self._client[_DATABASE]
         self._user_index = user_index
 

@@ -32,7 +32,7 @@ settings = read()
 
 def _store(kind: str) -> Documents:
     if kind == "mongodb":
-        return OnMongoDB(settings.hosts[kind], user_index=settings.user_index)
+        return OnMongoDB(settings.hosts[kind], user_index=settings.user_index, login=settings.logins.get(kind))
     return OnSearch(settings.hosts[kind], wait_for=settings.refresh == "request")
 
 

@@ -14,6 +14,7 @@ class Settings:
     secret: str  #: signs tokens; the same for all instances
     stores: tuple[str, ...]  #: kinds; usually the first has activities and achievements, the last everything else
     hosts: dict[str, str]  #: kind -> host:port
+    logins: dict[str, tuple[str, str]]  #: kind -> user and password, of stores that authenticate their clients
     placement: str  #: collections that are not on their usual store
     refresh: str
     user_index: bool
@@ -25,12 +26,14 @@ def read() -> Settings:
     """Return what the environment says."""
     stores = tuple(os.environ["STORES"].split())
     data = Path(os.environ["DATA"])
+    logins = {kind: f"STORE_{kind.upper()}" for kind in stores if f"STORE_{kind.upper()}_USER" in os.environ}
     return Settings(
         instance=os.environ["INSTANCE"],
         address=os.environ["ADDRESS"],
         secret=os.environ["SECRET"],
         stores=stores,
         hosts={kind: os.environ[f"STORE_{kind.upper()}"] for kind in stores},
+        logins={kind: (os.environ[f"{name}_USER"], os.environ[f"{name}_PASSWORD"]) for kind, name in logins.items()},
         placement=os.environ["SETTING_PLACEMENT"],
         refresh=os.environ["SETTING_REFRESH"],
         user_index=os.environ["SETTING_USER_INDEX"] == "true",

@@ -39,6 +39,12 @@ def test_a_java_that_is_not_there_is_lacking_and_gives_status_1(monkeypatch, tmp
     assert findings()["Java"]["remedy"].startswith("set LOADFRAME_JAVA_HOME")
 
 
+def test_it_names_the_stores_that_let_everybody_in():
+    finding = findings()["authentication"]["finding"]
+    assert all(kind in finding for kind in ("opensearch", "elasticsearch", "sim"))
+    assert not any(kind in finding for kind in ("postgresql", "redis", "mongodb", "cassandra", "couchbase", "http"))
+
+
 @pytest.mark.parametrize("here", [True, False])
 def test_a_registry_out_of_reach_matters_only_until_the_stores_are_here(monkeypatch, tmp_path, here):
     if not here:

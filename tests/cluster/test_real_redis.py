@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from commands import open_folder
-from loadframe.cluster import Cluster, ClusterSpec
+from loadframe import folders
+from loadframe.cluster import Cluster, ClusterSpec, named, password
 from loadframe.errors import BadInput
 from loadframe.load import check_operations
 from loadframe.store import Access
@@ -119,6 +120,32 @@ def test_the_users_own_installation_is_started_and_described(module_state, home)
         assert described["version"] == cluster.store.version(cluster.addresses)
     with pytest.raises(BadInput, match=r"this is redis \S+, and not 1\.2\.3"):
         Cluster.start(ClusterSpec(store="redis", version="1.2.3", home=str(home)))
+
+
+def test_a_start_that_was_cut_off_before_its_first_node_is_no_obstacle_to_the_next(module_state):
+    folder = named.folder_of("early")
+    folders.make(folder)
+    (folder / password.FILE).write_text("kept")
+    with Cluster.start(ClusterSpec(store="redis", name="early")) as cluster:
+        assert cluster.access.auth.secret == "kept"
+    named.delete("early")
+
+
+def test_a_cluster_from_before_there_were_passwords_works_while_it_runs_and_is_not_started_again(module_state):
+    spec = ClusterSpec(store="redis", name="old", settings={"cluster": True})
+    with Cluster.start(spec) as cluster:
+        for section in ("requirepass", "masterauth"):
+            cluster.store.client(cluster.addresses[0]).ask("CONFIG", "SET", section, "")
+        password.file_of(named.folder_of("old")).unlink()
+        old = Cluster.load("old")
+        assert old.deviations() == []
+        with pytest.raises(BadInput, match="cluster old has no password") as caught:
+            old.grow()
+        assert "--delete-data" in str(caught.value.remedy)
+    with pytest.raises(BadInput, match="cluster old has no password"):
+        Cluster.start(spec)
+    assert named.existing("old").formed
+    assert named.delete("old") == []
 
 
 def test_hosts_that_are_not_of_one_cluster_are_said(single):

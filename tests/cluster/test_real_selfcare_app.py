@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.store.access import OPEN, split_address
+from loadframe.store.access import Access, Auth, split_address
 from loadframe.store.mongodb.client import Client
 
 pytestmark = [pytest.mark.store, pytest.mark.xdist_group("application")]
@@ -153,7 +153,9 @@ def test_a_collection_moves_under_load_and_no_document_is_missed(state):
             for user, count in hours.items()
             for hour in range(count)
         }
-        answered = Client(mongodb, OPEN).ask({"find": "activity", "batchSize": 10_000}, "selfcare")
+        folder = next(node.folder for node in cluster.nodes if node.name == "mongodb")
+        auth = Auth("basic", (folder / "config/administrator").read_text(), user="loadframe")
+        answered = Client(mongodb, Access(auth=auth)).ask({"find": "activity", "batchSize": 10_000}, "selfcare")
         assert {row.pop("_id"): row for row in answered["cursor"]["firstBatch"]} == posted
         ask(opensearch, "POST", "/activity/_refresh")
         assert ask(opensearch, "GET", "/activity/_count")[1]["count"] == 0

@@ -14,8 +14,10 @@ from recorded import run_while
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.cluster.software import prepare
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.host.files import write_node
 from loadframe.host.local import LocalHost
-from loadframe.store import Balancing, Member, NodeSpec, find
+from loadframe.store import Access, Balancing, Member, NodeSpec, find
+from loadframe.store.access import Auth
 from loadframe.store.mongodb import replica_set as sets
 from loadframe.store.mongodb import shards
 from loadframe.store.mongodb.client import Client
@@ -122,18 +124,17 @@ class Passing:
 
 def test_a_sharded_cluster_forms_and_gives_a_shard_up_as_far_as_that_goes_without_a_router(store, tmp_path):
     """Routers are in no package registry."""
-    host, kind = LocalHost(), find("mongodb")
+    host, auth = LocalHost(), Auth("basic", "secret", user="loadframe")
+    kind = find("mongodb").with_access(Access(auth=auth))
     installation = prepare(kind, ClusterSpec(store="mongodb"), host, print).installation
     places = {"config-0": "config", "node-0": "shard", "node-1": "shard"}
     members, processes = [], []
     try:
         for (name, role), port in zip(places.items(), host.free_ports(3), strict=True):
-            more = {"role": role, "memory": 2**29}
+            more = {"role": role, "memory": 2**29, "password": auth.secret}
             node = NodeSpec("sharded", name, host.address, port, 0, tmp_path / name, (), (name,), **more)
             planned = kind.plan(node, installation)
-            (node.folder / "data").mkdir(parents=True)
-            (node.folder / "config").mkdir()
-            (node.folder / "config" / "mongod.conf").write_text(planned.files["config/mongod.conf"])
+            write_node(node.folder, planned.folders, planned.files, None)
             processes.append(subprocess.Popen(planned.argv, stdout=subprocess.DEVNULL))
             members.append(Member(name, f"{host.address}:{port}", folder=node.folder, role=role))
         config, first, second = members

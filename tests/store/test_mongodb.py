@@ -1,6 +1,7 @@
 """A MongoDB node's files and command line, what makes a cluster, the figures of a server, and what is refused."""
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -49,11 +50,25 @@ def test_a_node_binds_one_address_and_writes_into_its_folder(installation):
     written = configuration(planned)
     assert (written["net"]["bindIp"], written["net"]["port"]) == ("127.0.0.1", 27017)
     assert written["storage"]["dbPath"] == "/clusters/x/node-0/data"
-    assert planned.argv == (
-        str(installation.home / "bin" / "mongod"),
-        "--config",
-        "/clusters/x/node-0/config/mongod.conf",
-    )
+    server = installation.home / "bin" / "mongod"
+    assert planned.argv[:2] == ("/bin/sh", "-c")
+    assert planned.argv[2].endswith(f"; exec {server} --config /clusters/x/node-0/config/mongod.conf")
+
+
+def test_every_client_needs_the_password_and_every_server_a_key_in_a_file_of_its_own(installation):
+    for planned in (
+        plan(installation, password="secret"),
+        plan(installation, password="secret", role="router", settings=SHARDED),
+    ):
+        written = configuration(planned)
+        assert written["security"] == {"keyFile": "/clusters/x/node-0/run/key"}
+        assert written["setParameter"]["enableLocalhostAuthBypass"] is False
+        key = planned.files["config/key"]
+        assert [name for name, content in planned.files.items() if key in content] == ["config/key"]
+        assert not any("secret" in content for content in planned.files.values())
+        assert re.fullmatch(r"[A-Za-z0-9+/=]{6,1024}", key), "the server takes no other letters"
+        assert key not in repr((planned.argv, planned.environment, planned.facts))
+    assert plan(installation, password="other").files["config/key"] != key
 
 
 @pytest.mark.parametrize(
@@ -147,18 +162,22 @@ def test_a_router_waits_until_it_is_told_of_the_configuration(installation):
     assert planned.argv[:2] == ("/bin/sh", "-c")
     assert "/clusters/x/node-0/config/seeds" in planned.argv[2] and "bin/mongos --config" in planned.argv[2]
     assert "storage" not in configuration(planned)
-    assert configuration(planned)["setParameter"] == {"mongosShutdownTimeoutMillisForSignaledShutdown": 1000}
+    assert configuration(planned)["setParameter"]["mongosShutdownTimeoutMillisForSignaledShutdown"] == 1000
 
 
 def test_a_router_finds_what_it_waits_for_in_a_folder_with_a_space(installation, tmp_path):
     folder = tmp_path / "my clusters"
     (folder / "config").mkdir(parents=True)
+    (folder / "run").mkdir()
     (folder / "config" / "seeds").write_text("set/a:1")
     router = installation.home / "bin" / "mongos"
     router.write_text('#!/bin/sh\necho "$@"\n')
     router.chmod(0o755)
     planned = plan(installation, name="router-0", role="router", settings=SHARDED, folder=folder)
+    (folder / "config" / "key").write_text(planned.files["config/key"])
     done = subprocess.run(planned.argv, capture_output=True, text=True, timeout=30, check=True)
+    assert (folder / "run" / "key").read_text() == planned.files["config/key"]
+    assert (folder / "run" / "key").stat().st_mode & 0o777 == 0o600
     assert done.stdout == f"--config {folder}/config/mongod.conf --configdb set/a:1\n"
 
 

@@ -13,6 +13,7 @@ import pytest
 from adbids_answers import Answers
 
 from commands import result
+from documents import uri
 from loadframe import _engine
 from loadframe.cluster import Cluster
 from loadframe.experiment.listener import Listener
@@ -175,7 +176,7 @@ def test_mongodb_answers_all_five(mongodb, tmp_path, zoned, right, published):
 
     asked, day = right.asked_for(), today() - timedelta(days=1)
     answers: dict[str, list[dict[str, Any]]] = {}
-    with pymongo.MongoClient(f"mongodb://{mongodb.addresses[0]}") as client:
+    with pymongo.MongoClient(uri(mongodb)) as client:
         for name, request in ask(mongodb, tmp_path, fill, published=published, **asked).items():
             command = {**json.loads(request), "cursor": {"batchSize": 10_000}}
             answers[name] = client["loadframe"].command(command)["cursor"]["firstBatch"]

@@ -10,6 +10,7 @@ import pytest
 from adbids_events import documents, jumbled, log, write
 
 from commands import result
+from documents import login, uri
 from loadframe.store.cassandra.cql import Connection
 
 pytestmark = pytest.mark.store
@@ -43,7 +44,7 @@ def test_opensearch_with_indices_that_roll_over_and_are_shrunk(node, tmp_path):
 
 
 def test_mongodb(mongodb, tmp_path):
-    with pymongo.MongoClient(f"mongodb://{mongodb.addresses[0]}") as client:
+    with pymongo.MongoClient(uri(mongodb)) as client:
 
         def held() -> dict[str, Any]:
             database, stored = client["loadframe"], dict[str, Any]()
@@ -79,7 +80,7 @@ def day_of(document: dict[str, Any]) -> str:
 def test_cassandra(cassandra, tmp_path):
     def held() -> dict[str, Any]:
         stored: dict[str, Any] = {}
-        with Connection(cassandra.addresses[0]) as connection:
+        with Connection(cassandra.addresses[0], login(cassandra)) as connection:
             assert connection.ask("SELECT id FROM loadframe.ads") == []
             for day in ("2017-03-01", "2017-03-02"):
                 table = f"loadframe.ads_{day.replace('-', '_')}"

@@ -12,6 +12,7 @@ import pytest
 from adbids_events import MIDNIGHT, documents, instant, log, write
 
 from commands import result
+from documents import login, uri
 from loadframe.cluster import Cluster
 from loadframe.record import Run
 from loadframe.store.cassandra.cql import Connection
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.store
 
 @pytest.fixture
 def database(mongodb: Cluster) -> Iterator[Any]:
-    with pymongo.MongoClient(f"mongodb://{mongodb.addresses[0]}") as client:
+    with pymongo.MongoClient(uri(mongodb)) as client:
         yield client["loadframe"]
 
 
@@ -102,7 +103,7 @@ def test_on_mongodb_an_event_for_a_day_that_was_deleted_is_a_dead_letter(databas
 
 def test_on_cassandra_an_event_for_a_day_that_was_deleted_is_a_dead_letter(cassandra, tmp_path):
     of_second = age_and_come_late("cassandra", tmp_path)
-    with Connection(cassandra.addresses[0]) as connection:
+    with Connection(cassandra.addresses[0], login(cassandra)) as connection:
         tables = connection.ask("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'loadframe'")
         rows = connection.ask("SELECT id FROM loadframe.ads_2017_03_02")
     assert {row["table_name"] for row in tables} == {"ads", "ads_2017_03_02"}

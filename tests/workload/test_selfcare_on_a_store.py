@@ -8,6 +8,7 @@ import pymongo
 import pytest
 
 from commands import open_folder
+from documents import uri
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.errors import BadInput
 from loadframe.experiment.listener import Listener
@@ -88,8 +89,7 @@ def test_a_search_engine_keeps_every_hour_and_every_total(node, tmp_path, parame
 @pytest.mark.parametrize("layout", ["one", "user"])
 def test_mongodb_keeps_every_hour_and_every_total(mongodb, tmp_path, layout):
     walk(mongodb, tmp_path, layout=layout, days=2, hour_index="study" if layout == "user" else "right")
-    address = mongodb.addresses[0]
-    with pymongo.MongoClient(f"mongodb://{address}", directConnection=True) as client:
+    with pymongo.MongoClient(uri(mongodb), directConnection=True) as client:
         database = client["loadframe"]
         for user in range(2):
             pair = user + 1 if layout == "user" else 0

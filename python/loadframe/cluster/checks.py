@@ -48,6 +48,7 @@ def checks(network: bool) -> Iterator[Check]:
     yield from _limits()
     yield from _hosts()
     yield _user()
+    yield _authentication()
     yield _java()
     yield from _software()
     yield _files()
@@ -123,6 +124,18 @@ def _user() -> Check:
     except LoadframeError as error:
         return Check("user for servers", "lacking", error.what, error.remedy)
     return Check("user for servers", "ok", "yourself" if user is None else f"{user}, since we are root")
+
+
+def _authentication() -> Check:
+    """Name the stores whose nodes answer every local user."""
+    kinds = (store for store in stores.stores().values() if not store.administrator)
+    open_to_all = ", ".join(store.kind for store in kinds if not store.only_elsewhere)
+    return Check(
+        "authentication",
+        "optional",
+        f"every user of this machine can use nodes of {open_to_all}, which require no password here",
+        "start these stores on a machine that is yours alone",
+    )
 
 
 def _java() -> Check:

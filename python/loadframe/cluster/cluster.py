@@ -28,7 +28,7 @@ from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.base import Host, Process
 from loadframe.host.link import Link, Shape
 from loadframe.store import OPEN, Access, Store
-from loadframe.store.access import Tls, require_known, split_address
+from loadframe.store.access import Auth, Tls, require_known, split_address
 
 Report = Callable[[str], None]
 
@@ -52,6 +52,8 @@ class Cluster(ClusterView):
         self._folder = folder
         #: What is left to clean up when the nodes are stopped: nothing, unless this object started them.
         self._ours = False
+        #: Of the store's administrator, or of the stores behind an application.
+        self._password: str | None = ""
         self._listeners: list[Listener] = []
         #: Held while it changes: one change at a time.
         self._changing = threading.Lock()
@@ -124,7 +126,9 @@ class Cluster(ClusterView):
                 report(f"removing what a start of {spec.name} that was cut off has left")
                 named.delete(spec.name)
                 saved = None
-            if saved is None and folder.exists() and any(folder.iterdir()):
+            # A start that was cut off early has left these alone.
+            known = (password.FILE, authority.FOLDER)
+            if saved is None and folder.exists() and any(path.name not in known for path in folder.iterdir()):
                 raise BadInput(
                     "this folder does not belong to a cluster, and is not empty",
                     where=str(folder),
@@ -229,12 +233,12 @@ class Cluster(ClusterView):
         return cluster
 
     def _let_in(self, *, new: bool) -> None:
-        """Log in as the store's administrator, where it has one, and use TLS, where clients are to do so.
-
-        BadInput for a cluster that is not new and has no password.
-        """
+        """Log in as the store's administrator, where the cluster has one, and use TLS, where clients are to do so."""
         assert self._folder and self.spec
-        self.access = password.access(self.store, self._folder if self.spec.name else None, new=new)
+        folder = self._folder if self.spec.name else None
+        self._password = password.password(self.store, self.spec.settings, folder, new=new)
+        if self.store.administrator and self._password is not None:
+            self.access = Access(auth=Auth("basic", self._password, user=self.store.administrator))
         if self.spec.encryption.clients:
             self.access = replace(self.access, tls=Tls(ca=authority.certificate(self._folder)))
         self.store = self.store.with_access(self.access)
@@ -426,7 +430,7 @@ class Cluster(ClusterView):
             tell=tell,
             throttled=self._throttled,
             kept=not self._ours,
-            password=self.access.auth.secret if self.access.auth else "",
+            password=password.require(self._password, self._folder),
         )
 
     def _emit(self, event: ClusterEvent) -> None:
@@ -447,7 +451,7 @@ class Cluster(ClusterView):
 
         It names the file with the password.
         """
-        if not self.store.console or not self._folder or not self._of_ours().name:
+        if not (self.store.console and self._password and self._folder and self._of_ours().name):
             return None
         host, port = split_address(self.addresses[0])
         return self.store.console.format(host=host, port=port, file=password.file_of(self._folder))

@@ -4,33 +4,32 @@ It is random. That of a cluster with a name is kept beside its record, where onl
 cluster is in this process alone, and in the folders of its nodes.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from secrets import token_urlsafe
+from typing import Any
 
 from loadframe import folders
 from loadframe.errors import BadInput
-from loadframe.store import OPEN, Access, Store
-from loadframe.store.access import Auth
+from loadframe.store import Store
 
-_FILE = "password"
+#: In the folder of a cluster with a name.
+FILE = "password"
 
 
 def file_of(folder: Path) -> Path:
     """Return the file with the password of the cluster in that folder."""
-    return folder / _FILE
+    return folder / FILE
 
 
-def access(store: Store, folder: Path | None, *, new: bool) -> Access:
-    """Return the access to the cluster in that folder, or to one without a name; OPEN if the store has no password.
+def password(store: Store, settings: Mapping[str, Any], folder: Path | None, *, new: bool) -> str | None:
+    """Return the password of the cluster in that folder, or of one without a name.
 
-    A `new` cluster gets a password unless it has one. BadInput for one that is not new and has none.
+    Empty if neither the store nor any behind an application has one. A `new` cluster gets a password unless it has one;
+    None for a cluster that is not new and has none, since an earlier version of loadframe made it.
     """
-    if not store.administrator:
-        return OPEN
-    return Access(auth=Auth("basic", _password(folder, new=new), user=store.administrator))
-
-
-def _password(folder: Path | None, *, new: bool) -> str:
+    if not any(one.administrator for one in (store, *store.parts(settings).values())):
+        return ""
     if folder is None:
         return token_urlsafe(24)
     file = file_of(folder)
@@ -38,11 +37,15 @@ def _password(folder: Path | None, *, new: bool) -> str:
         folders.make(folder)
         with folders.writing("the cluster's password", file), open(file, "x", opener=folders.ours_alone) as handle:
             handle.write(token_urlsafe(24))
-    try:
-        return file.read_text()
-    except FileNotFoundError:
+    return file.read_text() if file.exists() else None
+
+
+def require(password: str | None, folder: Path) -> str:
+    """Return the password; BadInput for a cluster that has none: its new nodes would need one, and its others not."""
+    if password is None:
         raise BadInput(
             f"cluster {folder.name} has no password: an earlier version of loadframe made it",
-            where=str(file),
+            where=str(file_of(folder)),
             remedy=f"delete it with `loadframe cluster down {folder.name} --delete-data`, and start it again",
-        ) from None
+        )
+    return password

@@ -196,6 +196,7 @@ class Store(ABC):
     own_address: bool = (
         False  #: all nodes use the same ports, each at an address of its own (127.0.0.1, 127.0.0.2, ...)
     )
+    only_elsewhere: bool = False  #: its nodes are started by others, and reached by --hosts
     only_here: bool = False  #: its nodes run on this machine alone
     code: str = ""  #: identifies the user's file that defines the store; empty for those that Loadframe brings
     many_processes: bool = False  #: most of a node's work is done by processes below the one that is started

@@ -22,6 +22,7 @@ class Http(Store):
     """A service with a REST interface."""
 
     kind = "http"
+    only_elsewhere = True
     family = "http"
     driver = "http"
 

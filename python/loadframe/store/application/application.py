@@ -9,7 +9,7 @@ from typing import Any, Self
 import loadframe.store as stores
 from loadframe import nofollow
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.store.access import OPEN, Access
+from loadframe.store.access import OPEN, Access, Auth
 from loadframe.store.application import balancer, sources
 from loadframe.store.application.tiers import TOLD, Tiers, tell, until, waiting
 from loadframe.store.base import (
@@ -35,6 +35,8 @@ BALANCER = "balancer"
 #: Settings that every application has, with what they are if they are left out.
 _OWN: Mapping[str, Any] = {"store": "", "balance": "roundrobin", "balancer_threads": 1}
 _BALANCES = ("roundrobin", "leastconn", "random", "first")
+#: Of a store: the password of its administrator.
+SECRET = "config/administrator"
 #: Of an instance: the folder with its files, below its own.
 _FILES = "files"
 #: HAProxy's figures that are kept of an instance, and of all of it as `balancer`.
@@ -54,7 +56,8 @@ class Application(Store):
 
     `command` starts an instance; in it `{python}` is that of its virtual environment, `{address}` and `{port}` are
     where it is to listen. It answers `GET health` with a status of success when it is ready. In its environment it
-    finds `STORES` (kinds, separated by blanks), `STORE_KIND` (host:port) for each, `INSTANCE` (its name), `ADDRESS`
+    finds `STORES` (kinds, separated by blanks), `STORE_KIND` (host:port) for each, and where that authenticates its
+    clients `STORE_KIND_USER` and `STORE_KIND_PASSWORD`, `INSTANCE` (its name), `ADDRESS`
     (its host:port), `DATA` (a folder of its own), `SECRET` (the same for all instances), and each of the `settings` as
     `SETTING_NAME`.
     """
@@ -103,6 +106,8 @@ class Application(Store):
         self._web = Web(OPEN, timeout=_TIMEOUT)
         #: Of clusters whose start was seen: by the balancer's address.
         self._known: dict[str, Tiers] = {}
+        #: Stores behind them, by their addresses.
+        self._logged_in: dict[str, Store] = {}
 
     def with_access(self, access: Access) -> Self:
         """Return it: what is started here is asked in the clear."""
@@ -199,7 +204,9 @@ class Application(Store):
                 settings=_of(node.role, node.settings),
             )
             plan = part.plan(alone, installation.parts[node.role])
-            return replace(plan, facts={**plan.facts, node.role: installation.parts[node.role].version})
+            known = {SECRET: node.password} if part.administrator else {}
+            facts = {**plan.facts, node.role: installation.parts[node.role].version}
+            return replace(plan, files={**plan.files, **known}, facts=facts)
         places = {"{python}": str(installation.home / "bin" / "python"), "{address}": node.address}
         places |= {"{port}": str(node.port), "{folder}": str(node.folder)}
         return NodePlan(
@@ -221,16 +228,25 @@ class Application(Store):
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
         """Wait for the stores, tell the instances where they are, wait for these, and tell the balancer."""
-        behind, addresses = self.parts(settings), {}
+        behind, addresses, logins = self.parts(settings), {}, dict[str, str]()
         for kind, part in behind.items():
             (server,) = (member for member in members if member.role == kind)
-            part.form([replace(server, role="")], _of(kind, settings), watch)
+            if part.administrator:
+                assert server.folder
+                user, password = _login(kind)
+                logins |= {
+                    user: part.administrator,
+                    password: server.call(nofollow.read_text, server.folder, SECRET) or "",
+                }
+            store = self._part(kind, server.address, logins)
+            store.form([replace(server, role="")], _of(kind, settings), watch)
             addresses[kind] = server.address
-            self._until_ready(kind, server, watch)
+            _until_ready(store, server, watch)
         (front,) = (member for member in members if member.role == BALANCER)
         chosen = {name: settings.get(name, usual) for name, usual in self._settings.items()}
         environment = {f"SETTING_{name.upper()}": _written(value) for name, value in chosen.items()}
-        tiers = Tiers(addresses, front.address, str(front.peer_address), {**environment, "SECRET": token_hex(32)})
+        environment |= {**logins, "SECRET": token_hex(32)}
+        tiers = Tiers(addresses, front.address, str(front.peer_address), environment)
         tiers.keep(front)
         self._connect(members, front, tiers, settings, watch)
 
@@ -242,18 +258,23 @@ class Application(Store):
         addresses = {}
         for kind in kept.stores:
             (server,) = (member for member in members if member.role == kind)
-            self._behind[kind].reunite([replace(server, role="")], watch)
+            part = self._part(kind, server.address, kept.environment)
+            part.reunite([replace(server, role="")], watch)
             addresses[kind] = server.address
-            self._until_ready(kind, server, watch)
+            _until_ready(part, server, watch)
         tiers = replace(kept, stores=addresses, balancer=front.address, commands=str(front.peer_address))
         tiers.keep(front)
         self._connect(members, front, tiers, {}, watch)
 
-    def _until_ready(self, kind: str, server: Member, watch: Watch) -> None:
-        def ready() -> bool:
-            return self._behind[kind].health([server.address]).ready
-
-        until(ready, watch, f"waiting for {kind}", [server], "see its log in the folder of its node")
+    def _part(self, kind: str, address: str, environment: Mapping[str, str]) -> Store:
+        """Return a store behind the instances, logged in as they are; it keeps its connections."""
+        user, password = _login(kind)
+        if user not in environment:
+            return self._behind[kind]
+        if address not in self._logged_in:
+            auth = Auth("basic", environment[password], user=environment[user])
+            self._logged_in[address] = self._behind[kind].with_access(Access(auth=auth))
+        return self._logged_in[address]
 
     def _connect(
         self, members: Sequence[Member], front: Member, tiers: Tiers, settings: Mapping[str, Any], watch: Watch
@@ -383,12 +404,28 @@ class Application(Store):
             name: {figure: float(row[key]) for key, figure in _FIGURES.items() if row.get(key)}
             for name, row in named.items()
         }
-        known = self._known.get(addresses[0])
-        for kind, address in known.stores.items() if known else ():
-            figures = self._behind[kind].statistics([address])
+        tiers = self._known.get(addresses[0])
+        stores, environment = (tiers.stores, tiers.environment) if tiers else ({}, {})
+        for kind, address in stores.items():
+            figures = self._part(kind, address, environment).statistics([address])
             # One process, whatever the store calls it.
             told[kind] = next(iter(figures.values()), {})
         return told
+
+
+def _until_ready(part: Store, server: Member, watch: Watch) -> None:
+    until(
+        lambda: part.health([server.address]).ready,
+        watch,
+        f"waiting for {server.name}",
+        [server],
+        "see its log in the folder of its node",
+    )
+
+
+def _login(kind: str) -> tuple[str, str]:
+    """Return the variables with the user and the password of a store, as instances find them."""
+    return f"STORE_{kind.upper()}_USER", f"STORE_{kind.upper()}_PASSWORD"
 
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -10,12 +10,15 @@ from loadframe import nofollow
 from loadframe.errors import BadInput
 from loadframe.store.base import Installation, NodePlan, NodeSpec
 from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
+from loadframe.store.mongodb.client import server_key
 from loadframe.units import parse_size
 
 #: Settings of a node's configuration that loadframe decides.
 OURS = (
     *("net.port", "net.bindIp", "net.tls", "net.unixDomainSocket", "storage.dbPath"),
     *("replication.replSetName", "sharding", "systemLog", "processManagement"),
+    *("security.keyFile", "security.authorization", "security.clusterAuthMode"),
+    "setParameter.enableLocalhostAuthBypass",
 )
 #: Settings that are loadframe's own, with the kind of value that each wants.
 OWN: dict[str, type] = {
@@ -42,9 +45,13 @@ _LEAST_CACHE = 2**28
 _CACHE_SHARE = 0.5
 #: Milliseconds that a server which is to end gives its clients.
 _FAREWELL = 1000
+#: The least that the server takes.
+_ROUNDS = 5000
 #: Where a router finds the members of the set that holds the cluster's configuration, once that is there.
 SEEDS = "config/seeds"
 _CONFIG = "config/mongod.conf"
+#: The key by which servers know each other, and the server's own copy: it takes no file that its group may read, too.
+KEY_FILE, _OWN_KEY = "config/key", "run/key"
 #: Whether servers connect to each other by TLS, and whether they require it of whoever connects to them.
 _MODES = {Encryption.HTTP: "allowTLS", Encryption.TRANSPORT: "preferTLS", Encryption.BOTH: "requireTLS"}
 
@@ -140,6 +147,8 @@ def _server(node: NodeSpec, mongod: Path) -> NodePlan:
         "storage.wiredTiger.engineConfig.cacheSizeGB": round(cache(node) / 2**30, 3),
         # How long a primary that is to end waits for the others, which end with it.
         "setParameter.shutdownTimeoutMillisForSignaledShutdown": _FAREWELL,
+        # Logging in is work that would be measured; of a random password no rounds make guessing harder.
+        "setParameter.scramSHA256IterationCount": _ROUNDS,
         **{key: value for key, value in node.settings.items() if key not in OWN},
         **_common(node),
         "storage.dbPath": str(node.folder / "data"),
@@ -149,9 +158,9 @@ def _server(node: NodeSpec, mongod: Path) -> NodePlan:
     if node.role in (SHARD, CONFIG):
         flat["sharding.clusterRole"] = {SHARD: "shardsvr", CONFIG: "configsvr"}[node.role]
     return NodePlan(
-        files={_CONFIG: json.dumps(_nested(flat), indent=1), **_certificates(node)},
-        folders=("data",),
-        argv=(str(mongod), "--config", str(node.folder / _CONFIG)),
+        files={_CONFIG: json.dumps(_nested(flat), indent=1), **_secrets(node)},
+        folders=("data", "run"),
+        argv=_with_key(node, f"exec {shlex.quote(str(mongod))} --config {shlex.quote(str(node.folder / _CONFIG))}"),
         environment={"LANG": "C.UTF-8"},
         facts={"cache": cache(node), "replica_set": bool(name)},
     )
@@ -166,12 +175,18 @@ def _router(node: NodeSpec, mongos: Path) -> NodePlan:
     # It would wait 15 s for clients to go elsewhere.
     flat = {**_common(node), "setParameter.mongosShutdownTimeoutMillisForSignaledShutdown": _FAREWELL}
     return NodePlan(
-        files={_CONFIG: json.dumps(_nested(flat), indent=1), SEEDS: "", **_certificates(node)},
-        folders=(),
-        argv=("/bin/sh", "-c", waiting),
+        files={_CONFIG: json.dumps(_nested(flat), indent=1), SEEDS: "", **_secrets(node)},
+        folders=("run",),
+        argv=_with_key(node, waiting),
         environment={"LANG": "C.UTF-8"},
         facts={},
     )
+
+
+def _with_key(node: NodeSpec, command: str) -> tuple[str, ...]:
+    """Return the command line of a shell that copies the key and then runs a command."""
+    key, copy = (shlex.quote(str(node.folder / name)) for name in (KEY_FILE, _OWN_KEY))
+    return ("/bin/sh", "-c", f"(umask 077 && rm -f {copy} && cat {key} > {copy}) || exit 1; {command}")
 
 
 def _common(node: NodeSpec) -> dict[str, Any]:
@@ -180,7 +195,10 @@ def _common(node: NodeSpec) -> dict[str, Any]:
         "net.port": node.port,
         "net.unixDomainSocket.enabled": False,
         # Names the node to whoever asks it for its command line.
-        "processManagement.pidFilePath": str(node.folder / f"{node.name}.pid"),
+        "processManagement.pidFilePath": str(node.folder / "run" / f"{node.name}.pid"),
+        "security.keyFile": str(node.folder / _OWN_KEY),
+        # Else whoever comes first from this machine may make the first user.
+        "setParameter.enableLocalhostAuthBypass": False,
         **_encrypted(node),
     }
 
@@ -200,8 +218,8 @@ def _encrypted(node: NodeSpec) -> dict[str, Any]:
     }
 
 
-def _certificates(node: NodeSpec) -> dict[str, str]:
-    return node.certificates.files(bundled=True) if node.certificates else {}
+def _secrets(node: NodeSpec) -> dict[str, str]:
+    return {KEY_FILE: server_key(node.password), **(node.certificates.files(bundled=True) if node.certificates else {})}
 
 
 def _is_member(node: NodeSpec) -> bool:

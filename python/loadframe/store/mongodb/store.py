@@ -29,7 +29,7 @@ from loadframe.store.distribution import Distribution, Wheel
 from loadframe.store.encryption import Encryption
 from loadframe.store.mongodb import config, figures, shards
 from loadframe.store.mongodb import replica_set as sets
-from loadframe.store.mongodb.client import Client, MongoError
+from loadframe.store.mongodb.client import ADMINISTRATOR, Client, MongoError
 from loadframe.store.vendors import Offer
 
 #: The database that all collections are in; the driver knows it, too.
@@ -59,6 +59,12 @@ class MongoDB(Store):
     driver = "mongodb"
     versions = ("6.0.5",)
     start_seconds = (6.0, 1.0)
+    own_user = True
+    administrator = ADMINISTRATOR
+    console = (
+        f"mongosh --host {{host}} --port {{port}} -u {ADMINISTRATOR} --authenticationDatabase admin {DATABASE}"
+        "  # the password is in {file}"
+    )
     offered = f"from {'.'.join(map(str, _OFFERED))}"
     watched = figures.WATCHED
 
@@ -197,6 +203,8 @@ class MongoDB(Store):
         """Put the replica set together, or the sharded cluster."""
         if config.sharded(settings):
             shards.form(members, settings, self.client, watch)
+            router = next(member for member in members if member.role == config.ROUTER)
+            self.client(router.address).create_administrator(sum(member.role == config.CONFIG for member in members))
             return
         first = self.client(members[0].address)
         sets.wait([first], watch)
@@ -206,6 +214,7 @@ class MongoDB(Store):
             raise BadInput(
                 "several servers that are not a replica set share no data", remedy="leave replica_set: false out"
             )
+        self._leader([member.address for member in members]).create_administrator(len(members))
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
         """Have members find each other, some of which may be at other addresses by now."""
