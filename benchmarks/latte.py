@@ -7,6 +7,7 @@ from pathlib import Path
 from benchmarks import peers, spent
 
 from loadframe.errors import LoadframeError
+from loadframe.store.access import Auth
 
 
 def find() -> Path:
@@ -15,7 +16,15 @@ def find() -> Path:
 
 
 def cpu(
-    program: Path, address: str, statement: str, values: str, requests: int, *, in_flight: int, rate: int | None
+    program: Path,
+    address: str,
+    statement: str,
+    values: str,
+    requests: int,
+    *,
+    auth: Auth,
+    in_flight: int,
+    rate: int | None,
 ) -> float:
     """Send a statement `requests` times from one thread, and return the CPU time in s, start-up included.
 
@@ -35,6 +44,8 @@ def cpu(
             str(program), "--log-dir", name, "run", str(workload), address, *pacing, "-d", str(requests),
             "-t", "1", "-c", "1", "-p", str(in_flight), "--consistency", "LOCAL_ONE",
             "--retries", "0", "-q", "-o", str(report),
+            # It takes a password by its command line alone; the cluster is gone after the benchmark.
+            "--user", str(auth.user), "--password", auth.secret,
         ]  # fmt: skip
         ran = spent.run(command)
         if ran.status or not report.exists():

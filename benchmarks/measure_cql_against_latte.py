@@ -83,7 +83,9 @@ def _compare(
         return engine_run.measure(_plan(cluster, statement, values, pacing, requests, at_once)).cpu
 
     def latte_s(requests: int) -> float:
-        return latte.cpu(program, cluster.addresses[0], statement, theirs, requests, in_flight=IN_FLIGHT, rate=rate)
+        auth, address = cluster.access.auth, cluster.addresses[0]
+        assert auth
+        return latte.cpu(program, address, statement, theirs, requests, auth=auth, in_flight=IN_FLIGHT, rate=rate)
 
     few, many = counts
     rounds = []

@@ -36,8 +36,8 @@ def address() -> Iterator[str]:
     """A node with a user `ann`, who may do everything."""
     kind, host = find("cassandra"), LocalHost()
     software = prepare(kind, ClusterSpec(store="cassandra"), host, print)
-    port, peer_port, jmx_port = host.free_ports(3)
-    settings = {"heap": "300m", "authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer"}
+    port, peer_port = host.free_ports(2)
+    settings = {"heap": "300m", "authorizer": "CassandraAuthorizer"}
     with open_folder("secured") as folder:
         settings |= _encryption(folder)
         node = NodeSpec(
@@ -50,7 +50,6 @@ def address() -> Iterator[str]:
             peers=(f"127.0.0.1:{peer_port}",),
             founders=("node-0",),
             settings=settings,
-            extra_ports=(jmx_port,),
         )
         plan = kind.plan(node, software.installation)
         for name in plan.folders:
@@ -58,11 +57,8 @@ def address() -> Iterator[str]:
         for name, content in plan.files.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(content)
-        java, *options = plan.argv
-        # The first user is made 10 s after the start otherwise.
-        argv = [java, "-Dcassandra.superuser_setup_delay_ms=0", *options]
         with (folder / "log").open("w") as log:
-            server = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **plan.environment})
+            server = subprocess.Popen(plan.argv, stdout=log, stderr=log, env={**os.environ, **plan.environment})
         try:
             deadline = time.monotonic() + PATIENCE
             while not _does(f"127.0.0.1:{port}", "SELECT role FROM system_auth.roles"):

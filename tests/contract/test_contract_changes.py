@@ -11,7 +11,7 @@ import pytest
 from held import AT_HOME, AWAY, Held
 from recorded import DOCUMENTS, Loaded, errors, totals, written
 
-from documents import compare, write
+from documents import compare, login, write
 from loadframe.cluster.node import Node
 from loadframe.store.cassandra.cql import Connection
 from loadframe.store.search import membership
@@ -40,7 +40,8 @@ def identities(store: Held) -> dict[str, str]:
         told = cluster.store.request(cluster.addresses, "GET", "/_nodes/_all/none?filter_path=nodes.*.name")
         return {node["name"]: identity for identity, node in told["nodes"].items()}
     if store.kind == "cassandra":
-        asked = {node.name: Connection(node.address).ask("SELECT host_id FROM system.local") for node in cluster.nodes}
+        connections = {node.name: Connection(node.address, login(cluster)) for node in cluster.nodes}
+        asked = {name: one.ask("SELECT host_id FROM system.local") for name, one in connections.items()}
         return {name: str(row["host_id"]) for name, [row] in asked.items()}
     return {}
 

@@ -28,7 +28,6 @@ def spec(number: int = 1, **more) -> NodeSpec:
         folder=Path(f"/clusters/x/node-{number}"),
         peers=tuple(f"127.0.0.{host + 1}:7000" for host in range(3)),
         founders=FOUNDERS,
-        extra_ports=(7199,),
     )
     return replace(settled, **more)
 
@@ -78,7 +77,20 @@ def test_all_nodes_use_the_same_ports_at_addresses_of_their_own():
     written = configuration(plan())
     assert (written["listen_address"], written["rpc_address"]) == ("127.0.0.2", "127.0.0.2")
     assert (written["native_transport_port"], written["storage_port"]) == (9042, 7000)
-    assert "-Dcassandra.jmx.local.port=7199" in plan().argv
+
+
+def test_only_who_may_attach_to_the_process_gets_at_its_management():
+    assert not any("jmx" in word and ".port" in word for word in plan().argv)
+
+
+def test_every_client_needs_a_password_and_every_founder_has_all_roles():
+    planned = plan(password="secret")
+    written = configuration(planned)
+    assert written["authenticator"] == "PasswordAuthenticator"
+    assert (written["auth_read_consistency_level"], written["auth_write_consistency_level"]) == ("LOCAL_ONE", "ALL")
+    assert "-Dcassandra.system_auth.default_rf=3" in planned.argv
+    assert not any("default_rf" in word for word in plan(founders=()).argv)
+    assert "secret" not in repr(planned)
 
 
 def test_everything_that_a_node_writes_is_in_its_folder():

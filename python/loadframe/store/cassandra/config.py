@@ -16,6 +16,8 @@ TOKENS = 16
 
 #: Decided by loadframe, since the cluster would not be found or would reach out of its folder otherwise.
 OURS = {
+    "authenticator",
+    "role_manager",
     "cdc_raw_directory",
     "client_encryption_options",
     "cluster_name",
@@ -93,6 +95,25 @@ _SERVER = (
     "-Dcassandra.consistent.rangemovement=true",
 )
 
+#: The user that a new cluster has, and its password.
+INITIAL_USER = "cassandra"
+#: As many as any cluster has nodes, so that each has all.
+COPIES_OF_ROLES = 1000
+
+
+def initial_roles(node: NodeSpec) -> list[str]:
+    """Return the options that have a new cluster's first user be made at once, on each founder."""
+    # Hashes of a random password need no rounds, which each new connection would pay for.
+    cheap = "-Dcassandra.auth_bcrypt_gensalt_log2_rounds=4"
+    if not node.founders:
+        return [cheap]
+    return [
+        cheap,
+        "-Dcassandra.superuser_setup_delay_ms=500",
+        f"-Dcassandra.system_auth.default_rf={len(node.founders)}",
+    ]
+
+
 LOGGING = """\
 <configuration>
   <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
@@ -144,6 +165,10 @@ def configuration(node: NodeSpec) -> str:
             if node.settings.get("commitlog_sync", "periodic") != "periodic"
             else {"commitlog_sync_period": "10000ms"}
         ),
+        "authenticator": "PasswordAuthenticator",
+        # Every node has all roles, so none depends on another for letting clients in.
+        "auth_read_consistency_level": "LOCAL_ONE",
+        "auth_write_consistency_level": "ALL",
         # A dropped table of a test is not to stay on the disk, and a developer's disk is fuller than a server's.
         "auto_snapshot": False,
         **_encrypted(node),

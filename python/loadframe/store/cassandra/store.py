@@ -6,13 +6,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from loadframe import nofollow
 from loadframe.errors import BadInput, StoreFailed
 from loadframe.store import days, distribution, installed, jvm
-from loadframe.store.access import OPEN, Access, split_address
+from loadframe.store.access import OPEN, Access, Auth, split_address
 from loadframe.store.asking import first_answer
 from loadframe.store.base import (
     Balancing,
@@ -34,6 +35,11 @@ from loadframe.store.distribution import Distribution
 from loadframe.store.encryption import Encryption
 
 KEYSPACE = "loadframe"
+#: The user that clients log in as, of clusters that loadframe starts.
+ADMINISTRATOR = "loadframe"
+_LOGGED_IN = "SELECT username FROM system_views.clients"
+#: Seconds that connections which were closed are given to be gone.
+_LEAVING = 10.0
 _ALREADY_EXISTS = 0x2400
 _STORAGE_SERVICE = "org.apache.cassandra.db:type=StorageService"
 #: Seconds. A schema change waits for all nodes, counting reads all data.
@@ -59,7 +65,9 @@ class Cassandra(Store):
     ages = True  # its compiler is at work for minutes
     versions = ("5.0.9",)
     own_address = True
-    extra_ports = 1
+    own_user = True
+    administrator = ADMINISTRATOR
+    console = f"cqlsh {{host}} {{port}} -u {ADMINISTRATOR}  # asks for the password, which is in {{file}}"
     watched = (
         Figure("requests/s", "request_completed", total=True),
         Figure("running", "request_active"),
@@ -71,6 +79,7 @@ class Cassandra(Store):
 
     def __init__(self, access: Access = OPEN) -> None:
         """Remember who asks, and how."""
+        self._access = access
         self._tls = access.context
         self._tls_remedy = access.tls_remedy
         self._user = (access.auth.user or "", access.auth.secret) if access.auth else None
@@ -130,13 +139,12 @@ class Cassandra(Store):
         config.require_heap(settings, memory)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Bind one address, keep its management on loopback, and write down how that is called."""
+        """Bind one address, give its management no port, and write down how that is called."""
         if installation.java is None:
             raise BadInput("cassandra needs a Java runtime", remedy="see `loadframe doctor`")
         heap, options = config.jvm_options(node)
         java = str(installation.java / "bin" / "java")
         classpath = f"{installation.home}/lib/*"
-        jmx_port = node.extra_ports[0]
         argv = (
             java,
             *options,
@@ -147,13 +155,13 @@ class Cassandra(Store):
             f"-Dcassandra.config=file://{node.folder / 'config' / 'cassandra.yaml'}",
             _identity(node.folder),
             f"-Dcassandra.logdir={node.folder / 'logs'}",
-            f"-Dcassandra.jmx.local.port={jmx_port}",
+            *config.initial_roles(node),
             "-Dcassandra-foreground=yes",
             "-cp",
             classpath,
             "org.apache.cassandra.service.CassandraDaemon",
         )
-        # The Java runtime cannot look up the node's management by a port; attaching to its process it can.
+        # Its management has no port, which any local user could use: whoever may signal the process attaches to it.
         manage = [java, "-Xmx128m", "-XX:+UseSerialGC", *config.MODULES, "-cp", classpath]
         manage += ["org.gridkit.jvmtool.SJK", "mx", "-b", _STORAGE_SERVICE, "-mc"]
         files = {
@@ -253,6 +261,58 @@ class Cassandra(Store):
         except CqlError:
             return True
         except OSError:
+            return False
+        return True
+
+    def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
+        """Replace the user that every new cluster has, whose password everybody knows, by the administrator.
+
+        StoreFailed if anybody else has logged in before that.
+        """
+        if self._user is None:
+            return
+        addresses = [member.address for member in members]
+        known = Auth("basic", config.INITIAL_USER, user=config.INITIAL_USER)
+        initial = self.with_access(replace(self._access, auth=known))
+        # Each founder has a copy of all roles, and the new one is written to all of them.
+        while not all(initial._lets_in(address) for address in addresses):
+            watch(Balancing(0, "bytes", "starting"))
+            time.sleep(_POLL)
+        user, password = self._user
+        how = f"SUPERUSER = true AND LOGIN = true AND PASSWORD = '{password}'"
+        initial._ask(addresses, f"CREATE ROLE {user} WITH {how}", timeout=_SCHEMA_TIMEOUT)
+        self._ask(addresses, f"DROP ROLE {config.INITIAL_USER}", timeout=_SCHEMA_TIMEOUT)
+        self._require_alone(addresses, watch)
+        copies = f"{{'class': 'SimpleStrategy', 'replication_factor': {config.COPIES_OF_ROLES}}}"
+        self._ask(addresses, f"ALTER KEYSPACE system_auth WITH replication = {copies}", timeout=_SCHEMA_TIMEOUT)
+        self._agree(addresses)
+
+    def _require_alone(self, addresses: Sequence[str], watch: Watch) -> None:
+        """StoreFailed if there are roles beside the administrator's, or connections of others that stay."""
+        end = time.monotonic() + _LEAVING
+        # Twice, in turn: who logs in between the one and the other is seen by the next.
+        for _ in range(2):
+            roles = {str(row["role"]) for row in self._ask(addresses, "SELECT role FROM system_auth.roles")}
+            while (others := self._users(addresses)) and time.monotonic() < end:
+                # Our own connections as the initial user take a moment to be gone.
+                watch(Balancing(0, "bytes", "starting"))
+                time.sleep(_POLL / 5)
+            if strangers := sorted((roles - {ADMINISTRATOR}) | others):
+                raise StoreFailed(
+                    f"somebody else logged in to the cluster while it started, as {', '.join(strangers)}",
+                    where=", ".join(addresses),
+                    remedy="see who uses this machine, and start the cluster again",
+                )
+
+    def _users(self, addresses: Sequence[str]) -> set[str]:
+        """Return the users other than the administrator that are logged in to any node."""
+        seen = (row["username"] for address in addresses for row in self._ask([address], _LOGGED_IN))
+        return {str(user) for user in seen if user is not None} - {ADMINISTRATOR}
+
+    def _lets_in(self, address: str) -> bool:
+        try:
+            self._connect(address, 5.0).close()
+        except (OSError, CqlError):
             return False
         return True
 
