@@ -128,7 +128,7 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     )
 
     # What was stopped goes on with the trial that is missing, and nothing else.
-    folder.remove(first.runs[-1])
+    folder.set_aside(first.runs[-1])
     again = Witness()
     run_experiment(experiment, planned, folder, again)
     assert again.runs == first.runs[-1:]

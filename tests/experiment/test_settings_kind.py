@@ -169,7 +169,7 @@ def test_an_optimiser_plans_trial_after_trial_and_goes_on_where_it_was(opened, s
     assert len({run.id for run in made}) == len(made)
     assert len(experiment.kind.most(experiment).runs) == 2 * (12 + 2 * 4)
     assert list(experiment.kind.further(experiment, folder.runs_path)) == []
-    folder.remove(trials[-1].id)
+    folder.set_aside(trials[-1].id)
     assert [run.id for run in experiment.kind.further(experiment, folder.runs_path)] == [trials[-1].id]
     record(folder.runs_path, trials[-1:])
     for result in read_settings(folder.path).results:
