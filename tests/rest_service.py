@@ -12,10 +12,11 @@ from typing import Any, Self
 class RestService:
     """The application, while it is entered. It knows who wrote each item, and shows it to nobody else.
 
-    `delay`: seconds that it takes for each answer, many at once.
+    `delay`: seconds that it takes for each answer, many at once. `answers`: answers after which it closes a connection
+    without a word; by default it keeps all open.
     """
 
-    def __init__(self, delay: float = 0.0) -> None:
+    def __init__(self, delay: float = 0.0, answers: int | None = None) -> None:
         self.items: dict[str, tuple[str, Any]] = {}
         self.logins: list[str] = []
         numbers = itertools.count(1)
@@ -60,6 +61,9 @@ class RestService:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(text)
+                self.answered = getattr(self, "answered", 0) + 1
+                if self.answered == answers:
+                    self.close_connection = True
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -27,14 +27,14 @@ def test_every_reason_says_whose_fault_it_is():
     faults = {kind.code: fault_of(kind.code) for kind in kinds}
     assert {code for code, fault in faults.items() if fault == "store"} == {
         "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost", "left_over", "missing_events",
-        "documents_lost", "copies_lost", "change_failed",
+        "documents_lost", "copies_lost", "change_failed", "backlog",
     }  # fmt: skip
     assert {code for code, fault in faults.items() if fault == "cluster"} == {
         "cluster_state", "machine_silent"
     }  # fmt: skip
     assert {code for code in faults if not spoils(code)} == {
         "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "left_over", "missing_events",
-        "documents_lost", "copies_lost", "change_failed",
+        "documents_lost", "copies_lost", "change_failed", "backlog",
     }  # fmt: skip
 
 

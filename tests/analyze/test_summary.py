@@ -208,4 +208,19 @@ def test_a_window_that_is_shorter_than_two_response_times_does_not_say_what_was_
     seconds = [{"second": second, "segment": "measure", "requests": 100, "dropped": 0} for second in range(4)]
     rows = {p50: pa.Table.from_pylist([row | {"response_p50": p50} for row in seconds]) for p50 in (0.1, 1.9, 2.1)}
     shares = {p50: done_in_window(table, 100, 0.0, 4.0) for p50, table in rows.items()}
-    assert shares == {0.1: pytest.approx(0.825), 1.9: 1.0, 2.1: None}
+    assert shares == {0.1: pytest.approx(0.8), 1.9: 1.0, 2.1: None}
+
+
+def test_a_share_that_was_achieved_is_neither_capped_nor_raised():
+    def share(requests, due, p50):
+        rows = [
+            {"second": second, "segment": segment, "requests": count, "dropped": 0, "response_p50": p50}
+            for segment, counts in requests.items()
+            for second, count in enumerate(counts)
+        ]
+        return done_in_window(pa.Table.from_pylist(rows), due - sum(requests["measure"]), 1.0, 10.0)
+
+    # 100/s: a backlog of the warm-up is answered in the window, too.
+    assert share({"warmup": [0, 100, 100], "measure": [0, *[100] * 10]}, 1000, 0.1) == pytest.approx(1.2)
+    # Nearly nothing is answered; a slow first answer does not make up for it.
+    assert share({"warmup": [1], "measure": [0, 1]}, 1000, 2.8) == pytest.approx(0.001)

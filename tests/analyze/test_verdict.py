@@ -232,3 +232,12 @@ def test_a_quota_on_one_machine_of_several_is_told_with_the_rank_there():
     judged = judge([JudgedPhase(measured, QUIET, np.full(30, 100.0))], ())
     assert [reason.code for reason in judged.reasons] == ["throttled"]
     assert "on rank 1 (m6) the generator was throttled for 35 %" in judged.reasons[0].as_dict()["cause"]
+
+
+def test_a_backlog_of_the_warm_up_is_named():
+    # A fifth more was answered than was due.
+    backlog = verdict(replace(QUIET, achieved=1.2), OPEN, inherited=440, successes=2200, requests=2200)
+    assert [reason.code for reason in backlog.reasons] == ["backlog"]
+    assert "440 requests that were due in the warm-up" in backlog.reasons[0].as_dict()["cause"]
+    # As many as cross the window's ends anyway are none.
+    assert codes(replace(QUIET, achieved=1.015), OPEN, inherited=20, successes=400, requests=400) == []

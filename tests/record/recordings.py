@@ -93,6 +93,9 @@ def summary(**parts: Any) -> dict[str, Any]:
     operation = figures | {
         "dropped": 0,
         "in_flight_at_end": 1,
+        "inherited": 2,
+        "reconnects": 1,
+        "messages": [{"error": "rejected", "message": "busy", "count": 1, "status": 429}],
         "of_several": False,
         "recall": 0.9,
         "resolution": 0.01,

@@ -10,11 +10,13 @@ from pages import Page
 from rich.console import Console
 
 from loadframe.record import Run, RunWriter
-from loadframe.record.schema.summary import RankFigures
+from loadframe.record.schema.summary import FailureMessage, RankFigures
+from loadframe.report.labels import messages_texts, reconnects_texts
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
+from loadframe.report.run.plots import phase_over_time
 from loadframe.report.run.terminal import print_run
-from loadframe.report.tables import ranks_table
+from loadframe.report.tables import failures_table, ranks_table
 from loadframe.units import format_duration
 from simulated import Truth, write_run
 
@@ -154,3 +156,26 @@ def test_percentiles_carry_their_intervals_and_those_of_few_requests_a_mark(tmp_
     assert result["p999"]["few"]
     assert result["p999"]["high"] is None
     assert not result["p50"]["few"]
+
+
+def test_a_second_that_the_end_cut_short_is_not_drawn(run):
+    phase = run.summary.phases[-1]
+    cut = replace(phase, duration=phase.duration - 0.6)
+    brief = replace(phase, warmup=0.0, duration=0.4)
+    whole, last, only = (
+        list(phase_over_time(run, of, "range_100", "f", "A caption.").traces[0].y) for of in (phase, cut, brief)
+    )
+    assert last == whole[:-1]
+    assert only == whole[:1]
+
+
+def test_failures_have_their_messages(run):
+    first = run.summary.phases[0]
+    messages = (FailureMessage("client", "token <expired>", 120, 401), FailureMessage("timeout", "no answer", 3))
+    operation = replace(first.operations["range_100"], messages=messages, reconnects=7)
+    phase = replace(first, operations={"range_100": operation})
+    rows = [[cell.text for cell in row][2:] for row in failures_table([phase]).rows]
+    assert rows == [["client", "401", "120", "token <expired>"], ["timeout", "", "3", "no answer"]]
+    assert messages_texts(phase)[0] == "120 of range_100 failed with 401 (client): token <expired>"
+    assert reconnects_texts(phase) == ["7 reconnects: the server closed connections, or they broke"]
+    assert failures_table([first]) is None

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.ranks import rank_figures
+from loadframe.analyze.reasons import ACHIEVED_LIMIT
 from loadframe.record.schema.summary import GeneratorFigures
 
 if TYPE_CHECKING:
@@ -123,10 +124,11 @@ def _rate(outcome: dict[str, Any], series: pa.Table) -> float:
 
 
 def achieved_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
-    """Return requests done in the window over requests due in it, for the open streams together; at most 1.
+    """Return requests done in the window over requests due in it, for the open streams together.
 
-    Both are counted, so that the scatter of a Poisson schedule is not attributed to the store. A backlog that
-    grows shows as requests due in the window and done after it.
+    It exceeds 1 where a backlog of the warm-up was answered in the window. Both are counted, so that the scatter of a
+    Poisson schedule is not attributed to the store. A backlog that grows shows as requests due in the window and done
+    after it.
     """
     streams = [stream["name"] for stream in outcome["streams"] if "open" in stream["pacing"]]
     if not streams:
@@ -141,7 +143,10 @@ def achieved_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
 def done_in_window(
     rows: pa.Table, unanswered: int, warmup: float, measured_for: float, *, waiting: float = 0.0
 ) -> float | None:
-    """Return requests done in a window over requests due in it; at most 1.
+    """Return requests done in a window over requests due in it.
+
+    What fits into one response time is in flight at the end of any window and does not count as missing, where nothing
+    else is missing; it never makes the share exceed 1.
 
     None where none was due, and where the window is too short to say. `unanswered` were due and never done; the window
     begins after `warmup` s and lasts `measured_for` s. `waiting`: the time, s, for which what is due may be kept back
@@ -156,15 +161,17 @@ def done_in_window(
     due_before = rows["segment"].to_numpy(zero_copy_only=False) != "measure"
     inside = (second + 1 > warmup) & (second < warmup + measured_for)
     # Where the warm-up ends within a second, only what was due before can have been done before.
-    share = np.where(due_before & (second < warmup), _done_later(rows, warmup), 1.0)
-    done = float((share * requests)[inside].sum())
+    inside_share = np.where(due_before & (second < warmup), _done_later(rows, warmup), 1.0)
+    done = float((inside_share * requests)[inside].sum())
     # As many as fit into one response time are in flight at the end of any window, and at its start too, unless the
     # warm-up was shorter than that; and more are kept back at its end than at its start, or fewer.
     filling = max(_first_response(rows) - warmup, 0) + waiting
     if filling > measured_for / 2:
         # Nearly all of it may be in flight at the end of so short a window.
         return None
-    return min(done / due + filling / measured_for, 1.0)
+    share = done / due
+    filled = min(share + filling / measured_for, 1.0)
+    return float(filled if filled >= ACHIEVED_LIMIT > share else share)
 
 
 def _done_later(rows: pa.Table, warmup: float) -> Array:

@@ -18,10 +18,12 @@ from loadframe.analyze.silences import silences
 from loadframe.analyze.sources import both, offered_share, reader_share
 from loadframe.analyze.verdict import JudgedPhase, judge
 from loadframe.record import Summary
+from loadframe.record.redact import plain
 from loadframe.record.schema import ERROR_CLASSES
 from loadframe.record.schema.source import SourceFigures, StoredEvents
 from loadframe.record.schema.summary import (
     Clock,
+    FailureMessage,
     Latency,
     OperationFigures,
     PartFigures,
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from loadframe.record import Histogram, HistogramLog
 
 _ERROR = "error_"
+#: Messages of failures that a summary keeps of an operation, and their length.
+_MESSAGES = 10
+_MESSAGE_LENGTH = 300
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
@@ -190,6 +195,9 @@ def _operation(
         **_figures(name, entries, outcome, measured, histograms),
         dropped=sum(entry["dropped"] for entry in entries),
         in_flight_at_end=sum(entry["in_flight_at_end"] for entry in entries),
+        inherited=sum(entry.get("inherited", 0) for entry in entries),
+        reconnects=sum(entry.get("reconnects", 0) for entry in entries),
+        messages=_messages(entries),
         of_several=any(entry.get("of_several") for entry in entries),
         recall=_recall(entries),
         resolution=outcome.get("looks", {}).get(name, {}).get("every"),
@@ -199,6 +207,23 @@ def _operation(
             for part, of_part in parts.items()
         },
     )
+
+
+def _messages(entries: Sequence[dict[str, Any]]) -> tuple[FailureMessage, ...]:
+    """Return the messages of an operation's measured failures, the most frequent first."""
+    messages = [
+        FailureMessage(error["class"], _printable(error["message"]), error["count"], error.get("status"))
+        for entry in entries
+        for error in entry.get("errors", ())
+        if error.get("measured") and error.get("count")
+    ]
+    return tuple(sorted(messages, key=lambda message: -message.count)[:_MESSAGES])
+
+
+def _printable(text: str) -> str:
+    """Return a store's text without secrets and control characters, cut to a length that reports can show."""
+    words = "".join(c if c.isprintable() else " " for c in plain(text))
+    return words if len(words) <= _MESSAGE_LENGTH else f"{words[: _MESSAGE_LENGTH - 3]}..."
 
 
 def _recall(entries: Sequence[dict[str, Any]]) -> float | None:

@@ -6,6 +6,7 @@ when requests failed, or when the cluster was not in the state that the treatmen
 """
 
 import functools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from loadframe.analyze.reasons import (
     STALL_LIMIT,
     THROTTLED_LIMIT,
     WAITED_LIMIT,
+    Backlog,
     BeganLate,
     Broke,
     ClusterState,
@@ -149,7 +151,9 @@ def judge(
             if figures.reader_cpu_share is not None and figures.reader_cpu_share > CPU_LIMIT
         ]
         if disturbed:
-            reasons += [reason for reason in _loading(phase, steady=False) if not isinstance(reason, NotAchieved)]
+            reasons += [
+                reason for reason in _loading(phase, steady=False) if not isinstance(reason, NotAchieved | Backlog)
+            ]
             reasons += [reason for reason in _requests(phase.summary) if isinstance(reason, NothingMeasured)]
             not_judged.append(f"failures, drops and steadiness of phase {name}: the cluster was changed on purpose")
             continue
@@ -291,6 +295,25 @@ def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Reason]:
         yield Stalled(name, stolen, stall, away, place)
     if figures.achieved is not None and figures.achieved < ACHIEVED_LIMIT:
         yield NotAchieved(name, figures.achieved)
+    if backlog := _backlog(phase):
+        yield backlog
+
+
+def _backlog(phase: JudgedPhase) -> Backlog | None:
+    """Return the backlog that an open load brought from its warm-up; None without one.
+
+    Requests in flight cross both ends of every window. As many as scatter explains (four standard deviations of their
+    difference) are no backlog.
+    """
+    achieved = phase.generator.achieved
+    if achieved is None or achieved <= 2 - ACHIEVED_LIMIT:
+        return None
+    operations = phase.summary.single.values()
+    inherited = sum(operation.inherited for operation in operations)
+    surplus = (achieved - 1) * sum(operation.due for operation in operations)
+    left = max(inherited - surplus, 0)
+    scatter = 4 * math.sqrt(inherited + left + 1)
+    return Backlog(phase.summary.name, inherited, achieved) if surplus > scatter else None
 
 
 def _requests(phase: PhaseSummary) -> Iterator[Reason]:

@@ -160,14 +160,8 @@ class Session:
             for aside in outcome["set_aside"]:
                 kept = ", ".join(aside["kept"])
                 self.listener.remark(f"{aside['lines']:,} lines of {aside['corpus']} are not documents; see {kept}")
-            for name, source in outcome.get("sources", {}).items():
-                if source["left_over"]:
-                    raise _incomplete(f"{source['left_over']:,} events of {name} are left over", phase)
-            for operation in outcome["operations"]:
-                failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
-                if failed:
-                    words = "".join(f": {error['message']}" for error in operation["errors"][:1])
-                    raise _incomplete(f"{failed} requests of {operation['operation']} failed{words}", phase)
+            if missing := _missing(phase, outcome):
+                raise missing
             for difference in self._differences(phase, outcome):
                 raise _incomplete(difference, phase)
 
@@ -277,7 +271,7 @@ class Session:
         failures: list[Reason],
         events: EventCount,
         closing: Closing | None,
-    ) -> PhaseFailed | None:
+    ) -> LoadframeError | None:
         """Run the phases until one is interrupted or fails.
 
         Add their outcomes, how the store differs, and the documents it lost to the lists.
@@ -317,6 +311,8 @@ class Session:
             outcomes.append(outcome | {"prepares": phase.prepares, **there})
             if failure or outcome["interrupted"]:
                 return failure
+            if phase.prepares and (missing := _missing(phase, outcome)):
+                return missing
             # Where nodes leave and fail on purpose, some cannot be reached.
             for host in () if beside.disturbs else outcome["unreachable"]:
                 deviations.append(f"the load does not get into {host['host']}: {host['why']}")
@@ -494,6 +490,19 @@ def _unless_cancelled(failure: LoadframeError | None) -> LoadframeError | None:
     """Return a failure; None for one of the generator after an interrupt: what cancels a job ends its ranks, too."""
     cancelled = failure is not None and failure.fault == "generator" and interrupts.asked()
     return None if cancelled else failure
+
+
+def _missing(phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
+    """Return the error for a phase that prepares and whose requests or events were not all done; None if they were."""
+    for name, source in outcome.get("sources", {}).items():
+        if source["left_over"]:
+            return _incomplete(f"{source['left_over']:,} events of {name} are left over", phase)
+    for operation in outcome["operations"]:
+        failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
+        if failed:
+            words = "".join(f": {error['message']}" for error in operation["errors"][:1])
+            return _incomplete(f"{failed} requests of {operation['operation']} failed{words}", phase)
+    return None
 
 
 def _incomplete(what: str, phase: ResolvedPhase) -> LoadframeError:

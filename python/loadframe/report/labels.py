@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 #: A stream that ran for less than this share of its phase ended before the others.
 _MOST = 0.99
 _STAGES = " in stages"
+#: Messages of failures that are shown of each operation on the terminal.
+_MESSAGES = 3
 #: How arrivals are written that have another key in the records.
 _ARRIVALS = {"poisson": "Poisson"}
 
@@ -150,6 +152,22 @@ def errors_text(figures: "Figures") -> str:
     if operation and operation.in_flight_at_end:
         words.append(f"{format_count(operation.in_flight_at_end)} unanswered")
     return ", ".join(words)
+
+
+def messages_texts(phase: "PhaseSummary") -> list[str]:
+    """Write the most frequent failures of each operation: `120 of ask failed with 401 (client): token expired`."""
+    return [
+        f"{format_count(message.count)} of {name} failed with"
+        f" {'' if message.status is None else f'{message.status} '}({message.error}): {message.message}"
+        for name, operation in phase.operations.items()
+        for message in operation.messages[:_MESSAGES]
+    ]
+
+
+def reconnects_texts(phase: "PhaseSummary") -> list[str]:
+    """Write how many connections a phase's clients had to open again; nothing if none."""
+    count = sum(operation.reconnects for operation in phase.single.values())
+    return [f"{format_count(count)} reconnects: the server closed connections, or they broke"] if count else []
 
 
 def recall_text(figures: "Figures") -> str | None:

@@ -176,6 +176,29 @@ def operations_table(run: Run) -> Table:
     return Table(columns, rows, names=3, note=(note + few).strip())
 
 
+def failures_table(phases: Sequence[PhaseSummary]) -> Table | None:
+    """Return the messages of failed requests with their number; None without any."""
+    rows = [
+        [
+            Cell(phase.name),
+            Cell(name),
+            Cell(message.error),
+            Cell("" if message.status is None else str(message.status)),
+            Cell(format_count(message.count)),
+            Cell(message.message),
+        ]
+        for phase in phases
+        for name, operation in phase.operations.items()
+        for message in operation.messages
+    ]
+    if not rows:
+        return None
+    note = (
+        "Failures of the measured window, the most frequent first. Messages that differ only in numbers count as one."
+    )
+    return Table(("phase", "operation", "class", "status", "failures", "message"), rows, names=3, note=note)
+
+
 def growth_table(phases: Sequence[PhaseSummary]) -> Table | None:
     """Return how mean response times grew with the documents; None where no run says it."""
     known = [

@@ -36,6 +36,28 @@ class NotAchieved(Reason):
 
 
 @dataclass(frozen=True)
+class Backlog(Reason):
+    """Requests of the warm-up were answered in the measured window."""
+
+    code = "backlog"
+    fault = "store"
+    effect = "result"
+    phase: str
+    inherited: int
+    achieved: float
+
+    def _cause(self) -> str:
+        return (
+            f"in phase {self.phase} {format_count(self.inherited)} requests that were due in the warm-up were answered"
+            f" in the measured window, which had {format_share(self.achieved, 1)} of the offered rate: response times"
+            " include the backlog"
+        )
+
+    def _remedy(self) -> str:
+        return "lengthen the warm-up until the backlog is gone, or lower the rate"
+
+
+@dataclass(frozen=True)
 class Dropped(Reason):
     """Requests were never sent."""
 

@@ -94,12 +94,32 @@ class GrowthFigures:
         return self.low > 0
 
 
+@dataclass(frozen=True, slots=True)
+class FailureMessage:
+    """Failures of one operation with the same message, apart from numbers in it."""
+
+    error: str = field(metadata=told("the class of the failures"))
+    message: str = field(metadata=told("the message of the first of them"))
+    count: int = field(metadata=told("failed requests of the measured window with that message", "requests"))
+    status: int | None = field(
+        default=None, metadata=told("the status of the answers; null where the protocol has none", null=True)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationFigures(Figures):
     """The figures of an operation in a phase's measured window."""
 
     dropped: int = field(metadata=told("never sent, since too many were in flight", "requests"))
     in_flight_at_end: int = field(metadata=told("sent and not answered when the phase was over", "requests"))
+    inherited: int = field(
+        default=0, metadata=told("due in the warm-up and answered well in the measured window", "requests")
+    )
+    reconnects: int = field(
+        default=0,
+        metadata=told("connections that were lost and opened again for requests of the window", "connections"),
+    )
+    messages: tuple[FailureMessage, ...] = field(default=(), metadata=told("", absent=True))
     of_several: bool = field(
         default=False,
         metadata=told("whether it stands for several requests, which are recorded for themselves; no sum counts it"),

@@ -14,6 +14,7 @@ from loadframe.report.labels import (
     ended_early_texts,
     first_failure_texts,
     load_text,
+    reconnects_texts,
     seconds_text,
     set_aside_texts,
     sources_texts,
@@ -26,7 +27,7 @@ from loadframe.report.run.plots import run_over_time
 from loadframe.report.run.sources import sources_over_time, sources_table
 from loadframe.report.setup import manifest_facts, run_facts
 from loadframe.report.stored import stored_text
-from loadframe.report.tables import generator_table, growth_table, operations_table, ranks_table
+from loadframe.report.tables import failures_table, generator_table, growth_table, operations_table, ranks_table
 from loadframe.units import format_count
 
 
@@ -53,10 +54,12 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
                 *first_failure_texts(phase),
                 *set_aside_texts(phase),
                 *sources_texts(phase),
+                *reconnects_texts(phase),
             )
         ]
         + list(map(stored_text, summary.stored)),
         bands=run_bands(run, bands) if bands else None,
+        failures=failures_table(phases),
         growth=growth_table(phases),
         closed=closed_text(phases),
         sources=sources_table(phases),

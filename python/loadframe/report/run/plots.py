@@ -1,5 +1,6 @@
 """Plots of one run over time: throughput and percentiles, second by second."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,8 @@ from loadframe.report.plot import (
 )
 from loadframe.report.run.activity import store_activity
 
+#: Ends of phases are sums of floats, s.
+_ROUNDING = 1e-6
 #: More phases than these have slanted names.
 _LEVEL_NAMES = 4
 
@@ -118,12 +121,14 @@ def _values(traces: Iterable[Trace], panel: int) -> list[float | None]:
 
 
 def _phase_rows(run: Run, phase: PhaseSummary) -> pa.Table:
-    """Return the rows of a phase's operations up to its end; what is answered later only empties the pipe.
+    """Return the rows of a phase's operations up to its last whole second; what is answered later empties the pipe.
 
-    The parts of operations are left out.
+    A second that the end cuts short would look like a dip. A phase shorter than a second keeps it. The parts of
+    operations are left out.
     """
     series = run.series
-    end = phase.warmup + phase.duration
+    length = phase.warmup + phase.duration
+    end = max(math.floor(length + _ROUNDING), 1)
     of_phase = pc.and_(pc.equal(series["phase"], phase.name), pc.less(series["second"], end))
     return series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.operations)))))
 

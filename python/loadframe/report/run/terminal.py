@@ -22,7 +22,9 @@ from loadframe.report.labels import (
     first_failure_texts,
     growth_text,
     load_text,
+    messages_texts,
     recall_text,
+    reconnects_texts,
     resolution_text,
     seconds_text,
     set_aside_texts,
@@ -64,6 +66,8 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
             *first_failure_texts(phase),
             *set_aside_texts(phase),
             *sources_texts(phase),
+            *messages_texts(phase),
+            *reconnects_texts(phase),
         ):
             console.print(Text(words, style="yellow"))
         for name, operation in phase.operations.items():
