@@ -44,12 +44,12 @@ mod tests {
     use std::path::Path;
 
     /// Lines outside tests that call a function of the platform.
-    fn platform_calls(folder: &Path, found: &mut Vec<String>) {
+    fn platform_calls(folder: &Path, calls: &mut Vec<String>) {
         const CALLS: [&str; 8] = [".ln()", ".ln_1p()", ".exp()", ".exp_m1()", ".powf(", ".cos()", ".sin()", ".log10()"];
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                platform_calls(&path, found);
+                platform_calls(&path, calls);
                 continue;
             }
             if path.file_stem().is_some_and(|stem| stem == "tests")
@@ -59,17 +59,17 @@ mod tests {
             }
             let text = std::fs::read_to_string(&path).unwrap();
             let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
-            let calls = code.lines().filter(|line| CALLS.iter().any(|call| line.contains(call)));
-            found.extend(calls.map(|line| format!("{}: {}", path.display(), line.trim())));
+            let lines = code.lines().filter(|line| CALLS.iter().any(|call| line.contains(call)));
+            calls.extend(lines.map(|line| format!("{}: {}", path.display(), line.trim())));
         }
     }
 
     #[test]
     fn the_engine_calls_no_elementary_function_of_the_platform() {
-        let mut found = Vec::new();
-        platform_calls(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
-        found.retain(|line| !line.contains("math.rs"));
-        assert!(found.is_empty(), "use crate::math instead:\n{}", found.join("\n"));
+        let mut calls = Vec::new();
+        platform_calls(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut calls);
+        calls.retain(|line| !line.contains("math.rs"));
+        assert!(calls.is_empty(), "use crate::math instead:\n{}", calls.join("\n"));
     }
 
     #[test]

@@ -302,8 +302,8 @@ def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Reason]:
 def _backlog(phase: JudgedPhase) -> Backlog | None:
     """Return the backlog that an open load brought from its warm-up; None without one.
 
-    Requests in flight cross both ends of every window. As many as scatter explains (four standard deviations of their
-    difference) are no backlog.
+    Requests in flight cross both ends of every window. A surplus within four standard deviations of their difference
+    does not count.
     """
     achieved = phase.generator.achieved
     if achieved is None or achieved <= 2 - ACHIEVED_LIMIT:
