@@ -6,7 +6,6 @@ use std::time::Instant;
 use bson::{Document, RawDocumentBuf};
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
-use loadframe_engine::event::{Batch, Event};
 use loadframe_engine::variables::Values;
 
 use super::Connection;
@@ -17,12 +16,10 @@ use super::failure::{self, is_displaced, unfit};
 use super::line::{Line, Thread};
 use super::nodes::{Mode, MongoNodes};
 use super::operation::{Concern, Operation, Prefer};
-use super::taking_in;
 use crate::capture::Memory;
 use crate::json::Unexpected;
 use crate::net::deadline::Limit;
 use crate::neutral::Action;
-use crate::take_in::TakeIn;
 use crate::tally::Tally;
 
 /// One operation of one client.
@@ -176,51 +173,10 @@ impl Asking<'_> {
         }
         settle(whole, tally)
     }
-
-    /// Sends events, each list to its collection; those that could not be written are in `tally`.
-    ///
-    /// The server refuses a whole command for one document that it cannot read, without saying which. Such a command is
-    /// halved until the document stands alone.
-    pub async fn write_events(
-        &self,
-        connection: &mut Connection,
-        (form, batch): (&TakeIn, &Batch),
-        mut lists: Vec<(String, Vec<(u32, &Event)>)>,
-        mut tally: Tally,
-    ) -> Reply {
-        let mut whole = None;
-        while let Some((collection, events)) = lists.pop() {
-            let carried = events.iter().copied();
-            let commands =
-                match taking_in::commands(form, &collection, batch, carried, self.operation.concern, &mut tally) {
-                    Ok(commands) => commands,
-                    Err(unexpected) => {
-                        let places: Vec<u32> = events.iter().map(|(place, _)| *place).collect();
-                        tally.fail_at(&places, unfit(unexpected).denied());
-                        continue;
-                    }
-                };
-            for (command, places) in commands {
-                let asked = self.send(connection, Ok(command), Take::Told).await;
-                asked.extend(&mut whole);
-                match asked.told() {
-                    Err(failure) if places.len() > 1 && failure.is_of_contents() => {
-                        let (first, second) = places.split_at(places.len() / 2);
-                        for half in [second, first] {
-                            let of_half = |(place, _): &&(u32, &Event)| half.binary_search(place).is_ok();
-                            lists.push((collection.clone(), events.iter().filter(of_half).copied().collect()));
-                        }
-                    }
-                    told => bulk::count(told, &places, Action::Upsert, &mut tally),
-                }
-            }
-        }
-        settle(whole, tally)
-    }
 }
 
 /// The reply to commands of which `whole` has the instants and bytes.
-fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
+pub fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
     let now = Instant::now();
     let whole = whole.unwrap_or_else(|| Reply::new(now, now, Ok(())));
     let Reply { sent, done, bytes_sent, bytes_received, node, .. } = whole;
@@ -244,7 +200,7 @@ impl Asked {
     }
 
     /// Adds the command to those of one request, of which `whole` has the instants and bytes.
-    fn extend(&self, whole: &mut Option<Reply>) {
+    pub fn extend(&self, whole: &mut Option<Reply>) {
         let whole = whole.get_or_insert_with(|| Reply { node: self.node, ..Reply::new(self.sent, self.done, Ok(())) });
         whole.done = self.done;
         whole.bytes_sent += self.bytes_sent;
@@ -252,7 +208,7 @@ impl Asked {
     }
 
     /// The answer to a write.
-    fn told(&self) -> Result<&Document, Failure> {
+    pub fn told(&self) -> Result<&Document, Failure> {
         match &self.answer {
             Ok(Answer::Told(answer)) => Ok(answer),
             Ok(Answer::Found(_)) => unreachable!("a write finds nothing"),

@@ -4,18 +4,19 @@ use std::time::Instant;
 
 use loadframe_engine::answers::LONGEST;
 use loadframe_engine::driver::Reply;
-use loadframe_engine::event::Batch;
+use loadframe_engine::event::{Batch, Event};
 use loadframe_engine::variables::Values;
 
 use super::Connection;
 use super::answer::Answer;
-use super::asking::{Asking, Take};
+use super::asking::{Asking, Take, settle};
 use super::bulk;
 use super::days::Days;
+use super::failure::unfit;
 use super::operation::Kind;
 use super::taking_in;
 use crate::buckets::Buckets;
-use crate::neutral::{Bulk, Neutral};
+use crate::neutral::{Action, Bulk, Neutral};
 use crate::take_in::{TakeIn, chosen, without_source};
 use crate::tally::Tally;
 
@@ -99,6 +100,47 @@ impl Asking<'_> {
         let reply = self.write_events(connection, (form, batch), lists, tally).await;
         // The store has made a collection for the request.
         Reply { sent: if waited { began } else { reply.sent }, ..reply }
+    }
+
+    /// Sends events, each list to its collection; those that could not be written are in `tally`.
+    ///
+    /// The server refuses a whole command for one document that it cannot read, without saying which. Such a command is
+    /// halved until the document stands alone.
+    async fn write_events(
+        &self,
+        connection: &mut Connection,
+        (form, batch): (&TakeIn, &Batch),
+        mut lists: Vec<(String, Vec<(u32, &Event)>)>,
+        mut tally: Tally,
+    ) -> Reply {
+        let mut whole = None;
+        while let Some((collection, events)) = lists.pop() {
+            let carried = events.iter().copied();
+            let commands =
+                match taking_in::commands(form, &collection, batch, carried, self.operation.concern, &mut tally) {
+                    Ok(commands) => commands,
+                    Err(unexpected) => {
+                        let places: Vec<u32> = events.iter().map(|(place, _)| *place).collect();
+                        tally.fail_at(&places, unfit(unexpected).denied());
+                        continue;
+                    }
+                };
+            for (command, places) in commands {
+                let asked = self.send(connection, Ok(command), Take::Told).await;
+                asked.extend(&mut whole);
+                match asked.told() {
+                    Err(failure) if places.len() > 1 && failure.is_of_contents() => {
+                        let (first, second) = places.split_at(places.len() / 2);
+                        for half in [second, first] {
+                            let of_half = |(place, _): &&(u32, &Event)| half.binary_search(place).is_ok();
+                            lists.push((collection.clone(), events.iter().filter(of_half).copied().collect()));
+                        }
+                    }
+                    told => bulk::count(told, &places, Action::Upsert, &mut tally),
+                }
+            }
+        }
+        settle(whole, tally)
     }
 
     /// Asks once which events of a batch a query sees, by their places.

@@ -26,7 +26,7 @@ pub fn bids(lines: &[&str]) -> Batch {
     batch
 }
 
-/// A store that lets nobody in with "secret", cannot read a request with "poison" in it, refuses documents that are "wrong" and pushes "busy" ones
+/// A store that answers 401 to "secret", cannot read a request with "poison" in it, refuses documents that are "wrong" and pushes "busy" ones
 /// back. It has no indices yet, serves one client, and returns the ids that each request had.
 fn store() -> Server<Vec<Vec<String>>> {
     Server::play(|listener| {

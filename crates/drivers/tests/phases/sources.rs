@@ -21,7 +21,7 @@ struct Manner {
     pause: Duration,
     half_rejected: AtomicU64,
     unanswered: AtomicU64,
-    /// How many of its first requests it lets nobody in for.
+    /// How many of its first requests it refuses for their sender.
     denied: AtomicU64,
     /// Events whose line has this text are refused for good.
     refused: String,

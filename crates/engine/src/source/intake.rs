@@ -159,7 +159,7 @@ impl<'a> Intake<'a> {
         }
         // Tickets stay in memory: of what goes to disk there are few, for many readings each.
         let together = source.queue.spills();
-        // Lines that are no events are safe when their dead letters are.
+        // Lines that are not events are safe when their dead letters are.
         let dead = reading.lines > reading.events.len() as u64;
         let waits_for = reading.events.len() + usize::from(dead);
         let ticket = safe.as_ref().map(|safe| safe.borrow_mut().read(reading.lines, waits_for, together));
