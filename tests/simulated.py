@@ -359,15 +359,15 @@ def _write_csv(path: Path, header: Sequence[str], rows: Sequence[str]) -> None:
 def write_histograms(path: Path, times: Mapping[int, Sequence[float]]) -> HistogramLog:
     """Write response times, s, by second as a log with the tag `x`, and open it."""
     intervals = [
-        f"Tag=x,{second:.3f},1.000,{1e3 * max(values):.3f},{_histogram([round(1e6 * value) for value in values])}"
+        f"Tag=x,{second:.3f},1.000,{1e3 * max(values):.3f},{_histogram([round(1e9 * value) for value in values])}"
         for second, values in times.items()
     ]
     path.write_text("\n".join(["#[Histogram log format version 1.3]", *intervals]) + "\n")
     return HistogramLog(path)
 
 
-def _histogram(microseconds: Sequence[int]) -> str:
-    histogram = HdrHistogram(1, 3_600_000_000, 3)
-    for value in microseconds:
+def _histogram(nanoseconds: Sequence[int]) -> str:
+    histogram = HdrHistogram(1, 3_600_000_000_000, 3)
+    for value in nanoseconds:
         histogram.record_value(max(value, 1))
     return histogram.encode().decode()

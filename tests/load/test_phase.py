@@ -167,14 +167,14 @@ def test_an_independent_reader_finds_the_same_histograms(tmp_path):
     run_phase(plan(), tmp_path, lambda progress: None)
     path = str(tmp_path / "histograms.hlog")
     ours = HistogramLog(path).total("p/a/service")
-    theirs = HdrHistogram(1, 3_600_000_000, 3)
+    theirs = HdrHistogram(1, 3_600_000_000_000, 3)
     reader = HistogramLogReader(path, theirs)
     while (interval := reader.get_next_interval_histogram()) is not None:
         if interval.get_tag() == "p/a/service":
             theirs.add(interval)
     assert ours.count == theirs.get_total_count() == 5000
     for q in (0.5, 0.9, 0.99, 0.999, 1.0):
-        assert round(ours.quantile(q) * 1e6) == theirs.get_value_at_percentile(100 * q)
+        assert round(ours.quantile(q) * 1e9) == theirs.get_value_at_percentile(100 * q)
 
 
 @pytest.mark.parametrize(("held", "most"), [(True, 21), (False, 90)])

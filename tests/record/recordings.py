@@ -40,9 +40,9 @@ def write_phase(folder: Path, seconds: int, *, phase: str = "range", offset: int
 
 def encoded(*microseconds: int) -> str:
     """Return a histogram of these values in the engine's layout, compressed and in base64."""
-    histogram = HdrHistogram(1, 3_600_000_000, 3)
+    histogram = HdrHistogram(1, 3_600_000_000_000, 3)
     for value in microseconds:
-        histogram.record_value(value)
+        histogram.record_value(1000 * value)
     return histogram.encode().decode()
 
 

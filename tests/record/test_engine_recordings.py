@@ -82,14 +82,14 @@ def test_each_worker_tells_of_itself(run):
 
 
 def test_another_tool_reads_the_same_figures_from_the_log(run):
-    log = HistogramLogReader(str(run.path / "histograms.hlog"), HdrHistogram(1, 3_600_000_000, 3))
+    log = HistogramLogReader(str(run.path / "histograms.hlog"), HdrHistogram(1, 3_600_000_000_000, 3))
     sums: dict[str, HdrHistogram] = {}
     while (interval := log.get_next_interval_histogram()) is not None:
-        sums.setdefault(interval.get_tag(), HdrHistogram(1, 3_600_000_000, 3)).add(interval)
+        sums.setdefault(interval.get_tag(), HdrHistogram(1, 3_600_000_000_000, 3)).add(interval)
     assert sorted(sums) == run.histograms.tags()
     for tag in ("first/nothing/response", "second/nothing/service/warmup", "generator/lag"):
         ours = run.histograms.total(tag)
         assert sums[tag].get_total_count() == ours.count
         # Tools round the rank of a percentile differently, but not these.
-        assert sums[tag].get_max_value() / 1e6 == pytest.approx(ours.max)
-        assert sums[tag].get_mean_value() / 1e6 == pytest.approx(ours.mean, rel=1e-6)
+        assert sums[tag].get_max_value() / 1e9 == pytest.approx(ours.max)
+        assert sums[tag].get_mean_value() / 1e9 == pytest.approx(ours.mean, rel=1e-6)

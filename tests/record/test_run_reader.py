@@ -5,6 +5,7 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
+from hdrh.histogram import HdrHistogram
 from recordings import manifest, summary, write_phase
 
 from commands import within
@@ -71,6 +72,16 @@ def test_what_an_older_run_did_not_record_is_unknown(folder):
     series = Run(folder).series
     assert series.schema == table.schema
     assert all(series[column].null_count == series.num_rows for column in SERIES_LATER)
+
+
+def test_histograms_of_microseconds_are_read_exactly(folder):
+    """Run folders of Loadframe 0.1 count microseconds."""
+    old = HdrHistogram(1, 3_600_000_000, 3)
+    old.record_value(40)
+    head = "#[Histogram log format version 1.3]\n"
+    (folder / "histograms.hlog").write_text(f"{head}Tag=x,0.500,1.000,0.040,{old.encode().decode()}\n")
+    histogram = Run(folder).histograms.total("x")
+    assert (histogram.quantile(0.5), histogram.max, histogram.count) == (40e-6, 40e-6, 1)
 
 
 def test_truncated_json_says_where(folder):

@@ -247,7 +247,7 @@ def test_histograms_of_all_phases_stand_in_one_log_that_other_tools_read(tmp_pat
 def _histogram():
     from hdrh.histogram import HdrHistogram
 
-    return HdrHistogram(1, 3_600_000_000, 3)
+    return HdrHistogram(1, 3_600_000_000_000, 3)
 
 
 def test_a_phase_that_ended_before_it_recorded_adds_nothing(tmp_path):

@@ -169,7 +169,7 @@ impl Files {
         }
         match cell.unanswered {
             0 => writeln!(self.series, ",0,")?,
-            some => writeln!(self.series, ",{some},{}", Seconds(cell.oldest_unanswered.as_micros() as u64))?,
+            some => writeln!(self.series, ",{some},{}", Seconds(cell.oldest_unanswered.as_nanos() as u64))?,
         }
         for (node, requests) in cell.nodes.iter().enumerate().filter(|(_, requests)| **requests > 0) {
             writeln!(self.nodes, "{operation},{node},{second},{requests}")?;
@@ -183,11 +183,11 @@ fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-/// Microseconds, written as seconds.
+/// Nanoseconds, written as seconds.
 struct Seconds(u64);
 
 impl std::fmt::Display for Seconds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+        write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
     }
 }

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
-use crate::microseconds::histogram;
+use crate::durations::{add, histogram};
 
 /// A log in memory, its histograms still encoded: decoding is done for what is asked.
 pub struct HistogramLog {
@@ -50,25 +50,36 @@ impl HistogramLog {
 
     /// The sum of a tag's histograms that start in `from..to`, seconds since the run began; empty where there is none.
     pub fn total(&self, tag: &str, from: f64, to: f64) -> Result<Histogram<u64>, String> {
-        let mut sum = histogram();
+        let mut sum = None;
         for entry in self.entries.get(tag).into_iter().flatten() {
             // Starts are written with three decimals, so an edge is met to half of the last.
             if entry.start >= from - 0.0005 && entry.start < to - 0.0005 {
-                sum.add(decode(tag, entry)?).map_err(|e| format!("{tag} at {} s: {e}", entry.start))?;
+                include(&mut sum, tag, entry)?;
             }
         }
-        Ok(sum)
+        Ok(sum.unwrap_or_else(histogram))
     }
 
     /// Each second of a tag: its start (seconds since the run began) and its histogram, added up where there are several.
     pub fn seconds(&self, tag: &str) -> Result<Vec<(f64, Histogram<u64>)>, String> {
-        let mut seconds: BTreeMap<u64, (f64, Histogram<u64>)> = BTreeMap::new();
+        let mut seconds: BTreeMap<u64, (f64, Option<Histogram<u64>>)> = BTreeMap::new();
         for entry in self.entries.get(tag).into_iter().flatten() {
-            let (_, sum) =
-                seconds.entry((entry.start * 1000.0).round() as u64).or_insert_with(|| (entry.start, histogram()));
-            sum.add(decode(tag, entry)?).map_err(|e| format!("{tag} at {} s: {e}", entry.start))?;
+            let (_, sum) = seconds.entry((entry.start * 1000.0).round() as u64).or_insert((entry.start, None));
+            include(sum, tag, entry)?;
         }
-        Ok(seconds.into_values().collect())
+        Ok(seconds.into_values().map(|(start, sum)| (start, sum.unwrap_or_else(histogram))).collect())
+    }
+}
+
+/// Adds an entry to a sum, which takes the unit of its first entry.
+fn include(sum: &mut Option<Histogram<u64>>, tag: &str, entry: &Entry) -> Result<(), String> {
+    let histogram = decode(tag, entry)?;
+    match sum {
+        Some(sum) => add(sum, &histogram).map_err(|e| format!("{tag} at {} s: {e}", entry.start)),
+        None => {
+            *sum = Some(histogram);
+            Ok(())
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Writing `histograms.hlog`, the HdrHistogram log (version 1.3): values in microseconds, tags `PHASE/OPERATION/response`,
+//! Writing `histograms.hlog`, the HdrHistogram log (version 1.3): values in nanoseconds, tags `PHASE/OPERATION/response`,
 //! `.../service` and `.../failure`, with `/warmup` behind it for the warm-up; `generator/lateness`, `generator/lag`.
 
 use std::fs::File;
@@ -25,12 +25,12 @@ impl Log {
         let mut file = LineWriter::new(File::create(path)?);
         let mut serializer = V2DeflateSerializer::new();
         let mut builder = IntervalLogWriterBuilder::new();
-        builder.with_max_value_divisor(1000.0);
+        builder.with_max_value_divisor(1e6);
         IntervalLogWriterBuilder::new()
-            .add_comment("Values are microseconds; seconds are since the run began; Interval_Max is milliseconds")
+            .add_comment("Values are nanoseconds; seconds are since the run began; Interval_Max is milliseconds")
             .with_start_time(began)
             .with_base_time(began)
-            .with_max_value_divisor(1000.0)
+            .with_max_value_divisor(1e6)
             .begin_log_with(&mut file, &mut serializer)?;
         Ok(Self { file, offset, serializer, builder, line: Vec::new() })
     }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use crate::driver::{Failure, Part, Reply};
-use crate::microseconds::record;
+use crate::durations::record;
 use crate::sample::Sample;
 use crate::watch::Watcher;
 pub use cell::{Cell, Counts};

@@ -13,8 +13,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::ErrorClass;
+use crate::durations::histogram;
 use crate::gathering::Standing;
-use crate::microseconds::histogram;
 use crate::recorder::{Counts, Interval, MESSAGES, Message, same_words};
 use crate::sample::{OfRank, Sample};
 use crate::worst::Workers;

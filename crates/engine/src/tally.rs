@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crate::microseconds::{clear, histogram};
+use crate::durations::{clear, histogram};
 use crate::plan::{Condition, Metric, Plan};
 use crate::recorder::{Counts, Interval, MESSAGES, Message};
 use crate::slot::Slot;
@@ -25,7 +25,7 @@ pub struct Progress {
     pub throughput: u64,
     /// Documents of the last second.
     pub documents_throughput: u64,
-    /// 50th and 99th percentile of the last second's response times, microseconds.
+    /// 50th and 99th percentile of the last second's response times, nanoseconds.
     pub response: (u64, u64),
     /// How the sources stand, by their names.
     pub sources: BTreeMap<String, Told>,
@@ -115,7 +115,7 @@ impl Tally {
                 Metric::ErrorShare => errors,
                 // In a second without an answer the age of the oldest request is the least that it will take.
                 Metric::ResponseP99 if self.response.is_empty() => oldest,
-                Metric::ResponseP99 => self.response.value_at_quantile(0.99) as f64 / 1e6,
+                Metric::ResponseP99 => self.response.value_at_quantile(0.99) as f64 / 1e9,
                 Metric::Dropped => dropped as f64,
             };
             *seconds = if figure > condition.above { *seconds + 1 } else { 0 };

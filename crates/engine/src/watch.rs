@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::microseconds::{clear, histogram, record};
+use crate::durations::{clear, histogram, record};
 
 /// How often a worker looks whether its event loop is late and whether it has to stop. Each look wakes the
 /// thread: of a load that waits for a slow store it would be most of the CPU time if there were many of them.
@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(watcher.look(at(1), &mut watch), at(50));
         assert_eq!(watcher.look(at(1050), &mut watch), at(1100));
         assert_eq!(watch.lag.len(), 22, "looks at 0, 50, ... 1050");
-        assert_eq!(watch.lag.max() / 1000, 1000);
-        let late = watch.lag.count_between(watch.lag.lowest_equivalent(50_000), u64::MAX);
+        assert_eq!(watch.lag.max() / 1_000_000, 1000);
+        let late = watch.lag.count_between(watch.lag.lowest_equivalent(50_000_000), u64::MAX);
         assert_eq!(late, 20, "1000, 950, ... 50 ms");
         assert!((watch.away - 1.0).abs() < 1e-9, "{}", watch.away);
     }
@@ -145,11 +145,11 @@ mod tests {
         let mut away = Vec::new();
         for second in [1000, 2000] {
             watcher.second(at(second), at(2500), &mut watch);
-            away.push((watch.lag.len(), watch.lag.max() / 1000, watch.away));
+            away.push((watch.lag.len(), watch.lag.max() / 1_000_000, watch.away));
             watch.clear();
         }
         watcher.look(at(2500), &mut watch);
-        away.push((watch.lag.len(), watch.lag.max() / 1000, watch.away));
+        away.push((watch.lag.len(), watch.lag.max() / 1_000_000, watch.away));
         let rounded: Vec<_> = away.iter().map(|(n, most, away)| (*n, most / 10 * 10, (away * 100.0).round())).collect();
         assert_eq!(rounded, [(9, 1950, 45.0), (20, 1500, 100.0), (11, 500, 50.0)]);
     }

@@ -8,8 +8,8 @@ use crate::recorder::Interval;
 /// Up to this many workers all keep their rows; also how many measures there are, of which one is the worst.
 const ROWS: usize = 8;
 
-/// What one worker measured of itself in one second. Times are nanoseconds, of histograms microseconds: whole numbers,
-/// whose sums do not depend on the order.
+/// What one worker measured of itself in one second. Times are nanoseconds, in whole numbers, whose sums do not depend on
+/// the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Row {
     /// The worker's process.

@@ -26,6 +26,7 @@ use loadframe_drivers::redis::Redis;
 use loadframe_drivers::search::Search;
 use loadframe_drivers::several::Several;
 use loadframe_engine::driver::{Exchange, Reply};
+use loadframe_engine::durations;
 use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::panics;
 use loadframe_engine::plan::{Plan, PlanError, PlanErrorKind};
@@ -283,8 +284,8 @@ fn refused(error: PlanError) -> PyErr {
     }
 }
 
-fn seconds(microseconds: f64) -> f64 {
-    microseconds / 1e6
+fn seconds(nanoseconds: f64) -> f64 {
+    nanoseconds / 1e9
 }
 
 /// Histograms of a run, by tag and second.
@@ -321,6 +322,12 @@ impl PyLog {
 #[pyclass(name = "Histogram", frozen)]
 struct PyHistogram(hdrhistogram::Histogram<u64>);
 
+impl PyHistogram {
+    fn seconds(&self, value: f64) -> f64 {
+        value * durations::unit(&self.0) as f64 / 1e9
+    }
+}
+
 #[pymethods]
 impl PyHistogram {
     /// The duration that a share `q` of all recorded ones does not exceed; `None` for an empty histogram.
@@ -328,13 +335,14 @@ impl PyHistogram {
         if !(0.0..=1.0).contains(&q) {
             return Err(PyValueError::new_err(format!("a quantile lies between 0 and 1, not at {q}")));
         }
-        Ok((!self.0.is_empty()).then(|| seconds(self.0.value_at_quantile(q) as f64)))
+        Ok((!self.0.is_empty()).then(|| self.seconds(self.0.value_at_quantile(q) as f64)))
     }
 
     /// The histogram of both together, exactly: `response + failure` is that of all requests.
     fn __add__(&self, other: &Self) -> PyResult<Self> {
         let mut sum = self.0.clone();
-        sum.add(&other.0).map_err(|e| PyValueError::new_err(format!("these histograms cannot be added: {e}")))?;
+        durations::add(&mut sum, &other.0)
+            .map_err(|e| PyValueError::new_err(format!("these histograms cannot be added: {e}")))?;
         Ok(Self(sum))
     }
 
@@ -347,13 +355,13 @@ impl PyHistogram {
     /// Their mean; `None` for an empty histogram.
     #[getter]
     fn mean(&self) -> Option<f64> {
-        (!self.0.is_empty()).then(|| seconds(self.0.mean()))
+        (!self.0.is_empty()).then(|| self.seconds(self.0.mean()))
     }
 
     /// The largest, to the histogram's resolution; `None` for an empty histogram.
     #[getter]
     fn max(&self) -> Option<f64> {
-        (!self.0.is_empty()).then(|| seconds(self.0.max() as f64))
+        (!self.0.is_empty()).then(|| self.seconds(self.0.max() as f64))
     }
 }
 

@@ -120,11 +120,11 @@ def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
 def merge_histograms(phases: Sequence[PhaseRecording], target: Path, started: datetime) -> None:
     """Write histograms.hlog: the interval lines of all phases under one header whose base is the run's start."""
     with target.open("w") as log:
-        log.write("#[Values are microseconds; Interval_Max is milliseconds; timestamps are s since the run began]\n")
+        log.write("#[Values are nanoseconds; Interval_Max is milliseconds; timestamps are s since the run began]\n")
         log.write(f"{_LOG_VERSION}\n")
         log.write(f"#[StartTime: {started.timestamp():.3f} (seconds since epoch), {started.isoformat()}]\n")
         log.write(f"#[BaseTime: {started.timestamp():.3f} (seconds since epoch)]\n")
-        log.write("#[MaxValueDivisor: 1000.000]\n")
+        log.write("#[MaxValueDivisor: 1000000.000]\n")
         log.write(f"{_LOG_LEGEND}\n")
         for phase in phases:
             _copy_intervals(phase.folder / "histograms.hlog", log)

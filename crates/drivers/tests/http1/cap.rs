@@ -34,7 +34,7 @@ fn run(plan: &Value, name: &str) -> (Value, [(u64, u64); 2]) {
     let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
     let range = |what: &str| {
         let total = log.total(&format!("p/a/{what}"), 0.0, f64::INFINITY).unwrap();
-        (total.min(), total.max())
+        (total.min() / 1000, total.max() / 1000)
     };
     let times = [range("response"), range("service")];
     (outcome, times)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::microseconds::histogram;
+use crate::durations::histogram;
 use crate::plan::Plan;
 use crate::recorder::{Counts, Interval};
 use crate::slot::Slot;
@@ -147,7 +147,7 @@ impl Watch {
             shares.map(|sums| figure(sums) as f64 / sums.wall as f64).reduce(f64::max)
         };
         let of = |histogram: &Histogram<u64>, quantile: f64| {
-            (!histogram.is_empty()).then(|| histogram.value_at_quantile(quantile) as f64 / 1e6)
+            (!histogram.is_empty()).then(|| histogram.value_at_quantile(quantile) as f64 / 1e9)
         };
         Watched {
             cpu_seconds: total(|sums| sums.cpu),

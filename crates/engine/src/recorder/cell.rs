@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{ErrorClass, Reply};
-use crate::microseconds::{clear, histogram, record};
+use crate::durations::{clear, histogram, record};
 use crate::reconnects;
 
 /// What was counted of one stream's operation in one second.

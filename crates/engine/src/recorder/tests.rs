@@ -26,8 +26,8 @@ fn a_request_counts_in_its_second_and_in_the_segment_it_was_scheduled_in() {
     assert_eq!(seconds.len(), 2);
     let warm = seconds[0].cells[0].as_ref().unwrap();
     assert_eq!(warm.counts.successes, 1);
-    assert_eq!(warm.response.max() / 100, 1000, "response time runs from the scheduled instant");
-    assert_eq!(warm.service.max() / 100, 900, "service time runs from the sent instant");
+    assert_eq!(warm.response.max() / 100_000, 1000, "response time runs from the scheduled instant");
+    assert_eq!(warm.service.max() / 100_000, 900, "service time runs from the sent instant");
     assert_eq!(warm.nodes, [0, 1]);
     assert!(seconds[0].cells[1].is_none());
     let late_warm = seconds[1].cells[0].as_ref().unwrap();
@@ -63,7 +63,7 @@ fn a_part_is_written_down_behind_its_operation_with_the_time_between_its_own_ins
     let second = intervals.recv().unwrap();
     let cell = |slot: usize| second.cells[2 * slot + 1].as_ref().unwrap();
     assert_eq!((cell(0).counts.requests, cell(0).counts.successes), (1, 0));
-    assert_eq!((cell(1).counts.requests, cell(1).service.max() / 100), (1, 2000));
+    assert_eq!((cell(1).counts.requests, cell(1).service.max() / 100_000), (1, 2000));
     assert_eq!(cell(1).response, cell(1).service, "a part has no schedule of its own");
     let pages = &cell(2).counts;
     assert_eq!((pages.requests, pages.successes, pages.documents, pages.completed), (3, 2, 12, 1));
@@ -102,7 +102,7 @@ fn a_failure_has_a_time_too_and_an_attempt_that_is_made_again_leaves_what_it_cos
     assert_eq!(cell.nodes, [1, 1], "each attempt at the host that served it");
     assert_eq!(second.messages.iter().map(|m| m.text.as_str()).collect::<Vec<_>>(), ["first", "second"]);
     let failure = cell.failure.as_ref().unwrap();
-    assert_eq!((failure.len(), failure.max() / 1000), (1, 500), "done - scheduled of the request, retries inside");
+    assert_eq!((failure.len(), failure.max() / 1_000_000), (1, 500), "done - scheduled of the request, retries inside");
     assert!(cell.response.is_empty());
 }
 

@@ -4,11 +4,11 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// Counters below this stand for one value each; above, 1024 of them for each power of two. That is the layout of
-/// [`crate::microseconds::histogram`], which has three significant digits.
+/// [`crate::durations::histogram`], which has three significant digits.
 const EXACT: u64 = 2048;
 
 /// How many counters there are.
-const COUNTERS: u64 = 23_552;
+const COUNTERS: u64 = 33_792;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ fn value(place: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::draw::Draw;
-    use crate::microseconds::histogram;
+    use crate::durations::histogram;
 
     /// As many durations of many orders of magnitude, among them the least and the greatest.
     fn durations(seed: u64, count: u64) -> Histogram<u64> {
