@@ -6,7 +6,7 @@ follow from Little's law.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -168,9 +168,10 @@ def write_experiment(
                 failure = {"status": "failed", "failure": "node 1 did not come up within 120 s"}
                 writer.finish(manifest.as_dict(), failure)
             continue
-        of_run = replace(truth, cpu_share=0.97) if name in invalid else truth
         labels = {"treatment": treatment, "block": entry["block"], "repetition": entry["block"]}
-        write_run(path / "runs", name, of_run, **treatment, seed=seed, **labels)
+        if name in invalid:
+            labels["deviations"] = ["1 of 2 copies is out of service"]
+        write_run(path / "runs", name, truth, **treatment, seed=seed, **labels)
     return path
 
 

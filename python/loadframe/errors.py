@@ -39,3 +39,9 @@ class BadInput(LoadframeError):  # noqa: N818 - reads as what it is where it is 
     """The user's files, options or machine do not allow what was asked; nothing was started. Exit status 2."""
 
     exit_status = 2
+
+
+class NothingUsable(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
+    """No run of an experiment has a figure that can be used, or with `--strict` some have not. Exit status 4."""
+
+    exit_status = 4

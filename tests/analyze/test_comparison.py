@@ -81,7 +81,7 @@ def test_few_runs_are_not_called_alike_for_lying_together_by_chance(tmp_path, ru
 
 def test_runs_that_must_not_be_believed_are_left_out(results, tmp_path):
     shutil.copytree(results / "slow", tmp_path / "slow")
-    write_run(tmp_path / "slow", "busy", Truth(cpu_share=0.97, seconds=2), seed=1)
+    write_run(tmp_path / "slow", "busy", Truth(seconds=2), seed=1, deviations=["a copy is out of service"])
     compared = compare(read_groups([str(results / "old"), str(tmp_path / "slow")]))
     assert [run.id for run in compared.groups[1].left_out] == ["busy"]
     assert len(compared.contrasts[0].second) == 6
@@ -176,7 +176,7 @@ def test_failures_against_none_have_a_ratio_and_few_of_them_are_chance(tmp_path)
 
 def test_runs_of_which_none_is_valid_still_differ_in_what_they_did(tmp_path):
     for name, rate in {"slow": 100.0, "fast": 300.0}.items():
-        write_run(tmp_path / name, "r0", Truth(seconds=2, rate=rate, cpu_share=0.97), seed=1)
+        write_run(tmp_path / name, "r0", Truth(seconds=2, rate=rate), seed=1, deviations=["a copy is out of service"])
         file = tmp_path / name / "r0" / "manifest.json"
         manifest = json.loads(file.read_text())
         manifest["workload"]["phases"] = [{"name": "a", "streams": [{"rate": rate}]}]

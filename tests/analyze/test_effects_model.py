@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.effects.coding import aliases, estimable_terms
-from loadframe.analyze.effects.model import Data, fit_model
+from loadframe.analyze.effects.model import Data, fit_model, widened
+from loadframe.analyze.figures import Stretch
 from loadframe.experiment.plans import fraction, plackett_burman
 
 CORNERS = list(itertools.product((0, 1), repeat=2))
@@ -43,6 +44,19 @@ def test_memory_and_cache_of_a_workstation():
     model = fit_model(data([(0, 0), (1, 0), (0, 1), (1, 1)], [15, 45, 25, 75]))
     assert shares(model) == {(0,): 76.19, (1,): 19.05, (0, 1): 4.76}
     assert values(model) == {(0,): 40, (1,): 20, (0, 1): 20}
+
+
+def test_bounds_of_values_widen_effects_and_take_back_claims_within_them():
+    rows = [row for row in CORNERS for _ in range(3)]
+    noise = np.tile([-0.01, 0.0, 0.01], 4)
+    model = fit_model(data(rows, [1.0 * a + 0.2 * b + e for (a, b), e in zip(rows, noise, strict=True)]))
+    assert fit_of(model, (0,)).p < 0.01
+    assert fit_of(model, (1,)).p < 0.01
+    wide = widened(model, Stretch(1.0, 1.5))
+    assert fit_of(wide, (0,)).p == fit_of(model, (0,)).p
+    assert fit_of(wide, (1,)).p == 1.0
+    before, after = (next(one for one in it.contrasts if one.term == (0,)) for it in (model, wide))
+    assert after.half_width == pytest.approx(before.half_width + np.log(1.5))
 
 
 def test_three_factors_of_a_machine():

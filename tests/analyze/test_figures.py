@@ -6,13 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from loadframe.analyze.comparison import Group, Measure
+from loadframe.analyze.comparison.contrast_values import contrast_values
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.figures import Evidence, measured_figures
+from loadframe.analyze.sweep.treatments import gather, points
+from loadframe.record import Manifest
+from loadframe.record.schema import FORMAT
 from loadframe.record.schema.summary import GeneratorFigures, Latency, RankFigures, StreamSummary
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 
 GENERATOR = GeneratorFigures(
-    threads=2, cpu_share=0.5, cpu_share_peak=0.7, waited_share=0.2, lateness_p99=4e-3, lag_p99=2e-3, longest_stall=5e-3
+    threads=2, cpu_share=0.5, cpu_share_peak=0.7, waited_share=0.0, lateness_p99=4e-3, lag_p99=2e-3, longest_stall=5e-3
 )
 TIMES = Latency(count=1000, mean=0.020, p50=0.018, p90=0.030, p99=0.050, p999=0.070, max=0.080)
 OPEN = {"open": {"rate": 100.0, "arrivals": "constant"}}
@@ -84,7 +89,7 @@ def test_lateness_of_an_open_load_bounds_response_times_and_leaves_the_rest_good
 
 
 def test_lag_bounds_both_times_and_the_throughput_of_a_closed_loop_only():
-    closed = figures_of("loop_lag")
+    closed = figures_of("loop_lag", generator=replace(GENERATOR, waited_share=0.2))
     assert {name for name, entry in closed.items() if entry.state == "bounded"} == {
         "throughput", "documents", "response", "service"
     }  # fmt: skip
@@ -150,12 +155,12 @@ def test_bounds_hold_the_true_percentiles_under_delays(seed, stalled):
 def test_a_run_without_recorded_figures_has_those_that_follow_from_its_reasons():
     entry = phase("range", {"range": operation(100.0, response=TIMES, service=TIMES)})
     run = RecordedRun("r", 1, {}, MadeUp(summary(entry, verdict=invalid("lateness"), generator=GENERATOR)))
-    assert run.measured
+    assert run.sound
     throughput, p99 = run.figure("range", "throughput"), run.figure("range", "response", "range", "p99")
-    assert (throughput.state, throughput.low) == ("bounded", 100.0)
+    assert (throughput.state, throughput.low, throughput.high) == ("good", 100.0, 100.0)
     assert (p99.state, p99.high, p99.reasons) == ("bounded", TIMES.p99, ("lateness",))
     spoilt = RecordedRun("r", 1, {}, MadeUp(summary(entry, verdict=invalid("cluster_state"), generator=GENERATOR)))
-    assert not spoilt.measured
+    assert not spoilt.sound
     assert not spoilt.figure("range", "throughput").counts
 
 
@@ -165,3 +170,65 @@ def test_a_reason_about_one_phase_leaves_the_others_alone():
     verdict = replace(verdict, reasons=(replace(verdict.reasons[0], phase="two"),))
     run = RecordedRun("r", 1, {}, MadeUp(summary(first, second, verdict=verdict, generator=GENERATOR)))
     assert [run.figure(name, "throughput").state for name in ("one", "two")] == ["good", "bounded"]
+
+
+def test_waits_below_the_limit_of_the_verdict_bound_a_closed_loop():
+    waited = figures_of(generator=replace(GENERATOR, waited_share=0.15, lag_p99=None, lateness_p99=None))
+    assert (waited["throughput"].state, waited["throughput"].reasons) == ("bounded", ("starved",))
+    assert waited["throughput"].high["value"] == pytest.approx(100 / 0.85)
+    little = figures_of(generator=replace(GENERATOR, waited_share=0.02, lag_p99=None, lateness_p99=None))
+    assert little["throughput"].state == "good"
+    assert little["throughput"].high["value"] == pytest.approx(100 / 0.98)
+
+
+def closed_run(name, throughput, lost, block):
+    """Return a run of a closed loop whose generator lacked a core for a share of the time."""
+    generator = replace(GENERATOR, waited_share=lost, lag_p99=None, lateness_p99=None)
+    codes = ("starved",) if lost > 0.2 else ()
+    entry = phase("range", {"range": operation(throughput, response=TIMES, service=TIMES)})
+    manifest = Manifest(FORMAT, session="s", started=f"2026-01-01T00:{block:02}:00+00:00", block=block)
+    made = MadeUp(summary(entry, verdict=invalid(*codes), generator=generator), manifest, f"e/{name}")
+    return RecordedRun(name, block, {}, made)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 2.0])
+def test_intervals_of_compared_runs_hold_the_truth_where_fast_runs_are_disturbed_more(ratio):
+    """The faster a run, the more the generator lacks cores: leaving disturbed runs out would select slow ones."""
+    random = np.random.default_rng(7)
+    measure, held, valid_only, trials = Measure("range", "throughput"), 0, 0, 200
+    for _ in range(trials):
+        sides, valid = [], []
+        for number, rate in enumerate((100.0, 100.0 * ratio)):
+            true = rate * np.exp(random.normal(0, 0.1, 6))
+            # Above the usual rate a run loses up to half of its time, below it next to nothing.
+            lost = np.clip(np.log(true / rate) * 3 + random.uniform(0, 0.1, 6), 0, 0.5)
+            runs = [closed_run(f"{number}-{block}", x * (1 - w * random.uniform()), w, block)
+                    for block, (x, w) in enumerate(zip(true, lost, strict=True))]  # fmt: skip
+            sides.append(Group(str(number), tuple(runs)))
+            valid.append(np.mean(true[lost <= 0.2]) / rate)
+        estimate = contrast_values(measure, *sides, 0.0).estimate
+        assert len(sides[0].usable) == len(sides[1].usable) == 6
+        held += estimate.ratio.low <= ratio <= estimate.ratio.high
+        valid_only += valid[0] < 1
+    assert held >= 0.95 * trials
+    # The runs without a reason are slower than all runs in nearly every experiment.
+    assert valid_only > 0.8 * trials
+
+
+def test_the_mean_of_a_treatment_holds_the_truth_and_a_lower_bound_opens_its_interval():
+    random = np.random.default_rng(3)
+    held, trials = 0, 300
+    for _ in range(trials):
+        true = 100 * np.exp(random.normal(0, 0.1, 4) - 0.005)
+        lost = random.uniform(0, 0.5, 4)
+        runs = [closed_run(f"r{block}", x * (1 - w), w, block)
+                for block, (x, w) in enumerate(zip(true, lost, strict=True))]  # fmt: skip
+        (treatment,), _ = gather(points(runs, "range", "range"))
+        held += treatment.throughput.low <= 100 <= treatment.throughput.high
+    assert held >= 0.95 * trials
+    saturated = replace(runs[0].run.summary.verdict, reasons=invalid("generator_cpu").reasons)
+    runs[0].run.__dict__["summary"] = replace(runs[0].run.summary, verdict=saturated)
+    again = RecordedRun("r0", 0, {}, runs[0].run)
+    (treatment,), _ = gather(points([again, *runs[1:]], "range", "range"))
+    assert treatment.throughput.low > 0
+    assert math.isinf(treatment.throughput.high)

@@ -117,7 +117,7 @@ def test_too_few_runs_tell_nothing(results):
 
 def test_invalid_runs_tell_nothing(tmp_path, results):
     for number in range(6):
-        write_run(tmp_path / "busy", f"r{number}", Truth(cpu_share=0.97, seconds=2), seed=number)
+        write_run(tmp_path / "busy", f"r{number}", Truth(seconds=2), seed=number, deviations=["a copy is lost"])
     shutil.copytree(results / "old", tmp_path / "old")
     gate = judge(tmp_path, "busy", "old")
     assert gate.standing == "undecided"

@@ -41,8 +41,9 @@ def experiment(tmp_path_factory):
     for seed, entry in enumerate(design):
         at = entry["treatment"]
         spoilt = entry["run"] == "b1-size100-clients4"
-        truth = Truth(lam=rate(at[FACTOR], 1), sigma=0.0, kappa=0.0, noise=0.02, cpu_share=0.97 if spoilt else 0.3)
+        truth = Truth(lam=rate(at[FACTOR], 1), sigma=0.0, kappa=0.0, noise=0.02)
         labels = {"treatment": at, "block": entry["block"], "repetition": entry["block"]}
+        labels |= {"deviations": ["a copy is out of service"]} if spoilt else {}
         write_run(path / "runs", entry["run"], truth, clients=at["clients"], seed=seed, **labels)
     return path
 

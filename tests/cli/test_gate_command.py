@@ -82,3 +82,13 @@ def test_slips_of_the_pen_are_told_with_status_2(results, monkeypatch, words, sa
     status, _, errors = within("gate", "same", *words)
     assert status == 2
     assert said in errors
+
+
+def test_strict_refuses_a_gate_that_leaves_runs_out(results, tmp_path):
+    for number in range(6):
+        write_run(tmp_path / "new", f"r{number}", Truth(seconds=2), seed=100 + number,
+                  deviations=["a copy is out of service"] if number == 5 else [])  # fmt: skip
+    assert within("gate", tmp_path / "new", "--baseline", results / "old")[0] == 0
+    status, _, errors = within("gate", tmp_path / "new", "--baseline", results / "old", "--strict")
+    assert status == 4
+    assert "1 run left out: r5: a copy is out of service" in errors

@@ -65,7 +65,8 @@ def test_a_treatment_without_a_valid_run_is_not_known(tmp_path):
         labels = {"treatment": {"clients": 1}}
         write_run(tmp_path, f"a{number}", Truth(seconds=1, noise=0.001), seed=number, **labels)
     assert widest_interval(read_runs(str(tmp_path)), ["range_100"]) < 0.2
-    write_run(tmp_path, "b", Truth(seconds=1, cpu_share=0.97), seed=1, treatment={"clients": 2})
+    labels = {"treatment": {"clients": 2}, "deviations": ["a copy is out of service"]}
+    write_run(tmp_path, "b", Truth(seconds=1), seed=1, **labels)
     assert widest_interval(read_runs(str(tmp_path)), ["range_100"]) == math.inf
     assert widest_interval((), []) == math.inf
 

@@ -63,7 +63,7 @@ def description(objective):
             "scheme": "full", "hard": []}  # fmt: skip
 
 
-@pytest.mark.parametrize("code", ["generator_cpu", "errors", "unsteady"])
+@pytest.mark.parametrize("code", ["cluster_state", "errors", "unsteady"])
 def test_a_ranking_and_its_confirmation_are_of_valid_runs_only(runs, code):
     """Half of the runs of either setting are invalid, and would turn the ranking round."""
     spoilt = [
@@ -105,7 +105,7 @@ def test_the_confirmation_is_that_of_the_objective(runs, objective, change):
     ],
 )
 def test_runs_that_do_not_show_how_they_scatter_answer_nothing(runs, valid, cause):
-    left = [run if run.id in valid else made_invalid(run, "generator_cpu") for run in runs]
+    left = [run if run.id in valid else made_invalid(run, "cluster_state") for run in runs]
     second = analyse(description("throughput"), left, costs=False)[1]
     effects, winner = lead(second, description("throughput")["factors"])
     assert (

@@ -167,7 +167,7 @@ def test_without_a_valid_run_nothing_is_claimed(tmp_path):
     path = write_elastic(tmp_path / "e", repetitions=1, failed="b1-grow-steady")
     page = Page(elastic_page(read_elasticity(path)))
     assert "No answer: no run with the event is valid." in page.text
-    assert "1 of 2 runs are used; left out of every figure: 1 invalid." in page.text
+    assert "1 of 2 runs are used; left out of every figure: 1 bounded." in page.text
 
 
 def test_the_course_of_invalid_runs_is_shown_marked_and_with_the_rules_that_apply(tmp_path):

@@ -81,7 +81,8 @@ def test_every_kind_has_the_bands_that_are_asked_for(folder):
 
 
 def test_an_experiment_of_which_nothing_is_valid_has_neither(tmp_path):
-    path = write_experiment(tmp_path / "e", Truth(cpu_share=0.97), nodes=(1,), clients=(4,), repetitions=2)
+    path = write_experiment(tmp_path / "e", nodes=(1,), clients=(4,), repetitions=2,
+                            invalid=["b1-nodes1-clients4", "b2-nodes1-clients4"])  # fmt: skip
     more = further(read_experiment(path), BOUNDS)
     assert more.document == {"bands": []}
 

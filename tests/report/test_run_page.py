@@ -74,11 +74,22 @@ def test_a_second_in_which_nothing_was_answered_is_a_gap(run):
 
 
 def test_an_invalid_run_says_so_first(tmp_path):
-    run = write_run(tmp_path, "r1", Truth(cpu_share=0.9))
+    run = write_run(tmp_path, "r1", Truth(), deviations=["a copy is out of service"])
     page = Page(run_page(run))
-    assert "Invalid: do not rely on these figures. In phase range_100 a generator thread" in page.text
+    assert "Invalid: do not rely on these figures." in page.text
+    assert "throughput of range_100: unknown (cluster_state)" in page.text
     assert "INVALID: do not rely on these figures" in printed(run)
-    assert "! in phase range_100 a generator thread used 90 % of its core" in printed(run)
+    assert "! a copy is out of service" in printed(run)
+
+
+def test_a_run_of_a_saturated_generator_shows_the_bounds_of_its_figures(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(cpu_share=0.9))
+    text = Page(run_page(run)).text
+    assert "Bounded: the load generator" in text
+    assert "or more requests/s (generator_cpu)" in text
+    assert "response times of range_100 in range_100: bounded, p50 0 us to" in text
+    assert "In phase range_100 a generator thread used 90 % of its core" in text
+    assert "Bounded: the load generator" in printed(run)
 
 
 def test_ranks_are_shown_with_their_machines_and_of_many_those_that_did_least(run):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from loadframe.analyze.failures import Failure, failures, recorded_reasons
 from loadframe.analyze.figures import (
+    STATES,
+    TOLERANCE,
     UNKNOWN,
     VALUE,
     Evidence,
@@ -19,8 +21,9 @@ from loadframe.analyze.figures import (
     failed_share,
     figure,
     measured_figures,
+    stretch_of,
 )
-from loadframe.analyze.reasons import Fault, fault_of, spoils
+from loadframe.analyze.reasons import Fault, effect_of, fault_of
 from loadframe.errors import BadInput
 from loadframe.record import Manifest, Run
 from loadframe.record.attempts import attempts
@@ -66,6 +69,7 @@ class RecordedRun:
             "status": self.status,
             "failure": self.failure,
             "verdict": as_document(self.verdict),
+            "figures": self.states(),
             "store_failures": [failure.as_dict() for failure in self.failures],
         }
 
@@ -86,21 +90,45 @@ class RecordedRun:
 
     @property
     def usable(self) -> bool:
-        """Whether nothing at all is wrong with it: done, and valid."""
-        return self.status == "done" and bool(self.verdict and self.verdict.valid)
+        """Whether it is sound, and no reason of its verdict is the store's fault."""
+        return self.sound and not any(fault_of(reason.code) == "store" for reason in self.reasons)
+
+    @cached_property
+    def sound(self) -> bool:
+        """Whether some of its figures are the store's at its treatment, as good or bad as the store was then.
+
+        It is done, and a figure is good or bounded; `figure` tells which. What else is wrong with it (errors, drops, a
+        rate that was not achieved, unsteadiness) is the store's doing, and a result.
+        """
+        if self.status != "done" or self.verdict is None:
+            return False
+        if not self._qualities:
+            return not any(effect_of(reason.code) == "unknown" for reason in self.reasons)
+        return any(entry.state != "unknown" for entry in self._qualities.values())
 
     @property
-    def sound(self) -> bool:
-        """Whether its figures are the store's at its treatment, as good or bad as the store was then.
+    def bounded(self) -> bool:
+        """Whether it is sound, and a figure of it is bounded."""
+        return self.sound and any(entry.state == "bounded" for entry in self._qualities.values())
 
-        It is done, and the generator and the cluster were what they had to be. What is wrong with it apart from that
-        (errors, drops, a rate that was not achieved, unsteadiness) is the store's doing, and a result.
+    @property
+    def narrow(self) -> bool:
+        """Whether its throughput is known to 5 %, so that its seconds show what the store did."""
+        phases = {entry.phase for entry in self._qualities.values()}
+        allowed = stretch_of(self.figure(phase, "throughput") for phase in phases)
+        return allowed.high <= 1 + TOLERANCE
+
+    def states(self) -> dict[str, dict[str, str]]:
+        """Return for each phase that was measured how well its figures were: good, bounded or unknown.
+
+        Of times the worst of the phase's operations is meant.
         """
-        return (
-            self.status == "done"
-            and self.verdict is not None
-            and not any(spoils(reason.code) for reason in self.reasons)
-        )
+        worst: dict[str, dict[str, str]] = {}
+        for entry in self._qualities.values() if self.status == "done" else ():
+            of_phase = worst.setdefault(entry.phase, {})
+            known = of_phase.get(entry.figure, "good")
+            of_phase[entry.figure] = max(known, entry.state, key=STATES.index)
+        return worst
 
     @property
     def fault(self) -> Fault | None:
@@ -111,7 +139,7 @@ class RecordedRun:
         if self.sound or self.run is None:
             return None
         if self.status == "done":
-            faults = {fault_of(reason.code) for reason in self.reasons if spoils(reason.code)}
+            faults = {fault_of(reason.code) for reason in self.reasons if effect_of(reason.code) == "unknown"}
             return next((fault for fault in _FAULTS if fault in faults), None)
         return next((fault for fault in _FAULTS if self.run and fault == self.run.summary.fault), None)
 
@@ -149,9 +177,9 @@ class RecordedRun:
         return "; ".join(words) or ("not made yet" if self.status == "missing" else self.status)
 
     @property
-    def measured(self) -> bool:
-        """Whether it has a figure of a measured phase that is good or bounded."""
-        return self.status == "done" and any(entry.state != "unknown" for entry in self._qualities.values())
+    def qualities(self) -> tuple[RecordedFigure, ...]:
+        """How well each figure of the measured phases was measured."""
+        return tuple(self._qualities.values())
 
     def quality(self, phase: str, name: FigureName, operation: str | None = None) -> RecordedFigure | None:
         """Return how well a figure of a phase was measured: response and service times those of an operation.
@@ -194,7 +222,9 @@ class RecordedRun:
     def _qualities(self) -> Mapping[tuple[str, str, str | None], RecordedFigure]:
         if self.run is None or self.verdict is None:
             return {}
-        recorded = self.verdict.figures or tuple(
+        # Reasons that are read otherwise today than they were recorded have other figures.
+        known = self.verdict.figures if self.reasons == self.verdict.reasons else ()
+        recorded = known or tuple(
             entry
             for phase in self.run.summary.measured or self.run.summary.phases
             for entry in measured_figures(self._evidence(phase))
@@ -271,10 +301,22 @@ class RecordedExperiment:
     #: Runs that failed and were made again. No figure contains them; failures of the store in them still count.
     attempts: tuple[RecordedRun, ...] = ()
 
+    def counts(self, run: RecordedRun) -> bool:
+        """Return whether figures rest on a run; see `takes_faults`. The curves of elastic experiments need seconds."""
+        if self.description["kind"] == "elastic" and not run.narrow:
+            return False
+        return run.sound if self.takes_faults else run.usable
+
     @property
     def used(self) -> tuple[RecordedRun, ...]:
-        """The runs that figures rest on; see `takes_faults`."""
-        return tuple(run for run in self.runs if (run.sound if self.takes_faults else run.usable))
+        """The runs that figures rest on."""
+        return tuple(run for run in self.runs if self.counts(run))
+
+    @property
+    def unusable(self) -> tuple[RecordedRun, ...]:
+        """The runs that give no figure for another reason than a failure of the store, which is a result."""
+        whole = self.description["kind"] == "elastic"
+        return tuple(run for run in self.runs if not run.store_failed and not (run.sound and (run.narrow or not whole)))
 
     @property
     def left_out(self) -> tuple[RecordedRun, ...]:

@@ -1,25 +1,26 @@
-"""How well each figure of a run was measured: good, bounded or unknown. It decides which runs count for which figure.
+"""Quality of each figure of a run: good, bounded or unknown. This module decides which runs count for which figure.
 
-A figure is *good* where no reason of the verdict affects it, *bounded* where the reasons say between which values it
-lies, and *unknown* where the run does not have it, or has it of something else than the store at its treatment.
+- good: the load generator changed the figure by less than the verdict's limits (throughput: 5 %);
+- bounded: the figure lies between two known values;
+- unknown: the run lacks the figure, or measured another cluster than its treatment names.
 
-Delays of the generator are bounded by their distributions. A response time R is the store's T plus the lateness L of
-the request plus the lag G of the event loop that read its answer, and none of them is negative. So T is at most R, and
-for every share a of requests Q_T(q) >= Q_R(q - 2a) - Q_L(1 - a) - Q_G(1 - a): the largest of these values for a few a
-is the lower bound. A stall affects the requests of its seconds only, which are such a share. Lag is sampled over time,
-so a percentile of it covers an answer that arrives at any instant; a delay that n samples do not show has at most a
-share of 3/n (the rule of three).
+A measured response time R is the store's time T plus the lateness L of the request plus the lag G of the event loop.
+None of them is negative, so T is at most R. For every share a of requests, Q_T(q) is at least
+Q_R(q - 2a) - Q_L(1 - a) - Q_G(1 - a). The lower bound is the largest of these values over a few a. A stall affects the
+requests of its seconds only, which are such a share. Lag is sampled evenly in time, so its percentiles hold for an
+answer at any instant. A delay that n samples do not show affects at most a share of 3/n (the rule of three).
 
-A closed loop whose worker lacked a core for a share w of the time would have done at most 1/(1 - w) as much. With N
-clients and a mean delay D it would have done at most N / (N/X - D) where it did X. An open load that was achieved did
-what was offered, whatever the delays.
+If a worker lacked a core for a share w of the time, its closed loops complete at most 1/(1 - w) times as many requests
+without the wait. N clients with throughput X and mean delay D complete at most N / (N/X - D). An achieved open load has
+the offered throughput, whatever the delays.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.reasons import ACHIEVED_LIMIT, effect_of
 from loadframe.record.schema.summary import (
     Figures,
@@ -37,20 +38,25 @@ if TYPE_CHECKING:
 State = Literal["good", "bounded", "unknown"]
 FigureName = Literal["throughput", "documents", "errors", "response", "service", "all"]
 
+#: From the best to the worst.
+STATES: tuple[State, ...] = ("good", "bounded", "unknown")
+#: Largest relative error of a good throughput. The seconds of a run with more do not show the store's behaviour.
+TOLERANCE = 0.05
 #: The key of bounds of figures that are one number.
 VALUE = "value"
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
 _LATENCIES: tuple[FigureName, ...] = ("response", "service", "all")
-#: What n samples do not show has at most this over n, with 95 % confidence.
+#: Rule of three: an event that n samples do not show has at most a share of 3/n, with 95 % confidence.
 _UNSEEN = 3
 #: Shares of requests that a lower bound gives up.
 _TAILS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3)
 _NOTHING = "nothing_measured"
+_WAITED = "starved"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a run with its bounds; `reasons` are the codes of what affects it."""
+    """One figure of a run with its bounds; `reasons` are the codes of the verdict's reasons that affect it."""
 
     value: float | None
     low: float
@@ -64,6 +70,40 @@ class Figure:
         return self.state != "unknown" and self.value is not None
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """Smallest and largest factor from a measured value to the true one, over several figures."""
+
+    low: float = 1.0
+    high: float = 1.0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the true values are the measured ones."""
+        return self.low == self.high == 1.0
+
+    def ratio(self, below: "Stretch") -> "Stretch":
+        """Return the factors of the ratio of these values to those of another group."""
+        return Stretch(self.low / below.high, self.high / below.low if below.low else math.inf)
+
+    def widened(self, estimate: Estimate) -> Estimate:
+        """Return a positive estimate with its interval widened by the bounds of its values."""
+        if self.is_exact:
+            return estimate
+        low = estimate.low * (self.low if estimate.low > 0 else 1.0)
+        return Estimate(estimate.value, low, estimate.high * self.high if estimate.high > 0 else estimate.high)
+
+
+EXACT = Stretch()
+
+
+def stretch_of(figures: Iterable[Figure]) -> Stretch:
+    """Return the smallest and largest factor of several figures, without unknown figures and zeros."""
+    counted = [it for it in figures if it.counts and it.value]
+    low = min((it.low / it.value for it in counted if it.value), default=1.0)
+    return Stretch(low, max((it.high / it.value for it in counted if it.value), default=1.0))
+
+
 UNKNOWN = Figure(None, -math.inf, math.inf, "unknown")
 
 
@@ -71,27 +111,27 @@ def figure(recorded: RecordedFigure | None, value: float | None, key: str = VALU
     """Return a value with the bounds that were recorded for it; `key` names the statistic of a distribution."""
     if recorded is None or recorded.state == "unknown" or value is None:
         return Figure(value, -math.inf, math.inf, "unknown", recorded.reasons if recorded else ())
-    if recorded.state == "good":
+    if not recorded.low and not recorded.high:
         return Figure(value, value, value, "good", recorded.reasons)
-    # What a bounded figure says nothing about is not bounded.
-    low = recorded.low.get(key, 0.0)
-    return Figure(value, min(low, value), max(recorded.high.get(key, math.inf), value), "bounded", recorded.reasons)
+    # A statistic without a recorded bound has none.
+    low, state = recorded.low.get(key, 0.0), STATES[recorded.state == "bounded"]
+    return Figure(value, min(low, value), max(recorded.high.get(key, math.inf), value), state, recorded.reasons)
 
 
 class Distribution(Protocol):
-    """What bounds need of a histogram."""
+    """Interface of a histogram: quantiles and the mean."""
 
     def quantile(self, q: float) -> float | None:
-        """Return a quantile; None where nothing was recorded."""
+        """Return a quantile; None if the histogram is empty."""
 
     @property
     def mean(self) -> float | None:
-        """The mean; None where nothing was recorded."""
+        """The mean; None if the histogram is empty."""
 
 
 @dataclass(frozen=True)
 class _FromSummary:
-    """A distribution of which the summary has some quantiles; those between them are interpolated."""
+    """Distribution from the quantiles in a summary, with interpolation between them."""
 
     points: Sequence[tuple[float, float]]
     mean: float | None
@@ -115,7 +155,7 @@ class _Delay:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What the figures of a phase are judged by.
+    """Input for the quality of a phase's figures.
 
     `codes` are those of the verdict's reasons about the phase. Without `histograms` the bounds rest on the percentiles
     of the summary.
@@ -175,42 +215,49 @@ def _counts(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> Ite
             yield RecordedFigure(phase.name, name, "unknown", reasons=spoilt)
         return
     factor = _shortfall(evidence, by_effect)
-    short = tuple(code for effect in ("late", "delayed", "saturated", "partial") for code in by_effect.get(effect, ()))
+    codes = tuple(code for effect in ("late", "delayed", "saturated", "partial") for code in by_effect.get(effect, ()))
+    state: State = "good" if factor <= 1 + TOLERANCE else "bounded"
     for name, value in (("throughput", phase.throughput), ("documents", phase.documents_per_second)):
         if factor == 1:
             yield RecordedFigure(phase.name, name, "good")
         else:
             high = {} if math.isinf(factor) else {VALUE: value * factor}
-            yield RecordedFigure(phase.name, name, "bounded", reasons=short, low={VALUE: value}, high=high)
+            yield RecordedFigure(phase.name, name, state, None, codes or (_WAITED,), {VALUE: value}, high)
     yield RecordedFigure(phase.name, "errors", "good")
 
 
 def _shortfall(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> float:
-    """Return what throughput is to be multiplied with for its upper bound: 1 or more."""
+    """Return the factor from the throughput to its upper bound: 1 or more."""
     phase, generator = evidence.phase, evidence.generator
     factor = 1.0
-    if "saturated" in by_effect or "delayed" in by_effect or "late" in by_effect:
-        if any(not stream.is_open for stream in phase.streams):
-            factor = math.inf if "saturated" in by_effect else _closed_shortfall(evidence)
-        if phase.has_open_load:
-            achieved = generator.achieved if generator else None
-            if not achieved:
-                factor = math.inf
-            elif achieved < ACHIEVED_LIMIT:
-                factor = max(factor, 1 / achieved)
+    delayed = "saturated" in by_effect or "delayed" in by_effect or "late" in by_effect
+    if any(not stream.is_open for stream in phase.streams):
+        # Waits below the verdict's limit cost throughput, too.
+        factor = math.inf if "saturated" in by_effect else _closed_shortfall(evidence, delayed=delayed)
+    if delayed and phase.has_open_load:
+        achieved = generator.achieved if generator else None
+        if not achieved:
+            factor = math.inf
+        elif achieved < ACHIEVED_LIMIT:
+            factor = max(factor, 1 / achieved)
     if "partial" in by_effect:
         missing = _missing_share(phase)
         factor = factor / (1 - missing) if missing < 1 else math.inf
     return factor
 
 
-def _closed_shortfall(evidence: Evidence) -> float:
-    """Return how much more closed loops would have done without the generator's delays, at most."""
+def _closed_shortfall(evidence: Evidence, *, delayed: bool) -> float:
+    """Return how much more closed loops would have done without the generator's delays, at most.
+
+    `delayed` says whether the verdict has a reason to look for them where the generator's figures are lost.
+    """
     phase, generator = evidence.phase, evidence.generator
     if generator is None:
-        return math.inf
+        return math.inf if delayed else 1.0
     lost = generator.waited_share + (generator.stolen_share or 0.0) + (generator.away_share or 0.0)
     by_share = 1 / (1 - lost) if lost < 1 else math.inf
+    if lost <= 0:
+        return by_share
     # With several streams the share of each in the throughput is not known here.
     (stream, *others) = phase.streams
     means = [delay.distribution.mean or 0.0 for delay in _delays(evidence, lag=True, late=True)]
@@ -289,7 +336,7 @@ def _delays(evidence: Evidence, *, lag: bool, late: bool) -> list[_Delay]:
     generator = evidence.generator
     if generator is None:
         return [_Delay(_FromSummary((), math.inf))]
-    # Of the lateness of older runs no maximum is known.
+    # Older runs did not record the maximum of lateness.
     known = [(generator.lag_p99, generator.longest_stall, lag), (generator.lateness_p99, None, late)]
     for p99, most, wanted in known:
         if wanted and p99 is not None:
@@ -299,7 +346,7 @@ def _delays(evidence: Evidence, *, lag: bool, late: bool) -> list[_Delay]:
 
 
 def _lowest(key: str, measured: Distribution, delays: Sequence[_Delay], missing: float, value: float) -> float:
-    """Return the lower bound of a statistic of which `value` was measured."""
+    """Return the lower bound of a statistic, given its measured `value`."""
     if key == "mean":
         return 0.0 if missing else max(value - sum(delay.distribution.mean or 0.0 for delay in delays), 0.0)
     best = 0.0
@@ -323,6 +370,6 @@ def _highest(key: str, measured: Distribution, missing: float, value: float) -> 
 
 
 def failed_share(operations: Sequence[OperationFigures]) -> float | None:
-    """Return the share of the requests that were due and did not succeed; None where none was due."""
+    """Return the share of due requests that failed; None if no request was due."""
     due = sum(operation.due for operation in operations)
     return (due - sum(operation.successes for operation in operations)) / due if due else None

@@ -28,7 +28,7 @@ def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
     measure = _measure(runs, phase, rate)
     groups: dict[str, list[float]] = defaultdict(list)
     for run in runs:
-        value = measure.of(run) if run.sound else None
+        value = measure.of(run)
         groups[json.dumps(dict(run.treatment), sort_keys=True)] += [value] if value else []
     if not all(groups.values()):
         return math.inf

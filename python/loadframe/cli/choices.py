@@ -88,6 +88,10 @@ Samples = Annotated[
         "--samples", help="Record each request individually, too: samples.parquet in the run folder, 46 bytes each."
     ),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Exit with status 4 if any run has no usable figure, unless the store failed in it."),
+]
 Ranks = Annotated[
     int | None,
     typer.Option(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loadframe.cli.app import app
-from loadframe.cli.choices import assignments, exclude, measure_kinds, share
+from loadframe.cli.choices import Strict, assignments, exclude, measure_kinds, share
 from loadframe.cli.output import Json, out, print_json
-from loadframe.errors import BadInput
+from loadframe.errors import BadInput, NothingUsable
 from loadframe.units import parse_duration, parse_rate
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ Examples:
   loadframe gate results/new --baseline results/main --measure throughput --least 3% --catch 10%
 
 Exit status: 0 passed, 1 a regression or a broken bound, 2 bad input or wrong usage, 3 cannot tell (too few runs, runs
-that cannot be believed, or noise that hides what must be caught).
+that cannot be believed, or noise that hides what must be caught), 4 with --strict if a run is left out for another
+reason than a failure of the store.
 """
 
 
@@ -69,6 +70,7 @@ def gate(
         str,
         typer.Option(help="By how much sessions differ when nothing has changed, where the runs cannot say it."),
     ] = "5%",
+    strict: Strict = False,
     as_json: Json = False,
 ) -> None:
     """Let new runs pass, or not: 0 passed, 1 regression, 2 bad input, 3 cannot tell."""
@@ -119,8 +121,16 @@ def gate(
         print_json(judged.as_dict())
     else:
         print_gate(judged, out)
+    if judged.standing == "regression":
+        raise typer.Exit(1)
+    unusable = [run for group in groups for run in group.left_out if not run.store_failed]
+    if strict and unusable:
+        raise NothingUsable(
+            f"{len(unusable)} run{'s' * (len(unusable) > 1)} left out: {unusable[0].id}: {unusable[0].why}",
+            remedy="remove the reason and repeat these runs, or leave --strict out",
+        )
     if judged.standing != "passed":
-        raise typer.Exit(1 if judged.standing == "regression" else CANNOT_TELL)
+        raise typer.Exit(CANNOT_TELL)
 
 
 def _shares(texts: Sequence[str], option: str, kinds: Sequence[str]) -> dict[str, float]:

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loadframe.cli.app import app
+from loadframe.cli.choices import Strict
 from loadframe.cli.output import Json, out, print_json, tell
-from loadframe.errors import BadInput
+from loadframe.errors import BadInput, NothingUsable
 
 if TYPE_CHECKING:
     from loadframe.record import Run
+
+#: Runs that an error names.
+_NAMED = 5
 
 _EXAMPLES = """\b
 Examples:
@@ -63,9 +67,13 @@ def report(
             " 100ms,1s,10s or 2s,9s,12s; failures apart. Of an experiment also by treatment."
         ),
     ] = None,
+    strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Write a self-contained HTML report, and print it in brief."""
+    """Write a self-contained HTML report, and print it in brief.
+
+    Exit status 4: no run of the experiment has a figure that can be used.
+    """
     bounds = _bounds(bands)
     if bounds and (other is not None or format_ != Format.html):
         raise BadInput("--bands goes with the report of one run or of one experiment", remedy="leave it out")
@@ -77,6 +85,7 @@ def report(
         _write_queries(path, output or path / "queries.json")
     else:
         write_report(path, output=output, as_json=as_json, bands=bounds)
+        require_usable(path, strict=strict)
 
 
 def _bounds(text: str | None) -> tuple[float, ...]:
@@ -106,6 +115,25 @@ def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: 
         print_json(pair.as_dict())
     else:
         print_strong_weak(pair, out)
+
+
+def require_usable(path: Path, *, strict: bool) -> None:
+    """NothingUsable where no run of an experiment has a figure; with `strict` where any run has none."""
+    from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
+
+    if not (path / EXPERIMENT_FILE).is_file():
+        return
+    folder = read_experiment(path)
+    unusable = folder.unusable
+    if unusable and (strict or len(unusable) == len(folder.runs)):
+        words = "no run" if len(unusable) == len(folder.runs) else f"{len(unusable)} of {len(folder.runs)} runs"
+        lacks = "has a figure" if len(unusable) == len(folder.runs) else "have no figure"
+        raise NothingUsable(
+            f"{words} {lacks} that can be used: {', '.join(run.id for run in unusable[:_NAMED])}"
+            f"{', ...' if len(unusable) > _NAMED else ''}",
+            where=str(path),
+            remedy="the report gives the reason for each; remove it, and run the experiment in another folder",
+        )
 
 
 def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple[float, ...] = ()) -> Path:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from loadframe import interrupts
 from loadframe.cli.app import app
-from loadframe.cli.choices import Ranks, Samples, start_ranks
+from loadframe.cli.choices import Ranks, Samples, Strict, start_ranks
 from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cli.web import Web, WebAddress, published, require_web
 from loadframe.errors import BadInput, LoadframeError
@@ -49,11 +49,15 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Make failed runs again. The report still lists the failed attempts.")
     ] = False,
+    strict: Strict = False,
     web: Web = False,
     web_address: WebAddress = None,
     as_json: Json = False,
 ) -> None:
-    """Run a designed experiment. The same command goes on where an earlier one stopped."""
+    """Run a designed experiment. The same command goes on where an earlier one stopped.
+
+    Exit status 1: runs failed. 4: no run has a figure that can be used.
+    """
     page = require_web(web, web_address)
     if not dry_run:
         start_ranks(ranks)
@@ -80,15 +84,25 @@ def run(
         )
     path = output or Path("results") / loaded.name
     with published("run", loaded.name, path, page) as live:
-        carry_out(loaded, planned, path, live, retry_failed=retry_failed, as_json=as_json)
+        carry_out(loaded, planned, path, live, retry_failed=retry_failed, as_json=as_json, strict=strict)
 
 
 def carry_out(
-    loaded: "Experiment", planned: "Design", path: Path, live: "Publisher", *, retry_failed: bool, as_json: bool
+    loaded: "Experiment",
+    planned: "Design",
+    path: Path,
+    live: "Publisher",
+    *,
+    retry_failed: bool,
+    as_json: bool,
+    strict: bool = False,
 ) -> None:
-    """Run what the folder lacks, then report; LoadframeError when runs have failed, OutOfTime when the job ends."""
+    """Run what the folder lacks, then report.
+
+    LoadframeError when runs have failed, NothingUsable when none has a figure, OutOfTime when the job ends.
+    """
     from loadframe.cli.console import Console
-    from loadframe.cli.report import write_report
+    from loadframe.cli.report import require_usable, write_report
     from loadframe.experiment.design import describe
     from loadframe.experiment.folder import ExperimentFolder
     from loadframe.experiment.listener import Listeners
@@ -117,6 +131,7 @@ def carry_out(
             where=str(path),
             remedy="the report names them with their causes; --retry-failed makes them again",
         )
+    require_usable(path, strict=strict)
 
 
 def _deadline() -> "Deadline":

@@ -17,8 +17,12 @@ def estimate_text(estimate: Estimate) -> str:
 
 
 def measured_text(estimate: Estimate) -> str:
-    """Write a mean of runs: with its interval where runs were repeated, alone where nothing says how it scatters."""
-    return estimate_text(estimate) if estimate.is_finite else format_count(estimate.value)
+    """Write a mean of runs: with its interval where runs were repeated, alone where nothing says how it scatters.
+
+    What is bounded from below alone is written with an open end.
+    """
+    known = estimate.is_finite or estimate.low > 0
+    return estimate_text(estimate) if known else format_count(estimate.value)
 
 
 def seconds_estimate(estimate: Estimate | None) -> str:

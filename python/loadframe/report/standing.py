@@ -3,12 +3,14 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from loadframe.analyze.exclusion import selected_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 
 
 def trust(folder: RecordedExperiment) -> str:
     """Return how many runs the figures rest on, and what became of the others."""
     total, left_out, faulty = len(folder.runs), folder.left_out, folder.faulty
+    bounded = sum(run.bounded for run in folder.used)
     words = f"All {total} runs are used."
     # Such a run has errors, and nothing that a curve or a mean could be made of.
     nothing = [run for run in folder.used if any(failure.kind == "success" for failure in run.failures)]
@@ -17,8 +19,12 @@ def trust(folder: RecordedExperiment) -> str:
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
         used = total - len(left_out) - len(nothing)
         words = f"{used} of {total} runs are used; left out of every figure: {counts}."
-    elif not faulty:
+    elif not faulty and not bounded:
         words = f"All {total} runs are valid."
+    if selection := selected_runs(folder):
+        words += f" Beware: {selection.cause}."
+    if bounded:
+        words += f" In {bounded} of them the load generator bounds figures, and their intervals are wider for it."
     if faulty:
         of_them = "In one of them" if len(faulty) == 1 else f"In {len(faulty)} of them"
         words += f" {of_them} the store was at fault, which counts as a result."
@@ -31,10 +37,26 @@ def trust(folder: RecordedExperiment) -> str:
 
 
 def standing(run: RecordedRun) -> str:
-    """Return in a few words how a run stands: valid, store at fault, invalid, failed, interrupted, or not made."""
+    """Return in a few words how a run stands.
+
+    These are: valid, bounded, store at fault, invalid, failed, interrupted, or not made.
+    """
     if run.status == "done":
-        return "valid" if run.usable else "store at fault" if run.sound else "invalid"
+        if not run.sound:
+            return "invalid"
+        return "store at fault" if not run.usable else "bounded" if run.bounded else "valid"
     return "not made" if run.status == "missing" else run.status
+
+
+def figures_text(run: RecordedRun) -> str:
+    """Return how well the figures of a run were measured: `throughput bounded, response bounded, errors good`."""
+    phases = run.states()
+    names = [
+        ", ".join(f"{name} {state}" for name, state in states.items() if name != "all") for states in phases.values()
+    ]
+    if len(phases) == 1:
+        return names[0]
+    return "; ".join(f"{phase}: {words}" for phase, words in zip(phases, names, strict=True))
 
 
 @dataclass(frozen=True)
@@ -47,9 +69,14 @@ class Exclusion:
 
 
 def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
-    """Return why runs are left out, or doubted, the most frequent reason first; a run with two reasons is in both."""
+    """Return why runs are left out, doubted or bounded, the most frequent reason first.
+
+    A run with two reasons is in both.
+    """
     by_cause: dict[str, list[tuple[str, str, str]]] = {}
-    for run in (*folder.left_out, *folder.faulty, *folder.attempts):
+    told = {id(run) for run in (*folder.left_out, *folder.faulty)}
+    bounded = [run for run in folder.runs if run.bounded and id(run) not in told]
+    for run in (*folder.left_out, *folder.faulty, *folder.attempts, *bounded):
         for reason in run.reasons:
             by_cause.setdefault(reason.code, []).append((run.id, reason.cause, reason.remedy))
         if not run.reasons and run.status == "missing":

@@ -24,7 +24,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.plot import Figure
-from loadframe.report.standing import standing, why
+from loadframe.report.standing import figures_text, standing, why
 from loadframe.units import format_change, format_count, format_duration, format_share
 
 _PARAMETERS = {
@@ -116,20 +116,21 @@ def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
     rows = []
     for run in runs:
         word = standing(run)
-        tone = {"valid": "valid", "not made": "muted"}.get(word, "invalid")
+        tone = {"valid": "valid", "bounded": "valid", "not made": "muted"}.get(word, "invalid")
         generator = run.run.summary.generator if run.run else None
         rows.append(
             [
                 Cell(run.id),
                 Cell(word, tone=tone),
                 Cell("" if word == "valid" else _why(run)),
+                Cell(figures_text(run)),
                 *(Cell(str(run.treatment.get(factor, ""))) for factor in factors),
                 *_generator(generator),
             ]
         )
     shown = [factor.rsplit(".", 1)[-1] for factor in factors]
-    columns = ("run", "verdict", "why", *shown, "generator CPU", "lateness p99", "lag p99")
-    return Table(columns, rows, names=3)
+    columns = ("run", "verdict", "why", "figures", *shown, "generator CPU", "lateness p99", "lag p99")
+    return Table(columns, rows, names=4)
 
 
 def operations_table(run: Run) -> Table:

@@ -28,6 +28,7 @@ from scipy import special
 
 from loadframe.analyze.comparison.block_model import ContrastFit, Observation, fit_contrast
 from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.figures import Stretch
 
 __all__ = ["Design", "Observation", "RatioEstimate", "estimate_ratio"]
 
@@ -68,6 +69,20 @@ class RatioEstimate:
     def knows_sessions(self) -> bool:
         """Whether the interval accounts for how sessions differ; else it holds for these two sessions only."""
         return self.design != "one session each"
+
+    def widened(self, bounds: Stretch) -> "RatioEstimate":
+        """Return the estimate with what the bounds of the values allow; p is that of the ratio nearest to 1."""
+        if bounds.is_exact:
+            return self
+        least, most = self.ratio.value * bounds.low, self.ratio.value * bounds.high
+        nearest = min(max(1.0, least), most)
+        p = self.p
+        if nearest == 1:
+            p = 1.0
+        elif self.standard_error and self.freedom > 0:
+            off = abs(math.log(nearest)) / self.standard_error
+            p = min(1.0, 2 * float(special.stdtr(self.freedom, -off)) * self.caution)
+        return replace(self, ratio=bounds.widened(self.ratio), p=p)
 
 
 def estimate_ratio(

@@ -3,11 +3,12 @@
 Throughput is of requests (`throughput`) or of documents (`documents`), which the store took or returned.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.figures import Figure, FigureName, Stretch, stretch_of
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.reasons import ERROR_LIMIT
 from loadframe.record.schema.summary import OperationFigures
@@ -16,10 +17,12 @@ from loadframe.record.schema.summary import OperationFigures
 _PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p99.9": "p999", "max": "max", "mean": "mean"}
 #: Response times by how they are called: whose they are, and which figure. Plain ones are those of successes, as failed
 #: requests may be fast; `all-` ones have failures in them, which may be slow.
-_RESPONSES = {
+_RESPONSES: dict[str, tuple[FigureName, str]] = {
     **{name: ("response", key) for name, key in _PERCENTILES.items()},
     **{f"all-{name}": ("all", key) for name, key in _PERCENTILES.items()},
 }
+#: Figures that are counted, by how they are called.
+_COUNTS: dict[str, FigureName] = {"throughput": "throughput", "documents": "documents", "errors": "errors"}
 #: The share of requests that a figure may leave out and still be what it is called: of those that are slower than the
 #: 99th percentile, all may be missing, and the figure of the rest does not bound it.
 _MISSING = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001, "max": ERROR_LIMIT, "mean": ERROR_LIMIT}
@@ -63,20 +66,21 @@ class Measure:
         return f"{self.kind} of {self.phase if is_main else f'{self.operation} in {self.phase}'}"
 
     def of(self, run: RecordedRun) -> float | None:
-        """Return the run's value; None where it measured no such thing, or nothing succeeded."""
-        entry = run.phase(self.phase)
-        if entry is None:
-            return None
-        if self.kind in RATES:
-            return RATES[self.kind].of(entry)
-        if self.kind == "errors":
-            failed, requests = self.failures(run)
-            return failed / requests if requests else None
+        """Return the run's value; None where it is unknown: nothing of the kind was measured, or not of this store."""
+        known = self.figure(run)
+        return known.value if known.counts else None
+
+    def figure(self, run: RecordedRun) -> Figure:
+        """Return the run's value with its bounds."""
+        if self.kind in _COUNTS:
+            return run.figure(self.phase, _COUNTS[self.kind], self.operation if self.kind == "errors" else None)
         whose, key = _RESPONSES[self.kind]
-        operation = run.figures(self.phase, self.operation or "")
         # Runs of versions that recorded no response times of failures have no `all`.
-        latency = operation and (operation.response if whose == "response" else operation.all)
-        return latency.at(key) if latency else None
+        return run.figure(self.phase, whose, self.operation, key)
+
+    def stretch(self, runs: Iterable[RecordedRun]) -> Stretch:
+        """Return what the bounds of the runs' values allow."""
+        return stretch_of(self.figure(run) for run in runs)
 
     def failures(self, run: RecordedRun) -> tuple[int, int]:
         """Return how many requests were due and did not succeed, and how many were due.

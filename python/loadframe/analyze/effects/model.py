@@ -9,7 +9,7 @@ Technometrics 31, 1989), which takes most effects for noise.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from scipy import special
 
 from loadframe.analyze.effects.coding import Alias, Array, Term, aliases, columns_of, estimable_terms, numbered
 from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
+from loadframe.analyze.figures import Stretch
 
 Labels = npt.NDArray[np.int64]
 
@@ -118,6 +119,30 @@ def fit_model(data: Data) -> EffectsModel:
         balanced=balanced,
         aliases=aliases(data.rows, data.levels, terms) if balanced else {},
     )
+
+
+def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
+    """Return a model of logarithms with effects that are widened by the bounds of the values.
+
+    A main effect is a difference of two means, and each may be off by the bounds. An interaction is a difference of
+    such differences. A term whose effects may all be 0 is not claimed.
+    """
+    if bounds.is_exact:
+        return model
+    log_range = math.log(bounds.high / bounds.low) if bounds.low > 0 else math.inf
+
+    def more(one: Contrast) -> float:
+        return float(log_range * 2 ** (len(one.term) - 1))
+
+    # Without repetitions intervals are unbounded, and Lenth's p judges an effect.
+    clear = {
+        one.term
+        for one in model.contrasts
+        if abs(one.value) > more(one) + (one.half_width if math.isfinite(one.half_width) else 0.0)
+    }
+    contrasts = tuple(replace(one, half_width=one.half_width + more(one)) for one in model.contrasts)
+    terms = tuple(fit if fit.p is None or fit.term in clear else replace(fit, p=1.0) for fit in model.terms)
+    return replace(model, contrasts=contrasts, terms=terms)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from loadframe.analyze.comparison.doubts import runs_by_reason
 from loadframe.analyze.comparison.ranks import holm
 from loadframe.analyze.effects import doubts
 from loadframe.analyze.effects.coding import Array, Term, columns_of
-from loadframe.analyze.effects.model import Data, EffectsModel, fit_model
+from loadframe.analyze.effects.model import Data, EffectsModel, fit_model, widened
 from loadframe.analyze.effects.ranking import Numbers, Standing, rank
 from loadframe.analyze.effects.schemes import ADAPTIVE, CONFIRM
 from loadframe.analyze.executions import AGAIN, FIRST
@@ -115,7 +115,7 @@ def _analyse(
     main = main_operation([run for run in runs if run.usable] or runs, phase)
     objective = Measure(phase, description["objective"], None if description["objective"] in RATES else main)
     designed = [run for run in runs if not run.id.startswith(CONFIRM)]
-    used = [run for run in designed if run.usable and objective.of(run)]
+    used = [run for run in designed if run.usable and objective.of(run) and math.isfinite(objective.figure(run).high)]
     rows = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in used]
     default = (0,) * len(factors)
     with_figures = list(dict.fromkeys([default, *rows]))
@@ -187,7 +187,8 @@ def _response(
     description: Mapping[str, Any],
     blocks: Sequence[Any],
 ) -> Response:
-    known = [index for index, run in enumerate(runs) if measure.of(run)]
+    # A value without an upper bound says nothing of an effect.
+    known = [index for index, run in enumerate(runs) if measure.of(run) and math.isfinite(measure.figure(run).high)]
     hard = [name in description["hard"] for name in factors]
     model = fit_model(
         Data(
@@ -203,6 +204,7 @@ def _response(
             alone=description["scheme"] in _ALONE,
         )
     )
+    model = widened(model, measure.stretch(runs[index] for index in known))
     judged = [(fit.term, fit.p) for fit in model.terms if fit.p is not None]
     return Response(measure, model, dict(zip([term for term, _ in judged], holm([p for _, p in judged]), strict=True)))
 

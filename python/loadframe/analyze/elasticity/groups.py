@@ -90,10 +90,10 @@ def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
     rate = rate_of(description)
     runs = [run for run in folder.runs if run.status == "done" and wanted.items() <= run.treatment.items()]
     courses = {run.id: course for run in runs if run.run and (course := read_course(run.run, rate))}
-    usable = [run for run in runs if run.id in courses and run.sound]
+    usable = [run for run in runs if run.id in courses and run.sound and run.narrow]
     with_event = tuple(run for run in usable if run.treatment["event"])
     controls = tuple(run for run in usable if not run.treatment["event"])
-    invalid = tuple(run for run in runs if run.id in courses and run.treatment["event"] and not run.sound)
+    invalid = tuple(run for run in runs if run.id in courses and run.treatment["event"] and run not in usable)
     is_open = description["loads"][load].get("clients") is None
     policy = description["transitions"][transition].get("policy") is not None
     if policy:

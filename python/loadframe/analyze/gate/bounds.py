@@ -16,6 +16,9 @@ from loadframe.analyze.means import geometric_mean, mean_share
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.sessions import sessions_of
 
+#: Why the slowest request decides nothing.
+DELAYED = "a part of it may be the load generator's"
+
 
 def against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequence[RecordedRun], bound: Bound) -> Check:
     """Judge a bound by the runs that have measured it."""
@@ -37,7 +40,8 @@ def _counted(
     worst = "largest share" if measure.kind == "errors" else "slowest"
     why = f"{worst} of {runs_text(values)} {quantity(max(values), measure)}"
     if not bound.holds(max(values)):
-        return "regression", why
+        least = max(figure.low for run in runs if (figure := measure.figure(run)).counts)
+        return ("undecided", f"{why}: {DELAYED}") if bound.holds(least) else ("regression", why)
     return ("undecided", f"{why}: {BLIND}") if measure.is_blind(runs) else ("passed", why)
 
 
@@ -52,9 +56,9 @@ def _estimated(
     if measure.kind == "errors":
         share = mean_share([measure.failures(run) for run in runs], sessions)
     else:
-        share = geometric_mean(values, sessions)
+        share = measure.stretch(runs).widened(geometric_mean(values, sessions))
     why = f"mean of {runs_text(values)} {quantity(share.value, measure)}"
-    if not share.is_finite:
+    if not share.is_finite and not share.low > 0:
         return "undecided", f"{why}: a single run does not show how much runs scatter"
     why += f" [{quantity(share.low, measure)}, {quantity(share.high, measure)}]"
     ends = {bound.holds(share.low), bound.holds(share.high)}

@@ -12,6 +12,7 @@ from statistics import fmean
 
 from loadframe.analyze.comparison import Contrast, Group
 from loadframe.analyze.comparison.estimate_ratio import Observation, RatioEstimate, estimate_ratio
+from loadframe.analyze.figures import Stretch
 from loadframe.analyze.sessions import block_of, sessions_of
 
 _Unit = tuple[int, Hashable, Hashable]
@@ -54,7 +55,15 @@ def joint_estimate(
     ]
     if {observation.group for observation in observations} != {0, 1}:
         return None
-    return estimate_ratio(observations, 0, 1, session_spread=session_spread)
+    # The mean over measures is within the bounds of the measure that is bounded least well.
+    bounds = [
+        contrast.measure.stretch(runs_at(new, contrast).usable).ratio(
+            contrast.measure.stretch(runs_at(baseline, contrast).usable)
+        )
+        for contrast in contrasts
+    ]
+    stretch = Stretch(min(it.low for it in bounds), max(it.high for it in bounds))
+    return estimate_ratio(observations, 0, 1, session_spread=session_spread).widened(stretch)
 
 
 def families(contrasts: Sequence[Contrast]) -> dict[str, list[int]]:

@@ -6,6 +6,7 @@ share one chance of a false change.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from statistics import median
 
 from loadframe.analyze.comparison import Group, Measure
@@ -107,7 +108,8 @@ def _series(runs: Sequence[RecordedRun], numbers: dict[int, int], kinds: Sequenc
     for measure in measures_of(runs, kinds):
         by_session: dict[int, list[float]] = {}
         for run in runs:
-            if value := measure.of(run):
+            # A value without an upper bound would be a shift of the generator's.
+            if (value := measure.of(run)) and isfinite(measure.figure(run).high):
                 by_session.setdefault(numbers[id(run)], []).append(value)
         ordered = sorted(by_session)
         series.append(_Series(measure, tuple(ordered), tuple(median(by_session[number]) for number in ordered)))

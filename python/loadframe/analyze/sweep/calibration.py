@@ -6,6 +6,7 @@ limit that holds them, only throughput can tell when there are clients enough.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.rates import THROUGHPUT, Rate
@@ -41,7 +42,8 @@ class Calibration:
 def clients_tried(run: RecordedRun, phase: str, rate: Rate = THROUGHPUT) -> ClientsTried:
     """Return what a run says of its number of clients."""
     clients, entry = run.clients(phase) or 0, run.phase(phase)
-    if not run.sound or entry is None:
+    # A throughput without an upper bound says nothing of whether more clients would do more.
+    if entry is None or not isfinite(run.figure(phase, rate.name).high):
         return ClientsTried(clients, None)
     shares = cpu_shares(run, phase).values()
     return ClientsTried(clients, rate.of(entry), min(shares, default=None), max(shares, default=None))

@@ -55,9 +55,13 @@ def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
 
 
 def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
-    """Return the ratio of two chosen treatments' throughputs; its interval holds also that neither was lucky."""
+    """Return the ratio of two chosen treatments' throughputs.
+
+    Its interval holds also that neither was lucky, and the bounds of both.
+    """
     ratio = noise.ratio(above.expected, below.expected)
-    return Estimate(ratio.value, ratio.low * below.without_luck, ratio.high / above.without_luck)
+    lucky = Estimate(ratio.value, ratio.low * below.without_luck, ratio.high / above.without_luck)
+    return above.stretch.ratio(below.stretch).widened(lucky)
 
 
 def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], noise: Noise) -> Estimate:
@@ -79,7 +83,8 @@ def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], 
     value = ratio.ratio.value * above.without_luck / below.without_luck
     # As in `ratio_of`: it holds also that neither was lucky.
     low = ratio.ratio.low * above.without_luck
-    return Estimate(value, min(low, value), max(ratio.ratio.high / below.without_luck, value))
+    lucky = Estimate(value, min(low, value), max(ratio.ratio.high / below.without_luck, value))
+    return above.stretch.ratio(below.stretch).widened(lucky)
 
 
 def _gap(chosen: Treatment, other: Treatment) -> float:

@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 from loadframe.analyze.estimate import Estimate
@@ -133,20 +134,71 @@ def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None, rat
 def _curve(
     over: str, nodes: int | None, treatments: Sequence[Treatment], size: Any, seed: int, scaling: Scaling = "strong"
 ) -> Curve:
-    used = [point for treatment in treatments for point in treatment.points]
-    throughputs = [throughput for treatment in treatments for throughput in treatment.expected]
+    pairs = [pair for treatment in treatments for pair in zip(treatment.points, treatment.expected, strict=True)]
+    # A throughput without an upper bound is the generator's, and so is the bend of its curve.
+    pairs = [(point, throughput) for point, throughput in pairs if isfinite(point.stretch.high)]
+    used, throughputs = [point for point, _ in pairs], [throughput for _, throughput in pairs]
+    options: dict[str, Any] = {
+        "over": over, "seed": seed, "scaling": scaling, "blocks": [point.block for point in used],
+        "names": [point.run for point in used],
+    }  # fmt: skip
     try:
-        fitted = fit(
-            [(size(point), throughput) for point, throughput in zip(used, throughputs, strict=True)],
-            over=over,
-            seed=seed,
-            scaling=scaling,
-            blocks=[point.block for point in used],
-            names=[point.run for point in used],
-        )
+        fitted = _fit_within_bounds([size(point) for point in used], throughputs, used, options)
     except BadInput as error:
         return Curve(over, nodes, tuple(treatments), None, error.what)
     return Curve(over, nodes, tuple(treatments), fitted, None)
+
+
+def _fit_within_bounds(
+    sizes: Sequence[float], throughputs: Sequence[float], used: Sequence[Point], options: Mapping[str, Any]
+) -> ScalabilityFit:
+    """Fit what was measured, and what bounds allow at most: at all sizes, at the larger ones, and at the smaller ones.
+
+    Intervals hold all of these fits. BadInput where they do not agree on the model, or on what is said of a peak.
+    """
+    fitted = fit(list(zip(sizes, throughputs, strict=True)), **options)
+    if all(point.stretch.is_exact for point in used):
+        return fitted
+    middle = (min(sizes) + max(sizes)) / 2
+    larger = [size > middle for size in sizes]
+    others = [
+        fit(
+            [
+                (size, value * (point.stretch.high if is_raised else 1.0))
+                for size, value, point, is_raised in zip(sizes, throughputs, used, raised, strict=True)
+            ],
+            **options,
+        )
+        for raised in ([True] * len(sizes), larger, [not is_larger for is_larger in larger])
+    ]
+    if len({(one.best, one.standing) for one in (fitted, *others)}) > 1:
+        allowed = " or ".join(dict.fromkeys(one.best for one in (fitted, *others)))
+        raise BadInput(f"the load generator bounds the throughputs, and within these bounds the curve may be {allowed}")
+    models = {
+        name: replace(
+            model,
+            parameters={
+                key: _all_of(estimate, [one.models[name].parameters[key] for one in others])
+                for key, estimate in model.parameters.items()
+            },
+        )
+        for name, model in fitted.models.items()
+    }
+    peak = replace(
+        fitted.candidate,
+        n=_all_of(fitted.candidate.n, [one.candidate.n for one in others]),
+        throughput=_all_of(fitted.candidate.throughput, [one.candidate.throughput for one in others]),
+    )
+    return replace(fitted, models=models, candidate=peak)
+
+
+def _all_of(estimate: Estimate, others: Sequence[Estimate]) -> Estimate:
+    """Return an estimate whose interval holds those of others."""
+    return Estimate(
+        estimate.value,
+        min(estimate.low, *(other.low for other in others)),
+        max(estimate.high, *(other.high for other in others)),
+    )
 
 
 def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:

@@ -53,6 +53,8 @@ def _treatment(treatment: Treatment) -> dict[str, Any]:
         "throughput": treatment.throughput.as_dict(),
         "response_p50": treatment.response_p50,
         "response_p99": treatment.response_p99,
+        "response_p50_low": treatment.response_p50_low,
+        "response_p99_low": treatment.response_p99_low,
         "parallelism": treatment.parallelism,
     }
 

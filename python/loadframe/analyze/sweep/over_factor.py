@@ -120,8 +120,8 @@ def _curve(folder: RecordedExperiment, phase: str, factor: str, levels: NumericL
                 level,
                 at,
                 len(by_level[level]),
-                _mean(_values(by_level[level], measures[0]), noises[0]),
-                _mean(_values(by_level[level], measures[1]), noises[1]),
+                _mean(by_level[level], measures[0], noises[0]),
+                _mean(by_level[level], measures[1], noises[1]),
                 died.get((written, level), 0),
             )
             for level, at in levels.numbers.items()
@@ -143,9 +143,15 @@ def _values(runs: Sequence[RecordedRun], measure: Measure) -> list[float]:
     return [value for run in runs if (value := measure.of(run))]
 
 
-def _mean(values: Sequence[float], noise: Noise) -> Estimate | None:
-    """Return the mean with an interval that is symmetric on a log scale, as levels may be decades apart."""
-    return on_log_scale(fmean(values), noise.half_width(len(values))) if values else None
+def _mean(runs: Sequence[RecordedRun], measure: Measure, noise: Noise) -> Estimate | None:
+    """Return the mean with an interval that is symmetric on a log scale, as levels may be decades apart.
+
+    It is wider by the bounds of the runs.
+    """
+    values = _values(runs, measure)
+    if not values:
+        return None
+    return measure.stretch(runs).widened(on_log_scale(fmean(values), noise.half_width(len(values))))
 
 
 def _place(others: Mapping[str, Any], factors: Mapping[str, Sequence[Any]]) -> list[int]:

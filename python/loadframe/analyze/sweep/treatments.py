@@ -14,6 +14,7 @@ import numpy as np
 
 from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.figures import EXACT, State, Stretch, stretch_of
 from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.record.schema.summary import Latency
 
@@ -35,6 +36,13 @@ class Point:
     usable: bool
     block: int | None = None
     per_request: float = 1.0
+    #: What the bounds of its throughput allow.
+    stretch: Stretch = EXACT
+    #: The lower bounds of its median and 99th percentile.
+    response_low: tuple[float, float] | None = None
+    #: How well its throughput was measured, and its response times: good, bounded or unknown.
+    state: State = "good"
+    response_state: State = "good"
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Treatment:
-    """All usable runs at one size."""
+    """All usable runs at one size; the interval of the throughput holds the bounds of its runs."""
 
     nodes: int | None
     clients: int | None
@@ -79,6 +87,11 @@ class Treatment:
     parallelism: float | None
     #: What its runs' throughputs are to be multiplied by, where it was chosen for these: 1 or less.
     without_luck: float = 1.0
+    #: What the bounds of its runs' throughputs allow.
+    stretch: Stretch = EXACT
+    #: Lower bounds of the response times.
+    response_p50_low: float | None = None
+    response_p99_low: float | None = None
 
     @property
     def expected(self) -> list[float]:
@@ -97,6 +110,8 @@ def points(
             continue
         main = entry.operations.get(operation or "")
         response = main.response if main else Latency()
+        throughput = run.figure(phase, rate.name)
+        times = [run.figure(phase, "response", operation, name) for name in ("p50", "p99")]
         points.append(
             Point(
                 run=run.id,
@@ -106,9 +121,13 @@ def points(
                 response_p50=response.p50,
                 response_p99=response.p99,
                 response_mean=response.mean,
-                usable=run.sound,
+                usable=run.sound and throughput.counts,
                 block=run.block,
                 per_request=rate.of(entry) / entry.throughput if entry.throughput else 1.0,
+                stretch=stretch_of([throughput]),
+                response_low=(times[0].low, times[1].low),
+                state=throughput.state,
+                response_state=times[0].state,
             )
         )
     return tuple(points)
@@ -156,11 +175,16 @@ def _treatment(group: tuple[Point, ...], noise: Noise) -> Treatment:
     means = [
         point.throughput / point.per_request * point.response_mean for point in group if point.response_mean is not None
     ]
+    stretch = Stretch(min(point.stretch.low for point in group), max(point.stretch.high for point in group))
+    lows = [point.response_low for point in group if point.response_low]
     return Treatment(
         nodes=group[0].nodes,
         clients=group[0].clients,
         points=group,
-        throughput=noise.mean([point.throughput for point in group]),
+        throughput=stretch.widened(noise.mean([point.throughput for point in group])),
+        stretch=stretch,
+        response_p50_low=_median(low for low, _ in lows),
+        response_p99_low=_median(low for _, low in lows),
         response_p50=_median(point.response_p50 for point in group),
         response_p99=_median(point.response_p99 for point in group),
         parallelism=fmean(means) if means else None,

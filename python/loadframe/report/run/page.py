@@ -22,6 +22,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.page import render
 from loadframe.report.run.dips import dips_table, dips_text
+from loadframe.report.run.figures import bounds_of, standing_of
 from loadframe.report.run.five_seconds import samples_table
 from loadframe.report.run.plots import run_over_time
 from loadframe.report.run.sources import sources_over_time, sources_table
@@ -45,6 +46,8 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
         failure=summary.failure,
         headline=_headline(phases),
         verdict=summary.verdict,
+        standing=standing_of(run),
+        bounds=bounds_of(run),
         operations=operations_table(run) if phases else None,
         remarks=[
             words

@@ -32,6 +32,7 @@ from loadframe.report.labels import (
     with_failures,
     with_parts,
 )
+from loadframe.report.run.figures import bounds_of, standing_of
 from loadframe.report.stored import stored_text
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.units import format_count, format_duration
@@ -87,15 +88,20 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
         console.print(Text(closed, style="dim"))
     if summary.verdict:
         console.print()
-        print_verdict(console, summary.verdict)
+        _print_verdict(console, run, summary.verdict)
 
 
-def print_verdict(console: Console, verdict: RecordedVerdict) -> None:
-    """Print whether the run is valid, the reasons if it is not, what is explained, and what was not judged."""
-    if verdict.valid:
+def _print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None:
+    """Print how well the figures were measured, the verdict's reasons, what is explained, and what was not judged."""
+    tone, words = standing_of(run)
+    if verdict.valid and tone == "valid":
         console.print(Text("valid", style="bold green"))
-    else:
+    elif tone == "invalid":
         console.print(Text("INVALID: do not rely on these figures", style="bold red"))
+    else:
+        console.print(Text(words, style="bold yellow"))
+    for line in bounds_of(run):
+        console.print(Text(f"  {line}"))
     grid = Table.grid(padding=(0, 1, 0, 0))
     for reason in verdict.reasons:
         grid.add_row(Text("!", style="yellow"), Text(reason.cause, style="yellow"))

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from loadframe.analyze.figures import STATES
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.sweep import PhaseCurves
 from loadframe.analyze.sweep.calibration import Calibration
 from loadframe.analyze.sweep.equal import Shape
 from loadframe.report.fit.words import scaled_sentences, sentence
-from loadframe.report.labels import treatment_text
+from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.units import format_count, format_nodes, format_share, format_shares
 
@@ -94,6 +95,31 @@ def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:
         if words != answer:
             rows.append((name, words))
     return rows
+
+
+def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the columns and rows of a table of all treatments, for curves that have no speed-ups to show."""
+    columns = ("nodes", "clients", "runs", curves.rate.unit, "p50", "p99", "figures")
+    rows: list[tuple[str, ...]] = [
+        (
+            format_count(at.nodes) if at.nodes else "",
+            format_count(at.clients) if at.clients else "",
+            format_count(len(at.points)),
+            measured_text(at.throughput),
+            _time_text(at.response_p50, at.response_p50_low),
+            _time_text(at.response_p99, at.response_p99_low),
+            max((state for point in at.points for state in (point.state, point.response_state)), key=STATES.index),
+        )
+        for at in curves.treatments
+    ]
+    return columns, rows
+
+
+def _time_text(value: float | None, low: float | None) -> str:
+    """Write a response time with its bounds, where the load generator's delays bound it."""
+    if value is None or low is None or low >= value:
+        return seconds_text(value)
+    return f"{seconds_text(value)} [{seconds_text(low)}, {seconds_text(value)}]"
 
 
 def heading(curves: PhaseCurves) -> str:

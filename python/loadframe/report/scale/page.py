@@ -22,7 +22,7 @@ from loadframe.report.scale.plots import (
 )
 from loadframe.report.scale.tiers import waiting_table
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Sections, Table, models_table, speedup_table
+from loadframe.report.tables import Sections, Table, models_table, speedup_table, split
 from loadframe.report.trust import runs_view
 from loadframe.units import format_nodes
 
@@ -47,6 +47,7 @@ class CurvesView:
     over_clients: Sequence[tuple[str, str]]
     nodes_plot: Figure | None
     speedups: Table | None
+    treatments: Table | None
     clients_plot: Figure | None
     response_plot: Figure | None
     bends: Sequence[Finding]
@@ -89,6 +90,7 @@ def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
         over_clients=answer.over_clients(curves),
         nodes_plot=throughput_over_nodes(curves, f"{prefix}-nodes"),
         speedups=speedup_table(curves) if curves.speedups else None,
+        treatments=None if curves.speedups else _treatments(curves),
         clients_plot=throughput_over_clients(curves, f"{prefix}-clients"),
         response_plot=response_over_clients(curves, f"{prefix}-response"),
         times=_times(curves, sweep, prefix),
@@ -98,6 +100,15 @@ def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
         ],
         warnings=curves.warnings,
     )
+
+
+def _treatments(curves: PhaseCurves) -> Table | None:
+    columns, rows = answer.treatment_rows(curves)
+    note = (
+        "Means over repetitions with 95 % intervals, which share one relative spread, pooled over all treatments."
+        " Intervals hold the bounds that the load generator's delays and limits put on figures."
+    )
+    return Table(columns, [[split(cell) for cell in row] for row in rows], names=0, note=note) if rows else None
 
 
 def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Figure]]:

@@ -43,6 +43,13 @@ def _print_curves(console: Console, curves: PhaseCurves) -> None:
     if curves.speedups:
         console.print()
         _speedups(curves).print(console)
+    elif curves.treatments:
+        console.print()
+        columns, rows = answer.treatment_rows(curves)
+        table = TerminalTable(columns, names=0)
+        for row in rows:
+            table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
+        table.print(console)
     for name, words in answer.over_clients(curves):
         console.print()
         console.print(Text.assemble((f"{name}: ", "bold"), words))

@@ -1,0 +1,63 @@
+"""Runs that figures leave out: whether they are a selection, and what they do to the exit status."""
+
+import pytest
+
+from commands import within
+from loadframe.analyze.exclusion import selected_runs
+from loadframe.analyze.experiment import read_experiment
+from simulated import Truth, write_experiment
+
+CLIENTS = (1, 2, 4)
+TRUTH = Truth(seconds=2)
+FAST = [f"b{block}-nodes1-clients4" for block in range(1, 5)]
+
+
+def written(path, invalid, truth=TRUTH, repetitions=4):
+    return write_experiment(path / "e", truth, nodes=(1,), clients=CLIENTS, repetitions=repetitions, invalid=invalid)
+
+
+def test_exclusion_that_goes_with_a_level_is_said_in_a_sentence(tmp_path):
+    warning = selected_runs(read_experiment(written(tmp_path, FAST)))
+    assert "the 4 excluded of 12 runs" in warning.cause
+    assert "are more frequent at clients 4" in warning.cause
+
+
+@pytest.mark.parametrize("invalid", [[], ["b1-nodes1-clients1", "b2-nodes1-clients4"]])
+def test_exclusion_by_chance_is_not_warned_of(tmp_path, invalid):
+    assert selected_runs(read_experiment(written(tmp_path, invalid))) is None
+
+
+def test_exclusion_that_goes_with_the_result_is_said(tmp_path):
+    path = written(tmp_path, [], Truth(seconds=2, noise=0.2), repetitions=8)
+    folder = read_experiment(path)
+    by_size = {}
+    for run in folder.runs:
+        by_size.setdefault(run.treatment["clients"], []).append((run.phase("range_100").throughput, run.id))
+    fastest = [name for group in by_size.values() for _, name in sorted(group)[-3:]]
+    # The same seeds give the same runs again.
+    again = write_experiment(tmp_path / "again", Truth(seconds=2, noise=0.2), nodes=(1,), clients=CLIENTS,
+                             repetitions=8, invalid=fastest)  # fmt: skip
+    warning = selected_runs(read_experiment(again))
+    assert "were faster in range_100 than others of their treatment" in warning.cause
+
+
+def test_an_experiment_without_a_usable_figure_ends_with_a_status_of_its_own(tmp_path):
+    names = [f"b{block}-nodes1-clients{clients}" for block in (1, 2) for clients in CLIENTS]
+    path = written(tmp_path, names, repetitions=2)
+    status, said, errors = within("report", path)
+    assert status == 4
+    assert "no run has a figure that can be used: b1-nodes1-clients1" in errors
+    assert all(name in said for name in names)
+    assert (path / "report.html").is_file()
+
+
+def test_strict_refuses_any_exclusion_and_bounds_are_none(tmp_path):
+    path = written(tmp_path, ["b1-nodes1-clients2"], repetitions=2)
+    assert within("report", path)[0] == 0
+    status, _, errors = within("report", path, "--strict")
+    assert status == 4
+    assert "1 of 6 runs have no figure that can be used: b1-nodes1-clients2" in errors
+    saturated = written(tmp_path / "saturated", [], Truth(seconds=2, cpu_share=0.95), repetitions=2)
+    status, said, _ = within("report", saturated, "--strict")
+    assert status == 0
+    assert "In 6 of them the load generator bounds figures" in " ".join(said.split())
