@@ -208,3 +208,101 @@ def test_settings_change_while_the_servers_run_or_are_refused(store):
         store.cluster.configure({"shared_buffers": "64MB"})
     with pytest.raises(BadInput, match="the server has no parameter wrok_mem"):
         store.cluster.configure({"wrok_mem": "9MB"})
+
+
+REFUSED = "p5"
+
+
+def refuse_a_row(things, does: str) -> None:
+    """Make the server do this, a statement of PL/pgSQL, for each change of one row."""
+    body = f"BEGIN IF OLD.id = '{REFUSED}' THEN {does}; END IF; RETURN coalesce(NEW, OLD); END"
+    trigger = "CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON things FOR EACH ROW EXECUTE FUNCTION refuse()"
+    assert things.errors(
+        {"sql": {"statement": f"CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$"}},
+        {"sql": {"statement": trigger}},
+    ) == [None, None]
+
+
+def counted(things, where: str) -> int:
+    (answer,) = things.asked({"sql": {"statement": f"SELECT count(*)::int AS n FROM things WHERE {where}"}})
+    return rows(answer)[0]["n"]
+
+
+@pytest.mark.parametrize("action", ["update", "delete"])
+@pytest.mark.parametrize(
+    ("does", "error", "good"),
+    [
+        ("RAISE SQLSTATE '55P03'", "rejected", 0),
+        ("RAISE SQLSTATE '40P01'", "rejected", 0),
+        ("PERFORM pg_terminate_backend(pg_backend_pid())", "connect", 0),
+        ("RAISE SQLSTATE '23514'", "item", 9),
+        ("RAISE SQLSTATE 'P0001'", "item", 9),
+        ("RETURN NULL", "item", 9),
+    ],
+)
+def test_documents_of_a_bulk_request_count_if_they_were_committed(things, tmp_path, action, does, error, good):
+    file = tmp_path / "documents.json"
+    file.write_text("".join(json.dumps({"key": f"p{age}", "age": age}) + "\n" for age in range(10)))
+    documents = {"corpora": {"c": {"files": [str(file)]}}}
+    bulk = {"collection": "things", "corpus": "c", "size": 10, "id": "key"}
+    (put,) = things.asked({"bulk": bulk | {"action": "create"}}, **documents)
+    assert (put["error"], put["documents"]) == (None, 10)
+    assert things.errors({"sql": {"statement": "UPDATE things SET age = NULL"}}) == [None]
+    refuse_a_row(things, does)
+    (changed,) = things.asked({"bulk": bulk | {"action": action}}, **documents)
+    assert (changed["error"], changed["documents"]) == (error, good), changed["message"]
+    assert (counted(things, "age IS NOT NULL") if action == "update" else 10 - counted(things, "true")) == good
+
+
+def test_a_row_that_a_trigger_drops_from_a_bulk_request_is_not_counted(things, tmp_path):
+    body = "BEGIN IF NEW.id = 'p5' THEN RETURN NULL; END IF; RETURN NEW; END"
+    trigger = "CREATE TRIGGER keep BEFORE INSERT ON things FOR EACH ROW EXECUTE FUNCTION keep()"
+    things.asked(
+        {"sql": {"statement": f"CREATE OR REPLACE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$"}},
+        {"sql": {"statement": trigger}},
+    )
+    file = tmp_path / "documents.json"
+    file.write_text("".join(json.dumps({"key": f"p{age}", "age": age}) + "\n" for age in range(10)))
+    bulk = {"collection": "things", "corpus": "c", "size": 10, "id": "key", "action": "create"}
+    (put,) = things.asked({"bulk": bulk}, corpora={"c": {"files": [str(file)]}})
+    assert (put["error"], put["documents"], counted(things, "true")) == ("item", 9, 9)
+
+
+@pytest.mark.parametrize("protocol", ["prepared", "simple"])
+def test_a_transaction_may_be_expected_to_roll_back_and_then_has_no_documents(things, protocol):
+    two_people(things)
+    nobody = GIVE | {"values": [5, "eve"]}
+    again = {"statement": "INSERT INTO things (id) VALUES ('ann')"}
+    more = {"protocol": protocol, "expect": "rollback"}
+    wrong_rows, wrong_key, told, committed = things.asked(
+        {"sql": {"transaction": [TAKE, nobody], **more}},
+        {"sql": {"transaction": [TAKE, again], **more}},
+        {"sql": {"transaction": [TAKE, {"statement": "ROLLBACK"}], **more}},
+        {"sql": {"transaction": [TAKE], **more}},
+    )
+    assert [(answer["error"], answer["documents"]) for answer in (wrong_rows, wrong_key, told)] == 3 * [(None, 0)]
+    assert (committed["error"], committed["documents"]) == ("assertion", 1)
+    assert counted(things, "age = 5") == 1
+
+
+def test_a_transaction_that_fails_at_its_commit_has_no_documents(things):
+    constraint = "ALTER TABLE things ADD CONSTRAINT one UNIQUE (age) DEFERRABLE INITIALLY DEFERRED"
+    assert things.errors({"sql": {"statement": constraint}}) == [None]
+    insert = {"statement": "INSERT INTO things (id, age) VALUES ('a', 1), ('b', 1)"}
+    failed, expected = things.asked(
+        {"sql": {"transaction": [insert]}}, {"sql": {"transaction": [insert], "expect": "rollback"}}
+    )
+    assert (failed["error"], failed["documents"]) == ("client", 0)
+    assert (expected["error"], expected["documents"]) == (None, 0)
+    assert counted(things, "true") == 0
+
+
+def test_rows_before_a_savepoint_count_and_those_after_it_do_not(things):
+    statements = [
+        "INSERT INTO things (id) VALUES ('a')",
+        "SAVEPOINT one",
+        "INSERT INTO things (id) VALUES ('b'), ('c')",
+        "ROLLBACK TO one",
+    ]
+    (done,) = things.asked({"sql": {"transaction": [{"statement": text} for text in statements]}})
+    assert (done["error"], done["documents"], counted(things, "true")) == (None, 1, 1)

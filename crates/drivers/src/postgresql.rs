@@ -6,6 +6,7 @@
 mod answer;
 mod asking;
 mod bulk;
+mod control;
 mod failure;
 mod line;
 mod nodes;
@@ -71,6 +72,7 @@ impl Driver for Postgres {
         match &operation.kind {
             Kind::Neutral(neutral) => neutral.parts(),
             Kind::Statement(_) => &[],
+            Kind::Transaction(transaction) if transaction.expects_rollback => &operation::ROLLED_BACK_PARTS,
             Kind::Transaction(_) => &operation::PARTS,
         }
     }

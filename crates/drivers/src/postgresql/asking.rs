@@ -57,7 +57,7 @@ impl Asking<'_> {
             match failure.class {
                 ErrorClass::Connect => drop_line(&mut lines[at]),
                 // What is still on its way would be taken for the answer to the next request.
-                ErrorClass::Timeout if self.limit.has_passed() => {
+                ErrorClass::Timeout | ErrorClass::Item if self.limit.has_passed() => {
                     if let (Some(line), Ok(host)) = (lines[at].take(), self.nodes.host(node)) {
                         line.abandon(host, &self.nodes.terms);
                         reconnects::lost();

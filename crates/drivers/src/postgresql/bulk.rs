@@ -3,13 +3,14 @@
 //! through.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::time::Instant;
 
 use futures_util::future::join_all;
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use tokio_postgres::{Client, Error, Statement};
 
-use super::failure::{failure, is_of_data, request};
+use super::failure::{failure, is_of_data, request as request_failure};
 use super::line::Broken;
 use super::statement::Param;
 use super::table::Table;
@@ -58,18 +59,20 @@ pub async fn ask(
     for (key, documents) in &groups {
         let columns = table.document.as_ref().map_or_else(|| columns(key), |document| Ok(vec![document.clone()]))?;
         let columns = if bulk.action == Action::Delete { Vec::new() } else { columns };
+        // `ON CONFLICT DO NOTHING` changes no row where the document is there.
+        let kept = text(table, bulk.action, &columns, 1).ends_with("DO NOTHING");
         let most = (VALUES / (columns.len() + 1)).max(1);
         for chunk in documents.chunks(most) {
-            let single = turn.statement(&[SINGLE, key].concat(), || text(table, bulk.action, &columns, 1)).await?;
-            let many = match bulk.action {
-                Action::Index | Action::Create | Action::Upsert if chunk.len() > 1 => {
-                    let key = [&chunk.len().to_ne_bytes(), key.as_slice()].concat();
-                    Some(turn.statement(&key, || text(table, bulk.action, &columns, chunk.len())).await?)
+            let statements = match prepare(turn, table, bulk.action, (key, &columns), chunk.len()).await {
+                Ok(statements) => statements,
+                // Chunks that were sent before keep their outcomes.
+                Err(failure) => {
+                    tally.fail_at(&places(chunk), failure);
+                    continue;
                 }
-                _ => None,
             };
             sent.get_or_insert_with(Instant::now);
-            send(turn, chunk, (&single, many.as_ref()), bulk.action, &mut tally).await;
+            send(turn, chunk, &statements, (bulk.action, kept), &mut tally).await;
             done = Instant::now();
         }
     }
@@ -136,80 +139,144 @@ fn text(table: &Table, action: Action, columns: &[String], rows: usize) -> Strin
     }
 }
 
+/// The prepared statements of one chunk: for one document, and for all of them if one statement can carry them.
+type Statements = (Statement, Option<Statement>);
+
+/// Prepares the statements for `rows` documents with these columns, unless they are prepared already.
+async fn prepare(
+    turn: &mut Turn<'_>,
+    table: &Table,
+    action: Action,
+    (key, columns): (&[u8], &[String]),
+    rows: usize,
+) -> Result<Statements, Failure> {
+    let single = turn.statement(&[SINGLE, key].concat(), || text(table, action, columns, 1)).await?;
+    let many = match action {
+        Action::Index | Action::Create | Action::Upsert if rows > 1 => {
+            let key = [&rows.to_ne_bytes(), key].concat();
+            Some(turn.statement(&key, || text(table, action, columns, rows)).await?)
+        }
+        _ => None,
+    };
+    Ok((single, many))
+}
+
 /// Sends documents of the same columns, and counts their outcomes.
 async fn send(
     turn: &mut Turn<'_>,
     documents: &[Document<'_>],
-    (single, many): (&Statement, Option<&Statement>),
-    action: Action,
+    (single, many): &Statements,
+    (action, kept): (Action, bool),
     tally: &mut Tally,
 ) {
-    let places: Vec<u32> = documents.iter().map(|document| document.place).collect();
+    let places = places(documents);
     let id_last = action == Action::Update;
-    if let Some(many) = many {
-        let params: Vec<&Param> =
-            documents.iter().flat_map(|document| std::iter::once(&document.id).chain(&document.values)).collect();
-        let (line, deadline, limit) = turn.parts();
-        let outcome = deadline.within(limit.due, line.run(|client| client.execute_raw(many, params))).await;
-        match outcome {
-            Some(Ok(_)) => return tally.succeed(documents.len() as u64),
-            Some(Err(Broken::Error(error))) if is_of_data(&error) => {}
-            Some(Err(broken)) => return tally.fail_at(&places, broken.failure()),
-            None => return tally.fail_at(&places, limit.missed()),
+    let (line, deadline, limit) = turn.parts();
+    let outcome = match many {
+        Some(many) => {
+            let params: Vec<&Param> = documents.iter().flat_map(|document| document.params(id_last)).collect();
+            let request = deadline.within(limit.due, line.run(|client| client.execute_raw(many, params))).await;
+            request.map(|outcome| outcome.map(|rows| written(rows, places.len() as u64, kept, tally)))
         }
-    } else if documents.len() > 1 {
-        // All in one transaction, which one bad document breaks.
-        match one_by_one(turn, documents, single, id_last, true).await {
-            Ok(outcomes) if outcomes.iter().all(Result::is_ok) => return count(&places, outcomes, tally),
-            Ok(outcomes) if !outcomes.iter().any(|outcome| outcome.as_ref().is_err_and(is_of_data)) => {
-                return count(&places, outcomes, tally);
-            }
-            Ok(_) => {}
-            Err(failure) => return tally.fail_at(&places, failure),
+        None if documents.len() > 1 => {
+            let request = in_one_transaction(turn, documents, single, id_last).await;
+            request.map(|outcome| outcome.map(|changed| count(&places, changed.into_iter().map(Ok), kept, tally)))
         }
-    }
-    match one_by_one(turn, documents, single, id_last, false).await {
-        Ok(outcomes) => count(&places, outcomes, tally),
-        Err(failure) => tally.fail_at(&places, failure),
+        None => return count(&places, one_by_one(turn, documents, single, id_last).await.into_iter(), kept, tally),
+    };
+    match outcome {
+        Some(Ok(())) => {}
+        // One document breaks them all: each is sent by itself, so that the others get through.
+        Some(Err(Broken::Error(error))) if is_of_data(&error) => {
+            count(&places, one_by_one(turn, documents, single, id_last).await.into_iter(), kept, tally);
+        }
+        // Nothing was committed, whatever the server answered to the statements before the error.
+        Some(Err(broken)) => tally.fail_at(&places, broken.failure()),
+        None => tally.fail_at(&places, turn.asking.limit.missed()),
     }
 }
 
-/// Sends a statement for each document, all at once; the outcome of each, unless the connection broke.
+/// Sends a statement for each document, all in one transaction and without waiting in between. Returns the number of rows
+/// that each changed, if the transaction was committed; None if the time is over.
+async fn in_one_transaction(
+    turn: &mut Turn<'_>,
+    documents: &[Document<'_>],
+    statement: &Statement,
+    id_last: bool,
+) -> Option<Result<Vec<u64>, Broken>> {
+    let (line, deadline, limit) = turn.parts();
+    let request = line.run(async |client: &Client| {
+        let written =
+            join_all(documents.iter().map(|document| client.execute_raw(statement, document.params(id_last))));
+        // The COMMIT of a transaction in which a statement failed rolls it back.
+        let (begun, outcomes, ended) =
+            futures_util::future::join3(client.batch_execute("BEGIN"), written, client.batch_execute("COMMIT")).await;
+        begun?;
+        // The first error is the cause: the server refuses all statements after it.
+        let changed = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
+        ended?;
+        Ok(changed)
+    });
+    deadline.within(limit.due, request).await
+}
+
+/// Sends a statement for each document, all at once, each a transaction of its own. Returns the outcome of each: documents
+/// that were answered before the connection broke or the time was over keep theirs.
 async fn one_by_one(
     turn: &mut Turn<'_>,
     documents: &[Document<'_>],
-    single: &Statement,
+    statement: &Statement,
     id_last: bool,
-    together: bool,
-) -> Result<Vec<Result<u64, Error>>, Failure> {
+) -> Vec<Result<u64, Failure>> {
+    let answers: RefCell<Vec<Option<Result<u64, Error>>>> = RefCell::new(documents.iter().map(|_| None).collect());
     let (line, deadline, limit) = turn.parts();
     let request = line.run(async |client: &Client| {
-        let begin = async { if together { client.batch_execute("BEGIN").await } else { Ok(()) } };
-        let written = join_all(documents.iter().map(|document| {
-            let id = std::iter::once(&document.id);
-            let params: Vec<&Param> =
-                if id_last { document.values.iter().chain(id).collect() } else { id.chain(&document.values).collect() };
-            client.execute_raw(single, params)
-        }));
-        // A transaction in which something failed is rolled back by this.
-        let end = async { if together { client.batch_execute("COMMIT").await } else { Ok(()) } };
-        // Sent in this order, in one go.
-        let (begun, outcomes, ended) = futures_util::future::join3(begin, written, end).await;
-        begun?;
-        if outcomes.iter().all(Result::is_ok) {
-            ended?;
-        }
-        Ok(outcomes)
+        join_all(documents.iter().enumerate().map(async |(at, document)| {
+            let answer = client.execute_raw(statement, document.params(id_last)).await;
+            answers.borrow_mut()[at] = Some(answer);
+        }))
+        .await;
+        Ok(())
     });
-    Turn::within(deadline, limit, request).await
+    let unanswered = match deadline.within(limit.due, request).await {
+        Some(Err(broken)) => broken.failure(),
+        Some(Ok(())) | None => limit.missed(),
+    };
+    let outcome = |answer: Option<Result<u64, Error>>| match answer {
+        Some(answer) => answer.map_err(|error| request_failure(&error)),
+        None => Err(unanswered.clone()),
+    };
+    answers.into_inner().into_iter().map(outcome).collect()
 }
 
-fn count(places: &[u32], outcomes: Vec<Result<u64, Error>>, tally: &mut Tally) {
+impl Document<'_> {
+    /// The values of its statement, in their order.
+    fn params(&self, id_last: bool) -> Vec<&Param<'_>> {
+        let id = std::iter::once(&self.id);
+        if id_last { self.values.iter().chain(id).collect() } else { id.chain(&self.values).collect() }
+    }
+}
+
+fn places(documents: &[Document<'_>]) -> Vec<u32> {
+    documents.iter().map(|document| document.place).collect()
+}
+
+/// Counts the outcome of each document. `kept`: a statement that changes no row has found the document as it should be.
+fn count(places: &[u32], outcomes: impl Iterator<Item = Result<u64, Failure>>, kept: bool, tally: &mut Tally) {
     for (place, outcome) in places.iter().zip(outcomes) {
         match outcome {
-            Ok(0) => tally.fail_at(&[*place], failure(ErrorClass::Client, "no document has this id")),
+            Ok(0) if !kept => tally.fail_at(&[*place], failure(ErrorClass::Client, "no document has this id")),
             Ok(_) => tally.succeed(1),
-            Err(error) => tally.fail_at(&[*place], request(&error)),
+            Err(failure) => tally.fail_at(&[*place], failure),
         }
     }
+}
+
+/// Counts the documents of one statement that wrote `rows` of `sent`. The server does not say which rows a trigger dropped.
+fn written(rows: u64, sent: u64, kept: bool, tally: &mut Tally) {
+    if kept || rows >= sent {
+        return tally.succeed(sent);
+    }
+    tally.succeed(rows);
+    tally.fail(failure(ErrorClass::Client, format!("the server wrote {rows} of {sent} rows; a trigger may drop rows")));
 }

@@ -53,9 +53,10 @@ pub fn is_displaced(failure: &Failure) -> bool {
     failure.class == ErrorClass::Connect || failure.message.contains("[25006]")
 }
 
-/// Whether the statement was wrong for what it carried: each document is then to be tried by itself.
+/// Whether one document may be the cause, so that each has to be tried by itself: wrong values, constraints, errors that a
+/// trigger raises. Class 42 (syntax, missing columns and rights) is the same for all documents.
 pub fn is_of_data(error: &Error) -> bool {
-    error.code().is_some_and(|code| matches!(code.code().get(..2), Some("21" | "22" | "23")))
+    error.code().is_some_and(|code| class(code.code()) == ErrorClass::Client && !code.code().starts_with("42"))
 }
 
 #[cfg(test)]

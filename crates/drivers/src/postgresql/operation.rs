@@ -8,6 +8,7 @@ use loadframe_engine::plan::PlanError;
 use loadframe_engine::variables::Variables;
 use serde_json::Value;
 
+use super::control::{Control, TRANSACTION};
 use super::line::Terms;
 use super::read_from::{ReadFrom, word};
 use super::statement::Pieces;
@@ -19,8 +20,12 @@ use crate::timeout;
 
 /// The options beside the kind.
 const OPTIONS: [&str; 4] = ["timeout", "assert", "capture", "read_from"];
+/// The usual end of a transaction.
+pub const COMMIT: &str = "COMMIT";
 /// The parts of a transaction.
 pub const PARTS: [&str; 3] = ["begin", "statement", "commit"];
+/// The parts of a transaction that has to roll back.
+pub const ROLLED_BACK_PARTS: [&str; 3] = ["begin", "statement", "rollback"];
 
 const ISOLATIONS: [(&str, &str); 3] = [
     ("read_committed", "BEGIN ISOLATION LEVEL READ COMMITTED"),
@@ -67,6 +72,8 @@ pub struct Native {
     pub rows: Option<u64>,
     /// The same for the simple protocol; none of a statement that is prepared.
     pub pieces: Option<Pieces>,
+    /// What it does to the transaction that it is part of.
+    pub control: Control,
 }
 
 /// Several statements, each sent when the one before is answered.
@@ -74,8 +81,12 @@ pub struct Native {
 pub struct Transaction {
     /// What it begins with.
     pub begin: String,
-    /// All between that and COMMIT.
+    /// All between that and its end.
     pub statements: Vec<Native>,
+    /// What it ends with after all of them: COMMIT or ROLLBACK.
+    pub end: &'static str,
+    /// Whether it is a success only if it is rolled back.
+    pub expects_rollback: bool,
 }
 
 impl Operation {
@@ -114,16 +125,21 @@ impl Operation {
 
 impl Kind {
     fn native(argument: &Value, context: &Context) -> Result<Self, PlanError> {
-        let form = Form::new(argument, &["statement", "values", "rows", "transaction", "isolation", "protocol"])?;
+        let form =
+            Form::new(argument, &["statement", "values", "rows", "transaction", "isolation", "protocol", "expect"])?;
         let simple = match form.get("protocol") {
             Some(value) => word("protocol", value, &[("prepared", false), ("simple", true)])?,
             None => false,
         };
         let Some(list) = form.get("transaction") else {
-            if form.get("isolation").is_some() {
-                return Err(PlanError::new("\"isolation\" belongs beside \"transaction\""));
+            if let Some(key) = ["isolation", "expect"].into_iter().find(|key| form.get(key).is_some()) {
+                return Err(PlanError::new(format!("\"{key}\" belongs beside \"transaction\"")));
             }
-            return Native::map(&form, simple, &context.variables).map(Self::Statement);
+            let statement = Native::map(&form, simple, &context.variables)?;
+            return match statement.control {
+                Control::None => Ok(Self::Statement(statement)),
+                _ => Err(PlanError::new(format!("a single statement is a transaction by itself; {TRANSACTION}"))),
+            };
         };
         if let Some(key) = ["statement", "values", "rows"].into_iter().find(|key| form.get(key).is_some()) {
             return Err(PlanError::new(format!("\"{key}\" belongs inside \"transaction\"")));
@@ -134,13 +150,29 @@ impl Kind {
             let form = Form::new(value, &["statement", "values", "rows"])?;
             Native::map(&form, simple, &context.variables)
         };
-        let statements =
+        let mut statements: Vec<Native> =
             list.iter().map(statement).collect::<Result<_, _>>().map_err(|error| error.within("transaction"))?;
+        let expects_rollback = match form.get("expect") {
+            Some(value) => word("expect", value, &[("commit", false), ("rollback", true)])?,
+            None => false,
+        };
+        let end = match statements.last().map(|last| &last.control) {
+            Some(Control::Rollback) if expects_rollback && statements.len() > 1 => {
+                statements.pop();
+                "ROLLBACK"
+            }
+            _ => COMMIT,
+        };
+        if statements.iter().any(|native| native.control == Control::Rollback) {
+            let message =
+                "transaction: ROLLBACK ends it; write it last, and \"expect\": \"rollback\" beside \"transaction\"";
+            return Err(PlanError::new(message));
+        }
         let begin = match form.get("isolation") {
             Some(value) => word("isolation", value, &ISOLATIONS)?,
             None => "BEGIN",
         };
-        Ok(Self::Transaction(Transaction { begin: begin.to_owned(), statements }))
+        Ok(Self::Transaction(Transaction { begin: begin.to_owned(), statements, end, expects_rollback }))
     }
 
     /// Whether another server than the primary can answer, as far as is known here.
@@ -194,7 +226,8 @@ impl Native {
             value.as_u64().ok_or_else(|| PlanError::new(format!("\"rows\" wants a whole number, not {value}")))
         };
         let rows = form.get("rows").map(whole).transpose()?;
-        Ok(Self { text: text.to_owned(), values, rows, pieces: simple.then_some(pieces) })
+        let control = Control::of(text)?;
+        Ok(Self { text: text.to_owned(), values, rows, pieces: simple.then_some(pieces), control })
     }
 }
 
@@ -225,6 +258,24 @@ mod tests {
     }
 
     #[test]
+    fn a_transaction_that_has_to_roll_back_may_say_how() {
+        let insert = json!({"statement": "INSERT INTO t VALUES (1)"});
+        let end = |last: &str| {
+            let list = json!([insert, {"statement": last}]);
+            let Kind::Transaction(transaction) =
+                map(json!({"sql": {"transaction": list, "expect": "rollback"}})).unwrap().kind
+            else {
+                panic!()
+            };
+            assert!(transaction.expects_rollback);
+            (transaction.statements.len(), transaction.end)
+        };
+        assert_eq!(end("-- no such item\nrollback work;"), (1, "ROLLBACK"));
+        assert_eq!(end("UPDATE t SET a = 1"), (2, "COMMIT"));
+        assert_eq!(end("ROLLBACK TO SAVEPOINT a"), (2, "COMMIT"));
+    }
+
+    #[test]
     fn what_reads_goes_where_the_target_says_unless_it_says_otherwise() {
         let key = json!({"collection": "c", "id": "a"});
         let from = |form: Value| map(form).unwrap().from;
@@ -243,6 +294,17 @@ mod tests {
                 "sql: the statement has 2 values, and there are 1",
             ),
             (json!({"sql": {"statement": "SELECT ${x}"}}), "sql: a statement has no holes"),
+            (json!({"sql": {"statement": "SELECT 1", "expect": "rollback"}}), "sql: \"expect\" belongs beside"),
+            (json!({"sql": {"statement": "SAVEPOINT a"}}), "sql: a single statement is a transaction by itself"),
+            (json!({"sql": {"statement": "commit"}}), "sql: COMMIT is sent by itself"),
+            (
+                json!({"sql": {"transaction": [{"statement": "SELECT 1"}, {"statement": "ROLLBACK"}]}}),
+                "sql: transaction: ROLLBACK ends it; write it last",
+            ),
+            (
+                json!({"sql": {"transaction": [{"statement": "SELECT 1"}], "expect": "rolback"}}),
+                "sql: unknown expect \"rolback\"; did you",
+            ),
             (
                 json!({"sql": {"statement": "SELECT 1", "isolation": "serializable"}}),
                 "sql: \"isolation\" belongs beside",

@@ -148,26 +148,17 @@ impl Pieces {
         while let Some(at) = rest.find(['$', '\'', '"', '-', '/']) {
             text.push_str(&rest[..at]);
             rest = &rest[at..];
-            let taken = match rest.as_bytes()[0] {
-                quote @ (b'\'' | b'"') => rest[1..].find(char::from(quote)).map_or(rest.len(), |end| end + 2),
-                b'-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
-                b'/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
-                b'$' => {
-                    let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
-                    if digits > 0 {
-                        let place: usize = rest[1..=digits].parse().unwrap_or(0);
-                        let place = place.checked_sub(1).ok_or_else(|| PlanError::new("the first value is $1"))?;
-                        pieces.texts.push(std::mem::take(&mut text));
-                        pieces.places.push(place);
-                        rest = &rest[digits + 1..];
-                        continue;
-                    }
-                    // A text between dollars: `$$it's$$`, `$tag$...$tag$`.
-                    let tag = rest[1..].find('$').map_or("$", |end| &rest[..end + 2]);
-                    rest[tag.len()..].find(tag).map_or(tag.len(), |end| end + 2 * tag.len())
-                }
-                _ => 1,
-            };
+            let digits =
+                if rest.starts_with('$') { rest[1..].bytes().take_while(u8::is_ascii_digit).count() } else { 0 };
+            if digits > 0 {
+                let place: usize = rest[1..=digits].parse().unwrap_or(0);
+                let place = place.checked_sub(1).ok_or_else(|| PlanError::new("the first value is $1"))?;
+                pieces.texts.push(std::mem::take(&mut text));
+                pieces.places.push(place);
+                rest = &rest[digits + 1..];
+                continue;
+            }
+            let taken = opaque(rest).unwrap_or(1);
             text.push_str(&rest[..taken]);
             rest = &rest[taken..];
         }
@@ -191,6 +182,38 @@ impl Pieces {
         whole.push_str(self.texts.last().map_or("", String::as_str));
         whole
     }
+}
+
+/// The length of the quoted text or comment at the start of `rest`, if there is one.
+fn opaque(rest: &str) -> Option<usize> {
+    Some(match *rest.as_bytes().first()? {
+        quote @ (b'\'' | b'"') => rest[1..].find(char::from(quote)).map_or(rest.len(), |end| end + 2),
+        b'-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
+        b'/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
+        b'$' => {
+            // A text between dollars: `$$it's$$`, `$tag$...$tag$`.
+            let tag = rest[1..].find('$').map_or("$", |end| &rest[..end + 2]);
+            rest[tag.len()..].find(tag).map_or(tag.len(), |end| end + 2 * tag.len())
+        }
+        _ => return None,
+    })
+}
+
+/// The commands of a statement, which semicolons separate, without comments.
+pub fn commands(statement: &str) -> Vec<String> {
+    let mut commands = vec![String::new()];
+    let mut rest = statement;
+    while let Some(next) = rest.chars().next() {
+        let taken = opaque(rest).unwrap_or(next.len_utf8());
+        match commands.last_mut() {
+            Some(last) if rest.starts_with("--") || rest.starts_with("/*") => last.push(' '),
+            Some(last) if next != ';' => last.push_str(&rest[..taken]),
+            _ => commands.push(String::new()),
+        }
+        rest = &rest[taken..];
+    }
+    commands.retain(|command| !command.trim().is_empty());
+    commands
 }
 
 /// A value as SQL has it. A number that is less than 0 has a space before it, so that it makes no comment behind a

@@ -9,10 +9,11 @@ use loadframe_engine::variables::Values;
 use tokio_postgres::Statement;
 
 use super::answer::Answer;
+use super::control::Control;
 use super::failure::failure;
 use super::line::{Broken, Line};
 use super::nodes::PostgresNodes;
-use super::operation::{Native, Operation, Transaction};
+use super::operation::{COMMIT, Native, Operation, Transaction};
 use super::statement::{self, Param, draw, params};
 use super::table::{Table, quoted};
 use crate::assertion::assertion;
@@ -190,28 +191,66 @@ impl Turn<'_> {
         if whole.outcome.is_err() {
             return Ok(whole);
         }
+        let mut savepoints: Vec<(&str, u64)> = Vec::new();
         for (native, prepared) in transaction.statements.iter().zip(&prepared) {
             let asked = self.one(native, prepared.as_ref(), values).await;
-            whole.parts.push(asked.part(1));
-            let part = asked.reply();
-            (whole.done, whole.outcome) = (part.done, part.outcome);
-            whole.documents += part.documents;
-            if let Err(failure) = &whole.outcome {
-                // A connection that broke or has to be closed ends its transaction.
-                if !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout) {
-                    let undone = self.simple("ROLLBACK").await;
-                    if let Err(failure) = undone.answer {
-                        whole.outcome = Err(failure);
+            let mut part = asked.part(1);
+            let reply = asked.reply();
+            (whole.done, whole.outcome) = (reply.done, reply.outcome);
+            whole.documents += reply.documents;
+            let Err(failure) = &whole.outcome else {
+                whole.parts.push(part);
+                match &native.control {
+                    Control::Savepoint(name) => savepoints.push((name, whole.documents)),
+                    Control::RollbackTo(name) => {
+                        let kept = savepoints.iter().rev().find(|(known, _)| known == name);
+                        whole.documents = kept.map_or(0, |(_, documents)| *documents);
                     }
+                    Control::None | Control::Rollback => {}
                 }
-                whole.documents = 0;
-                return Ok(whole);
+                continue;
+            };
+            let is_expected = transaction.expects_rollback && is_of_statement(failure);
+            if is_expected {
+                part.failed = None;
+            }
+            whole.parts.push(part);
+            whole.documents = 0;
+            // A connection that broke or has to be closed ends its transaction.
+            if !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout) {
+                let undone = self.simple("ROLLBACK").await;
+                if is_expected {
+                    self.show("ROLLBACK", &[], &undone);
+                    whole.parts.push(undone.part(2));
+                    (whole.done, whole.outcome) = (undone.done, undone.answer.map(drop));
+                } else if let Err(failure) = undone.answer {
+                    whole.outcome = Err(failure);
+                }
+            }
+            return Ok(whole);
+        }
+        let ended = self.simple(transaction.end).await;
+        self.show(transaction.end, &[], &ended);
+        let mut part = ended.part(2);
+        let committed = transaction.end == COMMIT && ended.answer.is_ok();
+        if !committed {
+            whole.documents = 0;
+        }
+        (whole.done, whole.outcome) = (ended.done, ended.answer.map(drop));
+        if transaction.expects_rollback {
+            match &whole.outcome {
+                Ok(()) if committed => {
+                    whole.outcome = Err(assertion("it was committed, and a rollback is expected".to_owned()));
+                }
+                // A constraint that is checked at the end.
+                Err(failure) if is_of_statement(failure) => {
+                    part.failed = None;
+                    whole.outcome = Ok(());
+                }
+                _ => {}
             }
         }
-        let committed = self.simple("COMMIT").await;
-        self.show("COMMIT", &[], &committed);
-        whole.parts.push(committed.part(2));
-        (whole.done, whole.outcome) = (committed.done, committed.answer.map(drop));
+        whole.parts.push(part);
         Ok(whole)
     }
 
@@ -329,6 +368,11 @@ impl Turn<'_> {
         add(&mut shown.request, &format!("{text}{with}"));
         add(&mut shown.answer, &asked.answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text));
     }
+}
+
+/// Whether a transaction failed by what its statements say, and not by the state of the server.
+fn is_of_statement(failure: &Failure) -> bool {
+    matches!(failure.class, ErrorClass::Client | ErrorClass::Assertion)
 }
 
 /// How one document is written.

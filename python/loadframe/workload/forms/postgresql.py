@@ -27,6 +27,7 @@ class Statements(Model):
     transaction: Annotated[list[Statement], NOT_EMPTY] | None = None
     isolation: Literal["read_committed", "repeatable_read", "serializable"] | None = None
     protocol: Literal["prepared", "simple"] = "prepared"
+    expect: Literal["commit", "rollback"] | None = None
 
     @model_validator(mode="after")
     def _one_or_several(self) -> "Statements":
@@ -35,6 +36,8 @@ class Statements(Model):
                 raise wrong("it says no statement", "say statement, or transaction with a list of them")
             if self.isolation is not None:
                 raise wrong("isolation is about a transaction", "remove it, or say transaction", key="isolation")
+            if self.expect is not None:
+                raise wrong("expect is about a transaction", "remove it, or say transaction", key="expect")
         else:
             for key in ("statement", "values", "rows"):
                 if getattr(self, key):

@@ -1,0 +1,75 @@
+//! Statements that control their transaction. Rows of what is rolled back do not count, so these have to be known.
+
+use loadframe_engine::plan::PlanError;
+
+use super::statement::commands;
+
+/// The remedy of a statement that cannot stand alone.
+pub const TRANSACTION: &str = "put statements that belong together into \"transaction\"";
+
+/// What a statement does to the transaction that it is part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Nothing.
+    None,
+    /// Rolls it back.
+    Rollback,
+    /// Marks a place in it by a name.
+    Savepoint(String),
+    /// Rolls back what came after the mark of that name.
+    RollbackTo(String),
+}
+
+impl Control {
+    /// Reads a statement. Refuses those that begin, end or prepare a transaction, and control inside of several commands.
+    pub fn of(statement: &str) -> Result<Self, PlanError> {
+        let commands = commands(statement);
+        let mut controls = Vec::new();
+        for command in &commands {
+            let words: Vec<String> =
+                command.split_whitespace().map(|word| word.trim_matches('"').to_uppercase()).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let last = || words.last().map_or(String::new(), |word| (*word).to_owned());
+            controls.push(match words.as_slice() {
+                // The body of a function has commands of its own.
+                ["CREATE", ..] => return Ok(Self::None),
+                ["BEGIN" | "START" | "COMMIT" | "END", ..] | ["PREPARE", "TRANSACTION", ..] => {
+                    return Err(PlanError::new(format!("{} is sent by itself; {TRANSACTION}", words[0])));
+                }
+                ["ROLLBACK", "TO", ..] | ["ROLLBACK", _, "TO", ..] => Self::RollbackTo(last()),
+                ["ROLLBACK" | "ABORT", ..] => Self::Rollback,
+                ["SAVEPOINT", _] => Self::Savepoint(last()),
+                _ => Self::None,
+            });
+        }
+        match controls.as_slice() {
+            [control] => Ok(control.clone()),
+            controls if controls.iter().all(|control| *control == Self::None) => Ok(Self::None),
+            _ => Err(PlanError::new(format!("\"{statement}\" has several commands; {TRANSACTION}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_transactions_are_told_apart_from_words_in_others() {
+        let control = |statement: &str| Control::of(statement).map_err(|error| error.message);
+        for plain in
+            ["SELECT 1", "SELECT 'a; ROLLBACK'", "SELECT 1; -- ; COMMIT\nSELECT 2;", "UPDATE t SET \"commit\" = 1", ""]
+        {
+            assert_eq!(control(plain), Ok(Control::None), "{plain}");
+        }
+        let body = "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC; SELECT 1; END";
+        assert_eq!(control(body), Ok(Control::None));
+        assert_eq!(control("/* why */ abort"), Ok(Control::Rollback));
+        assert_eq!(control("savepoint one;"), Ok(Control::Savepoint("ONE".into())));
+        assert_eq!(control("ROLLBACK TO one"), Ok(Control::RollbackTo("ONE".into())));
+        assert_eq!(control("ROLLBACK WORK TO SAVEPOINT \"one\""), Ok(Control::RollbackTo("ONE".into())));
+        assert!(control("START TRANSACTION").unwrap_err().starts_with("START is sent by itself"));
+        assert!(control("prepare transaction 'x'").is_err());
+        assert!(control("INSERT INTO t VALUES (1); ROLLBACK").unwrap_err().contains("has several commands"));
+    }
+}
