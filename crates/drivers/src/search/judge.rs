@@ -27,6 +27,8 @@ pub enum Judge {
     Absent,
     /// Anything, as long as its status says success, or that the thing to be made exists.
     Present,
+    /// Anything with such a status that reports no error inside: see `unfailed`.
+    Unfailed,
     /// An object that may have `_shards`, none of which failed.
     Shards {
         /// What a success counts for.
@@ -153,6 +155,8 @@ impl Judge {
             Self::Status { documents } => Ok(Verdict::new(documents, Ok(()))),
             Self::Document => Ok(Verdict::new(1, Ok(()))),
             Self::Absent | Self::Present => Ok(Verdict::new(0, Ok(()))),
+            // What is not JSON, such as a table for people, reports nothing.
+            Self::Unfailed => Ok(Verdict::new(0, unfailed(body).unwrap_or(Ok(())))),
             Self::Shards { documents } => {
                 Shards::read(body).map(|shards| Verdict::new(documents, shards.outcome(body)))
             }
@@ -275,6 +279,52 @@ impl Shards {
         let verdict = Verdict::new(documents, self.outcome(body));
         Ok(Verdict { hits: self.total.unwrap_or(documents), cut_off: self.cut_off, ..verdict })
     }
+}
+
+/// Judges an answer of any kind by the fields that report failures: `timed_out`, `_shards`, `errors` with `items`,
+/// `failures`, and the same or `error` inside of `responses`.
+fn unfailed(body: &[u8]) -> Result<Result<(), Failure>, Unexpected> {
+    let mut shards = Shards::default();
+    let mut outcome = Ok(());
+    Cursor::new(body).object(|name, cursor| {
+        let value = cursor.value()?;
+        match name {
+            b"timed_out" => shards.timed_out = value == b"true",
+            b"_shards" => {
+                let failed = Cursor::member(value, b"failed").ok().flatten();
+                shards.failed = failed.and_then(|mut failed| failed.whole().ok()).unwrap_or(0);
+            }
+            b"errors" if value == b"true" => outcome = failure(ErrorClass::Item, first_error(body)),
+            b"failures" => {
+                let failures: Vec<Value> = serde_json::from_slice(value).unwrap_or_default();
+                if let Some(first) = failures.first() {
+                    let cause = if first["cause"].is_null() { first } else { &first["cause"] };
+                    outcome = failure(ErrorClass::Item, format!("{} failures: {}", failures.len(), words(cause)));
+                }
+            }
+            b"responses" if value.first() == Some(&b'[') => Cursor::new(value).array(|_, cursor| {
+                let response = cursor.value()?;
+                if outcome.is_ok() && response.first() == Some(&b'{') {
+                    outcome = match Cursor::member(response, b"error")? {
+                        Some(_) => failure(ErrorClass::Item, reason(response)),
+                        None => unfailed(response)?,
+                    };
+                }
+                Ok(true)
+            })?,
+            _ => {}
+        }
+        Ok(true)
+    })?;
+    Ok(shards.outcome(body).and(outcome))
+}
+
+/// The error of the first item of `{"errors": true, "items": [{"index": {"error": {...}}}]}`, in words.
+fn first_error(body: &[u8]) -> String {
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    let items = answer["items"].as_array().into_iter().flatten();
+    let mut errors = items.filter_map(|item| item.as_object()?.values().next()?.get("error"));
+    errors.next().map_or_else(|| "\"errors\" is true".to_owned(), words)
 }
 
 /// The answer to several searches is `{"responses": [...]}`, with `error` instead of hits where one failed.

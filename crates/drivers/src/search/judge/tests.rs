@@ -269,3 +269,33 @@ fn documents_by_their_ids_are_there_or_not_and_only_an_index_may_be_missing() {
     let (_, failure) = self::judged(Judge::Documents, 200, &json!({"hits": {}}), 0);
     assert_eq!(failure.unwrap().0, ErrorClass::Server);
 }
+
+#[test]
+fn any_request_fails_by_the_errors_that_its_answer_reports() {
+    let of = |body: Value| judged(Judge::Unfailed, 200, &body, 0).1;
+    assert_eq!(
+        of(json!({"took": 3, "timed_out": false, "_shards": {"failed": 0}, "errors": false, "failures": []})),
+        None
+    );
+    assert_eq!(of(json!([{"errors": true}])), None);
+    assert_eq!(of(json!({"errors": 3, "timed_out": 7, "_shards": 1, "responses": {}})), None);
+    assert!(Judge::Unfailed.judge(200, b"green open c 1 0\n", 0).outcome.is_ok());
+    assert!(Judge::Unfailed.judge(200, b"", 0).outcome.is_ok());
+    assert!(Judge::Unfailed.reads_body());
+
+    let error = json!({"type": "mapper_parsing_exception", "reason": "no number"});
+    let words = "mapper_parsing_exception: no number";
+    let items = json!([{"index": {"status": 201}}, {"index": {"status": 400, "error": error}}]);
+    assert_eq!(of(json!({"errors": true, "items": items})), Some((ErrorClass::Item, words.into())));
+    assert_eq!(of(json!({"errors": true})), Some((ErrorClass::Item, "\"errors\" is true".into())));
+    let failures = json!([{"index": "c", "id": "1", "cause": error, "status": 400}]);
+    assert_eq!(of(json!({"failures": failures})), Some((ErrorClass::Item, format!("1 failures: {words}"))));
+    assert_eq!(of(json!({"timed_out": true})).unwrap().0, ErrorClass::Timeout);
+    let shards = json!({"_shards": {"failed": 2, "failures": [{"reason": error}]}});
+    assert_eq!(of(shards.clone()), Some((ErrorClass::Server, format!("2 shards failed: {words}"))));
+    assert_eq!(
+        of(json!({"responses": [{"hits": {}}, {"error": error, "status": 400}]})),
+        Some((ErrorClass::Item, words.into()))
+    );
+    assert_eq!(of(json!({"responses": [{"hits": {}}, shards]})).unwrap().0, ErrorClass::Server);
+}

@@ -190,7 +190,7 @@ impl Mapping<'_> {
         }
         let line = parameters(Line::new(method, self.variables()).path(path)?, &form)?;
         let body = form.get("body").map_or(Ok(Body::None), |body| self.json(body))?;
-        Ok((line.finish(body), Judge::DONE))
+        Ok((line.finish(body), Judge::Unfailed))
     }
 }
 
