@@ -9,39 +9,64 @@ use super::failure::failure;
 use super::value::object;
 use crate::assertion::{self, Assertion};
 
-/// The answer to one statement.
+/// Rows that are kept for people; the others are only counted.
+const SHOWN: usize = 100;
+/// Bytes of rows that are kept for people, as text.
+const SHOWN_BYTES: usize = 1 << 20;
+
+/// The answer to one statement. Rows are counted as they come, and few of them are kept.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// The rows that came, of statements that return some.
-    pub rows: Vec<Row>,
+    /// The first row that came, of a prepared statement that returns some.
+    first: Option<Row>,
     /// How many came, or were written.
     pub documents: u64,
-    /// The same in text, of the simple protocol.
+    /// The first rows in text, if people are to see them.
     texts: Vec<String>,
+    /// The length of all texts.
+    bytes: usize,
+    /// Rows that came.
+    rows: u64,
 }
 
 impl Answer {
-    /// The answer of a prepared statement: its rows, or without columns the number of rows that were written.
-    pub fn new(rows: Vec<Row>, written: u64, returns: bool) -> Self {
-        let documents = if returns { rows.len() as u64 } else { written };
-        Self { rows, documents, texts: Vec::new() }
+    /// Count a row of a prepared statement. `shown`: people are to see it.
+    pub fn add(&mut self, row: Row, shown: bool) {
+        if shown {
+            self.show(|| object(&row).to_string());
+        }
+        self.rows += 1;
+        self.first.get_or_insert(row);
     }
 
-    /// The answer of the simple protocol.
-    pub fn simple(messages: &[SimpleQueryMessage]) -> Self {
-        let mut answer = Self::default();
-        for message in messages {
-            match message {
-                SimpleQueryMessage::Row(row) => {
-                    let cells: Vec<_> = (0..row.len()).map(|place| row.get(place).unwrap_or("NULL")).collect();
-                    answer.texts.push(cells.join(" | "));
+    /// End the answer of a prepared statement. `written`: the number of rows that one without columns wrote.
+    pub fn end(mut self, written: Option<u64>) -> Self {
+        self.documents = written.unwrap_or(self.rows);
+        self
+    }
+
+    /// Count a message of the simple protocol. `shown`: people are to see it.
+    pub fn add_simple(&mut self, message: &SimpleQueryMessage, shown: bool) {
+        match message {
+            SimpleQueryMessage::Row(row) => {
+                if shown {
+                    let cells = (0..row.len()).map(|place| row.get(place).unwrap_or("NULL"));
+                    self.show(|| cells.collect::<Vec<_>>().join(" | "));
                 }
-                // For a SELECT, too, it has the number of rows.
-                SimpleQueryMessage::CommandComplete(count) => answer.documents += count,
-                _ => {}
+                self.rows += 1;
             }
+            // For a SELECT, too, it has the number of rows.
+            SimpleQueryMessage::CommandComplete(count) => self.documents += count,
+            _ => {}
         }
-        answer
+    }
+
+    fn show(&mut self, text: impl FnOnce() -> String) {
+        if self.texts.len() < SHOWN && self.bytes < SHOWN_BYTES {
+            let text = text();
+            self.bytes += text.len();
+            self.texts.push(text);
+        }
     }
 
     /// Fails if there is no row: the requested document does not exist.
@@ -62,16 +87,19 @@ impl Answer {
 
     /// The first row as a JSON object, or the `document` in it.
     pub fn first(&self, document: Option<&str>) -> Option<Value> {
-        let mut first = self.rows.first().map(object)?;
+        let mut first = self.first.as_ref().map(object)?;
         let inner = document.and_then(|name| first.get_mut(name.trim_matches('"'))).map(Value::take);
         inner.or(Some(first))
     }
 
     /// As people read it.
     pub fn text(&self) -> String {
-        let mut lines: Vec<_> = self.rows.iter().map(object).map(|row: Value| row.to_string()).collect();
+        let left = self.rows - self.texts.len() as u64;
+        let mut lines = vec![format!("{} rows", self.documents)];
         lines.extend_from_slice(&self.texts);
-        lines.insert(0, format!("{} rows", self.documents));
+        if left > 0 && !self.texts.is_empty() {
+            lines.push(format!("... and {left} more"));
+        }
         lines.join("\n")
     }
 }

@@ -148,8 +148,7 @@ impl Pieces {
         while let Some(at) = rest.find(['$', '\'', '"', '-', '/']) {
             text.push_str(&rest[..at]);
             rest = &rest[at..];
-            let digits =
-                if rest.starts_with('$') { rest[1..].bytes().take_while(u8::is_ascii_digit).count() } else { 0 };
+            let digits = rest.strip_prefix('$').map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
             if digits > 0 {
                 let place: usize = rest[1..=digits].parse().unwrap_or(0);
                 let place = place.checked_sub(1).ok_or_else(|| PlanError::new("the first value is $1"))?;

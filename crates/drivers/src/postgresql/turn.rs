@@ -107,28 +107,39 @@ impl Turn<'_> {
             return Asked { sent: now, done: now, answer: Err(failure(ErrorClass::Client, message)) };
         }
         let limit = self.asking.limit;
+        let shown = self.shown.is_some();
+        let returns = !statement.columns().is_empty();
         let sent = Instant::now();
         let request = self.line.run(async |client| {
             let stream = client.query_raw(statement, params).await?;
             let mut stream = std::pin::pin!(stream);
-            let mut rows = Vec::new();
+            let mut answer = Answer::default();
             while let Some(row) = stream.try_next().await? {
-                rows.push(row);
+                answer.add(row, shown);
             }
-            Ok((rows, stream.rows_affected().unwrap_or(0)))
+            let written = stream.rows_affected().unwrap_or(0);
+            Ok(answer.end((!returns).then_some(written)))
         });
-        let outcome = Self::within(self.deadline, limit, request).await;
-        let done = Instant::now();
-        let returns = !statement.columns().is_empty();
-        Asked { sent, done, answer: outcome.map(|(rows, written)| Answer::new(rows, written, returns)) }
+        let answer = Self::within(self.deadline, limit, request).await;
+        Asked { sent, done: Instant::now(), answer }
     }
 
     /// Sends a text by the simple protocol.
     async fn simple(&mut self, text: &str) -> Asked {
         let limit = self.asking.limit;
+        let shown = self.shown.is_some();
         let sent = Instant::now();
-        let outcome = Self::within(self.deadline, limit, self.line.run(|client| client.simple_query(text))).await;
-        Asked { sent, done: Instant::now(), answer: outcome.map(|messages| Answer::simple(&messages)) }
+        let request = self.line.run(async |client| {
+            let stream = client.simple_query_raw(text).await?;
+            let mut stream = std::pin::pin!(stream);
+            let mut answer = Answer::default();
+            while let Some(message) = stream.try_next().await? {
+                answer.add_simple(&message, shown);
+            }
+            Ok(answer)
+        });
+        let answer = Self::within(self.deadline, limit, request).await;
+        Asked { sent, done: Instant::now(), answer }
     }
 
     /// A statement of the workload's own: prepared already, or simple.
