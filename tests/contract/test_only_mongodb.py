@@ -57,6 +57,24 @@ def test_queries_and_commands_are_judged_by_what_they_find(things):
     assert wrong["message"].startswith("no such command")
 
 
+def test_writes_that_a_command_did_not_do_are_failures(things):
+    insert = {"insert": "things", "documents": [{"_id": 1, "v": 1}]}
+    more = {"insert": "things", "documents": [{"_id": key} for key in (1, 2, 3)], "ordered": False}
+    done, again, some, unsure, gone, none = things.asked(
+        {"command": insert},
+        {"command": insert},
+        {"command": more},
+        {"command": {"insert": "things", "documents": [{"_id": 4}], "writeConcern": {"w": 9, "wtimeout": 100}}},
+        {"command": {"delete": "things", "deletes": [{"q": {"_id": {"$in": [1, 2]}}, "limit": 0}]}},
+        {"command": {"update": "things", "updates": [{"q": {"_id": 1}, "u": {"$set": {"v": 2}}}]}},
+    )
+    assert [answer["error"] for answer in (done, again, some, unsure)] == [None, "client", "client", "server"]
+    assert [answer["documents"] for answer in (done, again, some, unsure, gone, none)] == [1, 0, 2, 0, 2, 0]
+    assert again["message"].startswith("E11000 duplicate key")
+    assert (gone["error"], none["error"]) == (None, None)
+    assert things.cluster.count("things") == 2
+
+
 def test_values_are_taken_from_sums_and_commands_and_a_sum_of_nothing_may_have_one(things):
     pipeline = [{"$group": {"_id": None, "sum": {"$sum": "$age"}, "last": {"$max": "$born"}}}]
     sums = {"aggregate": {"collection": "things", "pipeline": pipeline}}

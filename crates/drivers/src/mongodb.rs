@@ -1,8 +1,7 @@
-//! The protocol of MongoDB, by the official driver: single servers, replica sets, and sharded clusters by their
-//! routers.
+//! The protocol of MongoDB: single servers, replica sets, and sharded clusters by their routers.
 //!
-//! Requests are BSON, written once by this module and sent as raw commands. Each worker thread has a client of the
-//! driver for each node, so that which node a request goes to is decided, and known, here.
+//! Requests are BSON, written once by this module. Each client has a connection of its own to each node that it asks, so
+//! that which node a request goes to is decided, and known, here.
 
 mod answer;
 mod asking;
@@ -11,6 +10,8 @@ mod bulk;
 mod days;
 mod failure;
 mod line;
+mod login;
+mod message;
 mod nodes;
 mod operation;
 mod request;
@@ -30,7 +31,7 @@ use serde_json::Value;
 
 use self::answer::Answer;
 use self::asking::Asking;
-use self::line::{Line, Thread};
+use self::line::Line;
 use self::nodes::{Mode, MongoNodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Prefer};
@@ -39,9 +40,8 @@ use self::terms::Terms;
 use crate::buckets::{Buckets, PARTS};
 use crate::capture::Memory;
 use crate::generations::Register;
-use crate::net::deadline::{Deadline, Limit};
+use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
-use crate::net::per_thread::PerThread;
 use crate::net::topology::Assignment;
 use crate::neutral::Neutral;
 use crate::take_in;
@@ -50,7 +50,6 @@ use crate::tally::Tally;
 /// The driver of one target.
 pub struct Mongo {
     nodes: Arc<MongoNodes>,
-    threads: PerThread<Thread>,
     /// The days of collections that events are taken into.
     buckets: Register<Buckets>,
 }
@@ -61,9 +60,8 @@ pub struct Connection {
     /// Among the hosts that are alike.
     assignment: Assignment,
     /// By the number of the node.
-    lines: Vec<Option<Line>>,
+    lines: Vec<Line>,
     room: Room,
-    deadline: Deadline,
     memory: Memory,
     /// The answer to the newest query, if it was a success.
     newest: Option<Answer>,
@@ -80,7 +78,7 @@ impl Driver for Mongo {
 
     fn new(target: &Target) -> Result<Self, PlanError> {
         let nodes = MongoNodes::new(&target.hosts, target.spread, Terms::new(target)?)?;
-        Ok(Self { nodes: Arc::new(nodes), threads: PerThread::new(), buckets: Register::default() })
+        Ok(Self { nodes: Arc::new(nodes), buckets: Register::default() })
     }
 
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
@@ -132,7 +130,6 @@ impl Driver for Mongo {
             assignment: self.nodes.topology.assign(client),
             lines: Vec::new(),
             room: Room::default(),
-            deadline: Deadline::default(),
             memory: Memory::default(),
             newest: None,
             number: client,
@@ -177,11 +174,10 @@ impl Driver for Mongo {
         if let Err(failure) = self.find_out(limit).await {
             return Reply::unsent(failure);
         }
-        let thread = self.threads.get(Thread::default);
         let draw = Draw::new(0, 0, connection.number);
         connection.number += 1;
         let prefer = Prefer::Primary;
-        let asking = Asking { nodes: &self.nodes, thread: &thread, operation, prefer, draw, only, limit };
+        let asking = Asking { nodes: &self.nodes, operation, prefer, draw, only, limit };
         asking.take_in(connection, (form, buckets.as_deref()), batch).await
     }
 
@@ -201,11 +197,10 @@ impl Driver for Mongo {
         if let Err(failure) = self.find_out(limit).await {
             return (Reply::unsent(failure), Vec::new());
         }
-        let thread = self.threads.get(Thread::default);
         let draw = Draw::new(0, 0, connection.number);
         connection.number += 1;
         let prefer = operation.prefer;
-        let asking = Asking { nodes: &self.nodes, thread: &thread, operation, prefer, draw, only: None, limit };
+        let asking = Asking { nodes: &self.nodes, operation, prefer, draw, only: None, limit };
         asking.look_for(connection, form, batch).await
     }
 
@@ -277,9 +272,8 @@ impl Mongo {
         if let Err(failure) = self.find_out(limit).await {
             return Reply::unsent(failure);
         }
-        let thread = self.threads.get(Thread::default);
         let prefer = operation.prefer;
-        Asking { nodes: &self.nodes, thread: &thread, operation, prefer, draw: *values.draw, only, limit }
+        Asking { nodes: &self.nodes, operation, prefer, draw: *values.draw, only, limit }
             .ask(connection, values)
             .await
     }

@@ -1,12 +1,12 @@
 //! What answers mean, and how they read.
 
-use bson::{Bson, Document, RawBsonRef, RawDocumentBuf};
+use bson::{Bson, Document, RawDocument};
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::variables::Values;
 use serde_json::Value;
 
 use super::bson::{json, owned};
-use super::bulk::written;
+use super::bulk::{number, written};
 use super::failure::{failure, inside};
 use super::line::Found;
 use crate::assertion::{Assertion, assertion, field};
@@ -32,11 +32,11 @@ impl Answer {
         }
     }
 
-    /// Its bytes.
+    /// The bytes of all documents that it has; 0 of a command.
     pub fn size(&self) -> u64 {
         match self {
             Self::Found(batch) => batch.bytes,
-            Self::Told(answer) => RawDocumentBuf::try_from(answer).map_or(0, |raw| raw.as_bytes().len() as u64),
+            Self::Told(_) => 0,
         }
     }
 
@@ -45,14 +45,35 @@ impl Answer {
         if self.documents() == 0 { Err(missing()) } else { Ok(self) }
     }
 
-    /// The same, but a failure if the write of one document was not done, or not with the write concern asked for.
-    pub fn done(self) -> Result<Self, Failure> {
+    /// The same, but a failure if a write was not done, or not with the write concern asked for.
+    pub fn acknowledged(self) -> Result<Self, Failure> {
         let Self::Told(answer) = &self else { return Ok(self) };
-        let error = answer.get_array("writeErrors").into_iter().flatten().find_map(Bson::as_document);
-        if let Some(error) = error.or(answer.get_document("writeConcernError").ok()) {
-            return Err(inside(error));
+        match write_error(answer) {
+            Some(failure) => Err(failure),
+            None => Ok(self),
         }
-        if written(answer) == Some(0) { Err(missing()) } else { Ok(self) }
+    }
+
+    /// The same, and a failure if a write found no document.
+    pub fn done(self) -> Result<Self, Failure> {
+        let answered = self.acknowledged()?;
+        let Self::Told(answer) = &answered else { return Ok(answered) };
+        if written(answer) == Some(0) { Err(missing()) } else { Ok(answered) }
+    }
+
+    /// How many documents a command of the workload's own has written; `None` if it does not write, or does not say.
+    pub fn documents_written(&self) -> Option<u64> {
+        const COUNTS: [&str; 4] = ["nInserted", "nUpserted", "nMatched", "nDeleted"];
+        let Self::Told(answer) = self else { return None };
+        if answer.contains_key("writeConcernError") {
+            return Some(0);
+        }
+        let of = |answer: &Document, name: &str| answer.get(name).and_then(number);
+        if let Ok(changed) = answer.get_document("lastErrorObject") {
+            return of(changed, "n");
+        }
+        let several: Vec<u64> = COUNTS.iter().filter_map(|name| of(answer, name)).collect();
+        if several.is_empty() { written(answer) } else { Some(several.iter().sum()) }
     }
 
     /// Judges it by what the workload asserts; fields are those of the first document.
@@ -76,17 +97,17 @@ impl Answer {
 
     /// The documents of the first answer, with their types and the order of their fields.
     pub fn typed_documents(&self) -> Vec<Document> {
-        let first = if let Self::Found(batch) = self { batch.first.as_ref() } else { None };
-        let documents = first.and_then(|batch| batch.doc_slices().ok());
-        let whole = |document: RawBsonRef<'_>| owned(document.as_document()?);
-        documents.into_iter().flatten().filter_map(|document| whole(document.ok()?)).collect()
+        self.raw().filter_map(owned).collect()
     }
 
     /// The documents of the first answer, as JSON.
     pub fn read(&self) -> impl Iterator<Item = Value> {
-        let first = if let Self::Found(batch) = self { batch.first.as_ref() } else { None };
-        let documents = first.and_then(|batch| batch.doc_slices().ok());
-        documents.into_iter().flatten().filter_map(|document| json(document.ok()?.as_document()?))
+        self.raw().filter_map(json)
+    }
+
+    fn raw(&self) -> impl Iterator<Item = &RawDocument> {
+        let found = if let Self::Found(found) = self { Some(found) } else { None };
+        found.into_iter().flat_map(Found::documents)
     }
 
     /// All of its documents as a JSON list; `None` if there are more than came at once.
@@ -110,6 +131,20 @@ impl Answer {
             }
         }
     }
+}
+
+/// The first write of a command that failed, or why its write concern was not met.
+fn write_error(answer: &Document) -> Option<Failure> {
+    let first = answer.get_array("writeErrors").into_iter().flatten().find_map(Bson::as_document);
+    if let Some(error) = first.or(answer.get_document("writeConcernError").ok()) {
+        return Some(inside(error));
+    }
+    // The answer to a `bulkWrite` has the outcome of each write in a cursor.
+    let errors = answer.get("nErrors").and_then(number).filter(|errors| *errors > 0)?;
+    let outcomes = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    let failed = |outcome: &&Document| outcome.contains_key("code");
+    let first = outcomes.into_iter().flatten().filter_map(Bson::as_document).find(failed);
+    Some(first.map_or_else(|| failure(ErrorClass::Client, format!("{errors} writes failed")), inside))
 }
 
 fn missing() -> Failure {
@@ -145,5 +180,26 @@ mod tests {
         assert_eq!(Answer::Found(Found::default()).list(), Some(b"[]".to_vec()));
         assert_eq!(Answer::Found(Found { documents: 1, ..Found::default() }).list(), None, "the rest was only counted");
         assert!(Answer::Found(Found::default()).or_not_found().is_err());
+    }
+
+    #[test]
+    fn errors_inside_of_any_commands_answer_are_failures() {
+        let told = |answer: Document| {
+            let answer = Answer::Told(answer);
+            let written = answer.documents_written();
+            (answer.acknowledged().err().map(|failure| failure.class), written)
+        };
+        assert_eq!(told(doc! {"ok": 1.0, "n": 0}), (None, Some(0)));
+        assert_eq!(told(doc! {"ok": 1.0}), (None, None));
+        let errors = doc! {"n": 4, "writeErrors": [{"index": 1, "code": 11000, "errmsg": "E11000"}], "ok": 1.0};
+        assert_eq!(told(errors), (Some(ErrorClass::Client), Some(4)));
+        let concern = doc! {"n": 1, "writeConcernError": {"code": 100, "errmsg": "not enough"}, "ok": 1.0};
+        assert_eq!(told(concern), (Some(ErrorClass::Server), Some(0)));
+        let first = doc! {"ok": 0.0, "idx": 0, "code": 11000, "errmsg": "E11000"};
+        let several =
+            doc! {"cursor": {"firstBatch": [first], "id": 0_i64}, "nErrors": 1, "nInserted": 2, "nDeleted": 3};
+        assert_eq!(told(several), (Some(ErrorClass::Client), Some(5)));
+        let changed = doc! {"lastErrorObject": {"n": 1, "updatedExisting": true}, "value": {}, "ok": 1.0};
+        assert_eq!(told(changed), (None, Some(1)));
     }
 }

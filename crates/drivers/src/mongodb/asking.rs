@@ -12,13 +12,15 @@ use super::Connection;
 use super::answer::Answer;
 use super::bson::json;
 use super::bulk::{self, Commands};
-use super::failure::{self, is_displaced, unfit};
-use super::line::{Line, Thread};
+use super::failure::{is_displaced, unfit};
+use super::line::Line;
 use super::nodes::{Mode, MongoNodes};
 use super::operation::{Concern, Operation, Prefer};
 use crate::capture::Memory;
 use crate::json::Unexpected;
 use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::route::turn;
 use crate::neutral::Action;
 use crate::tally::Tally;
 
@@ -26,8 +28,6 @@ use crate::tally::Tally;
 pub struct Asking<'a> {
     /// All nodes.
     pub nodes: &'a Arc<MongoNodes>,
-    /// What the thread holds.
-    pub thread: &'a Thread,
     /// What is asked.
     pub operation: &'a Operation,
     /// Which members of a replica set are asked.
@@ -42,10 +42,8 @@ pub struct Asking<'a> {
 
 /// One command that was sent, or could not be, and judged.
 pub struct Asked {
-    sent: Instant,
-    done: Instant,
+    exchanged: Exchanged,
     node: u16,
-    bytes_sent: u64,
     /// What was answered.
     pub answer: Result<Answer, Failure>,
 }
@@ -90,64 +88,69 @@ impl Asking<'_> {
         command: RawDocumentBuf,
         take: Take,
     ) -> Asked {
-        let Connection { assignment, client, lines, deadline, shown, .. } = connection;
-        let (node, address) = match self.nodes.pick(self.prefer, assignment, *client, &self.draw) {
-            Ok(picked) => picked,
-            Err(failure) => return unsent(0, failure),
+        let Connection { assignment, client, lines, shown, .. } = connection;
+        let alone = self.nodes.mode() != Mode::Set;
+        let node = if alone {
+            turn(assignment, lines, self.draw.turn);
+            assignment.node().number
+        } else {
+            match self.nodes.pick(self.prefer, *client, &self.draw) {
+                Ok(node) => node,
+                Err(failure) => return unsent(0, failure),
+            }
         };
         let at = usize::from(node);
         if at >= lines.len() {
-            lines.resize_with(at + 1, || None);
+            lines.resize_with(at + 1, Line::default);
         }
-        let line = match &mut lines[at] {
-            Some(line) => line,
-            none => match Line::open(self.nodes, self.thread, &address).await {
-                Ok(line) => none.insert(line),
-                Err(failure) => return unsent(node, failure),
-            },
-        };
+        let line = &mut lines[at];
+        if !line.is_open() {
+            let opened = match alone {
+                true => line.open(&assignment.node().host, &self.nodes.terms, self.limit).await,
+                false => match self.nodes.host(node) {
+                    Ok(host) => line.open(&host, &self.nodes.terms, self.limit).await,
+                    Err(failure) => Err(failure),
+                },
+            };
+            match opened {
+                Ok(()) if alone => assignment.node().rise(),
+                Ok(()) => {}
+                Err(failure) => {
+                    self.nodes.doubt();
+                    if alone && failure.class == ErrorClass::Connect {
+                        assignment.refused(&failure.message);
+                    }
+                    return unsent(node, failure);
+                }
+            }
+        }
         if let Some(shown) = shown {
             add(&mut shown.request, &json(&command).map_or_else(String::new, |command| command.to_string()));
         }
-        let bytes_sent = command.as_bytes().len() as u64;
-        let criteria = self.prefer.criteria();
-        let busy = if self.nodes.mode() == Mode::Alone { assignment.occupy() } else { None };
-        let sent = Instant::now();
-        let exchange = async {
-            match take {
-                Take::Documents => line.find(database, command, criteria).await.map(Answer::Found),
-                Take::Told => line.tell(database, command, criteria).await.map(Answer::Told),
+        let busy = if alone { assignment.occupy() } else { None };
+        let mode = self.prefer.mode();
+        let (exchanged, mut answer) = match take {
+            Take::Documents => {
+                let (exchanged, found) = line.find(database, command, mode, self.limit).await;
+                (exchanged, found.map(Answer::Found))
+            }
+            Take::Told => {
+                let (exchanged, told) = line.tell(database, command, mode, self.limit).await;
+                (exchanged, told.map(Answer::Told))
             }
         };
-        let answer = deadline.within(self.limit.due, exchange).await;
-        let done = Instant::now();
         drop(busy);
-        let mut answer = match answer {
-            Some(answer) => answer.map_err(|error| failure::request(&error)),
-            None => Err(self.limit.missed()),
-        };
         if let (Ok(Answer::Told(told)), Some(Concern::Unacknowledged)) = (&mut answer, self.operation.concern) {
             // The number of written documents is unknown then, and is 0 in the answer.
             told.remove("n");
         }
-        let alone = self.nodes.mode() == Mode::Alone;
-        match &answer {
-            Ok(_) if alone => assignment.node().rise(),
-            Err(failure) if is_displaced(failure) => {
-                lines[at] = None;
-                self.nodes.doubt();
-                if alone && failure.class == ErrorClass::Connect {
-                    assignment.refused(&failure.message);
-                }
-            }
-            _ => {}
+        if answer.as_ref().is_err_and(is_displaced) {
+            self.nodes.doubt();
         }
         if let Some(shown) = shown {
             add(&mut shown.answer, &answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text));
         }
-        // The library connects while it sends: what failed to connect was not sent.
-        let unsent = answer.as_ref().is_err_and(|failure| failure.class == ErrorClass::Connect);
-        Asked { sent, done, node, bytes_sent: if unsent { 0 } else { bytes_sent }, answer }
+        Asked { exchanged, node, answer }
     }
 
     /// Sends the commands that write documents; those that could not be written are in `tally`.
@@ -185,8 +188,7 @@ pub fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
 
 /// A command that could not be sent.
 fn unsent(node: u16, failure: Failure) -> Asked {
-    let now = Instant::now();
-    Asked { sent: now, done: now, node, bytes_sent: 0, answer: Err(failure) }
+    Asked { exchanged: Exchanged::never(), node, answer: Err(failure) }
 }
 
 impl Asked {
@@ -195,16 +197,13 @@ impl Asked {
         Self { answer: self.answer.and_then(judge), ..self }
     }
 
-    fn received(&self) -> u64 {
-        self.answer.as_ref().map_or(0, Answer::size)
-    }
-
     /// Adds the command to those of one request, of which `whole` has the instants and bytes.
     pub fn extend(&self, whole: &mut Option<Reply>) {
-        let whole = whole.get_or_insert_with(|| Reply { node: self.node, ..Reply::new(self.sent, self.done, Ok(())) });
-        whole.done = self.done;
-        whole.bytes_sent += self.bytes_sent;
-        whole.bytes_received += self.received();
+        let Exchanged { sent, done, bytes_sent, bytes_received } = self.exchanged;
+        let whole = whole.get_or_insert_with(|| Reply { node: self.node, ..Reply::new(sent, done, Ok(())) });
+        whole.done = done;
+        whole.bytes_sent += bytes_sent;
+        whole.bytes_received += bytes_received;
     }
 
     /// The answer to a write.
@@ -223,25 +222,21 @@ impl Asked {
     /// The same as a part of its operation.
     pub fn part(&self, name: usize) -> Part {
         let failed = self.answer.as_ref().err().map(|failure| failure.class);
-        Part { name, sent: self.sent, done: self.done, documents: self.documents(), failed }
+        let Exchanged { sent, done, .. } = self.exchanged;
+        Part { name, sent, done, documents: self.documents(), failed }
     }
 
     /// The outcome of this read and of the write that followed it.
     pub fn and(self, written: Self) -> Reply {
         let parts = vec![self.part(0), written.part(1)];
-        let bytes_received = self.received() + written.received();
-        let bytes_sent = self.bytes_sent + written.bytes_sent;
-        Reply { sent: self.sent, bytes_sent, bytes_received, parts, ..written.reply() }
+        let exchanged = self.exchanged.then(&written.exchanged);
+        Reply { parts, ..Self { exchanged, ..written }.reply() }
     }
 
     /// What was sent and received, whatever that means.
     pub fn exchange(&self) -> Reply {
-        Reply {
-            bytes_sent: self.bytes_sent,
-            bytes_received: self.received(),
-            node: self.node,
-            ..Reply::new(self.sent, self.done, Ok(()))
-        }
+        let Exchanged { sent, done, bytes_sent, bytes_received } = self.exchanged;
+        Reply { bytes_sent, bytes_received, node: self.node, ..Reply::new(sent, done, Ok(())) }
     }
 
     /// The outcome of an operation that is this one command.

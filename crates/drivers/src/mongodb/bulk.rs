@@ -1,6 +1,6 @@
 //! A bulk request: its documents as one command, or as several where they do not go into one.
 
-use bson::{Document, RawDocumentBuf};
+use bson::{Bson, Document, RawDocumentBuf};
 use loadframe_engine::driver::{ErrorClass, Failure};
 
 use super::bson::{array, decimal, document, field, fields, int, nested, switch, text};
@@ -214,7 +214,11 @@ fn overtaken(error: &Document) -> bool {
 
 /// How many documents a command found or made.
 pub fn written(answer: &Document) -> Option<u64> {
-    let number = answer.get("n")?;
+    answer.get("n").and_then(number)
+}
+
+/// A whole number of an answer.
+pub fn number(number: &Bson) -> Option<u64> {
     let number = number.as_i32().map(i64::from).or(number.as_i64())?;
     u64::try_from(number).ok()
 }

@@ -128,7 +128,7 @@ impl<'a> Days<'a> {
     }
 
     async fn tell(&mut self, database: &str, command: Document) -> Result<(), Failure> {
-        self.ask(database, command, Take::Told).await.map(drop)
+        self.ask(database, command, Take::Told).await?.acknowledged().map(drop)
     }
 
     async fn ask(&mut self, database: &str, command: Document, take: Take) -> Result<Answer, Failure> {

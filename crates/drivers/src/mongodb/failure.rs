@@ -2,9 +2,7 @@
 
 use bson::Document;
 use loadframe_engine::driver::{ErrorClass, Failure};
-use mongodb::error::{Error, ErrorKind};
 
-use crate::excerpt::excerpt;
 use crate::json::Unexpected;
 
 /// One failed request.
@@ -20,32 +18,12 @@ pub fn unfit(_: Unexpected) -> Failure {
     )
 }
 
-/// Whether the node answered and refuses us.
-pub fn is_refusal(error: &Error) -> bool {
-    match &*error.kind {
-        ErrorKind::Authentication { .. } | ErrorKind::InvalidTlsConfig { .. } => true,
-        ErrorKind::Command(error) => matches!(error.code, 13 | 18 | 8000),
-        _ => false,
-    }
+/// Whether the node answered and does not let this user in.
+pub fn is_refusal(failure: &Failure) -> bool {
+    failure.class == ErrorClass::Client
 }
 
-/// A request without an answer, or with an error for one.
-pub fn request(error: &Error) -> Failure {
-    match &*error.kind {
-        ErrorKind::Command(error) => of_code(error.code, &error.message),
-        ErrorKind::Io(error) => failure(ErrorClass::Connect, error.to_string()),
-        ErrorKind::ConnectionPoolCleared { .. }
-        | ErrorKind::ServerSelection { .. }
-        | ErrorKind::DnsResolve { .. }
-        | ErrorKind::Authentication { .. }
-        | ErrorKind::InvalidTlsConfig { .. } => failure(ErrorClass::Connect, excerpt(error.to_string().as_bytes())),
-        ErrorKind::InvalidArgument { message, .. } => failure(ErrorClass::Client, message.clone()),
-        ErrorKind::Bson(error) => failure(ErrorClass::Client, error.to_string()),
-        _ => failure(ErrorClass::Server, excerpt(error.to_string().as_bytes())),
-    }
-}
-
-/// An error inside of an answer that says that all is well.
+/// An error that an answer is, or has inside.
 pub fn inside(error: &Document) -> Failure {
     let code = error.get_i32("code").unwrap_or_default();
     of_code(code, error.get_str("errmsg").unwrap_or("no reason given"))
@@ -110,12 +88,5 @@ mod tests {
         let of_contents = |code: i32| inside(&bson::doc! {"code": code, "errmsg": "its words"}).is_of_contents();
         assert!([15, 121, 11000].into_iter().all(of_contents));
         assert!(![13, 18, 8000, 50, 112].into_iter().any(of_contents));
-    }
-
-    #[test]
-    fn what_the_driver_says_has_a_class_too() {
-        let refused = Error::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
-        assert_eq!(request(&refused).class, ErrorClass::Connect);
-        assert!(is_displaced(&request(&refused)) && !is_refusal(&refused));
     }
 }

@@ -2,25 +2,28 @@
 //! of a replica set, and which member is the primary.
 //!
 //! Members tell who they are when they are asked; they are asked before the load, when a request fails as it would
-//! after an election, when a member describes itself differently than before, and when the hosts change.
+//! after an election, when the hosts change, and every few seconds.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::Document;
 use futures_util::future::join_all;
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::{PlanError, Spread};
 
 use super::failure::{self, failure};
+use super::line::Line;
 use super::operation::Prefer;
 use super::terms::Terms;
 use crate::net::asking::Asking;
+use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
-use crate::net::topology::{Assignment, Topology};
+use crate::net::target_node::Host;
+use crate::net::topology::Topology;
 
 /// How long to wait for a node that is asked for its role.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -121,33 +124,20 @@ impl MongoNodes {
         Ok(())
     }
 
-    /// The node that a request of client number `client` goes to, by its turn: its number, and its address.
-    pub fn pick(
-        &self,
-        prefer: Prefer,
-        assignment: &mut Assignment,
-        client: u64,
-        draw: &Draw,
-    ) -> Result<(u16, String), Failure> {
-        if self.mode() != Mode::Set {
-            assignment.look();
-            assignment.turn(draw.turn);
-            if assignment.node().is_down() {
-                assignment.detour(draw.turn);
-            }
-            let node = assignment.node();
-            return Ok((node.number, node.host.text.clone()));
-        }
+    /// The number of the member that a request of client number `client` goes to, by its turn.
+    pub fn pick(&self, prefer: Prefer, client: u64, draw: &Draw) -> Result<u16, Failure> {
         let turn = draw.turn_of(client, self.spread == Spread::Fixed);
-        let Some(number) = self.members().pick(prefer, turn) else {
+        self.members().pick(prefer, turn).ok_or_else(|| {
             self.doubt();
             let wanted = if prefer == Prefer::Secondary { "secondary" } else { "primary" };
-            return Err(failure(ErrorClass::Connect, format!("the replica set has no {wanted} now")));
-        };
-        match self.known.host(number) {
-            Some(host) => Ok((number, host.text.clone())),
-            None => Err(failure(ErrorClass::Connect, "the replica set names a member that is not known")),
-        }
+            failure(ErrorClass::Connect, format!("the replica set has no {wanted} now"))
+        })
+    }
+
+    /// The member with that number.
+    pub fn host(&self, number: u16) -> Result<Arc<Host>, Failure> {
+        let unknown = || failure(ErrorClass::Connect, "the replica set names a member that is not known");
+        self.known.host(number).ok_or_else(unknown)
     }
 
     /// Takes note that the known members may be wrong.
@@ -168,6 +158,9 @@ impl MongoNodes {
             let members = self.members();
             if members.primary.is_none() || !members.missing.is_empty() || outcome.is_err() {
                 self.asking.watch();
+            } else {
+                // Members may join, or change their roles, without a request that fails.
+                self.asking.refresh();
             }
         }
         outcome
@@ -230,15 +223,15 @@ impl MongoNodes {
     }
 
     async fn ask(&self, host: &str) -> Result<Told, DiscoveryError> {
-        let hello = async {
-            let client = self.terms.client(host, || {})?;
-            client.database("admin").run_command(doc! {"hello": 1}).await
-        };
-        match tokio::time::timeout(PATIENCE.min(self.terms.timeout), hello).await {
-            Ok(Ok(answer)) => Ok(Told::read(&answer)),
-            Ok(Err(error)) if failure::is_refusal(&error) => Err(DiscoveryError::Refused(failure::request(&error))),
-            Ok(Err(error)) => Err(failure::request(&error).into()),
-            Err(_) => Err(failure(ErrorClass::Connect, format!("{host} does not answer")).into()),
+        let resolved = Host::look_up(host).await.map_err(|error| failure(ErrorClass::Connect, error.message))?;
+        let limit = Limit::starting_now(PATIENCE.min(self.terms.timeout));
+        match Line::default().hello(&resolved, &self.terms, limit).await {
+            Ok(answer) => Ok(Told::read(&answer)),
+            Err(failure) if failure::is_refusal(&failure) => Err(DiscoveryError::Refused(failure)),
+            Err(Failure { class: ErrorClass::Timeout, .. }) => {
+                Err(failure(ErrorClass::Connect, format!("{host} does not answer")).into())
+            }
+            Err(failure) => Err(failure.into()),
         }
     }
 }
@@ -285,6 +278,8 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    use bson::doc;
+
     use super::*;
 
     fn nodes() -> MongoNodes {

@@ -8,7 +8,6 @@ use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
 use loadframe_engine::variables::Variables;
-use mongodb::options::{ReadPreference, SelectionCriteria};
 use serde_json::{Map, Value, json};
 
 use super::bson;
@@ -103,16 +102,15 @@ const PREFERENCES: [(&str, Prefer); 5] = [
 ];
 
 impl Prefer {
-    /// As the driver takes it; `None` is the primary.
-    pub fn criteria(self) -> Option<SelectionCriteria> {
-        let options = None;
-        Some(SelectionCriteria::ReadPreference(match self {
-            Self::Primary => return None,
-            Self::PrimaryPreferred => ReadPreference::PrimaryPreferred { options },
-            Self::Secondary => ReadPreference::Secondary { options },
-            Self::SecondaryPreferred => ReadPreference::SecondaryPreferred { options },
-            Self::Nearest => ReadPreference::Nearest { options },
-        }))
+    /// The mode as a command has it; `None` is the primary.
+    pub fn mode(self) -> Option<&'static str> {
+        match self {
+            Self::Primary => None,
+            Self::PrimaryPreferred => Some("primaryPreferred"),
+            Self::Secondary => Some("secondary"),
+            Self::SecondaryPreferred => Some("secondaryPreferred"),
+            Self::Nearest => Some("nearest"),
+        }
     }
 }
 

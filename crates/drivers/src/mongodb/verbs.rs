@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use bson::RawDocument;
 use loadframe_engine::answers::LONGEST;
 use loadframe_engine::driver::Reply;
 use loadframe_engine::event::{Batch, Event};
@@ -19,6 +20,13 @@ use crate::buckets::Buckets;
 use crate::neutral::{Action, Bulk, Neutral};
 use crate::take_in::{TakeIn, chosen, without_source};
 use crate::tally::Tally;
+
+/// Whether a command of the workload's own writes documents.
+fn is_write(command: &RawDocument) -> bool {
+    const WRITES: [&str; 6] = ["insert", "update", "delete", "bulkWrite", "findAndModify", "findandmodify"];
+    let name = command.iter().next().and_then(Result::ok).map(|(name, _)| name.as_str());
+    name.is_some_and(|name| WRITES.contains(&name))
+}
 
 impl Asking<'_> {
     /// Asks it.
@@ -40,6 +48,7 @@ impl Asking<'_> {
                 }
             },
         };
+        let writes = command.as_ref().is_ok_and(|command| is_write(command));
         let asked = self.send(connection, command, take).await;
         match &self.operation.kind {
             Kind::Neutral(Neutral::Read(_) | Neutral::ReadModifyWrite(_)) => {
@@ -58,8 +67,13 @@ impl Asking<'_> {
                 connection.newest = answer.filter(|answer| answer.size() <= LONGEST as u64);
                 reply
             }
-            Kind::Neutral(Neutral::Scan(_)) | Kind::Command(_) => {
-                self.judged(asked, values, &mut connection.memory).reply()
+            Kind::Neutral(Neutral::Scan(_)) => self.judged(asked, values, &mut connection.memory).reply(),
+            Kind::Command(_) => {
+                let written =
+                    if writes { asked.answer.as_ref().ok().and_then(Answer::documents_written) } else { None };
+                let asked = asked.then(Answer::acknowledged);
+                let reply = self.judged(asked, values, &mut connection.memory).reply();
+                Reply { documents: written.unwrap_or(reply.documents), ..reply }
             }
             Kind::Neutral(_) | Kind::TakeIn(..) | Kind::DeleteDays(..) => asked.then(Answer::done).reply(),
         }

@@ -7,6 +7,8 @@ use std::time::Instant;
 const PAUSE: u64 = 100;
 /// While one is missing they are asked again after this, in milliseconds.
 const WATCH: u64 = 1000;
+/// Nodes that may change by themselves are asked again after this, in milliseconds.
+const REFRESH: u64 = 5000;
 /// The nodes need not be asked.
 const NEVER: u64 = u64::MAX;
 
@@ -35,6 +37,11 @@ impl Asking {
     /// Takes note that a node is missing, so that the others are asked once a second.
     pub fn watch(&self) {
         self.within(WATCH);
+    }
+
+    /// Takes note that nodes may change without a failed request, so that they are asked every few seconds.
+    pub fn refresh(&self) {
+        self.within(REFRESH);
     }
 
     /// Returns true to exactly one caller if the nodes have to be asked again; it says when it is `over`.

@@ -1,0 +1,246 @@
+//! Authentication by SCRAM (RFC 5802, RFC 7677) against the database `admin`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Mutex;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bson::spec::BinarySubtype;
+use bson::{Binary, Document, doc};
+use loadframe_engine::access::Secret;
+use loadframe_engine::driver::{ErrorClass, Failure};
+use md5::{Digest, Md5};
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::{digest, hmac, pbkdf2};
+
+use super::failure::failure;
+
+/// Bytes of the client's nonce.
+const NONCE: usize = 24;
+/// Iterations that a server may ask for: the least of RFC 7677, and a number that costs seconds.
+const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=10_000_000;
+
+/// A user with a password, and the keys that were derived from it.
+pub struct User {
+    name: String,
+    password: Secret,
+    /// Deriving one takes milliseconds, and every connection needs it.
+    keys: Mutex<HashMap<Derivation, Vec<u8>>>,
+}
+
+/// What a key is derived with: mechanism, salt and iterations.
+type Derivation = (Mechanism, Vec<u8>, u32);
+
+/// The hash that a server stores the password with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mechanism {
+    Sha1,
+    Sha256,
+}
+
+/// An authentication that waits for the server's first answer.
+pub struct Login<'a> {
+    user: &'a User,
+    mechanism: Mechanism,
+    /// The client's first message without its head.
+    first: String,
+    nonce: String,
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("User").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Mechanism {
+    /// Return the strongest of the mechanisms that `hello` names for a user; the usual one if it names none.
+    pub fn of(hello: &Document) -> Self {
+        let named: Vec<&str> =
+            hello.get_array("saslSupportedMechs").into_iter().flatten().filter_map(|name| name.as_str()).collect();
+        if named.contains(&Self::Sha1.name()) && !named.contains(&Self::Sha256.name()) {
+            Self::Sha1
+        } else {
+            Self::Sha256
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sha1 => "SCRAM-SHA-1",
+            Self::Sha256 => "SCRAM-SHA-256",
+        }
+    }
+
+    fn hmac(self, key: &[u8], message: &[u8]) -> hmac::Tag {
+        let algorithm = match self {
+            Self::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            Self::Sha256 => hmac::HMAC_SHA256,
+        };
+        hmac::sign(&hmac::Key::new(algorithm, key), message)
+    }
+
+    fn hash(self, bytes: &[u8]) -> digest::Digest {
+        let algorithm = match self {
+            Self::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+            Self::Sha256 => &digest::SHA256,
+        };
+        digest::digest(algorithm, bytes)
+    }
+}
+
+impl User {
+    /// A user without keys yet.
+    pub fn new(name: String, password: Secret) -> Self {
+        Self { name, password, keys: Mutex::default() }
+    }
+
+    /// Return the name as `hello` takes it.
+    pub fn of_admin(&self) -> String {
+        format!("admin.{}", self.name)
+    }
+
+    /// Begin to authenticate.
+    pub fn login(&self, mechanism: Mechanism) -> Result<Login<'_>, Failure> {
+        let mut random = [0; NONCE];
+        let filled = SystemRandom::new().fill(&mut random);
+        filled.map_err(|_| failure(ErrorClass::Connect, "the system has no random bytes for the authentication"))?;
+        Ok(Login::with(self, mechanism, STANDARD.encode(random)))
+    }
+
+    fn key(&self, mechanism: Mechanism, salt: Vec<u8>, iterations: NonZeroU32) -> Vec<u8> {
+        let place = (mechanism, salt, iterations.get());
+        // Clients that connect at the same time wait for the one that derives the key.
+        let mut keys = self.keys.lock().expect("no thread panics while it holds the lock");
+        if let Some(key) = keys.get(&place) {
+            return key.clone();
+        }
+        let (algorithm, password, length) = match mechanism {
+            Mechanism::Sha1 => {
+                let hash = Md5::digest(format!("{}:mongo:{}", self.name, self.password.expose()));
+                let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+                (pbkdf2::PBKDF2_HMAC_SHA1, hex, digest::SHA1_OUTPUT_LEN)
+            }
+            Mechanism::Sha256 => {
+                let plain = self.password.expose();
+                let prepared = stringprep::saslprep(plain).map_or(plain.into(), |text| text.into_owned());
+                (pbkdf2::PBKDF2_HMAC_SHA256, prepared, digest::SHA256_OUTPUT_LEN)
+            }
+        };
+        let mut key = vec![0; length];
+        pbkdf2::derive(algorithm, iterations, &place.1, password.as_bytes(), &mut key);
+        keys.insert(place, key.clone());
+        key
+    }
+}
+
+impl<'a> Login<'a> {
+    fn with(user: &'a User, mechanism: Mechanism, nonce: String) -> Self {
+        let name = user.name.replace('=', "=3D").replace(',', "=2C");
+        Self { user, mechanism, first: format!("n={name},r={nonce}"), nonce }
+    }
+
+    /// Return the first command.
+    pub fn start(&self) -> Document {
+        doc! {
+            "saslStart": 1, "mechanism": self.mechanism.name(), "payload": payload(&format!("n,,{}", self.first)),
+            "options": {"skipEmptyExchange": true},
+        }
+    }
+
+    /// Return the second command, and the signature that proves the server's knowledge, from the answer to the first.
+    pub fn next(&self, answer: &Document) -> Result<(Document, String), Failure> {
+        let text = words(answer)?;
+        let field = |name: &str| text.split(',').find_map(|field| field.strip_prefix(name)).ok_or_else(broken);
+        let (nonce, salt, iterations) = (field("r=")?, field("s=")?, field("i=")?);
+        let salt = STANDARD.decode(salt).map_err(|_| broken())?;
+        let iterations = iterations.parse().ok().filter(|count| ITERATIONS.contains(count)).and_then(NonZeroU32::new);
+        let iterations = iterations.ok_or_else(broken)?;
+        if !nonce.starts_with(&self.nonce) || nonce.len() == self.nonce.len() {
+            return Err(broken());
+        }
+        let key = self.user.key(self.mechanism, salt, iterations);
+        let last = format!("c=biws,r={nonce}");
+        let message = [&self.first, &text, &last].map(String::as_str).join(",");
+        let client = self.mechanism.hmac(&key, b"Client Key");
+        let stored = self.mechanism.hash(client.as_ref());
+        let signature = self.mechanism.hmac(stored.as_ref(), message.as_bytes());
+        let proof: Vec<u8> = client.as_ref().iter().zip(signature.as_ref()).map(|(a, b)| a ^ b).collect();
+        let server = self.mechanism.hmac(&key, b"Server Key");
+        let expected = STANDARD.encode(self.mechanism.hmac(server.as_ref(), message.as_bytes()));
+        let command = doc! {
+            "saslContinue": 1, "conversationId": answer.get("conversationId").cloned().unwrap_or(1.into()),
+            "payload": payload(&format!("{last},p={}", STANDARD.encode(proof))),
+        };
+        Ok((command, expected))
+    }
+}
+
+/// Check that the answer to the second command has the server's signature.
+pub fn verify(answer: &Document, signature: &str) -> Result<(), Failure> {
+    if words(answer)?.strip_prefix("v=") == Some(signature) { Ok(()) } else { Err(broken()) }
+}
+
+fn payload(text: &str) -> Binary {
+    Binary { subtype: BinarySubtype::Generic, bytes: text.as_bytes().to_vec() }
+}
+
+fn words(answer: &Document) -> Result<String, Failure> {
+    let bytes = answer.get_binary_generic("payload").map_err(|_| broken())?;
+    String::from_utf8(bytes.clone()).map_err(|_| broken())
+}
+
+fn broken() -> Failure {
+    failure(ErrorClass::Connect, "the server broke the rules of SCRAM authentication, or does not know the password")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Return the second message of an exchange, and the server's signature.
+    fn exchange(name: &str, password: &str, mechanism: Mechanism, nonce: &str, first: &str) -> (String, String) {
+        let user = User::new(name.to_owned(), Secret::from(password.to_owned()));
+        let login = Login::with(&user, mechanism, nonce.to_owned());
+        let (command, signature) = login.next(&doc! {"payload": payload(first), "conversationId": 7}).unwrap();
+        assert_eq!(command.get_i32("conversationId").unwrap(), 7);
+        (words(&command).unwrap(), signature)
+    }
+
+    #[test]
+    fn the_example_of_rfc_7677_is_answered_as_it_says() {
+        let first = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+        let (last, signature) = exchange("user", "pencil", Mechanism::Sha256, "rOprNGfwEbeRWgbNEkqO", first);
+        let proof = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+        assert_eq!(last, format!("c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p={proof}"));
+        assert_eq!(signature, "6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    }
+
+    #[test]
+    fn a_server_that_breaks_the_rules_is_not_answered() {
+        let user = User::new("user".to_owned(), Secret::from("pencil".to_owned()));
+        let login = Login::with(&user, Mechanism::Sha256, "abc".to_owned());
+        for first in [
+            "",
+            "r=abcd,s=W22Z",
+            "r=xbcd,s=W22Z,i=4096",
+            "r=abc,s=W22Z,i=4096",
+            "r=abcd,s=W22Z,i=1",
+            "r=abcd,s=?,i=4096",
+        ] {
+            assert!(login.next(&doc! {"payload": payload(first)}).is_err(), "{first}");
+        }
+        assert!(verify(&doc! {"payload": payload("v=wrong")}, "right").is_err());
+        assert!(!format!("{user:?}").contains("pencil"));
+    }
+
+    #[test]
+    fn the_strongest_mechanism_of_a_user_is_used() {
+        let of = |names: &[&str]| Mechanism::of(&doc! {"saslSupportedMechs": names.to_vec()});
+        assert_eq!(of(&["SCRAM-SHA-1"]), Mechanism::Sha1);
+        assert_eq!(of(&["SCRAM-SHA-1", "SCRAM-SHA-256"]), Mechanism::Sha256);
+        assert_eq!(Mechanism::of(&doc! {}), Mechanism::Sha256);
+    }
+}
