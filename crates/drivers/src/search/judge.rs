@@ -13,7 +13,7 @@ use crate::excerpt::excerpt;
 use crate::http1::status::class_of;
 use crate::json::pointer::Pointer;
 use crate::json::{Cursor, Unexpected};
-use crate::search::judge::items::{bulk, documents};
+use crate::search::judge::items::{bulk, deletions, documents};
 
 /// What an answer is expected to look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub enum Judge {
     Snapshot,
     /// One item for each document, none with an error.
     Bulk,
+    /// The same, of deletions: a document that is not there is an error.
+    Deletions,
     /// The same, of events: an index that takes no writes now takes them later.
     TakenIn,
     /// An index that takes no more writes, and has none under way.
@@ -172,6 +174,7 @@ impl Judge {
             Self::Events => events(body),
             Self::Snapshot => snapshot(body),
             Self::Bulk => bulk(body, sent, false),
+            Self::Deletions => deletions(body, sent),
             Self::TakenIn => bulk(body, sent, true),
             Self::Blocked => blocked(body),
             Self::Items { documents } => {

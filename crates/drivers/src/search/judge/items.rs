@@ -74,3 +74,26 @@ pub(super) fn bulk(body: &[u8], sent: u64, events: bool) -> Result<Verdict, Unex
     let verdict = Verdict::new(sent.saturating_sub(items), Err(Failure::new(class, message)));
     Ok(Verdict { rejected, lost: !refused.is_empty(), refused, ..verdict })
 }
+
+/// Judges the items of deletions. The store reports a document that was not there by its status alone.
+pub(super) fn deletions(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
+    let mut verdict = bulk(body, sent, false)?;
+    if memchr::memmem::find(body, b"not_found").is_none() {
+        return Ok(verdict);
+    }
+    let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
+    let items = answer["items"].as_array().ok_or(Unexpected)?;
+    let missing = |item: &&Value| item["delete"]["status"] == 404 && item["delete"]["error"].is_null();
+    let places: Vec<u32> = (0..).zip(items).filter(|(_, item)| missing(item)).map(|(place, _)| place).collect();
+    if places.is_empty() {
+        return Ok(verdict);
+    }
+    verdict.documents = verdict.documents.saturating_sub(places.len() as u64);
+    let message = match verdict.outcome {
+        Ok(()) => format!("{} of {sent} documents are not there", places.len()),
+        Err(failure) => failure.message,
+    };
+    verdict.refused.extend(places);
+    verdict.refused.sort_unstable();
+    Ok(Verdict { outcome: failure(ErrorClass::Item, message), lost: true, ..verdict })
+}

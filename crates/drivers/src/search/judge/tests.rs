@@ -299,3 +299,20 @@ fn any_request_fails_by_the_errors_that_its_answer_reports() {
     );
     assert_eq!(of(json!({"responses": [{"hits": {}}, shards]})).unwrap().0, ErrorClass::Server);
 }
+
+#[test]
+fn a_document_that_is_not_there_cannot_be_deleted() {
+    let item = |status: u16, result: &str| json!({"delete": {"_id": "a", "result": result, "status": status}});
+    let failed = json!({"delete": {"status": 429, "error": {"type": "rejected", "reason": "not_found"}}});
+    let answer = |errors: bool, items: Value| json!({"errors": errors, "items": items}).to_string();
+    let all = answer(false, json!([item(200, "deleted"), item(200, "deleted")]));
+    assert!(Judge::Deletions.judge(200, all.as_bytes(), 2).outcome.is_ok());
+    let some = answer(false, json!([item(200, "deleted"), item(404, "not_found")]));
+    let verdict = Judge::Deletions.judge(200, some.as_bytes(), 2);
+    assert_eq!((verdict.documents, verdict.refused, verdict.lost), (1, vec![1], true));
+    assert_eq!(verdict.outcome.unwrap_err().message, "1 of 2 documents are not there");
+    let both = answer(true, json!([failed, item(404, "not_found"), item(200, "deleted")]));
+    let verdict = Judge::Deletions.judge(200, both.as_bytes(), 3);
+    assert_eq!((verdict.documents, verdict.rejected, verdict.refused), (1, vec![0], vec![1]));
+    assert_eq!(verdict.outcome.unwrap_err().class, ErrorClass::Item);
+}

@@ -45,7 +45,8 @@ impl Mapping<'_> {
         };
         let batches = Documents { corpus, size: form.count("size")?, action, ids, per };
         let line = self.dialect.bulk().iter().try_fold(self.line("POST", &form)?, |line, name| line.segment(name))?;
-        Ok((line.finish(Body::Batches(Box::new(batches))), Judge::Bulk))
+        let judge = if action == Action::Delete { Judge::Deletions } else { Judge::Bulk };
+        Ok((line.finish(Body::Batches(Box::new(batches))), judge))
     }
 }
 
