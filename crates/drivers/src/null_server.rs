@@ -14,12 +14,26 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{Notify, watch};
 use tokio::task::{JoinSet, LocalSet};
 
 /// What a connection reads at once. Requests that have to be whole to be answered may be longer.
 const CHUNK: usize = 256 * 1024;
+
+/// Connections that wait to be accepted, as many as stores let wait.
+const BACKLOG: u32 = 4096;
+
+/// What is wrong with the server, for tests of clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Faults {
+    /// It answers nothing for now; the kernel still takes connections and bytes.
+    paused: bool,
+    /// It has no process: connections are refused, and those that were open are closed.
+    killed: bool,
+    /// How often its link was cut: connections from before the last time stay open and are silent for ever.
+    cuts: u64,
+}
 
 /// One connection's side of a protocol.
 trait Protocol {
@@ -31,6 +45,7 @@ trait Protocol {
 /// The server; it ends when this is dropped.
 pub struct NullServer {
     address: SocketAddr,
+    faults: watch::Sender<Faults>,
     end: Arc<Notify>,
     thread: Option<JoinHandle<()>>,
 }
@@ -50,21 +65,46 @@ impl NullServer {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, format!("no null server speaks to {other}")));
             }
         };
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let listener = runtime.block_on(async { listen((Ipv4Addr::LOCALHOST, 0).into()) })?;
+        let address = listener.local_addr()?;
         let end = Arc::new(Notify::new());
         let ended = end.clone();
+        let (faults, seen) = watch::channel(Faults::default());
         let thread = std::thread::Builder::new().name("null-server".into()).spawn(move || {
             LocalSet::new().block_on(&runtime, async {
                 tokio::select! {
-                    () = accept(listener, || serve(address)) => {}
+                    () = live(listener, address, seen, || serve(address)) => {}
                     () = ended.notified() => {}
                 }
             });
         })?;
-        Ok(Self { address, end, thread: Some(thread) })
+        Ok(Self { address, faults, end, thread: Some(thread) })
+    }
+
+    /// Stops answering, as a process does that is stopped by a signal.
+    pub fn pause(&self) {
+        self.faults.send_modify(|faults| faults.paused = true);
+    }
+
+    /// Answers again, also what came meanwhile.
+    pub fn resume(&self) {
+        self.faults.send_modify(|faults| faults.paused = false);
+    }
+
+    /// Closes all connections and refuses new ones.
+    pub fn kill(&self) {
+        self.faults.send_modify(|faults| faults.killed = true);
+    }
+
+    /// Listens again at the same address.
+    pub fn restart(&self) {
+        self.faults.send_modify(|faults| faults.killed = false);
+    }
+
+    /// Loses what comes and goes, and does not answer; connections are not closed.
+    pub fn cut(&self) {
+        self.faults.send_modify(|faults| (faults.cuts, faults.paused) = (faults.cuts + 1, true));
     }
 
     /// Where it listens.
@@ -82,25 +122,73 @@ impl Drop for NullServer {
     }
 }
 
-async fn accept(listener: std::net::TcpListener, protocol: impl Fn() -> Box<dyn Protocol>) {
-    let Ok(listener) = TcpListener::from_std(listener) else { return };
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let _ = stream.set_nodelay(true);
-        // A client that goes, or talks something else, is let go.
-        connections.spawn_local(serve(stream, protocol()));
-        while connections.try_join_next().is_some() {}
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Accepts connections, and does so again after each kill.
+async fn live(
+    mut listener: TcpListener,
+    address: SocketAddr,
+    mut faults: watch::Receiver<Faults>,
+    protocol: impl Fn() -> Box<dyn Protocol>,
+) {
+    loop {
+        accept(listener, &mut faults, &protocol).await;
+        if faults.wait_for(|faults| !faults.killed).await.is_err() {
+            return;
+        }
+        let Ok(again) = listen(address) else { return };
+        listener = again;
     }
 }
 
-async fn serve(stream: TcpStream, mut protocol: Box<dyn Protocol>) -> io::Result<()> {
+/// Accepts connections until the server is killed. Those that it has accepted are closed then.
+async fn accept(listener: TcpListener, faults: &mut watch::Receiver<Faults>, protocol: impl Fn() -> Box<dyn Protocol>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let now = *faults.borrow_and_update();
+        if now.killed {
+            return;
+        }
+        tokio::select! {
+            accepted = listener.accept(), if !now.paused => {
+                let Ok((stream, _)) = accepted else { return };
+                let _ = stream.set_nodelay(true);
+                // A client that goes, or talks something else, is let go.
+                connections.spawn_local(serve(stream, faults.clone(), protocol()));
+                while connections.try_join_next().is_some() {}
+            }
+            changed = faults.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    mut faults: watch::Receiver<Faults>,
+    mut protocol: Box<dyn Protocol>,
+) -> io::Result<()> {
     let (mut read, mut filled) = (vec![0; CHUNK], 0);
     let mut answers = Vec::new();
+    let cuts = faults.borrow_and_update().cuts;
     loop {
+        if faults.has_changed().unwrap_or(false) || faults.borrow().paused {
+            let now = faults.wait_for(|faults| !faults.paused).await.map(|now| *now);
+            if now.is_ok_and(|now| now.cuts > cuts) {
+                return std::future::pending().await;
+            }
+        }
         if filled == read.len() {
             read.resize(2 * filled, 0);
         }
-        stream.readable().await?;
+        tokio::select! {
+            readable = stream.readable() => readable?,
+            _ = faults.changed() => continue,
+        }
         match stream.try_read(&mut read[filled..]) {
             Ok(0) => return Ok(()),
             Ok(more) => filled += more,

@@ -3,6 +3,7 @@
 mod ends;
 mod ranks;
 mod records;
+mod recovery;
 mod sources;
 mod spread;
 mod streams;

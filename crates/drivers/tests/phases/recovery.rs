@@ -1,0 +1,120 @@
+//! Load after a pause, a restart and a cut link, by each driver on its null server: it goes on when the server does.
+
+use std::thread::sleep;
+
+use loadframe_drivers::couchbase::Couchbase;
+use loadframe_drivers::cql::Cql;
+use loadframe_drivers::http::Http;
+use loadframe_drivers::mongodb::Mongo;
+use loadframe_drivers::null_server::NullServer;
+use loadframe_drivers::postgresql::Postgres;
+use loadframe_drivers::redis::Redis;
+use loadframe_drivers::search::Search;
+
+use super::*;
+
+/// Seconds that a request may take.
+const TIMEOUT: f64 = 0.3;
+/// How long the server is away: several requests of each client fail.
+const AWAY: Duration = Duration::from_millis(700);
+/// How long anything is waited for before the test fails. Far more than it takes, as the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The name of a fault, how it begins, and how it ends.
+type Fault = (&'static str, fn(&NullServer), fn(&NullServer));
+
+fn wait(what: &str, is_so: impl Fn() -> bool) {
+    let due = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < due, "{what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+fn target(driver: &str, server: &NullServer, operation: &Value, clients: u64, stop: Value) -> Value {
+    json!({
+        "seed": 1, "phase": "p", "threads": 2, "drain": 1.0,
+        "target": {"driver": driver, "hosts": [server.address().to_string()], "timeout": TIMEOUT},
+        "operations": {"a": operation},
+        // Pauses leave the processor to the server.
+        "streams": [{
+            "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": clients, "think_time": 0.01}}, "stop": stop,
+        }],
+    })
+}
+
+/// Breaks a server of the driver's protocol in each way while so many clients send `operation`.
+fn recovers<D: Driver>(driver: &str, operation: Value) {
+    let faults: [Fault; 3] = [
+        ("a pause", NullServer::pause, NullServer::resume),
+        ("a restart", NullServer::kill, NullServer::restart),
+        ("a cut", NullServer::cut, NullServer::resume),
+    ];
+    for clients in [1, 100, 500] {
+        let server = NullServer::start(driver).unwrap();
+        let folder = Folder::new();
+        let running = begin::<D>(&target(driver, &server, &operation, clients, json!({"duration": 600})), &folder);
+        let successes = || {
+            let progress = running.progress();
+            progress.requests - progress.errors
+        };
+        wait(&format!("{driver}, {clients} clients: nothing succeeds"), || successes() >= clients);
+        for (fault, begin_fault, end_fault) in &faults {
+            begin_fault(&server);
+            sleep(AWAY);
+            end_fault(&server);
+            // The reference: another client that has not seen the fault.
+            let (other, _folder) = run::<D>(&target(driver, &server, &operation, 1, json!({"duration": 0.1})));
+            assert!(other["operations"][0]["successes"].as_u64() > Some(0), "{driver} after {fault}: {other}");
+            let before = successes();
+            wait(&format!("{driver}, {clients} clients: the load does not recover after {fault}"), || {
+                successes() >= before + 2 * clients
+            });
+        }
+        running.stop();
+        assert!(running.wait(PATIENCE));
+        running.outcome().unwrap();
+    }
+}
+
+fn read() -> Value {
+    json!({"read": {"collection": "nothing", "id": "key"}})
+}
+
+#[test]
+fn http_recovers() {
+    recovers::<Http>("http", json!({"http": {"method": "GET", "path": "/"}}));
+}
+
+#[test]
+fn search_recovers() {
+    recovers::<Search>(
+        "search",
+        json!({"search": {"collection": "c", "body": {"query": {"match_all": {}}}, "size": 1}}),
+    );
+}
+
+#[test]
+fn redis_recovers() {
+    recovers::<Redis>("redis", json!({"command": ["GET", "key"]}));
+}
+
+#[test]
+fn mongodb_recovers() {
+    recovers::<Mongo>("mongodb", read());
+}
+
+#[test]
+fn postgresql_recovers() {
+    recovers::<Postgres>("postgresql", read());
+}
+
+#[test]
+fn cql_recovers() {
+    recovers::<Cql>("cql", read());
+}
+
+#[test]
+fn couchbase_recovers() {
+    recovers::<Couchbase>("couchbase", read());
+}
