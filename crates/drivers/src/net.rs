@@ -12,6 +12,7 @@ pub mod deadline;
 pub mod discovery;
 pub mod exchange;
 pub mod known;
+pub mod marks;
 pub mod per_thread;
 pub mod pool;
 pub mod route;

@@ -33,6 +33,11 @@ impl Tally {
         self.first.get_or_insert(failure);
     }
 
+    /// The first failure.
+    pub fn first(&self) -> Option<&Failure> {
+        self.first.as_ref()
+    }
+
     /// Notes the outcome of the document at a place among those that were sent.
     pub fn count(&mut self, place: usize, outcome: Result<(), Failure>) {
         match outcome {

@@ -2,8 +2,6 @@
 //!
 //! A document whose vbucket has moved is sent again, alone, to the node that has it now.
 
-use std::time::Instant;
-
 use futures_util::future::join_all;
 use loadframe_engine::driver::{Failure, Reply};
 
@@ -15,6 +13,7 @@ use super::packet::{Opcode, Packet, Response};
 use super::subdoc::{self, FIELDS};
 use crate::json::Cursor;
 use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
 use crate::neutral::{Action, Bulk, Scalar};
 use crate::tally::Tally;
 
@@ -57,8 +56,7 @@ pub async fn ask(
         .iter()
         .map(|(_, numbers)| numbers.iter().flat_map(|at| documents[*at].request.iter().copied()).collect())
         .collect();
-    let (mut bytes_sent, mut bytes_received) = (0, 0);
-    let sent = Instant::now();
+    let mut whole: Option<Exchanged> = None;
     let mut exchanges = Vec::new();
     for (node, line) in means.lines(bucket).iter_mut().enumerate() {
         if let Some(group) = open.iter().position(|(of, _)| usize::from(*of) == node) {
@@ -67,8 +65,7 @@ pub async fn ask(
         }
     }
     for (group, (exchanged, outcome)) in join_all(exchanges).await {
-        bytes_sent += exchanged.bytes_sent;
-        bytes_received += exchanged.bytes_received;
+        whole = Some(exchanged.beside(whole));
         let (node, numbers) = &open[group];
         if let Err(trouble) = outcome {
             let failure = Failure::from(trouble);
@@ -84,19 +81,18 @@ pub async fn ask(
     for document in documents.iter_mut().filter(|document| document.outcome.is_none()) {
         let durable = durability.is_some();
         let (asked, outcome) = means.ask(nodes, bucket, &document.request, document.vbucket, durable, limit).await;
-        bytes_sent += asked.exchanged.bytes_sent;
-        bytes_received += asked.exchanged.bytes_received;
+        whole = Some(asked.exchanged.beside(whole));
         document.outcome = Some(outcome.and_then(|()| match means.answer(&asked) {
             Some(answer) => judge(&answer),
             None => Err(client("no answer")),
         }));
     }
-    let done = Instant::now();
     let node = open.first().map_or(0, |(node, _)| *node);
     let mut tally = Tally::default();
     for (place, document) in documents.into_iter().enumerate() {
         tally.count(place, document.outcome.unwrap_or(Ok(())));
     }
+    let Exchanged { sent, done, bytes_sent, bytes_received } = whole.unwrap_or_else(Exchanged::never);
     Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
 }
 

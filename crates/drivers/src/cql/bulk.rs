@@ -56,13 +56,14 @@ pub type Placed = (usize, (Rc<PreparedStatement>, Row));
 /// Executes statements; documents that none could be made of are in `tally`.
 pub async fn execute(asking: &Asking<'_>, ready: &[Placed], tally: Tally, shown: &mut Option<Exchange>) -> Reply {
     let mut sum = Sum { tally, ..Sum::default() };
-    let sent = Instant::now();
     let execute = async |(place, (statement, row)): &Placed| {
         (*place, asking.execute(statement, row, &mut Deadline::default()).await)
     };
     let executions = ready.iter().map(execute);
     let answers: Vec<(usize, Asked)> = iter(executions).buffer_unordered(IN_FLIGHT).collect().await;
-    let done = Instant::now();
+    let now = Instant::now();
+    let sent = answers.iter().map(|(_, asked)| asked.sent).min().unwrap_or(now);
+    let done = answers.iter().map(|(_, asked)| asked.done).max().unwrap_or(now);
     if let (Some(shown), Some((_, (statement, _))), Some((_, asked))) = (shown, ready.first(), answers.first()) {
         show(shown, statement, &asked.answer);
     }

@@ -31,6 +31,7 @@ use super::routing::{Noting, noted};
 use super::row::Row;
 use super::table::{KEYSPACE, Table, TableName};
 use crate::net::deadline::{Deadline, Limit};
+use crate::net::exchange::Exchanged;
 
 /// How sessions are opened.
 #[derive(Clone, Debug)]
@@ -175,10 +176,8 @@ impl Thread {
         limit: Limit,
         deadline: &mut Deadline,
     ) -> Executed {
-        let sent = Instant::now();
         let execution = deadline.within(limit.due, session.execute_unpaged(statement, row));
-        let (answer, picked) = noted(execution).await;
-        let done = Instant::now();
+        let (Exchanged { sent, done, .. }, (answer, picked)) = Exchanged::around(noted(execution)).await;
         let served = match &answer {
             Some(Ok(answer)) => Some(answer.request_coordinator().node().host_id),
             _ => picked,

@@ -1,5 +1,8 @@
 //! One request and its answer on a connection: how the end of the answer is recognised, and when the bytes went and
 //! came.
+//!
+//! Drivers take `sent` and `done` from an [`Exchanged`], which three places make: `Client::speak` for connections of our own,
+//! `Marks` for a library that is given its connection, and [`Exchanged::around`] for one that hides it.
 
 use std::fmt::Display;
 use std::time::Instant;
@@ -23,7 +26,7 @@ pub trait Frame {
 }
 
 /// A request that was sent completely or in part.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Exchanged {
     /// Right before the first byte was written.
     pub sent: Instant,
@@ -55,6 +58,24 @@ impl Exchanged {
         Part { name, sent, done, documents: u64::from(failed.is_none()), failed }
     }
 
+    /// Times a request of a library that hides its connection: the library's encoding and its queues are inside.
+    pub async fn around<T>(request: impl Future<Output = T>) -> (Self, T) {
+        let sent = Instant::now();
+        let outcome = request.await;
+        (Self { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 }, outcome)
+    }
+
+    /// This exchange joined with one of the same request that was under way at the same time, if there was one.
+    pub fn beside(self, other: Option<Self>) -> Self {
+        let Some(other) = other else { return self };
+        Self {
+            sent: self.sent.min(other.sent),
+            done: self.done.max(other.done),
+            bytes_sent: self.bytes_sent + other.bytes_sent,
+            bytes_received: self.bytes_received + other.bytes_received,
+        }
+    }
+
     /// This exchange joined with a later one of the same request.
     pub fn then(&self, later: &Self) -> Self {
         Self {
@@ -63,5 +84,29 @@ impl Exchanged {
             bytes_sent: self.bytes_sent + later.bytes_sent,
             bytes_received: self.bytes_received + later.bytes_received,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn exchanges_of_one_request_span_from_the_first_byte_to_the_last() {
+        let start = Instant::now();
+        let at = |from: u64, to: u64| Exchanged {
+            sent: start + Duration::from_millis(from),
+            done: start + Duration::from_millis(to),
+            bytes_sent: 1,
+            bytes_received: 2,
+        };
+        for (one, other) in [(at(1, 5), at(2, 9)), (at(2, 9), at(1, 5))] {
+            let whole = one.beside(Some(other));
+            assert_eq!((whole.sent, whole.done), (at(1, 9).sent, at(1, 9).done));
+            assert_eq!((whole.bytes_sent, whole.bytes_received), (2, 4));
+        }
+        assert_eq!(at(3, 4).beside(None).done, at(3, 4).done);
     }
 }

@@ -41,7 +41,8 @@ impl Asking<'_> {
             reconnects::opened();
         }
         let line = lines[at].as_mut().expect("it was opened");
-        let before = line.bytes();
+        // All of its statements; each of them has its own marks.
+        let before = line.marks.bytes();
         let reply = match self.dispatch((line, deadline, memory, shown), values, k, only).await {
             Ok(reply) => reply,
             Err(failure) => {
@@ -51,7 +52,7 @@ impl Asking<'_> {
                 return Err((self.doubting(failure), node));
             }
         };
-        let after = line.bytes();
+        let after = line.marks.bytes();
         if let Err(failure) = &reply.outcome {
             self.look_at(failure);
             match failure.class {

@@ -4,7 +4,6 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::time::Instant;
 
 use futures_util::future::join_all;
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
@@ -14,7 +13,8 @@ use super::failure::{failure, is_of_data, request as request_failure};
 use super::line::Broken;
 use super::statement::Param;
 use super::table::Table;
-use super::turn::{Turn, add, columns};
+use super::turn::{Turn, add, columns, is_answered};
+use crate::net::exchange::Exchanged;
 use crate::neutral::{Action, Bulk, Scalar, fields};
 use crate::tally::Tally;
 
@@ -54,8 +54,7 @@ pub async fn ask(
             Err(failure) => tally.fail(failure),
         }
     }
-    let mut sent = None;
-    let mut done = Instant::now();
+    let mut begun = None;
     for (key, documents) in &groups {
         let columns = table.document.as_ref().map_or_else(|| columns(key), |document| Ok(vec![document.clone()]))?;
         let columns = if bulk.action == Action::Delete { Vec::new() } else { columns };
@@ -71,12 +70,14 @@ pub async fn ask(
                     continue;
                 }
             };
-            sent.get_or_insert_with(Instant::now);
+            begun.get_or_insert_with(|| turn.line.marks.begin());
             send(turn, chunk, &statements, (bulk.action, kept), &mut tally).await;
-            done = Instant::now();
         }
     }
-    let reply = tally.settle(sent.unwrap_or(done), done);
+    let answered = is_answered(tally.first());
+    let Exchanged { sent, done, .. } =
+        begun.map_or_else(Exchanged::never, |begun| turn.line.marks.end(begun, answered));
+    let reply = tally.settle(sent, done);
     if let Some(shown) = turn.shown {
         if let Some((key, documents)) = groups.first() {
             let columns =

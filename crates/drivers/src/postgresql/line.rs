@@ -17,8 +17,9 @@ use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Statement};
 
 use super::failure::{failure, request};
 use super::read_from::ReadFrom;
-use super::stream::{Counted, Counts, connect};
+use super::stream::connect;
 use crate::net::deadline::Limit;
+use crate::net::marks::{Marked, Marks};
 use crate::net::target_node::Host;
 use crate::net::tls::Tls;
 
@@ -47,12 +48,13 @@ pub struct Line {
     /// What requests are sent with.
     pub client: Client,
     driven: Driven,
-    counts: Arc<Counts>,
+    /// Bytes, and when they went and came.
+    pub marks: Arc<Marks>,
     /// Those of each operation, by its number; of one operation by what distinguishes them.
     statements: Vec<HashMap<Box<[u8]>, Statement>>,
 }
 
-type Driven = Pin<Box<tokio_postgres::Connection<Counted, tokio_postgres::tls::NoTlsStream>>>;
+type Driven = Pin<Box<tokio_postgres::Connection<Marked, tokio_postgres::tls::NoTlsStream>>>;
 
 impl Terms {
     /// Reads certificates; refuses what the protocol does not have.
@@ -97,12 +99,12 @@ impl Line {
     /// Connects and logs in.
     pub async fn open(host: &Host, terms: &Terms, limit: Limit) -> Result<Self, Failure> {
         let wire = connect(host, terms.tls.as_ref(), limit).await?;
-        let counts = Arc::new(Counts::default());
+        let marks = Arc::new(Marks::default());
         let config = terms.config();
-        let login = config.connect_raw(Counted::new(wire, counts.clone()), NoTls);
+        let login = config.connect_raw(Marked::new(wire, marks.clone()), NoTls);
         match limit.within(login).await {
             Some(Ok((client, connection))) => {
-                Ok(Self { client, driven: Box::pin(connection), counts, statements: Vec::new() })
+                Ok(Self { client, driven: Box::pin(connection), marks, statements: Vec::new() })
             }
             Some(Err(error)) => Err(refused(&error)),
             None => Err(limit.missed()),
@@ -112,11 +114,6 @@ impl Line {
     /// Whether the connection can be used, as far as is known.
     pub fn is_open(&mut self) -> bool {
         self.driven.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
-    }
-
-    /// Bytes sent and received since the connection was opened.
-    pub fn bytes(&self) -> (u64, u64) {
-        self.counts.now()
     }
 
     /// The operation's statement that `key` distinguishes from its others. Prepares it when it is first asked for.

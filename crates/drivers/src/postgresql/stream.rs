@@ -1,14 +1,9 @@
-//! The bytes between a client and a server: in the clear or inside TLS, which is asked for before it begins, and
-//! counted.
+//! The bytes between a client and a server: in the clear or inside TLS, which is asked for before it begins.
 
 use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 
 use loadframe_engine::driver::{ErrorClass, Failure};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::failure::failure;
@@ -53,63 +48,4 @@ async fn open(host: &Host, tls: Option<&Tls>) -> io::Result<Wire> {
         return Ok(Wire::Tls(Box::new(tls.handshake(&host.name, stream).await?)));
     }
     Err(last)
-}
-
-/// Bytes of the protocol in each direction since the connection was opened, those of TLS not among them.
-#[derive(Debug, Default)]
-pub struct Counts {
-    sent: AtomicU64,
-    received: AtomicU64,
-}
-
-impl Counts {
-    /// How many were sent and received.
-    pub fn now(&self) -> (u64, u64) {
-        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
-    }
-}
-
-/// See the module.
-pub struct Counted {
-    wire: Wire,
-    counts: Arc<Counts>,
-}
-
-impl Counted {
-    /// Counts the bytes of that connection.
-    pub fn new(wire: Wire, counts: Arc<Counts>) -> Self {
-        Self { wire, counts }
-    }
-}
-
-impl AsyncRead for Counted {
-    #[inline]
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = space.filled().len();
-        let read = Pin::new(&mut this.wire).poll_read(cx, space);
-        this.counts.received.fetch_add((space.filled().len() - before) as u64, Ordering::Relaxed);
-        read
-    }
-}
-
-impl AsyncWrite for Counted {
-    #[inline]
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.wire).poll_write(cx, bytes);
-        if let Poll::Ready(Ok(count)) = written {
-            this.counts.sent.fetch_add(count as u64, Ordering::Relaxed);
-        }
-        written
-    }
-
-    #[inline]
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().wire).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().wire).poll_shutdown(cx)
-    }
 }

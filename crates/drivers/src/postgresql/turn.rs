@@ -19,6 +19,8 @@ use super::table::{Table, quoted};
 use crate::assertion::assertion;
 use crate::capture::Memory;
 use crate::net::deadline::{Deadline, Limit};
+use crate::net::exchange::Exchanged;
+use crate::net::marks::Begun;
 use crate::neutral::{Neutral, Scalar, Write};
 
 /// The read of a read_modify_write among its operation's statements, which differ in the names of columns.
@@ -109,7 +111,7 @@ impl Turn<'_> {
         let limit = self.asking.limit;
         let shown = self.shown.is_some();
         let returns = !statement.columns().is_empty();
-        let sent = Instant::now();
+        let begun = self.line.marks.begin();
         let request = self.line.run(async |client| {
             let stream = client.query_raw(statement, params).await?;
             let mut stream = std::pin::pin!(stream);
@@ -121,14 +123,14 @@ impl Turn<'_> {
             Ok(answer.end((!returns).then_some(written)))
         });
         let answer = Self::within(self.deadline, limit, request).await;
-        Asked { sent, done: Instant::now(), answer }
+        self.asked(begun, answer)
     }
 
     /// Sends a text by the simple protocol.
     async fn simple(&mut self, text: &str) -> Asked {
         let limit = self.asking.limit;
         let shown = self.shown.is_some();
-        let sent = Instant::now();
+        let begun = self.line.marks.begin();
         let request = self.line.run(async |client| {
             let stream = client.simple_query_raw(text).await?;
             let mut stream = std::pin::pin!(stream);
@@ -139,7 +141,13 @@ impl Turn<'_> {
             Ok(answer)
         });
         let answer = Self::within(self.deadline, limit, request).await;
-        Asked { sent, done: Instant::now(), answer }
+        self.asked(begun, answer)
+    }
+
+    /// The outcome of a statement that began then.
+    fn asked(&self, begun: Begun, answer: Result<Answer, Failure>) -> Asked {
+        let Exchanged { sent, done, .. } = self.line.marks.end(begun, is_answered(answer.as_ref().err()));
+        Asked { sent, done, answer }
     }
 
     /// A statement of the workload's own: prepared already, or simple.
@@ -379,6 +387,11 @@ impl Turn<'_> {
         add(&mut shown.request, &format!("{text}{with}"));
         add(&mut shown.answer, &asked.answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text));
     }
+}
+
+/// Whether a statement with this failure was answered by the server.
+pub fn is_answered(failure: Option<&Failure>) -> bool {
+    failure.is_none_or(|failure| !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout))
 }
 
 /// Whether a transaction failed by what its statements say, and not by the state of the server.

@@ -2,8 +2,6 @@
 //!
 //! A document that a node sends elsewhere, because its slot has moved, is sent there alone.
 
-use std::time::Instant;
-
 use futures_util::future::join_all;
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Failure, Reply};
@@ -16,6 +14,7 @@ use super::operation::Room;
 use super::resp::Item;
 use super::script::{is_unknown, spelled_out};
 use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
 use crate::neutral::{Action, Bulk, Scalar, fields};
 use crate::tally::Tally;
 
@@ -74,8 +73,7 @@ pub async fn ask(
         }
         groups = open;
     }
-    let (mut bytes_sent, mut bytes_received) = (0, 0);
-    let sent = Instant::now();
+    let mut whole: Option<Exchanged> = None;
     let node = groups.first().map_or(0, |(node, _)| *node);
     for _ in 0..ROUNDS {
         let requests: Vec<Vec<u8>> = groups
@@ -92,8 +90,7 @@ pub async fn ask(
         }
         let mut again = Vec::new();
         for (group, (exchanged, outcome)) in join_all(exchanges).await {
-            bytes_sent += exchanged.bytes_sent;
-            bytes_received += exchanged.bytes_received;
+            whole = Some(exchanged.beside(whole));
             let (node, numbers) = &groups[group];
             if let Err(trouble) = outcome {
                 let failure = Failure::from(trouble);
@@ -125,8 +122,7 @@ pub async fn ask(
     }
     for document in documents.iter_mut().filter(|document| document.outcome.is_none()) {
         let (asked, outcome) = means.ask(nodes, &document.command, Some(document.slot), draw.turn, limit).await;
-        bytes_sent += asked.exchanged.bytes_sent;
-        bytes_received += asked.exchanged.bytes_received;
+        whole = Some(asked.exchanged.beside(whole));
         document.outcome = Some(match outcome {
             Ok(()) => match means.answer(&asked).next() {
                 Some(Item::Error(words)) => Err(refusal(words)),
@@ -135,11 +131,11 @@ pub async fn ask(
             Err(failure) => Err(failure),
         });
     }
-    let done = Instant::now();
     let mut tally = Tally::default();
     for (place, document) in documents.into_iter().enumerate() {
         tally.count(place, document.outcome.unwrap_or(Ok(())));
     }
+    let Exchanged { sent, done, bytes_sent, bytes_received } = whole.unwrap_or_else(Exchanged::never);
     Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
 }
 

@@ -1,0 +1,167 @@
+//! A connection that a library drives: its bytes, and when a request's first byte was written and its last one came.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::exchange::Exchanged;
+use super::wire::Wire;
+
+/// No byte went that way since the request began.
+const NEVER: u64 = u64::MAX;
+
+/// What was observed of a connection. Bytes of TLS are not among those counted.
+#[derive(Debug)]
+pub struct Marks {
+    opened: Instant,
+    sent: AtomicU64,
+    received: AtomicU64,
+    /// When the first byte of the request was written, in nanoseconds since it was opened.
+    first: AtomicU64,
+    /// When the last byte was read, in the same unit.
+    last: AtomicU64,
+}
+
+/// A request that has begun: the bytes that went before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    sent: u64,
+    received: u64,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        let [sent, received] = [0, 0].map(AtomicU64::new);
+        let [first, last] = [NEVER, NEVER].map(AtomicU64::new);
+        Self { opened: Instant::now(), sent, received, first, last }
+    }
+}
+
+impl Marks {
+    /// Bytes sent and received since the connection was opened.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
+    }
+
+    /// Begins a request.
+    pub fn begin(&self) -> Begun {
+        self.first.store(NEVER, Ordering::Relaxed);
+        self.last.store(NEVER, Ordering::Relaxed);
+        let (sent, received) = self.bytes();
+        Begun { sent, received }
+    }
+
+    /// Ends a request. `answered`: the last byte that was read is the end of its answer; if not, it is given up now.
+    pub fn end(&self, begun: Begun, answered: bool) -> Exchanged {
+        let now = self.now();
+        let at = |mark: &AtomicU64| match mark.load(Ordering::Relaxed) {
+            NEVER => now,
+            mark => mark,
+        };
+        let (first, last) = (at(&self.first), if answered { at(&self.last) } else { now });
+        let instant = |mark| self.opened + Duration::from_nanos(mark);
+        Exchanged {
+            sent: instant(first),
+            done: instant(last.max(first)),
+            bytes_sent: self.sent.load(Ordering::Relaxed) - begun.sent,
+            bytes_received: self.received.load(Ordering::Relaxed) - begun.received,
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.opened.elapsed().as_nanos() as u64
+    }
+}
+
+/// A connection whose bytes leave marks.
+pub struct Marked {
+    wire: Wire,
+    marks: Arc<Marks>,
+}
+
+impl Marked {
+    /// Observes a connection.
+    pub fn new(wire: Wire, marks: Arc<Marks>) -> Self {
+        Self { wire, marks }
+    }
+}
+
+impl AsyncRead for Marked {
+    #[inline]
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = space.filled().len();
+        let read = Pin::new(&mut this.wire).poll_read(cx, space);
+        let count = space.filled().len() - before;
+        if count > 0 {
+            this.marks.received.fetch_add(count as u64, Ordering::Relaxed);
+            this.marks.last.store(this.marks.now(), Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Marked {
+    #[inline]
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.marks.first.load(Ordering::Relaxed) == NEVER {
+            this.marks.first.store(this.marks.now(), Ordering::Relaxed);
+        }
+        let written = Pin::new(&mut this.wire).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(count)) = written {
+            this.marks.sent.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        written
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().wire).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().wire).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_lasts_from_its_first_written_byte_to_the_last_that_was_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        let marks = Arc::new(Marks::default());
+        let mut marked = Marked::new(Wire::Plain(stream), marks.clone());
+        for _ in 0..2 {
+            let begun = marks.begin();
+            // What a library does before it writes, such as encoding.
+            let encoded = Instant::now();
+            marked.write_all(b"ask").await.unwrap();
+            let mut question = [0; 3];
+            server.read_exact(&mut question).await.unwrap();
+            let asked = Instant::now();
+            server.write_all(b"answer").await.unwrap();
+            let mut answer = [0; 6];
+            marked.read_exact(&mut answer).await.unwrap();
+            // What it does after it has read, such as decoding.
+            let read = Instant::now();
+            let exchanged = marks.end(begun, true);
+            assert!(encoded <= exchanged.sent && exchanged.sent <= asked);
+            assert!(asked <= exchanged.done && exchanged.done <= read);
+            assert_eq!((exchanged.bytes_sent, exchanged.bytes_received), (3, 6));
+            assert!(marks.end(begun, false).done >= read, "a request that was given up lasts until then");
+        }
+    }
+}
