@@ -52,6 +52,7 @@ _OF_DOCUMENTS = (
     "test_a_scan_begins_where_it_is_told",
     "test_a_bulk_request_counts_its_bad_item",
     "test_bulk_requests_put_change_and_remove_documents",
+    "test_bulk_requests_that_meet_acknowledge_each_document_once",
     "test_every_step_of_wikipedia_is_answered_well",
     "test_every_step_of_ycsb_is_answered_well",
     "test_a_node_comes_and_goes_under_load_and_nothing_is_lost",

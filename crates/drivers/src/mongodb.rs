@@ -273,8 +273,6 @@ impl Mongo {
             return Reply::unsent(failure);
         }
         let prefer = operation.prefer;
-        Asking { nodes: &self.nodes, operation, prefer, draw: *values.draw, only, limit }
-            .ask(connection, values)
-            .await
+        Asking { nodes: &self.nodes, operation, prefer, draw: *values.draw, only, limit }.ask(connection, values).await
     }
 }

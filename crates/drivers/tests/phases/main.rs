@@ -1,5 +1,8 @@
 //! Whole phases on the null driver: what is issued, what is recorded, and how a phase ends.
 
+// Development builds lay out the drivers' nested futures here.
+#![recursion_limit = "256"]
+
 mod ends;
 mod ranks;
 mod records;
