@@ -112,6 +112,14 @@ def test_singles_say_what_each_setting_does_alone():
     assert values(model) == {(0,): 3, (1,): -1}
 
 
+def test_singles_without_repetitions_have_no_p_since_they_share_the_default():
+    """All effects contain the default run's error: with Lenth's method they would judge each other."""
+    rows = [(0, 0, 0, 0, 0), *(tuple(int(index == place) for index in range(5)) for place in range(5))]
+    model = fit_model(data(rows, [9.7, 10, 10.02, 9.98, 10.01, 10.9], alone=True))
+    assert [fit.p for fit in model.terms] == [None] * 5
+    assert all(contrast.half_width == np.inf for contrast in model.contrasts)
+
+
 def test_a_run_that_is_missing_weakens_a_factorial_and_no_more():
     random = np.random.default_rng(6)
     rows = list(itertools.product((0, 1), repeat=3)) * 3

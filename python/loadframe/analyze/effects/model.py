@@ -4,7 +4,8 @@ Shares are sums of squares over the total, as in Jain, "The Art of Computer Syst
 chapters 17 to 20. Factors that are hard to change are judged by how clusters in the same state differ, and the others
 by how runs on one cluster do (a split plot): a difference between clusters is not an effect. Without repetitions,
 two-level designs are judged by Lenth's pseudo standard error ("Quick and easy analysis of unreplicated factorials",
-Technometrics 31, 1989), which takes most effects for noise.
+Technometrics 31, 1989), which takes most effects for noise. Effects of a level alone are all measured against the same
+default runs, so their errors are correlated and Lenth's method does not apply.
 """
 
 import math
@@ -98,15 +99,15 @@ def fit_model(data: Data) -> EffectsModel:
     whole = [term for term in terms if all(data.hard[index] for index in term)]
     easy = [term for term in terms if term not in whole]
     number = len(dict.fromkeys(data.plots))
-    repeated = len(np.unique(data.rows, axis=0)) < len(data.rows)
+    lenth = balanced and len(np.unique(data.rows, axis=0)) == len(data.rows)
     if whole and easy and number < len(data.rows):
         plots = numbered(data.plots)
-        lower = _stratum(data.response, {term: columns[term] for term in easy}, plots, len(data.rows), repeated)
+        lower = _stratum(data.response, {term: columns[term] for term in easy}, plots, len(data.rows), lenth)
         means = _project(data.response - lower.fitted, plots)
-        upper = _stratum(means, {term: columns[term] for term in whole}, blocks, number, repeated)
+        upper = _stratum(means, {term: columns[term] for term in whole}, blocks, number, lenth)
         strata = [upper, lower]
     else:
-        strata = [_stratum(data.response, columns, blocks, len(data.rows), repeated)]
+        strata = [_stratum(data.response, columns, blocks, len(data.rows), lenth)]
     fits = {term: fit for stratum in strata for term, fit in _fits(stratum, total).items()}
     block_squares = float(((_project(data.response, blocks) - data.response.mean()) ** 2).sum())
     block_share = block_squares / total if total else 0.0
@@ -162,10 +163,15 @@ class _Stratum:
     #: The sum of squares that the terms leave.
     rest: float
     fitted: Array
+    #: Whether Lenth's method may judge the terms where no degree of freedom is left.
+    lenth: bool = False
 
 
-def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, units: int, repeated: bool) -> _Stratum:
-    """Fit terms after taking out `nuisance` (blocks or clusters); `units` is how many independent ones there are."""
+def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, units: int, lenth: bool) -> _Stratum:
+    """Fit terms after taking out `nuisance` (blocks or clusters); `units` is how many independent ones there are.
+
+    `lenth` says whether Lenth's method may judge the terms.
+    """
     slices: dict[Term, slice] = {}
     start = 0
     for term, column in columns.items():
@@ -181,7 +187,7 @@ def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, u
     rest = float((residual**2).sum())
     rank = int(np.linalg.matrix_rank(matrix))
     freedom = max(units - int(nuisance.max() + 1) - rank, 0)
-    if not repeated and len(beta) == len(slices) >= _LEAST_FOR_LENTH:
+    if lenth and len(beta) == len(slices) >= _LEAST_FOR_LENTH:
         # The few degrees that interactions of more factors leave judge worse than all effects together do.
         freedom = 0
     inverse = np.asarray(np.linalg.pinv(matrix.T @ matrix), dtype=np.float64)
@@ -193,7 +199,7 @@ def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, u
         part = np.linalg.pinv(inverse[place, place])
         squares[term] = float(beta[place] @ part @ beta[place])
     variance = rest / freedom if freedom else 0.0
-    return _Stratum(slices, beta, determined, inverse, variance, freedom, squares, rest, matrix @ beta)
+    return _Stratum(slices, beta, determined, inverse, variance, freedom, squares, rest, matrix @ beta, lenth)
 
 
 def _is_apart(determined: Array, place: slice) -> bool:
@@ -229,7 +235,7 @@ def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
 
 def _lenth(stratum: _Stratum) -> tuple[float, float] | None:
     """Return Lenth's pseudo standard error of the coefficients and its degrees of freedom; None where it cannot be."""
-    if len(stratum.beta) > len(stratum.slices) or len(stratum.beta) < _LEAST_FOR_LENTH:
+    if not stratum.lenth or len(stratum.beta) > len(stratum.slices) or len(stratum.beta) < _LEAST_FOR_LENTH:
         return None
     sizes = np.abs(stratum.beta)
     first = 1.5 * float(np.median(sizes))

@@ -27,7 +27,8 @@ class Standing:
     """A combination (its number), its runs, its ratio to the default, and the probability that it is the better one.
 
     `ratio` is the estimate after shrinkage, `measured` the ratio of the runs' means. The probability is that of
-    Student's t for the difference; None where nothing was repeated, which leaves the ratio as it was measured.
+    Student's t for the difference, and no more than the measured difference allows after adjustment for the number of
+    combinations; None where nothing was repeated, which leaves the ratio as it was measured.
     """
 
     combination: int
@@ -44,11 +45,14 @@ def rank(
     *,
     higher: bool,
     effects: Array | None = None,
+    results: int = 1,
 ) -> list[Standing]:
     """Return how each combination stands against combination 0, best first; empty where that was not run.
 
     `logs` are logarithms of the response, `higher` says whether more is better. `effects` are the columns of the terms
-    that matter, with a row for each combination by its number; what they explain is not drawn in.
+    that matter, with a row for each combination by its number; what they explain is not drawn in. `results` is how
+    many such rankings one report has: without an effect that matters, the probabilities allow for the choice from all
+    of their combinations (Sidak 1967, conservative since all differences share the default's noise).
     """
     numbers = np.asarray(combinations)
     if not (numbers == 0).any():
@@ -70,8 +74,13 @@ def rank(
         difference = float(estimated.values[index] - means[0])
         error = math.hypot(float(estimated.errors[index]), math.sqrt(noise[0]))
         ratio, better = _against(difference, error, freedom, number == 0, higher)
-        measured = math.exp(float(means[index] - means[0]))
-        standings.append(Standing(number, len(groups[index]), ratio, measured, better))
+        measured = float(means[index] - means[0])
+        if better is not None and effects is None:
+            _, alone = _against(measured, math.sqrt(noise[index] + noise[0]), freedom, number == 0, higher)
+            chance = (alone or 0.0) ** (results * (len(distinct) - 1))
+            # Not below a half: that others were tried makes a lead uncertain, and no disadvantage.
+            better = min(better, max(chance, 0.5))
+        standings.append(Standing(number, len(groups[index]), ratio, math.exp(measured), better))
     return sorted(standings, key=lambda standing: -standing.ratio.value if higher else standing.ratio.value)
 
 

@@ -47,7 +47,7 @@ Levels = tuple[Any, ...]
 
 @dataclass(frozen=True, eq=False)
 class Response:
-    """One measure's model on logarithms, and the p of each term, adjusted by Holm for all terms."""
+    """One measure's model on logarithms, and the p of each term, adjusted by Holm for all terms of the report."""
 
     measure: Measure
     model: EffectsModel
@@ -100,23 +100,84 @@ def read_settings(path: Any) -> Settings:
 def analyse(description: Mapping[str, Any], runs: Sequence[RecordedRun], *, costs: bool = True) -> list[SettingsAt]:
     """Return what the runs say of each phase at each size; `description` is the content of experiment.json."""
     sizes: Mapping[str, Sequence[Any]] = description.get("at") or {}
-    results = []
+    designs = []
     for levels in itertools.product(*(description["factors"][name] for name in sizes)):
         at = dict(zip(sizes, levels, strict=True))
         here = [run for run in runs if at.items() <= run.treatment.items()]
-        results += [_analyse(description, here, at, phase, costs) for phase in description["measure"]]
-    return results
+        designs += [_designed(description, here, at, phase) for phase in description["measure"]]
+    responses = adjust_together([_responses(description, designed) for designed in designs])
+    return [
+        _analyse(description, designed, modelled, costs, len(designs))
+        for designed, modelled in zip(designs, responses, strict=True)
+    ]
 
 
-def _analyse(
-    description: Mapping[str, Any], runs: Sequence[RecordedRun], at: Mapping[str, Any], phase: str, costs: bool
-) -> SettingsAt:
+def adjust_together(results: Sequence[Sequence[Response]]) -> list[tuple[Response, ...]]:
+    """Return the responses of each result, their p values adjusted by Holm for all terms of all responses."""
+    places = [
+        (number, index, fit.term, fit.p)
+        for number, responses in enumerate(results)
+        for index, response in enumerate(responses)
+        for fit in response.model.terms
+        if fit.p is not None
+    ]
+    adjusted: dict[tuple[int, int], dict[Term, float]] = {}
+    for (number, index, term, _), p in zip(places, holm([p for *_, p in places]), strict=True):
+        adjusted.setdefault((number, index), {})[term] = p
+    return [
+        tuple(replace(response, adjusted=adjusted.get((number, index), {})) for index, response in enumerate(responses))
+        for number, responses in enumerate(results)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Designed:
+    """The runs of one phase at one size: all, those of the design, and those with a figure, by their levels."""
+
+    at: Mapping[str, Any]
+    phase: str
+    main: str | None
+    objective: Measure
+    factors: Mapping[str, Sequence[Any]]
+    runs: Sequence[RecordedRun]
+    designed: Sequence[RecordedRun]
+    used: Sequence[RecordedRun]
+    #: The indices of the levels of each run in `used`, in the order of the factors.
+    rows: Sequence[tuple[int, ...]]
+    blocks: Sequence[Any]
+
+
+def _designed(
+    description: Mapping[str, Any], runs: Sequence[RecordedRun], at: Mapping[str, Any], phase: str
+) -> _Designed:
     factors = {name: list(levels) for name, levels in description["factors"].items() if name not in at}
     main = main_operation([run for run in runs if run.usable] or runs, phase)
     objective = Measure(phase, description["objective"], None if description["objective"] in RATES else main)
     designed = [run for run in runs if not run.id.startswith(CONFIRM)]
     used = [run for run in designed if run.usable and objective.of(run) and math.isfinite(objective.figure(run).high)]
     rows = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in used]
+    adaptive = description["scheme"] in ADAPTIVE
+    blocks = [0 if adaptive else run.block for run in used]
+    return _Designed(at, phase, main, objective, factors, runs, designed, used, rows, blocks)
+
+
+def _responses(description: Mapping[str, Any], here: _Designed) -> tuple[Response, ...]:
+    """Return the model of each response, without adjusted p values."""
+    if not here.used or description["scheme"] in ADAPTIVE:
+        return ()
+    phase = here.phase
+    others = [Measure(phase, "throughput"), Measure(phase, "p50", here.main), Measure(phase, "p99", here.main)]
+    others = [other for other in others if other.kind not in RATES or _closed(here.used, phase)]
+    wanted = dict.fromkeys([here.objective, *others, *_apart(here.used, phase)])
+    modelled = (_response(measure, here, description) for measure in wanted)
+    return tuple(response for response in modelled if response.model.terms)
+
+
+def _analyse(
+    description: Mapping[str, Any], here: _Designed, responses: tuple[Response, ...], costs: bool, results: int
+) -> SettingsAt:
+    """Analyse one phase at one size; `results` is how many of these the report has."""
+    factors, objective, designed, used, rows = here.factors, here.objective, here.designed, here.used, here.rows
     default = (0,) * len(factors)
     with_figures = list(dict.fromkeys([default, *rows]))
     died = [run for run in designed if run.requests_failed]
@@ -127,32 +188,23 @@ def _analyse(
     )
     chosen = [numbers[row] for row in rows]
     logs = np.array([math.log(objective.of(run) or math.nan) for run in used])
-    adaptive = description["scheme"] in ADAPTIVE
-    blocks = [0 if adaptive else run.block for run in used]
     higher = objective.better == "higher"
-    responses: tuple[Response, ...] = ()
-    if used and not adaptive:
-        others = [Measure(phase, "throughput"), Measure(phase, "p50", main), Measure(phase, "p99", main)]
-        others = [other for other in others if other.kind not in RATES or _closed(used, phase)]
-        wanted = dict.fromkeys([objective, *others, *_apart(used, phase)])
-        modelled = (_response(measure, used, rows, factors, description, blocks) for measure in wanted)
-        responses = tuple(response for response in modelled if response.model.terms)
     effects = _claimed_columns(responses[0], np.array(with_figures)) if responses else None
     failures = _Failures(rows, died_at)
     failed = {numbers[row]: failures.at(dict(enumerate(row))) for row in dict.fromkeys(died_at)}
-    ranked = rank(chosen, blocks, logs, higher=higher, effects=effects) if used else []
+    ranked = rank(chosen, here.blocks, logs, higher=higher, effects=effects, results=results) if used else []
     standings = _without_survivors(ranked, list(numbers), failures)
     best = _winner(description["scheme"], responses, standings, factors, combinations, higher, failures)
-    confirmation = _confirmation(runs, factors, best, at, objective)
+    confirmation = _confirmation(here.runs, factors, best, here.at, objective)
     return SettingsAt(
-        at=at,
-        phase=phase,
+        at=here.at,
+        phase=here.phase,
         factors=tuple(factors),
         objective=objective,
         combinations=combinations,
         responses=responses,
         standings=standings,
-        costs=_costs(used, chosen, phase) if costs else {},
+        costs=_costs(used, chosen, here.phase) if costs else {},
         winner=best,
         confirmation=confirmation,
         course=tuple(zip(chosen, np.exp(logs).tolist(), strict=True)),
@@ -179,34 +231,29 @@ def _apart(runs: Sequence[RecordedRun], phase: str) -> list[Measure]:
     return [Measure(phase, "mean", name) for name in names]
 
 
-def _response(
-    measure: Measure,
-    runs: Sequence[RecordedRun],
-    rows: Sequence[tuple[int, ...]],
-    factors: Mapping[str, Sequence[Any]],
-    description: Mapping[str, Any],
-    blocks: Sequence[Any],
-) -> Response:
+def _response(measure: Measure, here: _Designed, description: Mapping[str, Any]) -> Response:
     # A value without an upper bound says nothing of an effect.
-    known = [index for index, run in enumerate(runs) if measure.of(run) and math.isfinite(measure.figure(run).high)]
-    hard = [name in description["hard"] for name in factors]
+    known = [
+        index for index, run in enumerate(here.used) if measure.of(run) and math.isfinite(measure.figure(run).high)
+    ]
+    rows, blocks = here.rows, here.blocks
+    hard = [name in description["hard"] for name in here.factors]
     model = fit_model(
         Data(
             rows=np.array([rows[index] for index in known]),
-            response=np.array([math.log(measure.of(runs[index]) or math.nan) for index in known]),
+            response=np.array([math.log(measure.of(here.used[index]) or math.nan) for index in known]),
             blocks=[blocks[index] for index in known],
             plots=[
                 (blocks[index], *(level for level, is_hard in zip(rows[index], hard, strict=True) if is_hard))
                 for index in known
             ],
-            levels=[max(row[index] for row in rows) + 1 for index in range(len(factors))],
+            levels=[max(row[index] for row in rows) + 1 for index in range(len(here.factors))],
             hard=hard,
             alone=description["scheme"] in _ALONE,
         )
     )
-    model = widened(model, measure.stretch(runs[index] for index in known))
-    judged = [(fit.term, fit.p) for fit in model.terms if fit.p is not None]
-    return Response(measure, model, dict(zip([term for term, _ in judged], holm([p for _, p in judged]), strict=True)))
+    model = widened(model, measure.stretch(here.used[index] for index in known))
+    return Response(measure, model, {})
 
 
 def _claimed_columns(response: Response, rows: Numbers) -> Array | None:

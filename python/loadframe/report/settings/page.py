@@ -111,7 +111,7 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
         rows,
         names=2,
         note=f"Ratios are of {response.measure.phrase} to that at the default, {others}, with 95 % intervals. p is"
-        " adjusted by Holm for all terms; effects beyond the noise are in black."
+        " adjusted by Holm for all terms of all measures on this page; effects beyond the noise are in black."
         + (" The last column names what the design cannot separate from the effect." if further else ""),
     )
 

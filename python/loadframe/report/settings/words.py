@@ -118,22 +118,26 @@ def _winner(result: SettingsAt) -> str:
         if candidates and all(standing.better is None for standing in candidates):
             beats += " as measured, which includes chance"
         return f"{beats}{_passed_over(result)}."
-    words = f"The best combination is {combination_text(result, result.winner)}"
+    name = combination_text(result, result.winner)
     standing = next(
         (candidate for candidate in result.standings if result.combinations[candidate.combination] == result.winner),
         None,
     )
+    again = _confirmed(result)
+    words = again or f"{name} looks best, which may be chance: it was not measured again"
     if standing:
-        words += f": {format_change(standing.ratio.value - 1)} in {result.objective.phrase} against the default"
+        chose = f"{format_change(standing.measured - 1)} in {result.objective.phrase} against the default"
         if standing.better is None:
-            words += " as measured, which includes chance"
+            words += f". The runs that chose it have {chose}, which includes chance"
         else:
-            words += f" (as measured {format_change(standing.measured - 1)}, which includes chance)"
-            words += f", better with a probability of {better_text(standing.better)}"
+            words += (
+                f". The runs that chose it have {chose}, or {format_change(standing.ratio.value - 1)} after shrinkage,"
+                f" and a probability of {better_text(standing.better)} that it is better"
+            )
     cost = result.costs.get(standing.combination) if standing else None
     if cost:
         words += f"; each request costs {format_count(cost)} times the CPU time"
-    return f"{words}{_passed_over(result)}. {_confirmed(result)}"
+    return f"{words}{_passed_over(result)}."
 
 
 def _passed_over(result: SettingsAt) -> str:
@@ -143,21 +147,28 @@ def _passed_over(result: SettingsAt) -> str:
 
 
 def _confirmed(result: SettingsAt) -> str:
-    """Say whether the winner's lead held when it was measured again."""
-    if result.confirmation is None:
-        return "It was not measured again."
+    """Say what fresh runs show of the winner; empty if it was not measured again."""
+    if result.confirmation is None or result.winner is None:
+        return ""
+    name = combination_text(result, result.winner)
     _, winner = result.confirmation.groups
     if winner.failed:
-        return f"Measured again, the store failed in {len(winner.failed)} of {len(winner.runs)} runs: it did not hold."
+        failed = f"{len(winner.failed)} of {len(winner.runs)} runs"
+        return f"{name} looked best, and did not hold: measured again, the store failed in {failed}"
     again = next(
         (contrast for contrast in result.confirmation.contrasts if contrast.measure == result.objective),
         None,
     )
     if again is None:
-        return "Measured again, but no run of it is valid."
-    held = {"better": "it held", "worse": "it did not hold", "alike": "the lead was gone", "open": "not decided"}
+        return f"{name} looked best: measured again, but no run of it is valid"
+    held = {
+        "better": f"The best combination is {name}",
+        "worse": f"{name} looked best, and did not hold",
+        "alike": f"{name} looked best, and its lead was gone",
+        "open": f"{name} looked best, which is not decided",
+    }
     figures = f"ratio {ratio_text(again)}, p = {p_text(again.p)}".replace("= <", "<")
     return (
-        f"Measured again, {len(again.second)} runs against {len(again.first)}:"
-        f" {format_change(again.ratio.value - 1)} ({figures}), {held[again.outcome]}."
+        f"{held[again.outcome]}: measured again, {format_change(again.ratio.value - 1)} in {result.objective.phrase}"
+        f" against the default ({len(again.second)} runs against {len(again.first)}; {figures})"
     )
