@@ -1,11 +1,12 @@
 """How sure percentiles are: coverage of their intervals, correlated seconds, and percentiles of few requests."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from loadframe.analyze.percentiles import percentiles_of, ranks
+from loadframe.analyze.percentiles import Percentile, monotone, percentiles_of, ranks
 from simulated import Truth, write_run
 
 
@@ -52,6 +53,21 @@ def test_what_few_requests_cannot_bound_is_open():
     counts, slow = np.full(50, 10.0), np.zeros(50)
     assert ranks(slow, counts, 0.999)[1] == math.inf
     assert math.isfinite(ranks(slow, counts, 0.9)[1])
+
+
+def test_bounds_ascend_with_the_quantile_and_no_interval_is_narrowed():
+    own = {"p50": (1.0, 5.0), "p90": (4.0, 9.0), "p99": (8.0, math.inf), "p999": (7.0, 30.0)}
+    crossing = {name: Percentile(low, low, high, 100.0) for name, (low, high) in own.items()}
+    given = {name: (percentile.low, percentile.high) for name, percentile in monotone(crossing).items()}
+    assert given == {"p50": (1.0, 5.0), "p90": (4.0, 9.0), "p99": (7.0, math.inf), "p999": (7.0, math.inf)}
+
+
+def test_bounds_ascend_in_a_run_whose_slow_seconds_come_in_stretches(tmp_path):
+    slow = Truth(seconds=60, noise=0.0, factor=lambda second: 0.2 if 20 <= second < 32 else 1.0)
+    result = list(percentiles_of(write_run(tmp_path, "r", slow))["range_100"]["range_100"].values())
+    for lower, higher in pairwise(result):
+        assert lower.low <= higher.low
+        assert lower.high <= higher.high
 
 
 def test_a_percentile_of_few_requests_is_marked(tmp_path):

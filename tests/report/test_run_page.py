@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from dataclasses import replace
 
 import pyarrow as pa
@@ -9,9 +10,12 @@ import pytest
 from pages import Page
 from rich.console import Console
 
+from loadframe.analyze.percentiles import Percentile
 from loadframe.record import Run, RunWriter
 from loadframe.record.schema.summary import FailureMessage, RankFigures
-from loadframe.report.labels import messages_texts, reconnects_texts
+from loadframe.report.labels import ends_text, few_text, interval_text, messages_texts, reconnects_texts
+from loadframe.report.plot import Axis, Figure, Panel, Trace
+from loadframe.report.plot.draw import data, draw
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
 from loadframe.report.run.plots import phase_over_time
@@ -19,6 +23,9 @@ from loadframe.report.run.terminal import print_run
 from loadframe.report.tables import failures_table, ranks_table
 from loadframe.units import format_duration
 from simulated import Truth, write_run
+
+EVIL = "a \x1b[2Jtxt.exe\u202e\x9b1m\u2066 b"
+MARKS = set("\u202e\u2066\x1b\x9b")
 
 
 def printed(run):
@@ -159,7 +166,7 @@ def test_percentiles_carry_their_intervals_and_those_of_few_requests_a_mark(tmp_
     run = write_run(tmp_path, "r1", Truth(lam=12.5, sigma=0.0, kappa=0.0, noise=0.0, seconds=5))
     text = printed(run)
     most = next(line for line in text.splitlines() if line.startswith("  at most"))
-    assert most.split()[-1] == "?", "nothing bounds p99.9 of 1,000 requests"
+    assert most.split()[-1] == "unknown", "nothing bounds p99.9 of 1,000 requests"
     assert "ms*" in next(line for line in text.splitlines() if line.startswith("range_100  "))
     assert "Fewer than 10 requests are slower" in text
     assert "* Fewer than 10 requests are slower" in Page(run_page(run)).text
@@ -178,6 +185,51 @@ def test_a_second_that_the_end_cut_short_is_not_drawn(run):
     )
     assert last == whole[:-1]
     assert only == whole[:1]
+
+
+def changed(run, **members):
+    """Return the run with other members than it has on disk."""
+    other = type(run)(run.path)
+    vars(other).update(members)
+    return other
+
+
+def test_a_page_has_no_marks_of_text_direction_and_no_control_characters(run):
+    manifest = replace(run.manifest, workload=replace(run.manifest.workload, name=EVIL))
+    first = run.summary.phases[0]
+    operation = replace(first.operations["range_100"], messages=(FailureMessage("client", EVIL, 1, 401),))
+    summary = replace(run.summary, phases=(replace(first, operations={"range_100": operation}),))
+    text = run_page(changed(run, manifest=manifest, summary=summary))
+    assert text.count("a txt.exe b") >= 2
+    assert not MARKS & set(text)
+
+
+def test_a_plot_has_no_marks_of_text_direction_and_no_control_characters():
+    figure = Figure("name", Axis(EVIL), (Panel(Axis(EVIL)),), (Trace([1.0, 2.0], [1.0, 2.0], EVIL),), EVIL)
+    text = draw(figure) + json.dumps(json.loads(data(figure)), ensure_ascii=False)
+    assert text.count("a txt.exe b") > 2
+    assert not MARKS & set(text)
+
+
+@pytest.mark.parametrize("length", [0.0004, 0.4, 1.3])
+def test_a_phase_shorter_than_a_second_has_its_page_although_activities_of_the_store_were_watched(tmp_path, length):
+    long = write_run(tmp_path, "r1", Truth(totals={"refresh_ms": lambda second: 50.0 * second**2}))
+    brief = replace(long.summary.phases[0], warmup=0.0, duration=length)
+    run = changed(long, summary=replace(long.summary, phases=(brief,)))
+    assert "What does" in Page(run_page(run)).headings[0]
+    assert run_document(run)["phases"][0]["name"] == "range_100"
+    assert "range_100" in printed(run)
+
+
+def test_a_percentile_of_a_handful_of_requests_has_unknown_bounds_and_says_why(tmp_path):
+    ends = Percentile(0.04, 0.0, math.inf, 2.5)
+    assert ends_text(ends) == ("unknown", "unknown")
+    assert interval_text(ends) == "[unknown, unknown]*"
+    assert (ends.as_dict()["low"], ends.as_dict()["high"]) == (None, None)
+    assert "unknown: too few requests" in few_text([ends])
+    assert "unknown" not in few_text([Percentile(0.04, 0.03, 0.05, 2.5)])
+    run = write_run(tmp_path, "r1", Truth(lam=12.5, sigma=0.0, kappa=0.0, noise=0.0, seconds=5))
+    assert "unknown: too few requests" in Page(run_page(run)).text
 
 
 def test_failures_have_their_messages(run):

@@ -11,7 +11,7 @@ Dependence over a tenth of the run or more is not fully seen by this, and the in
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +40,8 @@ _BATCHES = 8
 class Percentile:
     """A percentile of response times, s, with its 95 % interval.
 
-    `high` is infinite where no recorded request bounds it. `beyond` is how many requests are slower, on average.
+    `low` is 0 and `high` infinite where the requests are too few to bound it. `beyond` is how many requests are
+    slower, on average.
     """
 
     value: float
@@ -53,10 +54,15 @@ class Percentile:
         """Whether it rests on too few requests."""
         return self.beyond < ENOUGH
 
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """The ends of the interval, s; None where the requests are too few for a bound."""
+        return self.low or None, self.high if math.isfinite(self.high) else None
+
     def as_dict(self) -> dict[str, float | bool | None]:
-        """Return the figures for JSON, which has no infinity."""
-        high = self.high if math.isfinite(self.high) else None
-        return {"value": self.value, "low": self.low, "high": high, "beyond": self.beyond, "few": self.few}
+        """Return the figures for JSON; null for a bound that is unknown."""
+        low, high = self.ends
+        return {"value": self.value, "low": low, "high": high, "beyond": self.beyond, "few": self.few}
 
 
 def percentiles_of(run: Run) -> dict[str, dict[str, dict[str, Percentile]]]:
@@ -145,7 +151,22 @@ def _percentiles(histograms: "HistogramLog", tag: str, phase: PhaseSummary) -> d
             max((total.quantile(high) or 0.0) if math.isfinite(high) else math.inf, value),
             total.count * (1 - quantile),
         )
-    return percentiles
+    return monotone(percentiles)
+
+
+def monotone(percentiles: dict[str, Percentile]) -> dict[str, Percentile]:
+    """Return percentiles, given in ascending order, whose bounds ascend too.
+
+    Each percentile is worth its own number of requests, so bounds may cross. Intervals are widened, never narrowed,
+    so that each keeps its coverage.
+    """
+    names = list(percentiles)
+    lows = np.minimum.accumulate([percentiles[name].low for name in reversed(names)])[::-1]
+    highs = np.maximum.accumulate([percentiles[name].high for name in names])
+    return {
+        name: replace(percentiles[name], low=float(low), high=float(high))
+        for name, low, high in zip(names, lows, highs, strict=True)
+    }
 
 
 def at_most(histogram: Any, value: float) -> int:

@@ -1,6 +1,5 @@
 """Short words for what manifests and summaries hold: pacing, clusters, verdicts, durations that may be missing."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -98,10 +97,11 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def ends_text(percentile: "Percentile | None") -> tuple[str, str]:
-    """Write the ends of a percentile's 95 % interval; `?` where no request bounds it, empty where it is unknown."""
+    """Write the ends of a percentile's 95 % interval: `unknown` without a bound, empty without a percentile."""
     if percentile is None:
         return "", ""
-    return seconds_text(percentile.low), seconds_text(percentile.high) if math.isfinite(percentile.high) else "?"
+    low, high = ("unknown" if end is None else format_duration(end) for end in percentile.ends)
+    return low, high
 
 
 def interval_text(percentile: "Percentile | None") -> str:
@@ -110,16 +110,17 @@ def interval_text(percentile: "Percentile | None") -> str:
 
 
 def few_text(percentiles: "Iterable[Percentile]") -> str:
-    """Write what the mark of percentiles says that rest on few requests; empty where none does."""
+    """Explain the mark of percentiles that rest on few requests, and bounds that are unknown; empty without any."""
     # Commands take words from here before they know whether they need any analysis.
     from loadframe.analyze.percentiles import ENOUGH
 
-    if not any(percentile.few for percentile in percentiles):
-        return ""
-    return (
-        f"* Fewer than {ENOUGH} requests are slower: this percentile hangs on single requests. Measure longer, or at a"
-        " higher rate, before you rely on it."
-    )
+    listed = list(percentiles)
+    words = []
+    if any(percentile.few for percentile in listed):
+        words.append(f"* Fewer than {ENOUGH} requests are slower: this percentile hangs on single requests.")
+    if any(end is None for percentile in listed for end in percentile.ends):
+        words.append("unknown: too few requests for a 95 % bound on this side.")
+    return " ".join([*words, "Measure longer, or at a higher rate, before you rely on it."]) if words else ""
 
 
 def with_parts(operations: "Mapping[str, OperationFigures]") -> "Iterator[tuple[str, Figures]]":

@@ -87,7 +87,9 @@ def doings(run: Run, phase: PhaseSummary, seconds: int) -> list[Doing]:
 
 
 def _amounts(run: Run, phase: PhaseSummary, metric: str, seconds: int) -> Series | None:
-    """Return how much there was in each second, all nodes together; None where it was not watched."""
+    """Return how much there was in each second, all nodes together; None if it was not watched or there is none."""
+    if seconds < 1:
+        return None
     table = run.telemetry
     # A rate is that of the time before its sample, so the one of the last second comes when that is over.
     until = pc.less_equal(table["time"], phase.begin + seconds + 1)

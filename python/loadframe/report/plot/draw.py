@@ -8,6 +8,7 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
+from loadframe.printable import printable
 from loadframe.report.plot.figure import GRID, INK, MUTED, Axis, Band, Figure, Line, Mark, Panel, Trace
 from loadframe.report.plot.scale import Scale, scale, ticks
 
@@ -50,7 +51,7 @@ def draw(figure: Figure) -> str:
     frame = _frame(figure)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {figure.width} {figure.height}" role="img"'
-        f' aria-label="{escape(figure.caption or figure.name)}" font-family="{_FONT}" font-size="{_SMALL}"'
+        f' aria-label="{_escape(figure.caption or figure.name)}" font-family="{_FONT}" font-size="{_SMALL}"'
         f' fill="{INK}">',
         *_behind(figure, frame),
         *_x_axis(figure, frame),
@@ -77,7 +78,25 @@ def data(figure: Figure) -> str:
         "rules": [rule.at for rule in figure.rules],
         "traces": [_told(trace) for trace in figure.traces],
     }  # fmt: skip
-    return json.dumps(document, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return json.dumps(_printable(document), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _escape(words: str) -> str:
+    """Return words as text of an element or an attribute, without control characters and marks of text direction."""
+    return escape(printable(words))
+
+
+def _printable(value: Any) -> Any:
+    """Return `value` with all texts in it made printable."""
+    match value:
+        case str():
+            return printable(value)
+        case dict():
+            return {key: _printable(below) for key, below in value.items()}
+        case list() | tuple():
+            return [_printable(below) for below in value]
+        case _:
+            return value
 
 
 def _told(trace: Trace) -> dict[str, Any]:
@@ -173,8 +192,8 @@ def _panel(figure: Figure, frame: _Frame, index: int, panel: Panel) -> Iterator[
                 yield _straight(left, place, right, place, rule.color, dash=_DASHES[rule.dash])
     clip = f"{figure.name}-{index}"
     yield (
-        f'<clipPath id="{escape(clip)}"><rect x="{_n(left - 7)}" y="{_n(y.end - 7)}" width="{_n(right - left + 14)}"'
-        f' height="{_n(y.start - y.end + 14)}"/></clipPath><g clip-path="url(#{escape(clip)})">'
+        f'<clipPath id="{_escape(clip)}"><rect x="{_n(left - 7)}" y="{_n(y.end - 7)}" width="{_n(right - left + 14)}"'
+        f' height="{_n(y.start - y.end + 14)}"/></clipPath><g clip-path="url(#{_escape(clip)})">'
     )
     yield from (_area(band, frame) for band in figure.bands if band.panel == index)
     yield from (_trace(trace, frame) for trace in figure.traces if trace.panel == index)
@@ -204,7 +223,7 @@ def _area(band: Band, frame: _Frame) -> str:
                 edges.append((place, bottom, top))
     lower = [f"{_n(x)},{_n(low)}" for x, low, _ in edges]
     upper = [f"{_n(x)},{_n(high)}" for x, _, high in reversed(edges)]
-    group = escape(band.group)
+    group = _escape(band.group)
     return f'<polygon data-group="{group}" points="{" ".join(lower + upper)}" fill="{band.color}" fill-opacity=".14"/>'
 
 
@@ -214,7 +233,7 @@ def _trace(trace: Trace, frame: _Frame) -> str:
         (None if at is None else frame.x.pixel(at), None if value is None else y.pixel(value))
         for at, value in zip(trace.x, trace.y, strict=True)
     ]
-    parts = [f'<g data-group="{escape(trace.group or trace.name)}">']
+    parts = [f'<g data-group="{_escape(trace.group or trace.name)}">']
     if trace.line:
         parts.append(_path(places, trace.line))
     if trace.low and trace.mark:
@@ -299,7 +318,7 @@ def _legend(figure: Figure) -> Iterator[str]:
     for number, row in enumerate(_legend_rows(figure)):
         x, y = float(_RIGHT), 14.0 + _LEGEND_ROW * number
         for trace in row:
-            yield f'<g class="key" data-key="{escape(trace.group or trace.name)}">'
+            yield f'<g class="key" data-key="{_escape(trace.group or trace.name)}">'
             if trace.line:
                 yield _path([(x, y), (x + 24, y)], Line(trace.line.color, trace.line.width, trace.line.dash))
             if trace.mark:
@@ -352,7 +371,7 @@ def _text(
         more += f' fill="{color}"'
     if size != _SMALL:
         more += f' font-size="{size}"'
-    return f'<text x="{_n(x)}" y="{_n(y)}"{more}>{escape(words)}</text>'
+    return f'<text x="{_n(x)}" y="{_n(y)}"{more}>{_escape(words)}</text>'
 
 
 def _width(words: str) -> float:
