@@ -24,6 +24,7 @@ COMMON = {
     "folders",
     "nofollow",
     "printable",
+    "terminal",
     "yardstick",
     "loadframe",
 }
@@ -38,11 +39,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nofollow": {"errors"},
     "printable": set(),
     "folders": {"errors", "units", "nofollow", "loadframe"},
-    "progress": {"units"},
+    "terminal": {"printable"},
+    "progress": {"terminal", "units"},
     "download": COMMON | {"progress"},
     "yamlfile": {"errors", "units"},
     # What a rank that only loads imports; it must be little.
-    "ranks": {"errors", "interrupts", "quota", "yardstick", "loadframe", "_engine"},
+    "ranks": {"errors", "interrupts", "printable", "quota", "yardstick", "loadframe", "_engine"},
     "store": COMMON,
     # The ranks of a command may be the machines of its nodes.
     "host": COMMON | {"ranks"},

@@ -1,14 +1,19 @@
 """Printed text contains no control characters from stores or run folders."""
 
+import ast
 import io
+from pathlib import Path
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 
 from commands import within
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.gate import Gate
 from loadframe.cli import output
 from loadframe.printable import printable
+from loadframe.report.gate.terminal import print_gate
 
 
 @pytest.mark.parametrize(
@@ -55,3 +60,42 @@ def test_a_message_about_a_name_is_safe(tmp_path):
     assert status == 2
     assert "ab" in said
     assert not {"\x1b", "\x9b", "\u202e"} & set(said)
+
+
+class Odd(Finding):
+    """A finding about a name that would steer a terminal."""
+
+    def _cause(self) -> str:
+        return "of a\x1b[2Jb\x9b1mc\u202ed"
+
+    def _remedy(self) -> str:
+        return "nothing"
+
+
+def test_a_report_without_a_console_of_its_own_prints_no_control_characters(capsys):
+    print_gate(Gate("new", (), (Odd(),), None, False))
+    shown = capsys.readouterr().out
+    assert "of abcd" in shown
+    assert not {"\x1b", "\x9b", "\u202e"} & set(shown)
+
+
+def test_no_module_prints_past_the_safe_console():
+    package = Path(output.__file__).parents[1]
+    for module in package.rglob("*.py"):
+        if module.name == "terminal.py" and module.parent == package:
+            continue
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "rich.console" and "cli" not in module.parts:
+                calls = [
+                    call.lineno
+                    for call in ast.walk(ast.parse(module.read_text()))
+                    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Console"
+                ]
+                assert not calls, f"{module}:{calls}: use PrintableConsole"
+            if (
+                module.parent.name == "ranks"
+                and isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "print"
+            ):
+                assert "printable(" in ast.unparse(node), f"{module}:{node.lineno}: print past printable()"

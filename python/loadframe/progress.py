@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from loadframe.terminal import PrintableConsole
 from loadframe.units import format_size
 
 #: Seconds between two lines.
@@ -67,11 +67,11 @@ class Download:
         self._lock = threading.Lock()
         self._done = 0
         self._began = self._told = time.monotonic()
-        console = Console(stderr=True)
+        console = PrintableConsole(stderr=True)
         self._bar: Progress | None = None
         if console.is_terminal:
             columns = (
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 DownloadColumn(binary_units=True),
                 TransferSpeedColumn(),

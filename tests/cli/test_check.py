@@ -144,3 +144,23 @@ def test_an_answer_is_shown_without_control_characters_and_a_compressed_one_by_i
     assert '"text":"abc"' in text.replace(" ", "")
     assert "compressed with gzip" in answers["compressed"]["message"]
     assert "compressed with gzip" in answers["compressed"]["answer"]
+
+
+def test_messages_of_a_measured_compressed_answer_name_the_compression_and_hold_no_raw_bytes(tmp_path):
+    workload = tmp_path / "w.yaml"
+    workload.write_text(
+        "workload: odd\noperations:\n"
+        "  compressed: {http: {method: GET, path: /gzip, expect: {json: {/id: 7}}}}\n"
+        "phases:\n  - {name: all, operation: compressed, clients: 1, requests: 5}\n"
+    )
+    with ThreadingHTTPServer(("127.0.0.1", 0), Odd) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_port}"
+        shown = loadframe("bench", workload, "--store", "http", "--hosts", address, "--output", tmp_path / "run")
+        server.shutdown()
+    text = shown.stdout + shown.stderr
+    assert "compressed with gzip" in " ".join(text.split())
+    assert not {c for c in text if (not c.isprintable() and c != "\n") or c == "\ufffd"}
+    (message,) = result("report", tmp_path / "run", "--json")["phases"][0]["operations"]["compressed"]["messages"]
+    assert "compressed with gzip" in message["message"]
+    assert "\ufffd" not in message["message"]

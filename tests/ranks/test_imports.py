@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 FAR = {"numpy", "pyarrow", "pydantic", "psutil", "typer", "rich", "yaml", "scipy", "statistics", "mpi4py"}
-NEAR = {f"loadframe.{name}" for name in ("ranks", "cli", "errors", "interrupts", "quota", "yardstick")}
+NEAR = {f"loadframe.{name}" for name in ("ranks", "cli", "errors", "interrupts", "printable", "quota", "yardstick")}
 
 
 def test_a_rank_that_only_loads_imports_the_engine_and_little_else():

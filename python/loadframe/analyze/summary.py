@@ -17,6 +17,7 @@ from loadframe.analyze.reasons import Reason
 from loadframe.analyze.silences import silences
 from loadframe.analyze.sources import both, offered_share, reader_share
 from loadframe.analyze.verdict import JudgedPhase, judge
+from loadframe.printable import without_compressed
 from loadframe.record import Summary
 from loadframe.record.redact import plain
 from loadframe.record.schema import ERROR_CLASSES
@@ -222,7 +223,7 @@ def _messages(entries: Sequence[dict[str, Any]]) -> tuple[FailureMessage, ...]:
 
 def _printable(text: str) -> str:
     """Return a store's text without secrets and control characters, cut to a length that reports can show."""
-    words = "".join(c if c.isprintable() else " " for c in plain(text))
+    words = "".join(c if c.isprintable() else " " for c in plain(without_compressed(text)))
     return words if len(words) <= _MESSAGE_LENGTH else f"{words[: _MESSAGE_LENGTH - 3]}..."
 
 

@@ -32,6 +32,7 @@ from loadframe.load import (
     run_phase,
 )
 from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, SourcesSampler, yardstick
+from loadframe.printable import without_compressed
 from loadframe.record import ManifestDraft, RunWriter
 from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
@@ -500,7 +501,7 @@ def _missing(phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
     for operation in outcome["operations"]:
         failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
         if failed:
-            words = "".join(f": {error['message']}" for error in operation["errors"][:1])
+            words = "".join(f": {without_compressed(error['message'])}" for error in operation["errors"][:1])
             return _incomplete(f"{failed} requests of {operation['operation']} failed{words}", phase)
     return None
 

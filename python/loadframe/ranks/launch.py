@@ -18,6 +18,7 @@ from types import FrameType
 from typing import IO
 
 from loadframe.errors import BadInput, GeneratorFailed
+from loadframe.printable import printable
 from loadframe.ranks.environment import STARTER
 from loadframe.ranks.outlet import outlive_readers
 from loadframe.ranks.workspace import remove_abandoned, workspace
@@ -231,7 +232,7 @@ def _say_notice(said: IO[bytes]) -> None:
     said.seek(0)
     for line in said.read().decode(errors="replace").splitlines():
         if "noticed" in line or "exited on" in line:
-            print(f"mpirun: {line.strip()}", file=sys.stderr)
+            print(f"mpirun: {printable(line.strip())}", file=sys.stderr)
 
 
 def _killed(said: IO[bytes]) -> GeneratorFailed:

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import NoReturn
 
 from loadframe.errors import BadInput
+from loadframe.printable import printable
 from loadframe.ranks import tree
 from loadframe.ranks.clock import BRISK
 from loadframe.ranks.environment import Place, forget
@@ -211,7 +212,8 @@ def _outlive(world: World, child: int, recorded: Path | None, rescue: Rescue) ->
         try:
             rescue(recorded)
         except Exception as error:
-            print(f"loadframe: what was recorded in {recorded} could not be kept: {error}", file=sys.stderr)
+            words = f"what was recorded in {recorded} could not be kept: {error}"
+            print(f"loadframe: {printable(words)}", file=sys.stderr)
     if os.WIFSIGNALED(status):
         # Where a rank is gone, too, MPI would wait for it for good.
         signal.alarm(_ENDING)

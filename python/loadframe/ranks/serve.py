@@ -7,6 +7,7 @@ import sys
 import time
 
 from loadframe.errors import BadInput
+from loadframe.printable import printable
 from loadframe.ranks.environment import Place
 from loadframe.ranks.station import Station
 from loadframe.ranks.world import World, machine
@@ -35,7 +36,7 @@ def serve(place: Place) -> int:
         if why := station.alone():
             words = f"rank {world.rank} on {machine()} ends: the rank above it {why}"
             with contextlib.suppress(OSError):
-                print(f"loadframe: {words}", file=sys.stderr)
+                print(f"loadframe: {printable(words)}", file=sys.stderr)
             # Without the others MPI cannot be left.
             os._exit(1)
         if station.pause:

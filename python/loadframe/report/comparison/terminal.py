@@ -7,13 +7,14 @@ from loadframe.analyze.comparison import Comparison
 from loadframe.report.comparison import words
 from loadframe.report.fit.terminal import print_findings
 from loadframe.report.terminal_table import TerminalTable
+from loadframe.terminal import PrintableConsole
 
 _TONES = {"better": "green", "worse": "red", "alike": "dim", "open": "yellow"}
 
 
 def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
     """Print a comparison, on standard output unless another console is given."""
-    console = console or Console()
+    console = console or PrintableConsole()
     for sentence in words.lead(comparison):
         console.print(Text(sentence, style="bold"))
     if comparison.contrasts:

@@ -8,13 +8,14 @@ from loadframe.analyze.gate import Gate
 from loadframe.report.fit.terminal import print_findings
 from loadframe.report.gate.files import STANDINGS, headline
 from loadframe.report.labels import treatment_text
+from loadframe.terminal import PrintableConsole
 
 _TONES = {"passed": "green", "regression": "bold red", "undecided": "yellow"}
 
 
 def print_gate(gate: Gate, console: Console | None = None) -> None:
     """Print a gate's checks and its outcome, on standard output unless another console is given."""
-    console = console or Console()
+    console = console or PrintableConsole()
     console.print(Text(headline(gate), style=_TONES[gate.standing]))
     if gate.checks:
         console.print()

@@ -35,6 +35,7 @@ from loadframe.report.labels import (
 from loadframe.report.run.figures import bounds_of, standing_of
 from loadframe.report.stored import stored_text
 from loadframe.report.terminal_table import TerminalTable
+from loadframe.terminal import PrintableConsole
 from loadframe.units import format_count, format_duration
 
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
@@ -45,7 +46,7 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
 
     `bands` are the bounds of bands of response time, s.
     """
-    console = console or Console()
+    console = console or PrintableConsole()
     manifest, summary = run.manifest, run.summary
     console.print(Text(f"{manifest.workload.name or ''} on {cluster_text(manifest.store)}", style="bold"))
     if summary.status != "done":

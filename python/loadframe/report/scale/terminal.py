@@ -12,12 +12,13 @@ from loadframe.report.scale import answer
 from loadframe.report.scale.tiers import waiting_on_terminal
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust
+from loadframe.terminal import PrintableConsole
 from loadframe.units import format_count
 
 
 def print_sweep(sweep: Sweep, console: Console | None = None, further: Further | None = None) -> None:
     """Print an experiment in brief, on standard output unless another console is given."""
-    console = console or Console()
+    console = console or PrintableConsole()
     description = sweep.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
     for curves, told in zip(sweep.curves, sweep.tiers, strict=True):

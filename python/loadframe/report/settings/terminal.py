@@ -14,6 +14,7 @@ from loadframe.report.numbers import estimate_text
 from loadframe.report.settings import words
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust
+from loadframe.terminal import PrintableConsole
 from loadframe.units import format_share
 
 _SHOWN = 8
@@ -21,7 +22,7 @@ _SHOWN = 8
 
 def print_settings(settings: Settings, console: Console | None = None, further: Further | None = None) -> None:
     """Print a settings experiment in brief, on standard output unless another console is given."""
-    console = console or Console()
+    console = console or PrintableConsole()
     description = settings.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
     for result in settings.results:
