@@ -40,17 +40,46 @@ def test_three_sizes_are_the_least_and_earn_a_warning():
     assert warnings.FewSizes not in kinds(fit([(n, 10 * n) for n in DOUBLING]))
 
 
-@pytest.mark.parametrize(
-    "bad", [(0, 1), (-1, 1), (1, 0), (1, -5), (math.nan, 1), (1, math.nan), (1, math.inf), (0.5, 1)]
-)
+@pytest.mark.parametrize("bad", [(0, 1), (-1, 1), (1, 0), (1, -5), (math.nan, 1), (1, math.nan), (1, math.inf)])
 def test_numbers_no_model_can_use_are_refused_by_their_place(bad):
     with pytest.raises(BadInput, match="observation 4"):
         fit([(1, 10), (2, 20), (3, 30), bad])
 
 
-def test_two_hundred_sizes_are_the_most():
-    with pytest.raises(BadInput, match="201 distinct sizes"):
-        fit([(n, 10.0 * n) for n in range(1, 202)])
+def test_sizes_below_1_are_fitted_as_the_same_curve_in_another_unit():
+    whole = [(n, 100 * n / (1 + 0.1 * (n - 1) + 0.02 * n * (n - 1)) * e) for n in DOUBLING for e in (0.99, 1.01)]
+    parts = [(n / 5, x) for n, x in whole]
+    peaks = [fit(pairs).peak for pairs in (whole, parts)]
+    assert peaks[1].n.value == pytest.approx(peaks[0].n.value / 5, rel=1e-4)
+    assert peaks[1].throughput.value == pytest.approx(peaks[0].throughput.value, rel=1e-4)
+
+
+def test_a_peak_below_1_is_shown_where_the_sizes_reach_below_it():
+    curve = lambda n: 100 * n / (1 + 0.1 * (n - 1) + 1.6 * n * (n - 1))  # noqa: E731
+    pairs = [(n, curve(n) * e) for n in (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0) for e in (0.995, 1.005)]
+    result = fit(pairs)
+    assert result.standing == "shown"
+    assert result.candidate.n.value == pytest.approx(0.75, rel=0.02)
+
+
+def test_hundreds_of_fractional_sizes_that_occur_once_are_fitted():
+    random = np.random.default_rng(3)
+    sizes = random.uniform(0.2, 6.3, 240)
+    result = fit([(n, 3 * n / (1 + 0.4 * (n - 1) + 0.04 * n * (n - 1)) * random.lognormal(0, 0.1)) for n in sizes])
+    peak = result.candidate.n
+    assert peak.low <= math.sqrt(0.6 / 0.04) <= peak.high
+
+
+def test_one_message_names_all_that_is_to_be_changed_and_what_it_says_works():
+    sizes = np.geomspace(0.001, 0.01, 600)
+    curve = lambda n: 1000 * n / (1 + 20 * n)  # noqa: E731
+    with pytest.raises(BadInput) as refused:
+        fit([(n, curve(n)) for n in sizes])
+    assert "600 distinct sizes" in str(refused.value)
+    assert "multiply all sizes by 1,000: " in str(refused.value)
+    assert "round sizes to two significant digits" in str(refused.value)
+    result = fit([(float(f"{1000 * n:.2g}"), curve(n)) for n in sizes])
+    assert result.best in ("amdahl", "usl")
 
 
 def test_a_richer_model_must_be_significantly_better_however_few_the_runs():

@@ -72,7 +72,7 @@ def test_people_get_a_sentence_a_table_and_the_doubts():
         ("nodes,throughput\n1,10\n2,-3\n", "bad.csv:3", "above 0"),
         ("nodes,throughput\n1,10\n2,fast\n", "bad.csv:3", "not a finite number"),
         ("nodes,throughput\n1,10\n2\n", "bad.csv:3", "1 column"),
-        ("nodes,throughput\n0.5,10\n1,20\n2,30\n", "bad.csv, observation 1", "below 1"),
+        ("load,throughput\n0.02,10\n0.1,20\n0.2,30\n", "bad.csv", "multiply all sizes by 100: "),
     ],
 )
 def test_a_bad_file_is_one_message_and_status_2(tmp_path, content, where, what):

@@ -109,7 +109,7 @@ def _conclude(data: Observations, seed: int, scaling: Scaling) -> _Conclusion:
     points = [point for point, _ in fitted.values()]
     best, left = choose(points, data).model.name, possible(points, data)
     usl = fitted[USL.name]
-    candidate, kappa = peak_of(*usl), parameters(*usl, data)["kappa"]
+    candidate, kappa = peak_of(*usl, float(data.sizes[0])), parameters(*usl, data)["kappa"]
     ceiling = ceiling_change(fitted[KNEE.name][0], data)
     largest = float(data.sizes[-1])
     standing = standing_of(candidate, kappa, ceiling, best=best, possible=left, largest=largest)

@@ -46,12 +46,12 @@ def gustafson_throughput(theta: Array, n: Array) -> Array:
     return grown
 
 
-def peak_size(theta: Array) -> Array:
-    """Return N* = sqrt((1 - s) / k), not below 1; infinite where k = 0."""
+def peak_size(theta: Array, least: float = 1.0) -> Array:
+    """Return N* = sqrt((1 - s) / k), not below `least`; infinite where k = 0."""
     sigma, kappa = theta[..., 1], theta[..., 2]
     with np.errstate(divide="ignore", invalid="ignore"):
         peak = np.sqrt(np.maximum(1 - sigma, 0) / kappa)
-    return np.where(kappa > 0, np.maximum(peak, 1.0), np.inf)
+    return np.where(kappa > 0, np.maximum(peak, least), np.inf)
 
 
 @dataclass(frozen=True)

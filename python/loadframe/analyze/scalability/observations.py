@@ -11,6 +11,7 @@ before anything is fitted (a two-way additive model of log throughput; Montgomer
 with the precision of that many blocks, not of that many runs.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -88,7 +89,7 @@ RESOLUTION = 1e-6
 
 #: Squares of what is nearer to 0 than this, or farther from it than the inverse, have no exact place in a float.
 _LEAST = 1e-100
-_MOST_SIZES = 200
+_MOST_SIZES = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,11 +192,7 @@ def gather(
         raise BadInput(
             f"{sizes_text}: a scalability model needs at least 3", remedy="measure at more sizes; 6 is better"
         )
-    if count > _MOST_SIZES:
-        raise BadInput(
-            f"{count} distinct sizes: more than {_MOST_SIZES} are too many for a scalability experiment",
-            remedy="give runs of one size the same n, so that they count as repetitions",
-        )
+    _check_range([pairs[position][0] for position in kept], count)
     n, throughputs = np.array([pairs[position] for position in kept], dtype=float).T
     blocked = block_effects(n, throughputs, [blocks[position] for position in kept]) if blocks else None
     effects, factors = blocked or (None, np.ones_like(n))
@@ -218,9 +215,20 @@ def _check(n: float, throughput: float, where: str) -> None:
                 where=where,
                 remedy="a fit needs sizes and throughputs above 0; leave failed runs out",
             )
-    if n < 1:
-        raise BadInput(
-            f"the size {n:g} is below 1, where the models begin",
-            where=where,
-            remedy="count sizes in units of the smallest",
-        )
+
+
+def _check_range(sizes: Sequence[float], count: int) -> None:
+    """Refuse sizes of which none is above 1, and more distinct ones than the fit can take, in one message.
+
+    Sizes below 1, such as average numbers of active sessions, are fitted like others: the models hold for real N.
+    """
+    what, remedies = [], []
+    if (largest := max(sizes)) <= 1:
+        factor = 10 ** math.ceil(math.log10(10 / largest))
+        what.append(f"the largest size, {largest:g}, is not above 1, and the models compare with the throughput at 1")
+        remedies.append(f"multiply all sizes by {factor:,}: n then counts in a smaller unit")
+    if count > _MOST_SIZES:
+        what.append(f"{count} distinct sizes are more than the {_MOST_SIZES} that a fit takes")
+        remedies.append("round sizes to two significant digits, so that equal ones count as repetitions")
+    if what:
+        raise BadInput("; ".join(what), remedy="; then ".join(remedies))

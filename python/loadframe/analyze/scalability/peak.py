@@ -75,11 +75,14 @@ class Peak:
     throughput: Estimate
 
 
-def peak_of(point: PointFit, around: Spread) -> Peak:
-    """Return the USL's peak with its intervals; infinite where kappa is 0."""
+def peak_of(point: PointFit, around: Spread, smallest: float) -> Peak:
+    """Return the USL's peak with its intervals, not below 1 or the `smallest` size; infinite where kappa is 0."""
+    least = min(smallest, 1.0)
     return Peak(
-        around.estimate(float(peak_size(point.theta)), peak_size(around.theta)),
-        around.estimate(float(_throughput_at_peak(point.theta[None, :])[0]), _throughput_at_peak(around.theta)),
+        around.estimate(float(peak_size(point.theta, least)), peak_size(around.theta, least)),
+        around.estimate(
+            float(_throughput_at_peak(point.theta[None, :], least)[0]), _throughput_at_peak(around.theta, least)
+        ),
     )
 
 
@@ -106,9 +109,9 @@ def standing_of(
     return "open" if peak.n.low < largest else "none"
 
 
-def _throughput_at_peak(theta: Array) -> Array:
+def _throughput_at_peak(theta: Array, least: float) -> Array:
     lam, sigma, kappa = theta.T
-    n = peak_size(theta)
+    n = peak_size(theta, least)
     finite = np.isfinite(n)
     m = np.where(finite, n, 1.0)
     with np.errstate(divide="ignore"):

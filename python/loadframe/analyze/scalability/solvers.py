@@ -71,7 +71,9 @@ def solve(problems: Problems, start: Array, bounds: Bounds) -> tuple[Array, Arra
         remaining = problems.rows(active)
         trial = _step(remaining, theta[active], damping[active], limits)
         trial_cost = remaining.cost(trial)
-        gain = cost[active] - trial_cost
+        # Below N = 1 a curve may have no finite throughput, at the start and after the step.
+        with np.errstate(invalid="ignore"):
+            gain = cost[active] - trial_cost
         better = gain > 0
         taken = active[better]
         theta[taken], cost[taken] = trial[better], trial_cost[better]
