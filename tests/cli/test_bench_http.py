@@ -1,5 +1,6 @@
 """`bench` and `check` on an application with a REST interface: users log in, write and read what is theirs."""
 
+import contextlib
 import json
 
 import pytest
@@ -130,6 +131,50 @@ def test_the_last_answer_to_an_operation_that_is_drawn_is_in_the_run_folder(tmp_
     assert answers["login"]["session"]["token"]
 
 
+def served_by(run, hosts):
+    """Return the requests that each host served."""
+    served = dict.fromkeys((f"target:{host}" for host in hosts), 0)
+    for row in run.telemetry.to_pylist():
+        if row["source"] in served:
+            served[row["source"]] += round(row["value"])
+    return list(served.values())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_open_load_goes_to_each_of_five_hosts_equally_often(tmp_path, threads):
+    path = tmp_path / "app.yaml"
+    path.write_text(
+        "workload: app\n"
+        "operations: {ask: {http: {method: GET, path: /, expect: {status: 404}}}}\n"
+        "phases: [{name: ask, operation: ask, rate: 200/s, arrivals: constant, requests: 300}]\n"
+    )
+    with contextlib.ExitStack() as stack:
+        hosts = [stack.enter_context(RestService()).address for _ in range(5)]
+        words = ["bench", path, "--hosts", ",".join(hosts), "--store", "http", "--threads", threads]
+        done = loadframe(*words, "--output", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    served = served_by(Run(tmp_path / "run"), hosts)
+    assert sum(served) == 300
+    assert all(abs(count - 60) <= threads for count in served), served
+
+
+def test_failures_are_shown_with_status_message_and_number(tmp_path):
+    path = tmp_path / "app.yaml"
+    path.write_text(
+        "workload: app\n"
+        "operations: {read: {http: {method: GET, path: /items/1}}}\n"
+        "phases: [{name: read, operation: read, clients: 2, requests: 40}]\n"
+    )
+    with RestService() as service:
+        words = ["bench", path, "--hosts", service.address, "--store", "http", "--output", tmp_path / "run"]
+        done = loadframe(*words)
+    assert "40 of read failed with 403 (client): HTTP 403" in " ".join(done.stdout.split())
+    (phase,) = Run(tmp_path / "run").summary.phases
+    (message,) = phase.operations["read"].messages
+    assert (message.error, message.status, message.count) == ("client", 403, 40)
+    assert "not yours" in message.message
+
+
 def test_a_failed_request_of_a_phase_that_prepares_ends_the_run(tmp_path):
     path = tmp_path / "app.yaml"
     path.write_text(
@@ -151,3 +196,21 @@ def test_a_failed_request_of_a_phase_that_prepares_ends_the_run(tmp_path):
     summary = Run(tmp_path / "run").summary
     assert summary.status == "failed"
     assert [phase.name for phase in summary.phases] == ["load"]
+
+
+def test_connections_that_the_server_closes_are_opened_again_and_counted(tmp_path):
+    path = tmp_path / "app.yaml"
+    path.write_text(
+        "workload: app\n"
+        "operations: {ask: {http: {method: GET, path: /, expect: {status: 404}}}}\n"
+        "phases: [{name: ask, operation: ask, clients: 2, requests: 200}]\n"
+    )
+    with RestService(answers=10) as service:
+        words = ["bench", path, "--hosts", service.address, "--store", "http", "--output", tmp_path / "run"]
+        done = loadframe(*words)
+    (phase,) = Run(tmp_path / "run").summary.phases
+    operation = phase.operations["ask"]
+    # Each connection serves ten requests; one that is sent while the server closes fails.
+    assert operation.requests == 200
+    assert 15 <= operation.reconnects <= 40
+    assert f"{operation.reconnects} reconnects" in done.stdout
