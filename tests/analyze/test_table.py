@@ -34,7 +34,9 @@ def test_usual_files_are_read(content):
         (b"n,x\n", "a.csv", "no measurement"),
         (b"1,20\n2,30\n3,40\n", "a.csv:1", "numbers where the header belongs"),
         (b"n\n1\n", "a.csv:1", "1 column"),
-        (b"n,x,y\n1,2,3\n", "a.csv:1", "3 columns"),
+        (b"n,x,y\n1,2,3\n", "a.csv:1", "the third is 'y', not block"),
+        (b"n,x,block\n1,2\n", "a.csv:2", "2 columns"),
+        (b"n,x,block\n1,2,\n", "a.csv:2", "no block"),
         (b"n,\n1,2\n", "a.csv:1", "no name"),
         (b"n,x\n1,2\n3\n", "a.csv:3", "1 column"),
         (b"n,x\n1,2\n3,4,5\n", "a.csv:3", "3 columns"),
@@ -58,3 +60,9 @@ def test_what_is_no_table_is_refused_by_its_line(content, where, what):
     assert caught.value.where == where
     assert what in caught.value.what
     assert caught.value.remedy
+
+
+def test_a_third_column_names_the_block_of_each_run():
+    table = parse_table(b"nodes,throughput,Block\n1,20,a\n4,78.5,a\n1,21,b\n", "a.csv")
+    assert table.pairs == ((1.0, 20.0), (4.0, 78.5), (1.0, 21.0))
+    assert table.blocks == ("a", "a", "b")

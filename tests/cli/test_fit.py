@@ -40,6 +40,16 @@ def test_json_has_the_documented_keys():
     assert all(list(warning) == ["cause", "remedy"] for warning in result["warnings"])
 
 
+def test_a_block_column_is_the_block_of_each_run(tmp_path):
+    rows = [(n, f * 10 * n, b) for b, f in enumerate((1.0, 1.3, 0.8)) for n in (1, 2, 4, 8)]
+    (tmp_path / "blocks.csv").write_text("\n".join(["nodes,throughput,block", *(f"{n},{x},{b}" for n, x, b in rows)]))
+    (tmp_path / "plain.csv").write_text("\n".join(["nodes,throughput", *(f"{n},{x}" for n, x, _ in rows)]))
+    blocks, plain = (parsed(tmp_path / f"{name}.csv")["models"]["linear"] for name in ("blocks", "plain"))
+    assert plain["r_squared"] < 0.99 < blocks["r_squared"]
+    wide, narrow = (model["parameters"]["lambda"] for model in (blocks, plain))
+    assert wide["high"] - wide["low"] > narrow["high"] - narrow["low"]
+
+
 def test_a_peak_has_its_place_and_its_throughput():
     peak = parsed(SCALING / "exact.csv", "--residuals", "absolute")["peak"]
     assert peak["n"]["value"] == pytest.approx(7, rel=0.01)

@@ -44,6 +44,31 @@ def test_a_new_cluster_is_formed_once_of_all_its_processes(toy):
         assert toy.planned[-1].founders == ()
 
 
+def test_a_node_that_starts_while_the_cluster_stops_is_stopped_too(toy, state):
+    cluster = Cluster.start(ClusterSpec(store="toy", nodes=2))
+    starting, go_on = threading.Event(), threading.Event()
+
+    def report(text):
+        if text == "starting node-2":
+            starting.set()
+            assert go_on.wait(60)
+
+    with ThreadPoolExecutor() as pool:
+        growing = pool.submit(cluster.grow, 1, report)
+        assert starting.wait(60)
+        stopping = pool.submit(cluster.stop)
+        while any(node.alive for node in cluster.nodes):
+            time.sleep(0.01)
+        go_on.set()
+        # Stores whose nodes join without the others complete the change, on a cluster that is about to end.
+        growing.exception()
+        stopping.result()
+    assert not servers(state)
+    with pytest.raises(LoadframeError, match="the cluster was stopped"):
+        cluster.mend()
+    assert not servers(state)
+
+
 def test_a_node_that_joins_goes_through_requested_joined_and_balanced(cluster, toy):
     events = []
     with cluster.telling(events.append):

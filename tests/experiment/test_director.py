@@ -1,6 +1,7 @@
 """The director of a run on a cluster of toys: steps in their order, control runs without them, ends in the middle."""
 
 import json
+import threading
 import time
 
 import pytest
@@ -133,6 +134,30 @@ def test_a_change_that_goes_on_when_the_run_ends_is_broken_off(directed):
     assert kinds(events)[-1] == "change broken off"
     assert deviations == []
     assert time.monotonic() - began < 30
+
+
+def test_a_trigger_that_fires_while_the_run_ends_starts_no_node(cluster, tmp_path):
+    looks, ended = threading.Event(), threading.Event()
+
+    class AtTheEnd:
+        words = "at the end"
+
+        def fires(self, moment):
+            looks.set()
+            return "the end" if ended.wait(30) else None
+
+    with RunWriter(tmp_path, "run") as writer:
+        plan = [Planned(Step.model_validate({"at": 0.0, "add": 1}), AtTheEnd())]
+        director = Director(cluster, plan, lambda text: None, control=False, holds=False)
+        # As `end` does first, so that the trigger fires between the end of the run and that of the watching thread.
+        director._over.set = lambda over=director._over: (type(over).set(over), ended.set())[0]
+        director.begin(writer)
+        director.phase(0.0, 0.0)
+        assert looks.wait(30)
+        director.end()
+        told = [json.loads(line) for line in (writer.scratch.parent / "events.jsonl").read_text().splitlines()]
+    assert kinds(told) == ["trigger fired", "change broken off"]
+    assert [node.name for node in cluster.nodes] == ["node-0", "node-1"]
 
 
 def test_a_policy_decides_within_its_bounds_and_one_change_at_a_time(directed, cluster):

@@ -26,7 +26,11 @@ _MOST = 16 << 20
 @app.command(epilog=_EXAMPLES)
 def fit(
     file: Annotated[
-        Path, typer.Argument(help="A CSV file: a header, then n and throughput; repeated n are repetitions.")
+        Path,
+        typer.Argument(
+            help="A CSV file: a header, then n and throughput; repeated n are repetitions. A third column, `block`,"
+            " names the block of each run."
+        ),
     ],
     residuals: Annotated[
         Literal["relative", "absolute"],
@@ -46,7 +50,7 @@ def fit(
     content = read_input(file, _MOST)
     table = parse_table(content, str(file))
     try:
-        result = fit_models(table.pairs, residuals=residuals, over=table.over, scaling=scaling)
+        result = fit_models(table.pairs, residuals=residuals, over=table.over, scaling=scaling, blocks=table.blocks)
     except BadInput as error:
         raise BadInput(
             error.what, where=f"{file}, {error.where}" if error.where else str(file), remedy=error.remedy

@@ -32,6 +32,9 @@ from loadframe.store.access import Auth, Tls, require_known, split_address
 
 Report = Callable[[str], None]
 
+#: s that `stop` waits for a change that is under way in another thread.
+_LAST_CHANGE = 60.0
+
 
 def _silent(_message: str) -> None:
     pass
@@ -57,6 +60,8 @@ class Cluster(ClusterView):
         self._listeners: list[Listener] = []
         #: Held while it changes: one change at a time.
         self._changing = threading.Lock()
+        #: Whether `stop` was called: no change begins after it.
+        self._stopped = False
 
     @staticmethod
     def require(spec: ClusterSpec, report: Report = _silent) -> Store:
@@ -414,8 +419,11 @@ class Cluster(ClusterView):
         """Keep others, here and in other commands, from changing the cluster meanwhile."""
         spec = self._of_ours()
         lock = named.locked(spec.name, report) if spec.name else contextlib.nullcontext()
-        with self._changing, lock, self._roster.change():
-            yield
+        with self._changing, lock:
+            if self._stopped:
+                raise LoadframeError("the cluster was stopped", remedy="start it again before you change it")
+            with self._roster.change():
+                yield
 
     def _change(self, report: Report, within: float = WITHIN, tell: Tell | None = None) -> ClusterChange:
         assert self._folder
@@ -466,15 +474,29 @@ class Cluster(ClusterView):
         self._ours = False
 
     def stop(self) -> None:
-        """Stop all nodes of a cluster that loadframe started. Data stays if it has a name."""
+        """Stop all nodes of a cluster that loadframe started. Data stays if it has a name.
+
+        Nodes that a change in another thread starts meanwhile are stopped as well.
+        """
         self._stop_nodes()
         self._roster.write()
 
     def _stop_nodes(self) -> None:
-        self._ours = False
+        self._ours, self._stopped = False, True
         with contextlib.suppress(LoadframeError):
             self._roster.follow()
-        processes = [node.process for node in self._roster.nodes if node.process]
+        self._stop_processes([node.process for node in self._roster.nodes if node.process])
+        if self._changing.acquire(timeout=_LAST_CHANGE):
+            self._changing.release()
+        self._stop_processes([node.process for node in self._roster.nodes if node.process and node.alive])
+        if self._folder and self.spec and self.spec.name is None:
+            # Guards remove the one on their machine, and there may have been none on this.
+            authority.discard(self._folder)
+            with contextlib.suppress(OSError):
+                self._folder.rmdir()
+
+    @staticmethod
+    def _stop_processes(processes: Sequence[Process]) -> None:
         for process in processes:
             # On a fraction of a CPU a server takes long to say goodbye. One that stays throttled stops all the same.
             with contextlib.suppress(LoadframeError):
@@ -483,11 +505,6 @@ class Cluster(ClusterView):
             process.resume()
         for process in processes:
             process.stop()
-        if self._folder and self.spec and self.spec.name is None:
-            # Guards remove the one on their machine, and there may have been none on this.
-            authority.discard(self._folder)
-            with contextlib.suppress(OSError):
-                self._folder.rmdir()
 
 
 def _nodes(count: int) -> str:

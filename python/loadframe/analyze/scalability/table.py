@@ -1,4 +1,5 @@
-"""Reads anybody's (n, throughput) measurements from CSV text: a header and two columns. It fits nothing.
+"""Reads (n, throughput) measurements from CSV text: a header and two columns, and a third named `block` if runs were
+made in blocks. It fits nothing.
 
 The delimiter is the one of comma, semicolon and tab that the header has; decimals have a point. A byte-order mark and
 either kind of line end are accepted, empty lines are skipped.
@@ -12,16 +13,21 @@ from dataclasses import dataclass
 from loadframe.errors import BadInput
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_SHAPE = "write a header line and then two columns, such as `nodes,throughput` and `4,3076.9`"
+_SHAPE = (
+    "write a header line and then two columns, such as `nodes,throughput` and `4,3076.9`; a third column, `block`, is"
+    " for runs that were made in blocks"
+)
+_BLOCK = "block"
 
 
 @dataclass(frozen=True)
 class Table:
-    """The observations of a file, and what its header calls n and throughput."""
+    """The observations of a file, what its header calls n and throughput, and each one's block; None without blocks."""
 
     over: str
     measure: str
     pairs: tuple[tuple[float, float], ...]
+    blocks: tuple[str, ...] | None = None
 
 
 def parse_table(content: bytes, name: str) -> Table:
@@ -35,7 +41,7 @@ def parse_table(content: bytes, name: str) -> Table:
     delimiter = next((mark for mark in ",;\t" if mark in first), ",")
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     header: list[str] | None = None
-    pairs = []
+    pairs, blocks = [], []
     try:
         for cells in rows:
             row, where = [cell.strip() for cell in cells], f"{name}:{rows.line_num}"
@@ -45,18 +51,20 @@ def parse_table(content: bytes, name: str) -> Table:
                 header = _header(row, where)
             else:
                 pairs.append(_pair(row, header, where))
+                blocks += row[2:]
     except csv.Error as error:
         raise BadInput(f"no CSV: {error}", where=f"{name}:{rows.line_num}", remedy=_SHAPE) from error
     if header is None:
         raise BadInput("the file is empty", where=name, remedy=_SHAPE)
     if not pairs:
         raise BadInput("there is a header but no measurement below it", where=name, remedy=_SHAPE)
-    return Table(header[0], header[1], tuple(pairs))
+    return Table(header[0], header[1], tuple(pairs), tuple(blocks) or None)
 
 
 def _header(row: list[str], where: str) -> list[str]:
-    if len(row) != 2:
-        raise BadInput(f"the header has {_columns(len(row))}, not 2", where=where, remedy=_SHAPE)
+    if len(row) != 2 and [cell.lower() for cell in row[2:]] != [_BLOCK]:
+        third = f", and the third is {row[2]!r}, not {_BLOCK}" if len(row) == 3 else ""
+        raise BadInput(f"the header has {_columns(len(row))}, not 2{third}", where=where, remedy=_SHAPE)
     if any(_NUMBER.fullmatch(cell) for cell in row):
         raise BadInput("the first line holds numbers where the header belongs", where=where, remedy=_SHAPE)
     if not all(row):
@@ -65,9 +73,12 @@ def _header(row: list[str], where: str) -> list[str]:
 
 
 def _pair(row: list[str], header: list[str], where: str) -> tuple[float, float]:
-    if len(row) != 2:
-        raise BadInput(f"the line has {_columns(len(row))}, the header has 2", where=where, remedy=_SHAPE)
-    n, throughput = (_number(cell, column, where) for cell, column in zip(row, header, strict=True))
+    if len(row) != len(header):
+        what = f"the line has {_columns(len(row))}, the header has {len(header)}"
+        raise BadInput(what, where=where, remedy=_SHAPE)
+    if not all(row[2:]):
+        raise BadInput("the run has no block", where=where, remedy="name the block of each run, such as 1 or monday")
+    n, throughput = (_number(cell, column, where) for cell, column in zip(row[:2], header[:2], strict=True))
     return n, throughput
 
 

@@ -189,6 +189,11 @@ class Director(Beside):
 
     def _carry_out(self, number: int, step: Step, change: "_Change") -> None:
         words = words_of(step)
+        if self._over.is_set():
+            # The trigger fired while the run ended: the cluster is about to stop, and must not get another node.
+            change.finished = True
+            self._writer.event(BROKEN_OFF, step=number, change=words)
+            return
         self._writer.event(STARTED, step=number, change=words)
         told: str | None = None
 
