@@ -225,6 +225,18 @@ def test_an_operation_that_no_phase_uses_needs_no_form(load):
         ("{search: {collection: things}, assert: {}}", "{}", "asserts nothing", "min_hits, hits, fields or recall"),
         ("{delete: {collection: things, id: a}, assert: {fields: {a: 1}}}", "assert", "has fields to", "remove"),
         ("{elasticsearch: {search: {collection: things}}, mongo: {}}", "mongo", "unknown key 'mongo'", "'mongodb'"),
+        (
+            "{redis: {command: [INCR, n]}, timeout: 1s}",
+            "timeout",
+            "belongs inside each",
+            'into each form: redis: {..., timeout: "1s"}',
+        ),
+        (
+            "{mongodb: {command: {ping: 1}}, assert: {hits: 1}}",
+            "assert",
+            "belongs inside each",
+            "into each form: mongodb:",
+        ),
         ("{mongodb: {search: {collection: things}}}", "mongodb", "mongodb has no search", None),
         ("{read: {collection: things, id: a}, consistency: quorom}", "quorom", "not valid", "'quorum'"),
         ("{cql: {statement: S}, consistency: one}", "consistency", "neutral verbs, and this is cql", "inside cql"),

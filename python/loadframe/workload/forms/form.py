@@ -59,7 +59,7 @@ from loadframe.workload.forms.search_admin import (
 )
 from loadframe.workload.forms.values import Text
 from loadframe.workload.rest import Http
-from loadframe.yamlfile import Duration, Model, did_you_mean, wrong
+from loadframe.yamlfile import Duration, Model, did_you_mean, shown, wrong
 
 Family = Literal["elasticsearch", "http", "cassandra", "mongodb", "redis", "couchbase", "postgresql"]
 
@@ -372,6 +372,18 @@ class Forms(Model):
     redis: Form | None = None
     couchbase: Form | None = None
     postgresql: Form | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_families_only(cls, data: Any) -> Any:
+        """Refuse an option of a form that stands beside the families, and say where it belongs."""
+        if isinstance(data, dict):
+            options = {field.alias or name for name, field in Form.model_fields.items()} - {*_KINDS, *cls.model_fields}
+            for key in sorted(options & data.keys()):
+                family = next(name for name in cls.model_fields if name in data)
+                remedy = f"move it into each form: {family}: {{..., {key}: {shown(data[key])}}}"
+                raise wrong(f"{key!r} stands beside the forms of families, and belongs inside each", remedy, key=key)
+        return data
 
     @model_validator(mode="after")
     def _known_to_each(self) -> "Forms":
