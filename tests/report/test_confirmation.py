@@ -113,3 +113,17 @@ def test_runs_that_do_not_show_how_they_scatter_answer_nothing(runs, valid, caus
     )
     assert "which includes chance" in winner
     assert any(doubt.cause.startswith(cause) for doubt in second.warnings), [doubt.cause for doubt in second.warnings]
+
+
+def test_where_no_effect_stands_out_beside_a_winner_the_report_says_undecided_and_not_that_nothing_matters(runs):
+    (_, second) = analyse(description("throughput"), runs, costs=False)
+    unclaimed = tuple(
+        replace(response, adjusted=dict.fromkeys(response.adjusted, 1.0)) for response in second.responses
+    )
+    effects, winner = lead(replace(second, responses=unclaimed), description("throughput")["factors"])
+    assert "x 1" in winner
+    assert "No setting changes" not in effects
+    assert effects.startswith("Which setting changes")
+    assert "is not decided" in effects
+    nothing, _ = lead(replace(second, responses=unclaimed, winner=None), description("throughput")["factors"])
+    assert nothing.startswith("No setting changes")

@@ -1,5 +1,7 @@
 """A comparison in words: a sentence for each contrast, and what each came to."""
 
+from collections.abc import Sequence
+
 from loadframe.analyze.comparison import Comparison, Contrast
 from loadframe.analyze.comparison.measures import Measure
 from loadframe.analyze.rates import RATES
@@ -73,7 +75,24 @@ def lead(comparison: Comparison) -> list[str]:
     first = comparison.contrasts[0].measure
     chosen = [contrast for contrast in comparison.contrasts if contrast.measure == first]
     words = [sentence(contrast, comparison) for contrast in chosen[:6]]
-    return words + ([f"The table has {len(chosen) - 6} more."] if len(chosen) > 6 else [])
+    words += [f"The table has {len(chosen) - 6} more."] if len(chosen) > 6 else []
+    return words + _decided([contrast for contrast in comparison.contrasts if contrast.measure != first])
+
+
+def _decided(others: Sequence[Contrast]) -> list[str]:
+    """Return a sentence for each group whose other measures are decided: `new is worse in p50, p99 and max.`"""
+    words = []
+    for label in dict.fromkeys(contrast.label for contrast in others):
+        parts = []
+        for outcome in ("worse", "better"):
+            names = [name(contrast) for contrast in others if (contrast.label, contrast.outcome) == (label, outcome)]
+            if names:
+                shown = names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} more"]
+                listed = f"{'; '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
+                parts.append(f"{outcome} in {listed}")
+        if parts:
+            words.append(f"{label} is {', and '.join(parts)}.")
+    return words
 
 
 def runs_text(comparison: Comparison) -> str:

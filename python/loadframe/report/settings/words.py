@@ -89,6 +89,11 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
     what = response.measure.phrase
     if all(fit.p is None for fit in ranked):
         return f"Whether a setting changes {what} is unknown: the runs do not show how they scatter."
+    if not claimed and result.winner is not None:
+        return (
+            f"Which setting changes {what} is not decided: no effect of a setting or an interaction, averaged over all"
+            " combinations, stands out of the scatter of the runs."
+        )
     if not claimed:
         return f"No setting changes {what} by more than the scatter of the runs."
     parts = []
