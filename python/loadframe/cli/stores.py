@@ -32,6 +32,9 @@ def stores(as_json: Json = False) -> None:
         return
     table = Table("store", "family", "version", "embedded", "on this machine", box=None, pad_edge=False)
     for store in listed:
+        if store["installed"]:
+            row = (store["installed"]["version"], "no", "yes, the default")
+            table.add_row(store["kind"], store["family"], *row)
         for version in store["versions"]:
             table.add_row(
                 store["kind"],
@@ -42,18 +45,18 @@ def stores(as_json: Json = False) -> None:
             )
         if store["offered"]:
             table.add_row(store["kind"], store["family"], store["offered"], "no", "from its vendor")
-        if not store["versions"]:
+        if not store["versions"] and not store["installed"]:
             table.add_row(store["kind"], store["family"], *_otherwise(known()[store["kind"]]))
     out.print(table)
 
 
 def _otherwise(store: Store) -> tuple[str, str, str]:
-    """Return the version, and how a store can be had that comes from no registry."""
+    """Return version, embedded and place of a store that no registry has and that is not installed here."""
     try:
-        known = store.installation(None)
+        store.installation(None)
     except BadInput:
         return "", "no", "no: --home or --hosts"
-    return (known.version, "no", "yes") if known else ("", "no", "by --hosts")
+    return "", "no", "by --hosts"
 
 
 def _described(kind: str) -> dict[str, Any]:
@@ -70,5 +73,7 @@ def _described(kind: str) -> dict[str, Any]:
                 "folder": str(artefacts.home(distribution)),
             }
         )
+    found = store.found_here()
     known_as = {"kind": store.kind, "family": store.family, "driver": store.driver}
-    return {**known_as, "versions": versions, "offered": store.offered}
+    here = {"version": found.version, "folder": str(found.home)} if found else None
+    return {**known_as, "installed": here, "versions": versions, "offered": store.offered}

@@ -232,6 +232,13 @@ class Store(ABC):
             return None
         raise BadInput(f"{self.kind} cannot be started from an installation", remedy="leave --home out")
 
+    def found_here(self) -> Found | None:
+        """Return the installation that nodes run unless a version or a home is asked for; None without one."""
+        try:
+            return self.installation(None)
+        except BadInput:
+            return None
+
     @abstractmethod
     def distribution(self, version: str) -> Distribution:
         """Return what to fetch for a version; BadInput when that version cannot be had from the registries."""
