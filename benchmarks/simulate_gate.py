@@ -116,13 +116,13 @@ def sides(scenario: Scenario, random: np.random.Generator) -> tuple[Group, Group
     return Group("old", tuple(groups["old"])), Group("new", tuple(groups["new"]))
 
 
-def outcomes(scenario: Scenario, trials: int, seed: int) -> Counter[str]:
-    """Return how many of the gates stopped, passed, or could not decide."""
+def outcomes(scenario: Scenario, trials: int, seed: int, watch: Sequence[str] = ()) -> Counter[str]:
+    """Return how many of the gates stopped, passed, or could not decide; `watch` names operations."""
     random = np.random.default_rng(seed)
     result: Counter[str] = Counter()
     for _ in range(trials):
         old, new = sides(scenario, random)
-        result[judge_gate(new, old, Thresholds()).standing] += 1
+        result[judge_gate(new, old, Thresholds(), watch=watch).standing] += 1
     return result
 
 

@@ -61,6 +61,13 @@ def gate(
         list[str],
         typer.Option(help="The worsening that must not slip through: 20%, or p99=50%; may be repeated."),
     ] = [],
+    watch: Annotated[
+        list[str],
+        typer.Option(
+            help="An operation that you name before you see the runs: its checks get nine tenths of their kind's share"
+            " of the level, and the others divide the rest; may be repeated."
+        ),
+    ] = [],
     across_treatments: Annotated[
         bool, typer.Option(help="Judge runs of one treatment by those of another: that is what is to be judged.")
     ] = False,
@@ -113,6 +120,7 @@ def gate(
         history=history is not None,
         session_spread=share(session_spread, "--session-spread"),
         across=across_treatments or bool(variants),
+        watch=watch,
     )
     for path, text in ((junit, junit_text), (markdown, markdown_text)):
         if path:

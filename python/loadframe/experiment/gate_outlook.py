@@ -87,7 +87,7 @@ def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...
     """
     # The gate takes a second to import, and most kinds of experiments ask for none.
     from loadframe.analyze.gate import KINDS
-    from loadframe.analyze.gate.multiplicity import Graph
+    from loadframe.analyze.gate.multiplicity import WATCHED, Graph
 
     kinds = [kind for kind in KINDS if shape.members(kind)]
     counts = [shape.members(kind) for kind in kinds]
@@ -103,6 +103,8 @@ def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...
                     rows.append(_power(f"{kind}, all {count} together", kind, runs, together, weights[place]))
                 words = f"{kind}, one of {count}" if count > 1 else kind
                 rows.append(_power(words, kind, runs, spread, weights[place + (count > 1)]))
+                if count > 1 and shape.treatments == 1 and kind not in RATES:
+                    rows.append(_power(f"{words}, with --watch", kind, runs, spread, WATCHED / len(kinds)))
             place += count + (count > 1)
     return tuple(rows)
 

@@ -68,12 +68,15 @@ def judge_gate(
     history: bool = False,
     session_spread: float = SESSION_SPREAD,
     across: bool = False,
+    watch: Sequence[str] = (),
 ) -> Gate:
     """Judge new runs. With `history`, the baseline's runs are one after another, and may have changed in between.
 
-    `session_spread` is by how much two sessions are taken to differ where each side has one only. BadInput where one
-    treatment would be compared with another, unless that is wanted (`across`).
+    `session_spread` is by how much two sessions are taken to differ where each side has one only. `watch` names
+    operations whose checks get most of the level. BadInput where one treatment would be compared with another, unless
+    that is wanted (`across`), and for a watched operation that was not measured.
     """
+    _require_measured(new, watch)
     warnings: list[Finding] = [] if baseline else failed_and_left_out([new])
     checks = _bounds(new, thresholds.bounds)
     if baseline is None:
@@ -88,7 +91,7 @@ def judge_gate(
         warnings += shifts
     comparison = compare([baseline, new], kinds, level=thresholds.level, session_spread=session_spread, intended=across)
     pace = next((warning.factor for warning in comparison.warnings if isinstance(warning, OtherPace)), 1.0)
-    checks += _against(comparison, thresholds, pace, session_spread)
+    checks += _against(comparison, thresholds, pace, session_spread, watch)
     for first, second, treatment in _pairs(baseline, new):
         failed = [*failed_runs(second, first, treatment), *without_figure(second, first, treatment, kinds)]
         checks += failed
@@ -103,17 +106,31 @@ def judge_gate(
     return Gate(new.label, tuple(checks), tuple(warnings), comparison, incomplete, left_out)
 
 
-def _against(comparison: Comparison, thresholds: Thresholds, pace: float, session_spread: float) -> list[Check]:
+def _require_measured(new: Group, watch: Sequence[str]) -> None:
+    """Refuse a watched operation that no run has."""
+    known = {name for run in new.usable if run.run for phase in run.run.summary.phases for name in phase.operations}
+    for name in watch:
+        if name not in known:
+            raise BadInput(
+                f"--watch {name}: no run of {new.label} measured an operation of that name",
+                remedy=f"name one of {', '.join(sorted(known)[:8])}" if known else "look at why runs were left out",
+            )
+
+
+def _against(
+    comparison: Comparison, thresholds: Thresholds, pace: float, session_spread: float, watch: Sequence[str]
+) -> list[Check]:
     """Return the checks against the baseline: of each kind first all together, then one by one."""
     baseline, new = comparison.groups
     contrasts = comparison.contrasts
     # What the checks are about, in the order of the graph's hypotheses: a contrast, or several together; and their p.
     about: list[tuple[Measure, RatioEstimate | None, Contrast | None, int]] = []
     ps: list[float] = []
-    members = []
+    members, watched = [], []
     for kind, places in families(contrasts).items():
         members.append(len(places))
         chosen = [contrasts[place] for place in places]
+        watched.append([index for index, contrast in enumerate(chosen) if contrast.measure.operation in watch])
         if len(chosen) > 1:
             joint = joint_estimate(chosen, baseline, new, session_spread) if kind != "errors" else None
             about.append((Measure("all phases", kind), joint, None, len(chosen)))
@@ -126,7 +143,7 @@ def _against(comparison: Comparison, thresholds: Thresholds, pace: float, sessio
                 if kind == "errors"
                 else one_sided_p(candidate.estimate, candidate.measure)
             )
-    graph = Graph(members)
+    graph = Graph(members, watched)
     adjusted = graph.adjust(ps)
     checks = []
     for (measure, detail, contrast, count), p, share in zip(about, adjusted, graph.weights.tolist(), strict=True):

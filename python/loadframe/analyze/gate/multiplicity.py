@@ -10,14 +10,20 @@ is for the joint check, which asks whether the kind as a whole got worse, and wh
 any single check; once that is rejected, its half goes to the members. The other half is the members' from the start, so
 that one operation that got worse among many is not lost in their mean. A member that is rejected hands its share to
 all others, as in Holm's procedure.
+
+Watched members, which were named before the runs were seen, have `WATCHED` of their family's share instead, and the
+joint check and the other members divide the remainder.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+
+#: The part of a family's share of the level that its watched members have.
+WATCHED = 0.9
 
 
 class Graph:
@@ -26,21 +32,30 @@ class Graph:
     Hypotheses are numbered: those of the first family, its joint one first where it has any, then of the next.
     """
 
-    def __init__(self, members: Sequence[int]) -> None:
-        """Take the number of members of each family. A family of one member has no joint hypothesis."""
+    def __init__(self, members: Sequence[int], watched: Sequence[Collection[int]] = ()) -> None:
+        """Take the number of members of each family, and which of them are watched, counted from 0.
+
+        A family of one member has no joint hypothesis.
+        """
         total = sum(count + (count > 1) for count in members)
         self.weights: Array = np.zeros(total)
         arrows = np.ones((total, total)) - np.eye(total)
         arrows /= max(total - 1, 1)
         start = 0
-        for count in members:
+        for family, count in enumerate(members):
             share = 1 / len(members)
+            chosen = sorted(watched[family]) if watched else []
             if count == 1:
                 self.weights[start] = share
             else:
                 columns = slice(start + 1, start + 1 + count)
-                self.weights[start] = share / 2
-                self.weights[columns] = share / 2 / count
+                rest = share * (1 - WATCHED) if chosen else share
+                self.weights[start] = rest / 2
+                self.weights[columns] = rest / 2 / max(count - len(chosen), 1)
+                if chosen:
+                    self.weights[[start + 1 + place for place in chosen]] = share * WATCHED / len(chosen)
+                if len(chosen) == count:
+                    self.weights[start] = rest
                 arrows[start] = 0.0
                 arrows[start, columns] = 1 / count
             start += count + (count > 1)

@@ -10,7 +10,7 @@ Statistical Association 109, 2014; with the CUSUM of the mean instead of the ene
 Successive sessions depend on each other, and plain permutation takes slow wandering for changes. So what is permuted
 are the innovations of a first-order autoregression, from which each series is put together again (a sieve; Buehlmann,
 "Sieve bootstrap for time series", Bernoulli 3, 1997). Its correlation is estimated beside the candidate, corrected for
-the bias that the two means and the search bring, and rounded up by 1.2 of its standard errors. Without any
+the bias that the two means and the search bring, and rounded up by 1.8 of its standard errors. Without any
 correlation it is the ordinary permutation test.
 
 What is found splits the history, and both parts are searched again, as Hunter does it (Fleming et al., "Hunter: using
@@ -39,7 +39,7 @@ _CHUNK = 2_000_000
 #: A t statistic that hardly any correlation explains.
 _BEYOND_DOUBT = 7.0
 #: Of the correlation: its bias times the number of values, what it is rounded up by, and the greatest that is assumed.
-_BIAS, _ROUNDED, _GREATEST = 3.0, 1.2, 0.9
+_BIAS, _ROUNDED, _GREATEST = 3.0, 1.8, 0.9
 
 
 @dataclass(frozen=True)
