@@ -104,6 +104,21 @@ def test_what_is_not_known_is_named_in_the_head(written):
     assert "step 1: ranks" in head
 
 
+@pytest.mark.parametrize(
+    ("searches", "what"),
+    [
+        ([{"query": {"match_all": {}}}], "the search has none"),
+        (
+            [{"body": ALL}, {"body": ALL, "index": "other"}],
+            "differs from another one only by keys that are not imported",
+        ),
+    ],
+)
+def test_a_search_that_would_lose_what_it_asks_for_is_refused(written, searches, what):
+    with pytest.raises(BadInput, match=what):
+        import_queries(written("q.json", [{"search_queries": searches}]))
+
+
 def _words(lines):
     """The text without its line breaks: where a line is broken depends on the length of the folder's name."""
     return " ".join(" ".join(lines).split())

@@ -39,14 +39,33 @@ def test_reads_and_updates_keep_their_shares(imported, loaded):
     assert workload.for_family("elasticsearch", 2).phases
 
 
-def test_an_empty_file_has_the_defaults_of_core_workload(imported, loaded):
-    file = loaded(imported("")).file
+def test_a_file_of_one_property_has_the_defaults_of_core_workload(imported, loaded):
+    file = loaded(imported("", operationcount="1000")).file
+    assert loaded(imported("workload=site.ycsb.workloads.CoreWorkload")).file.phases == file.phases
     assert file.phases[-1].weights == {"read": 0.95, "update": 0.05}
     assert file.variables["chosen"].uniform == (0, 999)
     assert file.variables["text9"].text.length == 100
     document = file.operations["load"].insert.document
     assert sorted(document) == [*(f"field{index}" for index in range(10)), "key", "number"]
     assert list(file.operations["update"].update.document) == ["field${field}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "remedy"),
+    [
+        ("", "this is not a properties file of YCSB", "recordcount"),
+        ("table: t\ntarget: 5\nmappings:\n  read: all\n", "this is not a properties file of YCSB", "recordcount"),
+        (
+            "keyspace: ks\ntable: t\ncolumnspec:\n  - name: body\n",
+            "a profile of cassandra-stress",
+            "as a cql operation",
+        ),
+    ],
+)
+def test_a_file_of_another_format_is_refused(imported, text, what, remedy):
+    with pytest.raises(BadInput, match=what) as caught:
+        imported(text)
+    assert remedy in caught.value.remedy
 
 
 def test_properties_of_the_command_line_go_first(imported, loaded):

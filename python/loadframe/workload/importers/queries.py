@@ -56,6 +56,8 @@ def import_queries(path: Path, loaded: Triple | None = None) -> Imported:
         raise BadInput(f"expected a list of steps, not {shown(steps)}", where=where, remedy="give a query file")
     operations: dict[str, Any] = {}
     names: dict[str, str] = {}
+    #: The keys that are not imported of each search, by its body.
+    dropped: dict[str, str] = {}
     phases = []
     left_out: list[str] = []
     digits = len(str(len(steps)))
@@ -63,9 +65,15 @@ def import_queries(path: Path, loaded: Triple | None = None) -> Imported:
         part = Part(step, f"{where}, step {number}")
         mix: dict[str, int] = {}
         for query in part.parts("search_queries"):
+            if query.get("body") is None:
+                raise query.error("body", "the search has none", "give its query as the body, {} for all documents")
             body = query.mapping("body")
             left_out += [f"{query.where}: {key}" for key in query.rest()]
             known = json.dumps(body, sort_keys=True)
+            lost = json.dumps({key: query.data[key] for key in query.rest()}, sort_keys=True)
+            if dropped.setdefault(known, lost) != lost:
+                what = "the search differs from another one only by keys that are not imported"
+                raise query.error(", ".join(query.rest()) or "body", what, "remove those keys, or the search")
             if known not in names:
                 names[known] = name_of(f"query_{len(names) + 1}")
                 operations[names[known]] = _search(body)

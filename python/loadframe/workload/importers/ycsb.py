@@ -6,10 +6,12 @@ YCSB's own classes beside the engine.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from loadframe.errors import BadInput
 from loadframe.workload.importers.imported import Imported, name_of
 from loadframe.workload.importers.properties import Properties, parse
 from loadframe.workload.importers.source import text_of
@@ -23,6 +25,20 @@ _CORE = ("site.ycsb.workloads.CoreWorkload", "com.yahoo.ycsb.workloads.CoreWorkl
 #: More would not be a file that people read.
 _MAX_FIELDS, _MAX_LENGTH = 100, 10_000
 _MAX_BYTES = 2**20
+
+#: Properties that only YCSB has: other formats have keys such as `table`, `target` or `workload`, too.
+_OWN = {
+    *("recordcount", "operationcount", "insertcount", "insertstart", "maxexecutiontime", "threadcount"),
+    *("fieldcount", "fieldlength", "minfieldlength", "fieldnameprefix", "fieldlengthdistribution"),
+    *("readallfields", "writeallfields", "insertorder", "zeropadding", "dataintegrity", "requestdistribution"),
+    *("minscanlength", "maxscanlength", "scanlengthdistribution", "hotspotdatafraction", "hotspotopnfraction"),
+    *("exponential.percentile", "exponential.frac", *(f"{verb}proportion" for verb in _PROPORTIONS)),
+}
+_CASSANDRA_STRESS = re.compile(r"^(columnspec|table_definition|keyspace_definition)\s*:", re.MULTILINE)
+_AS_WORKLOAD = (
+    "write a workload file: the table under collections with its columns, each query as a cql operation, the columns' "
+    "distributions as variables"
+)
 
 _REMARKS = (
     "The first phases load the records, the last is YCSB's transaction phase. The field `number` holds the number that "
@@ -38,9 +54,18 @@ def import_ycsb(path: Path, overrides: Mapping[str, str]) -> Imported:
     BadInput, with the line, for a file that is not one, for another workload class than CoreWorkload, and for values
     that YCSB would not take either.
     """
-    given = parse(text_of(path, _MAX_BYTES), str(path)) | {
-        key: (value, f"-p {key}") for key, value in overrides.items()
-    }
+    text = text_of(path, _MAX_BYTES)
+    if _CASSANDRA_STRESS.search(text):
+        raise BadInput(
+            "this is a profile of cassandra-stress, which cannot be imported", where=str(path), remedy=_AS_WORKLOAD
+        )
+    given = parse(text, str(path)) | {key: (value, f"-p {key}") for key, value in overrides.items()}
+    if not _OWN.intersection(given) and given.get("workload", ("", ""))[0].rpartition(".")[2] != "CoreWorkload":
+        raise BadInput(
+            "this is not a properties file of YCSB: it sets none of the core workload's properties",
+            where=str(path),
+            remedy="give a file with properties such as recordcount=1000, or set one with -p",
+        )
     return _Core(Properties(given), path).imported()
 
 
