@@ -47,6 +47,16 @@ def test_what_updates_and_deletes_do_is_known(counts, form, counted):
     assert counts.difference("c", counted + 1) is not None
 
 
+@pytest.mark.parametrize("corpus", [{"actions": True}, {"encrypted": {"of": {"actions": True}}}])
+def test_action_lines_may_repeat_an_id_and_only_the_store_can_count(counts, corpus):
+    corpora = {"c": {"files": [], **corpus}}
+    assert not counts.gains({"b": {"bulk": BULK}}, corpora)["b"]["sure"]
+    counts.add({"bulk": {**BULK, "action": "create"}}, 4, corpora)
+    assert counts.difference("c", 3) is not None
+    counts.add({"bulk": BULK}, 6, corpora)
+    assert counts.difference("c", 7) is None
+
+
 @pytest.mark.parametrize("kind", ["index", "upsert"])
 def test_what_may_be_new_or_not_only_the_store_can_count(counts, kind):
     counts.add({"bulk": BULK}, 100)

@@ -1,5 +1,6 @@
 """Tracks of other tools with one operation of each kind, imported and run on real nodes: every assertion is true."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -97,6 +98,39 @@ def test_parameters_that_code_drew_ahead_are_sent(node, tmp_path):
     assert {name: failures(figures) for name, figures in phases.items() if failures(figures)} == {}
     assert phases["random-fare"]["random-fare"]["requests"] == 600
     assert node.count("rides") == 500
+
+
+def test_ids_of_action_lines_and_pipelines_reach_the_store(node, tmp_path):
+    lines = [f'{{"index": {{"_index": "kept", "_id": "k{n % 3}"}}}}\n{{"n": {n}}}\n' for n in range(6)]
+    (tmp_path / "d.json").write_text("".join(lines))
+    bulk = {"operation-type": "bulk", "bulk-size": 2}
+    three_hits = {"property": "hits.total.value", "condition": "==", "value": 3}
+    operations = [
+        {"name": "make", "operation-type": "put-pipeline", "id": "empty", "body": {"processors": []}},
+        {"name": "plain", **bulk},
+        {"name": "piped", "pipeline": "empty", **bulk},
+        {"name": "lost", "pipeline": "missing", **bulk},
+        {"name": "refresh", "operation-type": "refresh"},
+        {"name": "find", "operation-type": "search", "body": {}, "assertions": [three_hits]},
+        {"name": "remove", "operation-type": "delete-pipeline", "id": "empty"},
+    ]
+    documents = [{"source-file": "d.json", "document-count": 6, "includes-action-and-meta-data": True}]
+    track = {
+        "indices": [{"name": "kept"}],
+        "corpora": [{"name": "d", "documents": documents}],
+        "schedule": [{"operation": operation} for operation in operations],
+    }
+    (tmp_path / "track.json").write_text(json.dumps(track))
+    path = tmp_path / "kept.yaml"
+    path.write_text(import_rally(tmp_path, None, {}).text())
+    try:
+        phases = dict(measured(node, tmp_path, path))
+        assert node.count("kept") == 3
+    finally:
+        node.drop_collection("kept")
+    # The store knows no pipeline of the name `missing`: it was asked for it.
+    assert [name for name, figures in phases.items() if failures(figures)] == ["lost"]
+    assert [phases[name][name]["documents"] for name in ("plain", "piped")] == [6, 6]
 
 
 #: What finds the nearest neighbours without the k-NN plugin, which the embedded store lacks: all vectors are compared.

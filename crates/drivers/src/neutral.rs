@@ -289,13 +289,33 @@ impl Scan {
 impl Bulk {
     fn map(argument: &Value, context: &Context) -> Result<Self, PlanError> {
         let form = Form::new(argument, &["collection", "corpus", "size", "action", "id"])?;
+        let corpus = context.corpora.get(form.text("corpus")?)?;
+        if form.get("id").is_none() {
+            refuse_action_ids(
+                &corpus,
+                "this store's driver does not take them; name the field that has them by \"id\"",
+            )?;
+        }
         Ok(Self {
             collection: form.text("collection")?.to_owned(),
-            corpus: context.corpora.get(form.text("corpus")?)?,
+            corpus,
             size: form.count("size")?,
             action: form.get("action").map_or(Ok(Action::Index), |_| Action::parse(form.text("action")?))?,
             id: form.get("id").map(|_| form.text("id").map(str::to_owned)).transpose()?,
         })
+    }
+}
+
+/// Refuses a corpus whose action lines, judged by the first one, have ids; `why` they cannot be used.
+pub fn refuse_action_ids(corpus: &Corpus, why: &str) -> Result<(), PlanError> {
+    let mut first = Vec::new();
+    corpus.append_actions(0, 1, &mut first);
+    let action: Value = serde_json::from_slice(&first).unwrap_or_default();
+    let said =
+        |key: &&str| action.as_object().is_some_and(|action| action.values().any(|meta| meta.get(key).is_some()));
+    match ["_id", "routing"].iter().find(|key| said(key)) {
+        Some(key) => Err(PlanError::new(format!("the corpus's action lines have {key:?}: {why}"))),
+        None => Ok(()),
     }
 }
 

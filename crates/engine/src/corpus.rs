@@ -225,6 +225,25 @@ impl Corpus {
         }
     }
 
+    /// Whether its files have a line before each document that says what to do with it, and with which id.
+    pub fn has_actions(&self) -> bool {
+        match &self.0 {
+            Source::Generated { .. } | Source::Vectors(_) => false,
+            Source::Files(files) => files.has_actions(),
+            Source::Encrypted(encrypted) => encrypted.plain().has_actions(),
+        }
+    }
+
+    /// Appends the action lines of the documents that [`Corpus::append`] appends; none if it has no actions.
+    pub fn append_actions(&self, first: u64, count: u64, out: &mut Vec<u8>) {
+        let count = count.min(self.documents().saturating_sub(first));
+        match &self.0 {
+            Source::Files(files) if files.has_actions() => files.append_actions(first, count, out),
+            Source::Encrypted(encrypted) => encrypted.plain().append_actions(first, count, out),
+            _ => {}
+        }
+    }
+
     /// Appends `count` documents from number `first` on, as many of them as there are, each as `prefix`, the
     /// document, and a line's end. Returns how many that were.
     pub fn append(&self, first: u64, count: u64, prefix: &[u8], out: &mut Vec<u8>) -> u64 {

@@ -5,6 +5,8 @@ from typing import Any
 
 from loadframe.workload.gains import change, gain, written
 
+_NONE: Mapping[str, Mapping[str, Any]] = {}
+
 
 class Acknowledged:
     """Counts per collection since they were made."""
@@ -22,15 +24,20 @@ class Acknowledged:
         counts = [count for count in self._counts.values() if count is not None]
         return sum(counts) if counts and len(counts) == len(self._counts) else None
 
-    def gains(self, forms: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    def gains(
+        self, forms: Mapping[str, Mapping[str, Any]], corpora: Mapping[str, Mapping[str, Any]] = _NONE
+    ) -> dict[str, dict[str, Any]]:
         """Return what each of these operations would add if the load began now; those that add nothing are left out."""
         collections = {name: write[1]["collection"] for name, form in forms.items() if (write := written(form))}
         known = {
-            name: gain(form, first=self._counts.get(collections.get(name, "")) == 0) for name, form in forms.items()
+            name: gain(form, corpora, first=self._counts.get(collections.get(name, "")) == 0)
+            for name, form in forms.items()
         }
         return {name: added.as_dict() for name, added in known.items() if added}
 
-    def add(self, form: Mapping[str, Any], documents: int) -> str | None:
+    def add(
+        self, form: Mapping[str, Any], documents: int, corpora: Mapping[str, Mapping[str, Any]] = _NONE
+    ) -> str | None:
         """Count the documents that an operation was acknowledged, and return the collection if it writes to one."""
         write = written(form)
         # Collections that are made for the values of a field are not those that the workload defines.
@@ -39,7 +46,7 @@ class Acknowledged:
         kind, content = write
         collection: str = content["collection"]
         count = self._counts[collection]
-        changed = change(kind, content, first=count == 0)
+        changed = change(kind, content, corpora, first=count == 0)
         self._counts[collection] = None if count is None or changed is None else count + changed * documents
         return collection
 

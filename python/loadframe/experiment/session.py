@@ -287,7 +287,7 @@ class Session:
                 writer.event(PHASE_STARTED, start, phase=phase.name)
                 beside.phase(start, phase.warmup)
 
-            gains = self._acknowledged.gains(phase.operations)
+            gains = self._acknowledged.gains(phase.operations, phase.corpora)
             there = {"held": self._acknowledged.held, "gains": gains, "looks": phase.looks}
             try:
                 outcome = self._phase(
@@ -457,7 +457,8 @@ class Session:
         for operation in outcome["operations"]:
             # What an operation consists of has no form of its own: it is counted with it.
             form = phase.operations.get(operation["operation"], {})
-            written.add(self._acknowledged.add(form, operation["documents"] + operation["warmup"]["documents"]))
+            documents = operation["documents"] + operation["warmup"]["documents"]
+            written.add(self._acknowledged.add(form, documents, phase.corpora))
         if not phase.exhausts:
             return []
         differences = (

@@ -74,10 +74,10 @@ class Corpus(Model):
     the checksum of `url`). A `url` that is not empty takes the place of `generate`, and such a `file` that of both,
     so that one workload serves all. `at_most` is the most documents that are taken; with both, files must have the
     smaller number of `documents` and `at_most`. With `actions` a line that says what to do (as in bulk requests)
-    stands before each document; it is not sent. A line that is not a document stops the run, or is counted and kept
-    aside. Files of the format `mediawiki` are XML dumps, each revision of which becomes a document, and of the
-    format `parquet` each row is one. `columns` takes vectors from files of their own: row i of each is in document
-    i, whose `id` is i.
+    stands before each document. A `bulk` to a search engine keeps its `_id`, `routing` and `create`. A line that is
+    not a document stops the run, or is counted and kept aside. Files of the format `mediawiki` are XML dumps, each
+    revision of which becomes a document, and of the format `parquet` each row is one. `columns` takes vectors from
+    files of their own: row i of each is in document i, whose `id` is i.
     """
 
     generate: Literal["nyc_taxi_trip", "geonames", "mri_scan", "ycsb_record", "wikipedia_revision"] | None = None

@@ -37,22 +37,28 @@ def written(form: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
     return next(((kind, form[kind]) for kind in _WRITES if form.get(kind) is not None), None)
 
 
-def change(kind: str, content: Mapping[str, Any], *, first: bool) -> int | None:
+def change(
+    kind: str, content: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool
+) -> int | None:
     """Return what each document does to the count; None where only the store can tell. `first`: there are no others."""
     if content.get("conflicts"):
         return None
     action = content.get("action", "index") if kind == "bulk" else kind
+    corpus = corpora.get(content.get("corpus", ""), {})
+    if action == "index" and "id" not in content and corpus.get("encrypted", {}).get("of", corpus).get("actions"):
+        # Action lines may repeat an id.
+        return None
     if action in ("index", "upsert"):
         # Documents without an id are new ones, and so are those with ids as long as there are no others.
         return 1 if "id" not in content or (kind == "bulk" and first) else None
     return _CHANGES[action]
 
 
-def gain(form: Mapping[str, Any], *, first: bool) -> Gain | None:
+def gain(form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool) -> Gain | None:
     """Return what an operation adds; None if nothing. `first`: its collection is empty when the load begins."""
     write = written(form)
     said = form.get("new_documents")
     if said is not None:
         return Gain(said, "documents" if write and write[0] == "bulk" else "successes") if said else None
-    changed = 0 if write is None else change(*write, first=first)
+    changed = 0 if write is None else change(*write, corpora, first=first)
     return Gain(1.0, sure=False) if changed is None else Gain(float(changed)) if changed else None

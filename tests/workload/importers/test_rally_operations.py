@@ -201,6 +201,54 @@ def test_conflicts_of_documents_are_told_in_shares(written, loaded):
         assert said.recency == 0.4
 
 
+CORPORA = [{"name": "x", "documents": [{"source-file": "x.json"}]}]
+
+
+def test_a_bulk_operation_keeps_the_parameters_of_its_requests(written, loaded):
+    plain = {"operation-type": "bulk", "bulk-size": 2}
+    given = {
+        "pipeline": "upper",
+        "timeout": "5s",
+        "request-params": {"refresh": "true", "routing": "r", "preference": "p"},
+    }
+    imported = import_rally(written("t.json", simple(plain, plain | given, corpora=CORPORA)), None, {})
+    alone, piped = (form.bulk for form in loaded(imported).file.operations.values())
+    assert (alone.pipeline, alone.parameters) == (None, {})
+    assert (piped.pipeline, piped.refresh, piped.routing) == ("upper", True, "r")
+    assert piped.parameters == {"timeout": "5s", "preference": "p"}
+    assert not [entry for entry in imported.left_out if entry.startswith("operation")]
+
+
+def test_an_operation_that_equals_another_without_what_is_lost_is_left_out(written, loaded):
+    look, other = ({"operation-type": "search", "body": {"size": size}} for size in (0, 1))
+    odd, same = look | {"runtime": "fast"}, other | {"runtime": "fast"}
+    track = simple(odd, look, same)
+    track["schedule"].append({"parallel": {"tasks": [{"operation": {"name": "o3", **odd}}, *track["schedule"][:2]]}})
+    imported = import_rally(written("t.json", track), None, {})
+    file = loaded(imported).file
+    assert list(file.operations) == ["o1", "o2"]
+    assert [phase.name for phase in file.phases] == ["o1", "o2", "o3-o0-o1"]
+    reason = 'without runtime "fast" it is the same as o1'
+    assert f"operation o0: {reason}" in imported.left_out
+    assert f"operation o3: {reason}" in imported.left_out
+    assert "operation o2: runtime" in imported.left_out
+
+
+@pytest.mark.parametrize(
+    ("lost", "documents", "reason"),
+    [
+        ({"conflicts": "random"}, {"includes-action-and-meta-data": True}, "its conflicts, because x has actions"),
+        ({"ingest-percentage": 10}, {}, "its ingest-percentage, because x does not say how many"),
+    ],
+)
+def test_a_bulk_operation_that_would_measure_something_else_is_left_out(written, loaded, lost, documents, reason):
+    corpora = [{"name": "x", "documents": [{"source-file": "x.json", **documents}]}]
+    bulk = {"operation-type": "bulk", "bulk-size": 2}
+    imported = import_rally(written("t.json", simple(bulk, bulk | lost, corpora=corpora)), None, {})
+    assert list(loaded(imported).file.operations) == ["o0"]
+    assert any(entry.startswith(f"operation o1: {reason}") for entry in imported.left_out)
+
+
 @pytest.mark.parametrize(
     ("operation", "reason"),
     [

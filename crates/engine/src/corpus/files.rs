@@ -4,8 +4,10 @@
 //! is kept: the page cache holds what is in use.
 
 use std::fs::File;
+use std::iter;
 use std::path::{Path, PathBuf};
 
+use memchr::memrchr;
 use memmap2::{Advice, Mmap};
 
 use super::cache::Stamp;
@@ -80,23 +82,50 @@ impl Files {
         }
     }
 
+    /// Whether the files have an action line before each document.
+    pub fn has_actions(&self) -> bool {
+        self.reading.actions
+    }
+
+    /// Appends the action lines of `count` documents from number `first` on, each with a line's end.
+    pub fn append_actions(&self, first: u64, count: u64, out: &mut Vec<u8>) {
+        for (action, _) in self.pairs_from(first).take(count as usize) {
+            out.extend_from_slice(action);
+            out.push(b'\n');
+        }
+    }
+
     /// The documents from number `first` on, without their line ends.
     fn documents_from(&self, first: u64) -> impl Iterator<Item = &[u8]> {
+        self.pairs_from(first).map(|(_, document)| document)
+    }
+
+    /// The documents from number `first` on, each behind its action line, which is empty in files without actions.
+    fn pairs_from(&self, first: u64) -> impl Iterator<Item = (&[u8], &[u8])> {
         let start = self.parts.partition_point(|part| part.first <= first).saturating_sub(1);
         let within = self.parts.get(start).map_or(0, |part| first - part.first);
-        let skipped = self.parts.iter().skip(start).enumerate().flat_map(move |(i, part)| {
+        self.parts.iter().skip(start).enumerate().flat_map(move |(i, part)| {
             let number = if i == 0 { within } else { 0 };
             let (offset, further) = part.index.find(number).unwrap_or((part.map.len() as u64, 0));
-            let offset = offset as usize;
-            let lines = Lines::new(&part.map, offset);
+            let actions = self.reading.actions;
             // The index points to documents, behind their actions.
-            let every = if self.reading.actions { 2 } else { 1 };
+            let offset = if actions { line_before(&part.map, offset as usize) } else { offset as usize };
+            let mut lines = Lines::new(&part.map, offset);
+            let pairs = iter::from_fn(move || {
+                let action = if actions { lines.next()?.text } else { &[] };
+                Some((action, lines.next()?.text))
+            });
             let unchecked = part.index.broken == 0;
-            let documents = lines.step_by(every).filter(move |line| unchecked || flaw(line.text).is_none());
+            let documents = pairs.filter(move |(_, document)| unchecked || flaw(document).is_none());
             documents.skip(further as usize)
-        });
-        skipped.map(|line| line.text)
+        })
     }
+}
+
+/// The offset of the last line before `at` that is not empty; 0 if there is none.
+fn line_before(bytes: &[u8], at: usize) -> usize {
+    let text = bytes[..at].trim_ascii_end();
+    memrchr(b'\n', text).map_or(0, |end| end + 1)
 }
 
 fn map(path: &Path) -> Result<(Mmap, Stamp), PlanError> {
@@ -231,6 +260,27 @@ mod tests {
         );
         assert!(error("{\"delete\": {}}\n").contains("odd:1: a line with an action"));
         assert!(error("{\"create\": {}}\n").contains("odd:1: the action has no document"));
+    }
+
+    #[test]
+    fn each_document_keeps_its_own_action_line() {
+        let folder = Folder::new("action-lines");
+        let pair = |n: usize| {
+            let broken = if n % 50 == 3 { "{\"create\": {\"_id\": \"none\"}}\n{\"n\"\n" } else { "" };
+            format!("{broken}\n{{\"create\": {{\"_id\": \"{n}\"}}}}\r\n  \n{{\"n\": {n}}}\n")
+        };
+        let path = [folder.file("bulk", (0..300).map(pair).collect::<String>())];
+        let reading = Reading { actions: true, set_aside: true, ..Reading::default() };
+        let files = Files::open(&path, Wanted::default(), reading).unwrap();
+        let _ = std::fs::remove_file(files.set_aside().1[0]);
+        assert_eq!((files.documents(), files.set_aside().0), (300, 6));
+        for first in [0, 1, 3, 4, 63, 64, 65, 200, 299, 300] {
+            let mut out = Vec::new();
+            files.append_actions(first, 70, &mut out);
+            let line = |n| format!("{{\"create\": {{\"_id\": \"{n}\"}}}}\n");
+            let expected: String = (first..300.min(first + 70)).map(line).collect();
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "from {first}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from loadframe.workload.forms.values import Count, Id, Positive, Routing, Share, Text
-from loadframe.yamlfile import Duration, Model, wrong
+from loadframe.yamlfile import Duration, Model, Scalar, wrong
 
 #: Whether what is written is visible to searches before it is answered, at once (`true`) or with the next refresh.
 Refreshed = bool | Literal["wait_for"]
@@ -102,7 +102,8 @@ class Bulk(Model):
     a document gets one that was sent before: any of those, or with `recency` above 0 rather one of the latest.
 
     `per` is a field, too: each of its values has a collection of its own then, COLLECTION-VALUE, which the store makes.
-    Search engines do that.
+    Search engines do that. They also take an ingest `pipeline`, a `routing` for all documents, `refresh`, and further
+    `parameters` of the address.
     """
 
     collection: Text
@@ -115,6 +116,10 @@ class Bulk(Model):
     conflict_probability: Share = 0.25
     on_conflict: Literal["index", "update"] = "index"
     recency: Share = 0.0
+    pipeline: Text | None = None
+    routing: Routing = None
+    refresh: Refreshed | None = None
+    parameters: dict[str, Scalar] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _whose_ids(self) -> "Bulk":

@@ -111,14 +111,14 @@ def _removed(data: dict[str, Any], section: str, name: str) -> dict[str, Any]:
     entries = {key: value for key, value in data[section].items() if key != name}
     data = {**data, section: entries}
     if section == "operations":
-        data["phases"] = [kept for phase in data["phases"] if (kept := _needing_none(phase, name)) is not None]
+        data["phases"] = [kept for phase in data["phases"] if (kept := needing_none(phase, name)) is not None]
     return data
 
 
-def _needing_none(load: dict[str, Any], operation: str) -> dict[str, Any] | None:
+def needing_none(load: dict[str, Any], operation: str) -> dict[str, Any] | None:
     """Return a phase or a stream without the streams of an operation; None if nothing is left of it."""
     if "streams" in load:
-        streams = [kept for stream in load["streams"] if (kept := _needing_none(stream, operation)) is not None]
+        streams = [kept for stream in load["streams"] if (kept := needing_none(stream, operation)) is not None]
         return {**load, "streams": streams} if streams else None
     if load.get("operation") == operation:
         return None

@@ -9,15 +9,17 @@ use loadframe_engine::plan::PlanError;
 use memchr::memchr;
 use serde_json::Value;
 
-use super::{AGAIN, Mapped, Mapping, OVERTAKEN};
+use super::documents::place;
+use super::{AGAIN, Mapped, Mapping, OVERTAKEN, parameters};
 use crate::form::Form;
 use crate::http1::request::{Batches, Body};
+use crate::json::Cursor;
 use crate::json::pointer::Pointer;
-use crate::neutral::Action;
+use crate::neutral::{self, Action};
 use crate::search::conflicts::Conflicts;
 use crate::search::judge::Judge;
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 14] = [
     "collection",
     "corpus",
     "size",
@@ -28,6 +30,10 @@ const KEYS: [&str; 10] = [
     "conflict_probability",
     "on_conflict",
     "recency",
+    "pipeline",
+    "routing",
+    "refresh",
+    "parameters",
 ];
 
 impl Mapping<'_> {
@@ -46,6 +52,11 @@ impl Mapping<'_> {
         let batches = Documents { corpus, size: form.count("size")?, action, ids, per };
         let line = self.dialect.bulk().iter().try_fold(self.line("POST", &form)?, |line, name| line.segment(name))?;
         let judge = if action == Action::Delete { Judge::Deletions } else { Judge::Bulk };
+        let line = match form.get("pipeline") {
+            Some(pipeline) => line.parameter("pipeline", pipeline)?,
+            None => line,
+        };
+        let line = parameters(place(line, &form)?, &form)?;
         Ok((line.finish(Body::Batches(Box::new(batches))), judge))
     }
 }
@@ -67,6 +78,7 @@ fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
         if action != Action::Index || form.get("id").is_some() {
             return Err(PlanError::new("\"conflicts\" make the ids of documents that are indexed"));
         }
+        neutral::refuse_action_ids(corpus, "\"conflicts\" make other ids")?;
         let documents = corpus.documents();
         let probability = share(form, "conflict_probability", 0.25)?;
         let recency = share(form, "recency", 0.0)?;
@@ -74,11 +86,29 @@ fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
     }
     let Some(_) = form.get("id") else {
         return match action {
+            Action::Index | Action::Create if corpus.has_actions() => actions(form, corpus),
             Action::Index | Action::Create => Ok(Ids::None),
             _ => Err(PlanError::new("\"id\" is missing: the name of the field that holds the documents' ids")),
         };
     };
     Ok(Ids::Field(field(form, "id", corpus)?))
+}
+
+/// The ids of the corpus's action lines. Refuses a corpus whose first action line names another index.
+fn actions(form: &Form, corpus: &Corpus) -> Result<Ids, PlanError> {
+    let collection = form.text("collection")?;
+    let mut first = Vec::new();
+    corpus.append_actions(0, 1, &mut first);
+    let action: Value = serde_json::from_slice(&first)
+        .map_err(|error| PlanError::new(format!("the corpus's first action line is not JSON: {error}")))?;
+    let index = action.as_object().and_then(|action| action.values().next()).and_then(|meta| meta.get("_index"));
+    match index {
+        Some(index) if index != collection && form.get("per").is_none() => Err(PlanError::new(format!(
+            "the corpus's action lines write to the index {index}, not to the collection \"{collection}\"; name that \
+             collection, or remove \"_index\" from the lines"
+        ))),
+        _ => Ok(Ids::Actions(serde_json::to_vec(collection).unwrap_or_default())),
+    }
 }
 
 /// A field that documents have, by the key that names it; the first document has to have it.
@@ -117,6 +147,8 @@ enum Ids {
     None,
     /// A field of the document.
     Field(Pointer),
+    /// What the corpus's action lines say. Holds the collection's name as JSON, which lines need not repeat.
+    Actions(Vec<u8>),
     /// Made here; documents whose id was sent before are under this action.
     Conflicts(Conflicts, Action),
 }
@@ -158,10 +190,13 @@ impl Batches for Documents {
             return self.corpus.append(first, self.size, prefix, body);
         }
         let documents = self.corpus.append(first, self.size, b"", scratch);
-        let mut rest = scratch.as_slice();
+        let end = scratch.len();
+        if matches!(self.ids, Ids::Actions(_)) {
+            self.corpus.append_actions(first, self.size, scratch);
+        }
+        let (mut rest, mut actions) = scratch.split_at(end);
         for number in first..first + documents {
-            let (document, behind) = rest.split_at(memchr(b'\n', rest).unwrap_or(rest.len()));
-            rest = behind.get(1..).unwrap_or_default();
+            let document = take_line(&mut rest);
             let per =
                 self.per.as_ref().map(|(pointer, name)| (name.as_str(), scalar(pointer, document).unwrap_or(b"none")));
             let action = match &self.ids {
@@ -175,6 +210,10 @@ impl Batches for Documents {
                     push_action(body, self.action, per, scalar(pointer, document));
                     self.action
                 }
+                Ids::Actions(collection) => {
+                    push_kept(body, self.action, per, take_line(&mut actions), collection);
+                    self.action
+                }
                 Ids::None => {
                     push_action(body, self.action, per, None);
                     self.action
@@ -184,6 +223,13 @@ impl Batches for Documents {
         }
         documents
     }
+}
+
+/// Takes the first line off `rest`, without its end.
+fn take_line<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
+    let (line, behind) = rest.split_at(memchr(b'\n', rest).unwrap_or(rest.len()));
+    *rest = behind.get(1..).unwrap_or_default();
+    line
 }
 
 /// A text or number in a document, such as its id, as bytes of a JSON text. A number's are the same.
@@ -231,6 +277,41 @@ fn push_action(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, i
         }
     }
     body.extend_from_slice(b"}}\n");
+}
+
+/// Appends a corpus's action line as a request for `collection`, which is JSON, needs it: with all that the line says,
+/// such as `_id` and `routing`, but for the collection's own name and the type, which stores do not have any more. The
+/// action is `create` if the line or `action` says so. A line that is not JSON is sent as it is: the store refuses it.
+fn push_kept(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, line: &[u8], collection: &[u8]) {
+    let start = body.len();
+    let mut push = |name: &[u8], meta: &mut Cursor<'_>| {
+        let create = action == Action::Create || name == b"create";
+        body.extend_from_slice(if create { b"{\"create\":{" } else { b"{\"index\":{" });
+        let mut comma = false;
+        if let Some((name, value)) = per {
+            [b"\"_index\":\"", name.as_bytes(), b"-", value, b"\""]
+                .into_iter()
+                .for_each(|part| body.extend_from_slice(part));
+            comma = true;
+        }
+        meta.object(|name, meta| {
+            let value = meta.value()?;
+            let dropped = name == b"_type" || name == b"_index" && (per.is_some() || value == collection);
+            if !dropped {
+                let comma_before: &[u8] = if comma { b",\"" } else { b"\"" };
+                [comma_before, name, b"\":", value].into_iter().for_each(|part| body.extend_from_slice(part));
+                comma = true;
+            }
+            Ok(true)
+        })?;
+        body.extend_from_slice(b"}}\n");
+        Ok(false)
+    };
+    if Cursor::new(line).object(&mut push).is_err() {
+        body.truncate(start);
+        body.extend_from_slice(line);
+        body.push(b'\n');
+    }
 }
 
 fn push_document(body: &mut Vec<u8>, action: Action, document: &[u8]) {

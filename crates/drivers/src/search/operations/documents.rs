@@ -13,7 +13,7 @@ use crate::search::judge::Judge;
 const WRITE: [&str; 5] = ["collection", "id", "document", "routing", "refresh"];
 
 /// Appends which shard a document is on, and whether a write is to be visible when it is answered.
-fn place<'a>(mut line: Line<'a>, form: &Form) -> Result<Line<'a>, PlanError> {
+pub(super) fn place<'a>(mut line: Line<'a>, form: &Form) -> Result<Line<'a>, PlanError> {
     line = routed(line, form)?;
     match form.get("refresh") {
         None => Ok(line),

@@ -237,6 +237,84 @@ fn each_action_of_a_bulk_request_has_its_lines() {
     assert_eq!(lines(form("delete"), 0).len(), 2);
 }
 
+/// A file that a test writes, gone when it ends.
+struct Lines(std::path::PathBuf);
+
+impl Lines {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("loadframe-bulk-{}-{name}.json", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    /// An operation's mapping with these lines, which have actions, as the corpus `lines`.
+    fn map(&self, form: Value) -> Result<Operation, PlanError> {
+        let corpora = BTreeMap::from([("lines".to_owned(), json!({"files": [&self.0], "actions": true}))]);
+        let context = Context { corpora: Corpora::open(&corpora, 1).unwrap(), ..context() };
+        Operation::map(&form, &context, (&Dialect::new(None).unwrap(), &Register::default()), Duration::from_secs(60))
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn action_lines_of_a_corpus_keep_what_they_say() {
+    let lines = Lines::new(
+        "kept",
+        "{\"index\": {\"_index\": \"c\", \"_type\": \"_doc\", \"_id\": \"a\\\"1\", \"routing\": 7}}\n{\"n\": 0}\n\
+         {\"create\" : {\"_id\": \"k1\"}}\n{\"n\": 1}\n\
+         {\"index\": {\"_index\": \"d\", \"_id\": \"k2\"}}\n{\"n\": 2}\n\
+         {\"index\": {}}\n{\"n\": 3}\n{\"index\": {\"_id\"}\n{\"n\": 4}\n",
+    );
+    let body = |extra: Value, k| {
+        let mut form = json!({"bulk": {"collection": "c", "corpus": "lines", "size": 3}});
+        form["bulk"].as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let text = rendered(&lines.map(form).unwrap().step, k);
+        text.split_once("\r\n\r\n").unwrap().1.to_owned()
+    };
+    assert_eq!(
+        body(json!({}), 0),
+        "{\"index\":{\"_id\":\"a\\\"1\",\"routing\":7}}\n{\"n\": 0}\n{\"create\":{\"_id\":\"k1\"}}\n{\"n\": 1}\n\
+         {\"index\":{\"_index\":\"d\",\"_id\":\"k2\"}}\n{\"n\": 2}\n"
+    );
+    assert_eq!(body(json!({}), 1), "{\"index\":{}}\n{\"n\": 3}\n{\"index\": {\"_id\"}\n{\"n\": 4}\n");
+    let create = body(json!({"action": "create"}), 0);
+    assert!(create.starts_with("{\"create\":{\"_id\":\"a\\\"1\",\"routing\":7}}\n{\"n\": 0}\n"), "{create}");
+    let per = body(json!({"per": "n"}), 0);
+    assert!(per.starts_with("{\"index\":{\"_index\":\"c-0\",\"_id\":\"a\\\"1\",\"routing\":7}}\n"), "{per}");
+    let field = body(json!({"id": "n"}), 0);
+    assert!(field.starts_with("{\"index\":{\"_id\":\"0\"}}\n{\"n\": 0}\n"), "{field}");
+}
+
+#[test]
+fn action_lines_that_cannot_be_kept_are_refused() {
+    let lines = Lines::new("refused", "{\"index\": {\"_index\": \"logs\", \"_id\": \"k\"}}\n{\"n\": 0}\n");
+    let error = |form: Value| lines.map(form).unwrap_err().message;
+    let other = error(json!({"bulk": {"collection": "c", "corpus": "lines", "size": 1}}));
+    assert!(other.contains("action lines write to the index \"logs\", not to the collection \"c\""), "{other}");
+    let conflicts = json!({"bulk": {"collection": "logs", "corpus": "lines", "size": 1, "conflicts": "random"}});
+    assert!(error(conflicts).contains("action lines have \"_id\": \"conflicts\" make other ids"));
+    let corpora = BTreeMap::from([("lines".to_owned(), json!({"files": [&lines.0], "actions": true}))]);
+    let context = Context { corpora: Corpora::open(&corpora, 1).unwrap(), ..context() };
+    let neutral = |form: Value| crate::neutral::Neutral::map("bulk", &form, &context).unwrap();
+    let form = json!({"collection": "logs", "corpus": "lines", "size": 1});
+    assert!(neutral(form).unwrap_err().message.contains("this store's driver does not take them"));
+    let named = json!({"collection": "logs", "corpus": "lines", "size": 1, "id": "n"});
+    assert!(neutral(named).is_ok());
+}
+
+#[test]
+fn a_bulk_request_has_the_parameters_of_its_form() {
+    let form = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 1, "pipeline": "a b", "routing": "u",
+        "refresh": "wait_for", "parameters": {"timeout": "5s", "require_alias": true}}});
+    let line = "POST /c/_bulk?pipeline=a%20b&routing=u&refresh=wait_for&timeout=5s&require_alias=true HTTP/1.1";
+    assert_eq!(sent(form, 0).lines().next(), Some(line));
+}
+
 #[test]
 fn a_number_can_be_an_id() {
     let form = json!({"bulk": {"collection": "c", "corpus": "records", "size": 3, "id": "number"}});

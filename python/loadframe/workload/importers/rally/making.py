@@ -19,6 +19,8 @@ class Making:
     made: dict[str, set[str]] = field(default_factory=dict)
     #: How many requests an operation has before it ends, by its name, for those that have an end.
     ends: dict[str, int] = field(default_factory=dict)
+    #: What is not imported of an operation, by its name.
+    dropped: dict[str, list[str]] = field(default_factory=dict)
 
     def note(self, what: str, name: str) -> None:
         """Remember that an operation makes something."""
@@ -30,7 +32,14 @@ class Making:
 
     def leave_out(self, name: str, what: str) -> None:
         """Name what is not imported of an operation."""
+        self.drop(name, what)
         self.track.leave_out(f"operation {name}: {what}")
+
+    def drop(self, name: str, what: str) -> None:
+        """Remember what is not imported of an operation."""
+        dropped = self.dropped.setdefault(name, [])
+        if what not in dropped:
+            dropped.append(what)
 
     def target(self, part: Part) -> str:
         """Return the index that an operation goes to, as it stands in a path."""

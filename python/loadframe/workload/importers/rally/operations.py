@@ -1,7 +1,9 @@
 """A track's operations as operations of a workload: each becomes some forms, or is left out by name."""
 
+import json
 from collections.abc import Callable, Collection
 
+from loadframe.workload.importers.imported import literal
 from loadframe.workload.importers.rally import administration, neighbors, searches
 from loadframe.workload.importers.rally.making import Form, Making
 from loadframe.workload.importers.rally.track import Track
@@ -9,7 +11,17 @@ from loadframe.workload.importers.source import Part
 
 #: What every operation may say and no workload needs.
 _NO_MATTER = (
-    *("name", "operation-type", "type", "param-source", "tags", "meta", "include-in-reporting", "detailed-results"),
+    *(
+        "name",
+        "description",
+        "operation-type",
+        "type",
+        "param-source",
+        "tags",
+        "meta",
+        "include-in-reporting",
+        "detailed-results",
+    ),
     *("response-compression-enabled", "request-timeout", "assertions", "mode", "poll-period", "run-on-serverless"),
 )
 #: Conflicts of a hundred documents, where their number is not said.
@@ -39,6 +51,7 @@ class Operations:
             forms = [administration.retried(part, form) for form in forms]
         for key in part.rest() if forms else ():
             self.make.track.leave_out_key(f"operation {name}", key, part)
+            self.make.drop(name, f"{key} {json.dumps(part.data[key], sort_keys=True)}")
         if "request-timeout" in part.data and (seconds := part.number("request-timeout")):
             forms = [{**form, "timeout": f"{seconds:.15g}s"} for form in forms]
         return forms
@@ -55,30 +68,47 @@ def _bulk(make: Making, part: Part, name: str) -> list[Form]:
     if not 0 < share <= 100:
         raise part.error("ingest-percentage", "expected a number above 0, at most 100")
     part.get("batch-size")
-    conflicts = _conflicts(part)
+    conflicts, sent = _conflicts(part), _sent(make, part)
     forms = []
     for documents in make.track.documents(part.texts("corpora"), part.texts("indices")):
-        target, options = documents.target, conflicts
+        target = documents.target
         if target is None:
             make.leave_out(name, f"the corpus {documents.of}, which names no index")
             continue
         corpus = documents.corpus
         if share < 100 and documents.documents is None:
-            make.leave_out(name, "ingest-percentage, because the corpus does not say how many documents it has")
-        elif share < 100:
+            make.leave_out(
+                name, f"its ingest-percentage, because {documents.of} does not say how many documents it has"
+            )
+            continue
+        if share < 100:
             corpus = make.track.share(documents, share)
         if conflicts and make.track.is_stream(make.track.collection(target)):
-            make.leave_out(name, f"conflicts, because {target} is a data stream, which only takes new documents")
-            options = {}
+            make.leave_out(name, f"its conflicts, because {target} is a data stream, which only takes new documents")
+            continue
         if conflicts and make.track.corpora[corpus].get("actions"):
-            make.leave_out(name, f"conflicts, because {documents.of} has actions of its own")
-            options = {}
+            make.leave_out(name, f"its conflicts, because {documents.of} has actions of its own")
+            continue
         collection = make.track.collection(target)
-        options = {**options, "action": "create"} if make.track.is_stream(collection) else options
-        forms.append({"bulk": {"collection": collection, "corpus": corpus, "size": size, **options}})
+        options = {"action": "create"} if make.track.is_stream(collection) else conflicts
+        forms.append({"bulk": {"collection": collection, "corpus": corpus, "size": size, **options, **sent}})
     if not forms:
         make.leave_out(name, "the track has no documents for it")
     return forms
+
+
+def _sent(make: Making, part: Part) -> Form:
+    """Return the parameters of the address of a bulk operation's requests, as the form has them."""
+    sent = {key: part.data[key] for key in ("pipeline", "routing", "refresh") if part.get(key) is not None}
+    more = make.parameters(part)
+    for key in ("timeout", "wait-for-active-shards", "require-alias"):
+        if (value := part.get(key)) is not None:
+            more.setdefault(key.replace("-", "_"), value)
+    # What stands in request-params goes before.
+    sent.update({key: more.pop(key) for key in ("pipeline", "routing", "refresh") if key in more})
+    if sent.get("refresh") in ("true", "false", ""):
+        sent["refresh"] = sent["refresh"] != "false"
+    return {**literal(sent), **({"parameters": literal(more)} if more else {})}
 
 
 def _conflicts(part: Part) -> Form:

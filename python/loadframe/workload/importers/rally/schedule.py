@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.errors import BadInput
-from loadframe.workload.importers.imported import name_of
+from loadframe.workload.importers.imported import name_of, needing_none
 from loadframe.workload.importers.rally.making import Form
 from loadframe.workload.importers.rally.operations import Operations
 from loadframe.workload.importers.rally.sources import Sources
@@ -75,6 +75,8 @@ class Schedule:
         self.operations: dict[str, Form] = {}
         #: Where operations come from, as parts of the track.
         self.origins: dict[str, str] = {}
+        #: What the track calls operations, by their names here.
+        self._named: dict[str, str] = {}
         self.phases: list[dict[str, Any]] = []
         self._tasks: list[list[Task]] = []
 
@@ -90,6 +92,7 @@ class Schedule:
                             self._single(task)
             except BadInput as error:
                 self.track.refuse(f"task {_label(entry)}", error)
+        self._leave_out_twins()
         if not self.phases:
             where = self.track.place(f"{challenge.where}, schedule")
             raise BadInput("nothing of its schedule could be imported", where=where, remedy=self._why())
@@ -156,7 +159,26 @@ class Schedule:
         key = name_of(name, self.operations)
         self.operations[key] = form
         self.origins[key] = where
+        self._named[key] = name
         return key
+
+    def _leave_out_twins(self) -> None:
+        """Leave out operations that equal another one only because parts of them are not imported."""
+        dropped = {key: self.make.make.dropped.get(name, []) for key, name in self._named.items()}
+        for key in [key for key, lost in dropped.items() if lost]:
+            form = self.operations[key]
+            twins = (other for other in self.operations if other != key and self.operations[other] == form)
+            twin = next((other for other in twins if dropped[other] != dropped[key]), None)
+            if twin is None:
+                continue
+            self.track.leave_out(f"operation {key}: without {'; '.join(dropped[key])} it is the same as {twin}")
+            del self.operations[key]
+            kept = [
+                (load, [task for task in tasks if task.operation != key])
+                for phase, tasks in zip(self.phases, self._tasks, strict=True)
+                if (load := needing_none(phase, key)) is not None
+            ]
+            self.phases, self._tasks = [load for load, _ in kept], [tasks for _, tasks in kept]
 
     def _pacing(self, part: Part, name: str, form: Form, clients: int) -> dict[str, Any]:
         rate = self._rate(part, name, form)

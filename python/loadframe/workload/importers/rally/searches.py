@@ -29,9 +29,7 @@ def search_after(make: Making, part: Part, name: str) -> list[Form]:
     body = part.get("body", {})
     in_point = part.get("with-point-in-time-from") is not None
     if isinstance(body, dict) and not body.get("sort"):
-        make.leave_out(name, "its pages after the first, because it has no sort that they could follow by")
-        part.asked.add("pages")
-        return _one_page(make, part, name)
+        return _first_page(make, part, name, "it has no sort that they could follow by")
     return _paged(make, part, name, "search_after", {} if in_point else {"point_in_time": False})
 
 
@@ -43,9 +41,7 @@ def composite_aggregation(make: Making, part: Part, name: str) -> list[Form]:
     whole = outer.get("composite") if isinstance(outer, dict) else None
     plain = {"aggs", "aggregations", "query", "size", "track_total_hits"} >= set(body if isinstance(body, dict) else ())
     if not plain or not isinstance(outer, dict) or not isinstance(whole, dict) or not make.is_collection(target):
-        make.leave_out(name, "its pages after the first, because it is more than one aggregation of one index")
-        part.asked.update(("pages", "results-per-page"))
-        return _one_page(make, part, name)
+        return _first_page(make, part, name, "it is more than one aggregation of one index")
     composite: dict[str, Any] = {"collection": target, "sources": literal(whole.get("sources"))}
     composite["size"] = part.whole("results-per-page", 0) or whole.get("size", _DEFAULT_SIZE)
     inner = outer.get("aggs", outer.get("aggregations"))
@@ -82,7 +78,8 @@ def sql(make: Making, part: Part, name: str) -> list[Form]:
     body = part.mapping("body")
     pages = part.get("pages")
     if pages not in (None, 1):
-        make.leave_out(name, "pages: one is asked for")
+        make.leave_out(name, "its pages after the first, because a form of SQL asks for one page")
+        return []
     if not isinstance(body.get("query"), str) or not body["query"] or part.data.get("request-params"):
         return make.request(part, "POST", "/_sql", body)
     form = {key: body[key] for key in ("query", "fetch_size") if key in body}
@@ -120,9 +117,7 @@ def _pages(part: Part) -> int | None:
 def _paged(make: Making, part: Part, name: str, kind: str, more: dict[str, Any]) -> list[Form]:
     body, target = part.get("body", {}), make.target(part)
     if not isinstance(body, dict) or not make.is_collection(target):
-        make.leave_out(name, "its pages after the first, because it goes to more than one index")
-        part.asked.update(("pages", "with-point-in-time-from"))
-        return _one_page(make, part, name)
+        return _first_page(make, part, name, "it goes to more than one index")
     size = part.whole("results-per-page", 0) or body.get("size", _DEFAULT_SIZE)
     searched = {key: value for key, value in body.items() if key not in _PAGING}
     form: dict[str, Any] = {"collection": target, "body": literal(searched), "size": size, **more}
@@ -137,6 +132,15 @@ def _paged(make: Making, part: Part, name: str, kind: str, more: dict[str, Any])
 def _name_address(make: Making, part: Part, name: str) -> None:
     for key in make.parameters(part):
         make.leave_out(name, f"the parameter {key} of its address")
+
+
+def _first_page(make: Making, part: Part, name: str, why: str) -> list[Form]:
+    """Return a search that asks for one page; leave out one that asks for more, with the reason `why`."""
+    part.asked.update(("pages", "with-point-in-time-from"))
+    if part.data.get("pages") == 1:
+        return _one_page(make, part, name)
+    make.leave_out(name, f"its pages after the first, because {why}; it would measure another search")
+    return []
 
 
 def _one_page(make: Making, part: Part, name: str) -> list[Form]:

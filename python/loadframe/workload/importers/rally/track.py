@@ -1,5 +1,6 @@
 """What a track has in the store and in files: indices, data streams, templates and corpora."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ _VECTORS = ("hdf5", "bigann", "parquet")
 SMALL = 1000
 #: How alike two words are, from 0 to 1, one of which may be a slip for the other.
 _SLIP = 0.8
+#: Bytes of an action line; longer lines are documents.
+_LONGEST_ACTION = 2**16
 #: What stands for all documents where a corpus does not say how many it has.
 ALL = 10**12
 
@@ -211,7 +214,11 @@ class Track:
         file = documents.text("source-file")
         lines = {"actions": True} if documents.flag("includes-action-and-meta-data", with_actions) else {}
         target = documents.get("target-index", documents.get("target-data-stream"))
-        target = target or whole["target-index"] or whole["target-data-stream"] or self.only_collection()
+        written = _first_index(self.folder / file) if lines else None
+        target = target or whole["target-index"] or whole["target-data-stream"] or self.only_collection() or written
+        if written is not None and written != target:
+            what = f"its action lines write to the index {written}, not to {target}"
+            raise documents.error("source-file", what, f"name {written} as its target-index")
         count = documents.whole("document-count", 0) or None
         base = documents.get("base-url") or whole["base-url"]
         url = documents.get("source-url") or (f"{base.rstrip('/')}/{file}" if isinstance(base, str) else None)
@@ -315,6 +322,20 @@ def _nearest(word: str, known: Iterable[str]) -> str | None:
 def documents_of(corpora: Mapping[str, Mapping[str, Any]]) -> int:
     """Return how many documents the largest of some corpora has."""
     return max((corpus.get("documents", ALL) for corpus in corpora.values()), default=ALL)
+
+
+def _first_index(path: Path) -> str | None:
+    """Return the index that the first action line of a file of documents names; None if it is packed or names none."""
+    if path.name.endswith(_COMPRESSED) or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        line = next((line for line in iter(lambda: file.readline(_LONGEST_ACTION), b"") if line.strip()), b"")
+    try:
+        (meta,) = json.loads(line).values()
+        index = meta.get("_index")
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    return index if isinstance(index, str) else None
 
 
 def _small(file: str) -> str:
