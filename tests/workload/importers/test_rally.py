@@ -235,6 +235,26 @@ def test_lines_of_actions_among_the_documents_are_told_and_other_archives_are_to
     assert "Get https://example.org/x.json.zip and unpack it to x.json." in imported.remarks
 
 
+def test_action_lines_name_the_index_that_documents_go_to(written, loaded):
+    written("x.json", '\n{"create": {"_index": "b", "_id": "k"}}\n{"n": 1}\n')
+    documents = {"source-file": "x.json", "includes-action-and-meta-data": True}
+
+    def imported(**more):
+        track = simple(
+            {"operation-type": "bulk", "bulk-size": 5}, {"operation-type": "search", "index": "a", "body": {}}
+        )
+        corpora = [{"name": "x", "documents": [{**documents, **more}]}]
+        return import_rally(
+            written("t.json", {**track, "indices": [{"name": "a"}, {"name": "b"}], "corpora": corpora}), None, {}
+        )
+
+    for more in ({}, {"target-index": "b"}):
+        assert loaded(imported(**more)).file.operations["o0"].bulk.collection == "b"
+    other = imported(**{"target-index": "a"})
+    assert list(loaded(other).file.operations) == ["o1"]
+    assert any("its action lines write to the index b, not to a" in entry for entry in other.left_out)
+
+
 def test_the_words_of_opensearch_benchmark_are_understood(written, loaded):
     path = written(
         "w/workload.json",
@@ -360,6 +380,24 @@ def test_tracks_of_a_checkout_share_what_lies_beside_them(written, loaded):
     with pytest.raises(BadInput, match="which is hidden"):
         import_rally(track, None, {})
     assert secret.exists()
+
+
+def test_templates_whose_names_start_with_a_dot_are_read_and_other_hidden_files_are_not(written, loaded):
+    body = '{"template": {"settings": {"number_of_shards": %d}}}'
+    written("t/parts/.fleet_globals-1.json", body % 3)
+    written("t/parts/one.json", '{"name": "one", "template": "parts/.fleet_globals-1.json"}')
+    written("t/parts/.hidden.json", "not collected by *")
+    collected = '{{ rally.collect(parts="parts/*.json") }}'
+    track = simple({"operation-type": "create-component-template"}, {"operation-type": "search", "body": {}})
+    text = json.dumps({**track, "component-templates": []})
+    path = written("t/track.json", text.replace('"component-templates": []', f'"component-templates": [{collected}]'))
+    made = loaded(import_rally(path, None, {})).file.operations["o0"].request
+    assert (made.path, made.body["template"]["settings"]) == ("/_component_template/one", {"number_of_shards": 3})
+    for name in (".secret", ".git/config.json"):
+        written(f"t/{name}", "{}")
+        path.write_text(json.dumps({"indices": [{"name": "a", "body": name}], "schedule": []}))
+        with pytest.raises(BadInput, match="which is hidden"):
+            import_rally(path, None, {})
 
 
 def test_a_root_holds_the_track(written):

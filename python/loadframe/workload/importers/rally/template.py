@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -181,7 +182,9 @@ class Templates:
 
     def _files(self, folder: Path, pattern: str) -> list[Path]:
         try:
-            paths = sorted(path for path in folder.glob(pattern) if path.is_file())
+            paths = sorted(
+                path for path in folder.glob(pattern) if path.is_file() and _is_meant(path.relative_to(folder), pattern)
+            )
         except (ValueError, NotImplementedError, OSError) as error:
             raise BadInput(f"collect({pattern!r}): {error}", where=str(folder), remedy="correct the pattern") from None
         return [Path(os.path.normpath(self.inside(path))) for path in paths]
@@ -190,12 +193,16 @@ class Templates:
         return [os.path.relpath(path.resolve(), self.folder) for path in self._files(self.folder, pattern)]
 
     def inside(self, path: Path) -> Path:
-        """Return a path if it lies in the root folder and is not hidden there; BadInput otherwise."""
+        """Return a path in the root folder; BadInput for one outside, or hidden there.
+
+        The name of a JSON file may start with a dot, as those of system templates do; its folders are not hidden.
+        """
         resolved = path.resolve()
         if not resolved.is_relative_to(self.root):
             what = f"the track asks for {path}, which is outside {self.root}"
             raise BadInput(what, where=str(self.folder), remedy=checkout.REMEDY)
-        if any(part.startswith(".") for part in resolved.relative_to(self.root).parts):
+        parts = resolved.relative_to(self.root).parts
+        if any(part.startswith(".") for part in (parts[:-1] if resolved.suffix == ".json" else parts)):
             what = f"the track asks for {path}, which is hidden"
             raise BadInput(what, where=str(self.folder), remedy="give the file another name")
         return path
@@ -212,6 +219,12 @@ _FAILURES = (
     TypeError,
     ValueError,
 )
+
+
+def _is_meant(path: Path, pattern: str) -> bool:
+    """Tell whether a pattern matches a path as Rally's glob does: `*` matches no name that starts with a dot."""
+    dotted = [part for part in pattern.split("/") if part.startswith(".")]
+    return all(any(fnmatchcase(part, one) for one in dotted) for part in path.parts if part.startswith("."))
 
 
 def _line(traceback: TracebackType | None) -> int:
