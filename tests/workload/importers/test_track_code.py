@@ -1,5 +1,6 @@
 """The code of a track runs only when that is allowed; what it makes stands in the workload as data."""
 
+import json
 from textwrap import dedent
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from loadframe.errors import BadInput
 from loadframe.workload.importers import import_rally
 from loadframe.workload.importers.rally import isolated
+from loadframe.workload.importers.rally.code import Wanted
 
 CODE = """\
 import random
@@ -247,3 +249,100 @@ def register(registry):
     assert list(loaded(imported).file.operations) == ["look", "anew"]
     assert imported.left_out == ("what its code says by register_future_thing name of workload.py",)
     assert any("look (fare)" in remark and "--randomization-enabled" in remark for remark in imported.remarks)
+
+
+def drawn(written, code, *operations, limits=isolated.DEFAULT):
+    """Return what isolated code draws for operations of the sources `s0`, `s1`, ..., as many requests each as given."""
+    file = written("drawn/track.py", dedent(code))
+    wanted = [Wanted(f"s{number}", f"o{number}", {}, 1, most) for number, most in enumerate(operations)]
+    return isolated.run(file, {}, wanted, limits).draws
+
+
+def test_requests_are_what_the_source_gave_whatever_they_share(written):
+    code = """\
+        GIVEN = [
+            {"body": {"a": [1, {"b": "x"}, []], "c": {}}, "index": "i"},
+            {"body": {"a": [1, {"b": "y"}, []], "c": {}}, "index": "i"},
+            {"body": {"a": [True, {"b": "x"}, [None]], "c": {}}, "index": "j"},
+            {"body": {"a": [1.0, {"b": "x"}], "c": {"d": 1}}, "index": None},
+            {"body": {"a": [1, {"b": "x"}, []], "c": {}}, "index": "i"},
+            {"index": "i"},
+        ]
+        class Source:
+            def __init__(self, *_, **__):
+                self.given = iter(GIVEN)
+            def params(self):
+                return next(self.given)
+        def register(registry):
+            registry.register_param_source("s0", Source)
+    """
+    (draws,) = drawn(written, code, 10)
+    space: dict = {}
+    exec(dedent(code), space)
+    assert [json.dumps(one) for one in draws.values] == [json.dumps(one) for one in space["GIVEN"]]
+    assert draws.ended
+
+
+REPEATING = """\
+    import itertools
+    TERMS = [f"term {number}" for number in range(3000)]
+    class Source:
+        def __init__(self, *_, **__):
+            self.number = itertools.count()
+        def params(self):
+            return {"body": {"query": {"terms": {"name": [*TERMS, str(next(self.number))]}}}}
+    def register(registry):
+        for number in range(4):
+            registry.register_param_source(f"s{number}", Source)
+"""
+
+
+def test_what_requests_repeat_takes_little_memory(written):
+    of_sources = drawn(written, REPEATING, 300, 300, 300, 300, limits=isolated.Limits(memory=2**28))
+    assert [len(draws.values) for draws in of_sources] == [300] * 4
+    assert [draws.values[-1]["body"]["query"]["terms"]["name"][-2:] for draws in of_sources] == [
+        ["term 2999", "299"]
+    ] * 4
+
+
+def test_a_slow_source_is_asked_for_fewer_requests(written):
+    code = """\
+        import time
+        def slow(track, params, **kwargs):
+            time.sleep(0.01)
+            return {"body": {"size": 1}}
+        def register(registry):
+            registry.register_param_source("s0", slow)
+            registry.register_param_source("s1", slow)
+    """
+    of_sources = drawn(written, code, 10_000, 10_000, limits=isolated.Limits(cpu=5))
+    assert [draws.slow for draws in of_sources] == [True, True]
+    assert all(200 <= len(draws.values) < 10_000 for draws in of_sources)
+
+
+def test_no_more_is_drawn_of_what_cannot_be_imported(written, loaded):
+    code = """\
+        class Source:
+            def __init__(self, track, params, **_):
+                self.left = params["lasts"]
+                self.given = params["gives"]
+            def params(self):
+                self.left -= 1
+                if self.left < 0:
+                    raise RuntimeError("it was asked for more")
+                return {"bulk-size": 5, self.given: "text" if self.given == "body" else self.left}
+        def register(registry):
+            registry.register_param_source("source", Source)
+    """
+    written("track.py", dedent(code))
+    bulk = {"operation-type": "bulk", "param-source": "source"}
+    operations = [
+        {"name": "made", **bulk, "gives": "body", "lasts": 1},
+        {"name": "varies", **bulk, "gives": "batch-size", "lasts": 2},
+        {"name": "look", "operation-type": "search", "body": {}},
+    ]
+    track = {"indices": [{"name": "a"}], "schedule": [{"operation": operation} for operation in operations]}
+    imported = import_rally(written("track.json", track), None, {}, allow_code=True)
+    assert list(loaded(imported).file.operations) == ["look"]
+    assert "operation made: its documents are made by code" in imported.left_out
+    assert "operation varies: its parameter source gives batch-size anew for each request" in imported.left_out

@@ -13,8 +13,10 @@ import json
 import os
 import random
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -31,8 +33,10 @@ KINDS = (
     *("param_source", "runner", "scheduler", "track_processor", "workload_processor"),
     *("standard_value_source", "query_randomization_info", "other"),
 )
-#: Characters of all draws of one source, unless it is said otherwise.
-SIZE = 2**26
+#: Parameters that may differ from request to request.
+VARY = ("body", "index", "query")
+#: Requests that are drawn of a source however long that takes.
+_LEAST = 200
 _WITHOUT = "import the track without --allow-code, which leaves out what its code makes"
 
 
@@ -49,13 +53,27 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Draws:
-    """What a parameter source gave; `ended` if it has no more, `full` if more would be too large, `failed` with the
-    reason if it gave nothing."""
+    """The requests of a parameter source; `ended` if it has no more, `full` if more would be too large, `slow` if they
+    would take too long, `failed` with the reason if it gave none."""
 
     values: list[dict[str, Any]]
     ended: bool = False
     full: bool = False
+    slow: bool = False
     failed: str | None = None
+
+
+@dataclass
+class Budget:
+    """Most bytes of the requests of one source and of those kept of all, and seconds that drawing may take."""
+
+    of_source: int = 2**26
+    kept: int = 2**27
+    seconds: float = 15.0
+
+    def share(self, sources: int) -> float:
+        """Return the seconds for the next one of some sources."""
+        return self.seconds / sources
 
 
 @dataclass(frozen=True)
@@ -85,10 +103,10 @@ def registered(file: Path) -> dict[str, list[str]]:
     return names
 
 
-def run(file: Path, track: Mapping[str, Any], wanted: Sequence[Wanted], size: int = SIZE) -> Ran:
+def run(file: Path, track: Mapping[str, Any], wanted: Sequence[Wanted], budget: Budget) -> Ran:
     """Run a track's code, and draw from its parameter sources; BadInput, with the line, if it fails.
 
-    No more is drawn of one source than `size` characters hold.
+    The values of the draws are packed: `unpacked` returns them.
     """
     folder = file.parent.resolve()
     toolkit.install()
@@ -102,8 +120,12 @@ def run(file: Path, track: Mapping[str, Any], wanted: Sequence[Wanted], size: in
         register = _module(file, folder)["register"]
         register(registry)
     facts = _facts(track, folder)
-    draws = tuple(_draws(registry.param_source.get(one.source), one, facts, told, size) for one in wanted)
-    return Ran({kind: [str(name) for name in getattr(registry, kind)] for kind in KINDS}, draws)
+    draws = []
+    for left, one in zip(range(len(wanted), 0, -1), wanted, strict=True):
+        began = _elapsed()
+        draws.append(_draws(registry.param_source.get(one.source), one, facts, told, budget, budget.share(left)))
+        budget.seconds = max(0.0, budget.seconds - (_elapsed() - began))
+    return Ran({kind: [str(name) for name in getattr(registry, kind)] for kind in KINDS}, tuple(draws))
 
 
 #: Sources that draw at random draw the same at each import.
@@ -195,11 +217,17 @@ def _module(file: Path, folder: Path) -> dict[str, Any]:
     return vars(module)
 
 
-def _draws(source: Any, wanted: Wanted, track: Any, told: _Told, most: int) -> Draws:
+def _elapsed() -> float:
+    """Return seconds of the clock. Sources that wait for something take no CPU time."""
+    return time.monotonic()
+
+
+def _draws(source: Any, wanted: Wanted, track: Any, told: _Told, budget: Budget, seconds: float) -> Draws:
     if source is None:
         return Draws([], failed="the track's code registers none of that name")
-    values: list[dict[str, Any]] = []
-    size = 0
+    packed: list[dict[str, Any]] = []
+    first: dict[str, Any] = {}
+    size, until = 0, _elapsed() + seconds
     try:
         with told:
             random.seed(_SEED)
@@ -207,12 +235,68 @@ def _draws(source: Any, wanted: Wanted, track: Any, told: _Told, most: int) -> D
             for given in islice(drawn, wanted.most):
                 text = json.dumps(given, allow_nan=False)
                 size += len(text)
-                if size > most and values:
-                    return Draws(values, full=True)
-                values.append(json.loads(text))
-            return Draws(values, ended=next(drawn, None) is None)
+                value = json.loads(text)
+                first = first if packed else value
+                one, length = _packed(first, value, text) if packed else ({"whole": value}, len(text))
+                if packed and (size > budget.of_source or length > budget.kept):
+                    return Draws(packed, full=True)
+                budget.kept -= length
+                packed.append(one)
+                if _is_lost(first, value):
+                    return Draws(packed)
+                if len(packed) >= _LEAST and _elapsed() > until:
+                    return Draws(packed, slow=True)
+            return Draws(packed, ended=next(drawn, None) is None)
     except BadInput as error:
         return Draws([], failed=f"{error.what} ({error.where})")
+
+
+def _is_lost(first: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+    """Tell whether an operation with these requests cannot be imported, so that no more need be drawn."""
+    given = {key: one for key, one in value.items() if one is not None and key not in VARY}
+    before = {key: one for key, one in first.items() if one is not None and key not in VARY}
+    return isinstance(value.get("body"), str) or given != before
+
+
+def _packed(first: dict[str, Any], value: dict[str, Any], text: str) -> tuple[dict[str, Any], int]:
+    """Return a request as its changes to the first one, or whole if that is shorter, with its length as JSON.
+
+    Sources often repeat thousands of values in each request.
+    """
+    changes = list(_changes(first, value, ()))
+    length = len(json.dumps(changes))
+    return ({"changes": changes}, length) if length < len(text) else ({"whole": value}, len(text))
+
+
+def _changes(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
+        for key, value in before.items():
+            yield from _changes(value, after[key], (*path, key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (one, other) in enumerate(zip(before, after, strict=True)):
+            if not (type(one) is type(other) is str and one == other):
+                yield from _changes(one, other, (*path, index))
+    elif type(before) is not type(after) or before != after or isinstance(before, dict | list):
+        yield path, after
+
+
+def unpacked(packed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the requests that were packed. They share what is the same in all: do not change them."""
+    first = packed[0]["whole"] if packed else {}
+    return [one["whole"] if "whole" in one else _changed(first, one["changes"]) for one in packed]
+
+
+def _changed(value: Any, changes: Sequence[tuple[Sequence[str | int], Any]]) -> Any:
+    """Return a value with changes in it; only the containers on their paths are copied."""
+    inner: dict[str | int, list[tuple[Sequence[str | int], Any]]] = {}
+    for path, new in changes:
+        if not path:
+            return new
+        inner.setdefault(path[0], []).append((path[1:], new))
+    copy = value.copy() if inner else value
+    for key, further in inner.items():
+        copy[key] = _changed(value[key], further)
+    return copy
 
 
 def _drawn(source: Any, wanted: Wanted, track: Any) -> Iterator[dict[str, Any]]:
@@ -237,9 +321,15 @@ def _has(made: Any, method: str) -> bool:
     return callable(getattr(made, method, None))
 
 
+@cache
+def _runner() -> asyncio.Runner:
+    """Return the one event loop of the process: a new one for each request would take longer than most sources."""
+    return asyncio.Runner()
+
+
 def _awaited(given: Any) -> dict[str, Any]:
     if inspect.iscoroutine(given):
-        given = asyncio.run(given)
+        given = _runner().run(given)
     if not isinstance(given, dict):
         raise TypeError(f"the parameters of a request are a dictionary, not {type(given).__name__}")
     return given

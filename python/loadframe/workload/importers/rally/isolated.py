@@ -20,8 +20,10 @@ from loadframe.workload.importers.rally import code, template
 
 #: Bytes of the answer.
 ANSWER = 2**29
-#: The share of the memory that the draws of one parameter source may fill.
-_SHARE = 16
+#: The share of the memory that the requests of one parameter source may fill, and what is kept of those of all.
+_SHARE, _KEPT = 16, 32
+#: The share of the CPU time that may pass while requests are drawn.
+_DRAWING = 0.7
 #: Seconds of CPU time between the limit and the end of a process that does not heed it.
 _GRACE = 5
 
@@ -72,7 +74,8 @@ def run(file: Path, track: Mapping[str, Any], wanted: Sequence[code.Wanted], lim
     """Do what `code.run` does, but within limits; BadInput, too, where they are exceeded."""
     request = {"job": "run", "path": str(file), "track": track, "wanted": [vars(one) for one in wanted]}
     ran = _ask(request, file, "its code needs", "import the track without --allow-code", limits)
-    return code.Ran(ran["registered"], tuple(code.Draws(**one) for one in ran["draws"]))
+    draws = (code.Draws(**{**one, "values": code.unpacked(one["values"])}) for one in ran["draws"])
+    return code.Ran(ran["registered"], tuple(draws))
 
 
 def _ask(request: dict[str, Any], path: Path, what: str, remedy: str, limits: Limits) -> Any:
@@ -163,7 +166,9 @@ def _answer(request: dict[str, Any]) -> Any:
             return code.registered(path)
         case _:
             wanted = [code.Wanted(**one) for one in request["wanted"]]
-            ran = code.run(path, request["track"], wanted, request["memory"] // _SHARE)
+            memory = request["memory"]
+            budget = code.Budget(memory // _SHARE, memory // _KEPT, request["cpu"] * _DRAWING)
+            ran = code.run(path, request["track"], wanted, budget)
             return {"registered": ran.registered, "draws": [vars(one) for one in ran.draws]}
 
 

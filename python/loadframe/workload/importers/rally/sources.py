@@ -14,7 +14,7 @@ from typing import Any
 
 from loadframe.workload.importers.imported import Hole, literal, name_of
 from loadframe.workload.importers.rally import isolated
-from loadframe.workload.importers.rally.code import FILES, Draws, Wanted
+from loadframe.workload.importers.rally.code import FILES, VARY, Draws, Wanted
 from loadframe.workload.importers.rally.track import Track
 from loadframe.workload.importers.source import Part
 
@@ -22,8 +22,6 @@ from loadframe.workload.importers.source import Part
 LISTED = 200
 #: As many are drawn for a task that does not say how many requests it has.
 _UNKNOWN = 10_000
-#: Parameters that may differ from request to request.
-_VARY = ("body", "index", "query")
 
 
 @dataclass
@@ -81,9 +79,9 @@ class Sources:
         folded: dict[str, Any] = {}
         for key in dict.fromkeys(key for one in requests for key in one):
             values = [one.get(key) for one in requests]
-            if key not in _VARY and any(value != values[0] for value in values):
+            if key not in VARY and any(value != values[0] for value in values):
                 return f"its parameter source gives {key} anew for each request"
-            folded[key] = self._folded(values, f"{name}_{key}", rows) if key in _VARY else values[0]
+            folded[key] = self._folded(values, f"{name}_{key}", rows) if key in VARY else values[0]
         if isinstance(folded.get("body"), Hole) and rows is None:
             return "its parameter source gives bodies of different keys"
         if rows is not None and rows.columns:
@@ -98,6 +96,8 @@ class Sources:
         count = f"{name} begins again after the first {len(draws.values):,} requests of its parameter source"
         if draws.full:
             self.track.remark(f"{count}: more need a higher --memory-limit.")
+        elif draws.slow:
+            self.track.remark(f"{count}: more need a higher --time-limit.")
         elif self.folder is None and len(draws.values) >= LISTED:
             self.track.remark(f"{count}: with --output as many are drawn as the task needs.")
         elif len(draws.values) >= self.limits.draws:
