@@ -99,7 +99,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_slow_drift_of_the_machine_does_not_stop_a_gate(layout):
-    """With commands of one hour as one session, half of these gates stop, and the interval covers in 30 of 100."""
+    """Runs that follow each other slowly drift apart: taken as one session, one side's runs would look changed."""
     random = np.random.default_rng(7)
     groups, commands = LAYOUTS[layout]
     covered, stops, trials = 0, 0, 150

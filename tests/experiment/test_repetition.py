@@ -2,11 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from loadframe.analyze.comparison import read_runs
 from loadframe.analyze.precision import widest_interval
+from loadframe.analyze.sweep.treatments import pooled_noise
 from loadframe.experiment.design import design
+from loadframe.experiment.repetition import Stopping
 from simulated import Truth, write_run
 
 EXPERIMENT = """\
@@ -40,10 +43,30 @@ def test_the_design_has_the_repetitions_and_the_most_is_known_before(load):
     assert most[:4] == design(experiment).runs
 
 
-def test_steady_runs_need_no_more(load, tmp_path):
+def test_steady_runs_of_two_treatments_end_two_blocks_after_they_are_narrow(load, tmp_path):
     experiment = load(EXPERIMENT)
-    record(tmp_path / "runs", design(experiment).runs, noise=0.001)
+    made = list(experiment.kind.most(experiment).runs)
+    record(tmp_path / "runs", made[:4], noise=0.001)
+    for block in (3, 4, 5):
+        following = [run for run in made if run.block == block]
+        assert further(experiment, tmp_path / "runs") == [run.id for run in following]
+        record(tmp_path / "runs", following, noise=0.001)
     assert further(experiment, tmp_path / "runs") == []
+
+
+def test_intervals_cover_after_the_stopping_rule():
+    """One treatment, 5 % noise, until 5 %: without the two blocks afterwards the interval covers in 89 %."""
+    random = np.random.default_rng(28)
+    covered, trials = 0, 1000
+    for _ in range(trials):
+        values = np.exp(0.05 * random.standard_normal(20)).tolist()
+        stopping, blocks = Stopping(0.05, 1), 2
+        while blocks < 20 and not stopping.ends(blocks, pooled_noise([values[:blocks]]).half_width(blocks)):
+            blocks += 1
+        estimate = pooled_noise([values[:blocks]]).mean(values[:blocks])
+        covered += estimate.low <= np.exp(0.05**2 / 2) <= estimate.high
+    # 95 % less three standard errors.
+    assert covered >= 0.929 * trials
 
 
 def test_noisy_runs_get_whole_blocks_until_there_are_the_most(load, tmp_path):
