@@ -55,6 +55,8 @@ class Truth:
     #: With a share, throughput grows with the nodes by Gustafson's law, as where the data grow with them.
     node_serial: float | None = None
     noise: float = 0.02
+    #: Standard deviation of the logarithm of response times within a second.
+    spread: float = 0.25
     cpu_share: float = 0.3
     failed_share: float = 0.0
     seconds: int = 5
@@ -211,7 +213,7 @@ def _record(
         factor = truth.factor(second - truth.warmup)
         requests = max(round(throughput * factor * (1 + 0.02 * random.standard_normal())), 1)
         failed = round(requests * truth.failed_share)
-        times = response * np.exp(0.25 * random.standard_normal(200))
+        times = response * np.exp(truth.spread * random.standard_normal(200))
         times *= response / factor / times.mean()
         p50, p99, most = np.quantile(times, [0.5, 0.99, 1.0])
         row = {

@@ -35,6 +35,7 @@ def test_a_reader_who_follows_the_tutorial_gets_what_it_promises(state, tmp_path
         assert done.returncode == 0, f"{LOADFRAME} {command}\n{done.stdout}{done.stderr}"
         if command.startswith("bench"):
             assert "· store" in done.stdout
+            assert "delayed acknowledgements" not in " ".join(done.stdout.split())
     (phase,) = json.loads((tmp_path / "results" / "first" / "summary.json").read_text())["phases"]
     walk = phase["operations"]["walk"]
     assert walk["successes"] == walk["requests"] > 0

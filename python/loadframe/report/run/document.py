@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loadframe.analyze.bands import bands_of
+from loadframe.analyze.delayed import delayed_of
 from loadframe.analyze.dips import dips_of
 from loadframe.analyze.five_seconds import five_seconds, five_seconds_by_node, least_and_p95
 from loadframe.analyze.percentiles import percentiles_document
@@ -19,6 +20,8 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
     What each process used is under `cpu` by phase and name, where processes were watched. Where throughput dips again
     and again, `dips` says for each such phase how, and what the store did meanwhile.
 
+    `delayed` has the phases in which answers seem to wait for delayed acknowledgements.
+
     With the bounds of bands of response time, s, their shares are under `bands` by phase and operation.
     """
     document = {"run": str(run.path), **run.raw_summary, "percentiles": percentiles_document(run)}
@@ -30,6 +33,9 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
     document["samples"] = {phase.name: _samples(run, phase) for phase in run.summary.measured}
     if dips := dips_of(run):
         document["dips"] = [at.as_dict() for at in dips]
+    delayed = [at.as_dict() for at in (delayed_of(run, phase) for phase in run.summary.phases) if at]
+    if delayed:
+        document["delayed"] = delayed
     if bands:
         known = bands_of(run, bands)
         document["bands"] = {

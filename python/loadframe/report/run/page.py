@@ -21,6 +21,7 @@ from loadframe.report.labels import (
     with_failures,
 )
 from loadframe.report.page import render
+from loadframe.report.run.delayed import delayed_texts
 from loadframe.report.run.dips import dips_table, dips_text
 from loadframe.report.run.figures import bounds_of, standing_of
 from loadframe.report.run.five_seconds import samples_table
@@ -58,6 +59,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
                 *set_aside_texts(phase),
                 *sources_texts(phase),
                 *reconnects_texts(phase),
+                *delayed_texts(run, phase),
             )
         ]
         + list(map(stored_text, summary.stored)),

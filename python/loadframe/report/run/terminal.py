@@ -32,6 +32,7 @@ from loadframe.report.labels import (
     with_failures,
     with_parts,
 )
+from loadframe.report.run.delayed import delayed_texts
 from loadframe.report.run.figures import bounds_of, standing_of
 from loadframe.report.stored import stored_text
 from loadframe.report.terminal_table import TerminalTable
@@ -70,6 +71,7 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
             *sources_texts(phase),
             *messages_texts(phase),
             *reconnects_texts(phase),
+            *delayed_texts(run, phase),
         ):
             console.print(Text(words, style="yellow"))
         for name, operation in phase.operations.items():

@@ -1,0 +1,65 @@
+"""Answers that wait for a delayed acknowledgement: an idle service whose answers all take about 40 or 200 ms.
+
+A service that writes an answer in two parts without TCP_NODELAY waits with the second until the first is acknowledged
+(Nagle, RFC 896), and the peer delays that (RFC 1122, 4.2.3.2): Linux by 40 ms, at most 200 ms.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loadframe.analyze.processes import ALL, Used, processes_of
+from loadframe.record import Run
+from loadframe.record.schema.summary import PhaseSummary
+
+#: Median service times that delays explain, s: one of 40 ms, two of them, and one of 200 ms, each with some work.
+_BANDS = ((0.039, 0.050), (0.079, 0.096), (0.198, 0.215))
+#: The greatest ratio of the 90th to the 10th percentile: work varies more.
+_SPREAD = 1.3
+#: The greatest share of the median that a request's CPU time may have in an idle service.
+_IDLE = 0.1
+#: Fewer answers show no pattern.
+_LEAST = 20
+
+
+@dataclass(frozen=True)
+class Delayed:
+    """The operations of a phase whose answers show the pattern."""
+
+    phase: str
+    operations: tuple[str, ...]
+    median: float  #: service time of the first operation, s
+    cpu: float | None  #: CPU time of all processes per request, s; None if they were not watched
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON. Times in s."""
+        return {**vars(self), "operations": list(self.operations)}
+
+
+def delayed_of(run: Run, phase: PhaseSummary) -> Delayed | None:
+    """Return the operations of a phase that seem to wait for delayed acknowledgements; None without any."""
+    used, tags = processes_of(run).get(phase.name, {}), set(run.histograms.tags())
+    cpu = _cpu_per_request(used)
+    alike = {}
+    for name in phase.operations:
+        if (tag := f"{phase.name}/{name}/service") in tags:
+            total = run.histograms.total(tag)
+            quantiles = [total.quantile(quantile) or 0.0 for quantile in (0.1, 0.5, 0.9)]
+            if total.count >= _LEAST and looks_delayed(quantiles, cpu):
+                alike[name] = quantiles[1]
+    return Delayed(phase.name, tuple(alike), next(iter(alike.values())), cpu) if alike else None
+
+
+def looks_delayed(quantiles: Sequence[float], cpu: float | None) -> bool:
+    """Whether service times with this 10th, 50th and 90th percentile, s, are those of delays and not of work.
+
+    `cpu` is the CPU time of a request, s; None if it is not known.
+    """
+    low, median, high = quantiles
+    idle = cpu is None or cpu <= _IDLE * median
+    return idle and high <= _SPREAD * low and any(least <= median <= most for least, most in _BANDS)
+
+
+def _cpu_per_request(processes: Mapping[str, Used]) -> float | None:
+    whole = processes.get(ALL) or next(iter(processes.values()), None)
+    return whole.per_request if whole else None
