@@ -51,5 +51,5 @@ def test_the_reports_of_a_run_hint_at_it(tmp_path, truth, shown):
     texts = (run_page(run), console.file.getvalue())
     assert ["delayed acknowledgements look like this" in text for text in texts] == [shown, shown]
     assert ("delayed" in run_document(run)) is shown
-    found = delayed_of(run, phase)
-    assert (found.operations if found else None) == (("range_100",) if shown else None)
+    hint = delayed_of(run, phase)
+    assert (hint.operations if hint else None) == (("range_100",) if shown else None)

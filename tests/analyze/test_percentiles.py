@@ -56,8 +56,8 @@ def test_what_few_requests_cannot_bound_is_open():
 
 
 def test_bounds_ascend_with_the_quantile_and_no_interval_is_narrowed():
-    own = {"p50": (1.0, 5.0), "p90": (4.0, 9.0), "p99": (8.0, math.inf), "p999": (7.0, 30.0)}
-    crossing = {name: Percentile(low, low, high, 100.0) for name, (low, high) in own.items()}
+    bounds = {"p50": (1.0, 5.0), "p90": (4.0, 9.0), "p99": (8.0, math.inf), "p999": (7.0, 30.0)}
+    crossing = {name: Percentile(low, low, high, 100.0) for name, (low, high) in bounds.items()}
     given = {name: (percentile.low, percentile.high) for name, percentile in monotone(crossing).items()}
     assert given == {"p50": (1.0, 5.0), "p90": (4.0, 9.0), "p99": (7.0, math.inf), "p999": (7.0, math.inf)}
 

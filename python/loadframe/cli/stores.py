@@ -73,7 +73,7 @@ def _described(kind: str) -> dict[str, Any]:
                 "folder": str(artefacts.home(distribution)),
             }
         )
-    found = store.found_here()
+    installed = store.found_here()
     known_as = {"kind": store.kind, "family": store.family, "driver": store.driver}
-    here = {"version": found.version, "folder": str(found.home)} if found else None
+    here = {"version": installed.version, "folder": str(installed.home)} if installed else None
     return {**known_as, "installed": here, "versions": versions, "offered": store.offered}

@@ -148,9 +148,9 @@ def _java() -> Check:
 
 def _software() -> Iterator[Check]:
     for store in stores.stores().values():
-        if store.versions and (found := store.found_here()):
-            finding = f"here, in {found.home}; nodes run it unless --version or --home asks for another"
-            yield Check(f"{store.kind} {found.version}", "ok", finding)
+        if store.versions and (present := store.found_here()):
+            finding = f"here, in {present.home}; nodes run it unless --version or --home asks for another"
+            yield Check(f"{store.kind} {present.version}", "ok", finding)
         for version in store.versions:
             distribution = store.distribution(version)
             here = artefacts.installed(distribution)
