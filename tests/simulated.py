@@ -6,7 +6,7 @@ follow from Little's law.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -123,12 +123,14 @@ def write_experiment(
     clients: Sequence[int] = (1, 2, 4, 8, 16, 32),
     repetitions: int = 2,
     invalid: Sequence[str] = (),
+    saturated: Sequence[str] = (),
     failed: Sequence[str] = (),
     missing: Sequence[str] = (),
     **changed: Any,
 ) -> Path:
     """Write a scale experiment over nodes and clients, with runs that went wrong where they are named.
 
+    The generator was the limit in those that are `saturated`, and the cluster was another one in `invalid` ones.
     `changed` replaces what experiment.json says.
     """
     design = [
@@ -173,7 +175,8 @@ def write_experiment(
         labels = {"treatment": treatment, "block": entry["block"], "repetition": entry["block"]}
         if name in invalid:
             labels["deviations"] = ["1 of 2 copies is out of service"]
-        write_run(path / "runs", name, truth, **treatment, seed=seed, **labels)
+        of_run = replace(truth, cpu_share=0.97) if name in saturated else truth
+        write_run(path / "runs", name, of_run, **treatment, seed=seed, **labels)
     return path
 
 
@@ -236,15 +239,15 @@ def _record(
         series.append(",".join(str(row.get(field.name, 0)) for field in SERIES_RECORDED))
         suffix = "/warmup" if segment == "warmup" else ""
         for kind in ("response", "service"):
-            log = _histogram((times * 1e6).astype(int).tolist())
+            log = _histogram((times * 1e9).astype(int).tolist())
             intervals.append(f"Tag={name}/{name}/{kind}{suffix},{0.5 + second:.3f},1.000,{most * 1e3:.3f},{log}")
         if failed:
-            log = _histogram([round(10 * response * 1e6)] * failed)
+            log = _histogram([round(10 * response * 1e9)] * failed)
             intervals.append(
                 f"Tag={name}/{name}/failure{suffix},{0.5 + second:.3f},1.000,{10 * response * 1e3:.3f},{log}"
             )
         for tag in ("generator/lateness", "generator/lag"):
-            intervals.append(f"Tag={tag},{0.5 + second:.3f},1.000,0.100,{_histogram([20, 40, 100])}")
+            intervals.append(f"Tag={tag},{0.5 + second:.3f},1.000,0.100,{_histogram([20_000, 40_000, 100_000])}")
     _write_csv(folder / "series.csv", [field.name for field in SERIES_RECORDED], series)
     watched = []
     for second in range(truth.warmup + truth.seconds):
