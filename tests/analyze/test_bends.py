@@ -52,6 +52,6 @@ def test_what_is_used_up_is_named_with_its_figures(tmp_path, truth, said):
 
 
 def test_a_generator_that_ended_the_curve_is_named(tmp_path):
-    (result,) = bends(tmp_path / "e", replace(BENT, node_cpu=0.2), clients=(1, 4, 8), invalid=["b1-nodes1-clients8"])
+    (result,) = bends(tmp_path / "e", replace(BENT, node_cpu=0.2), clients=(1, 4, 8), saturated=["b1-nodes1-clients8"])
     assert result.clients == 4
     assert "the load generator was the limit" in result.reasons[0]

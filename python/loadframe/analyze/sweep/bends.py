@@ -5,6 +5,7 @@ It reports what was seen, not the cause: a queue is where requests wait, not alw
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from statistics import fmean
 
 from loadframe.analyze.experiment import RecordedRun
@@ -44,14 +45,16 @@ class Bend(Finding):
 def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment], best: Treatment) -> Bend | None:
     """Return why throughput bends over the clients of these treatments, of one number of nodes; None if it does not.
 
-    It is looked at at the `best` of them, and above that for a generator that could do no more.
+    It is looked at at the `best` of them, and above that for a generator that could do no more. A throughput without an
+    upper bound is the generator's: the best of the others is looked at instead.
     """
-    ordered = sorted(
-        (treatment for treatment in treatments if treatment.clients), key=lambda treatment: treatment.clients or 0
-    )
+    known = [treatment for treatment in treatments if treatment.clients and isfinite(treatment.stretch.high)]
+    ordered = sorted(known, key=lambda treatment: treatment.clients or 0)
     if len(ordered) < 2:
         return None
     first = ordered[0]
+    if best not in ordered:
+        best = max(ordered, key=lambda treatment: treatment.throughput.value)
     if best.clients == first.clients:
         best = ordered[1]
     effective = best.throughput.value / first.throughput.value * (first.clients or 1)
@@ -59,7 +62,7 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
         return None
     here = [run for run in runs if run.nodes == best.nodes and run.sound and run.clients(phase) == best.clients]
     above = [run for run in runs if run.nodes == best.nodes and (run.clients(phase) or 0) > (best.clients or 0)]
-    signs = [*_seen(here, phase), *_generator(above)]
+    signs = [*_seen(here, phase), *_generator(above, phase)]
     advice = signs[0][1] if signs else "watch more of the store, or look at its own slow log and profiler"
     return Bend(best.nodes, best.clients or 0, effective, tuple(reason for reason, _ in signs), advice)
 
@@ -110,13 +113,18 @@ def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
         yield f"the machine was {format_share(fmean(busy))} busy", "use separate machines, or lower CPU limits per node"
 
 
-def _generator(above: Sequence[RecordedRun]) -> Iterator[tuple[str, str]]:
-    spoilt = [run for run in above if run.fault == "generator"]
-    if spoilt and len(spoilt) == len(above):
+def _generator(above: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
+    if above and all(_is_generators(run, phase) for run in above):
         yield (
-            "with more clients the load generator was the limit, and those runs are left out",
+            "with more clients the load generator was the limit",
             "give the generator more threads or a separate machine",
         )
+
+
+def _is_generators(run: RecordedRun, phase: str) -> bool:
+    """Whether the generator spoilt a run, or its throughput has no upper bound."""
+    throughput = run.figure(phase, "throughput")
+    return run.fault == "generator" or (throughput.counts and not isfinite(throughput.high))
 
 
 def _mean(runs: Sequence[RecordedRun], phase: str, metric: str) -> float | None:
