@@ -131,18 +131,18 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True)
 class _FromSummary:
-    """Distribution from the quantiles in a summary, with interpolation between them."""
+    """Bounds of a distribution from the quantiles in a summary, which says nothing of what lies between them."""
 
     points: Sequence[tuple[float, float]]
     mean: float | None
 
     def quantile(self, q: float) -> float | None:
-        below, least = 0.0, 0.0
-        for at, value in self.points:
-            if q <= at:
-                return least + (value - least) * (q - below) / (at - below) if at > below else value
-            below, least = at, value
-        return math.inf
+        """Return an upper bound of a quantile."""
+        return next((value for at, value in self.points if q <= at), math.inf)
+
+    def least(self, q: float) -> float:
+        """Return a lower bound of a quantile."""
+        return max((value for at, value in self.points if at <= q), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,10 @@ class _Delay:
 
     distribution: Distribution
     unseen: float = 0.0
+
+
+#: A delay of which nothing is known.
+_UNBOUNDED = _Delay(_FromSummary((), math.inf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,16 +336,19 @@ def _delays(evidence: Evidence, *, lag: bool, late: bool) -> list[_Delay]:
             recorded = log.total(tag, begin, end)
             if wanted and recorded.count:
                 delays.append(_Delay(recorded, _UNSEEN / recorded.count if sampled else 0.0))
+            elif wanted and sampled:
+                # An event loop that stood still for the whole window took no sample.
+                delays.append(_UNBOUNDED)
         return delays
     generator = evidence.generator
     if generator is None:
-        return [_Delay(_FromSummary((), math.inf))]
+        return [_UNBOUNDED]
     # Older runs did not record the maximum of lateness.
     known = [(generator.lag_p99, generator.longest_stall, lag), (generator.lateness_p99, None, late)]
     for p99, most, wanted in known:
         if wanted and p99 is not None:
             points = [(0.99, p99), *([(1.0, max(most, p99))] if most is not None else [])]
-            delays.append(_Delay(_FromSummary(points, p99 + 0.01 * (most or 0.0))))
+            delays.append(_Delay(_FromSummary(points, math.inf if most is None else p99 + 0.01 * most)))
     return delays
 
 
@@ -353,7 +360,8 @@ def _lowest(key: str, measured: Distribution, delays: Sequence[_Delay], missing:
     for tail in _TAILS:
         tails = [max(tail, delay.unseen) for delay in delays]
         q = _QUANTILES[key] - missing - sum(tails)
-        least = measured.quantile(q) if q > 0 else None
+        at_least = measured.least if isinstance(measured, _FromSummary) else measured.quantile
+        least = at_least(q) if q > 0 else None
         if least is not None:
             longest = (delay.distribution.quantile(1 - a) or 0.0 for delay, a in zip(delays, tails, strict=True))
             best = max(best, least - sum(longest))

@@ -38,8 +38,9 @@ class Point:
     per_request: float = 1.0
     #: What the bounds of its throughput allow.
     stretch: Stretch = EXACT
-    #: The lower bounds of its median and 99th percentile.
-    response_low: tuple[float, float] | None = None
+    #: The lower bounds of its median and 99th percentile; None where they are unknown.
+    response_p50_low: float | None = None
+    response_p99_low: float | None = None
     #: How well its throughput was measured, and its response times: good, bounded or unknown.
     state: State = "good"
     response_state: State = "good"
@@ -125,7 +126,8 @@ def points(
                 block=run.block,
                 per_request=rate.of(entry) / entry.throughput if entry.throughput else 1.0,
                 stretch=stretch_of([throughput]),
-                response_low=(times[0].low, times[1].low),
+                response_p50_low=times[0].low if times[0].counts else None,
+                response_p99_low=times[1].low if times[1].counts else None,
                 state=throughput.state,
                 response_state=times[0].state,
             )
@@ -176,15 +178,14 @@ def _treatment(group: tuple[Point, ...], noise: Noise) -> Treatment:
         point.throughput / point.per_request * point.response_mean for point in group if point.response_mean is not None
     ]
     stretch = Stretch(min(point.stretch.low for point in group), max(point.stretch.high for point in group))
-    lows = [point.response_low for point in group if point.response_low]
     return Treatment(
         nodes=group[0].nodes,
         clients=group[0].clients,
         points=group,
         throughput=stretch.widened(noise.mean([point.throughput for point in group])),
         stretch=stretch,
-        response_p50_low=_median(low for low, _ in lows),
-        response_p99_low=_median(low for _, low in lows),
+        response_p50_low=_median(point.response_p50_low for point in group),
+        response_p99_low=_median(point.response_p99_low for point in group),
         response_p50=_median(point.response_p50 for point in group),
         response_p99=_median(point.response_p99 for point in group),
         parallelism=fmean(means) if means else None,
