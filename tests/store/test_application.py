@@ -110,3 +110,11 @@ def test_the_balancer_has_places_for_instances_to_come():
     assert "server app-1 h:3 check\n" in text
     assert f"server app-{balancer.MOST} 127.0.0.1:1 check disabled\n" in text
     assert "GET /up" in text
+
+
+def test_a_later_cluster_at_the_same_address_is_logged_in_to_with_its_own_password():
+    store = find(str(EXAMPLE))
+    logins = [{"STORE_MONGODB_USER": "loadframe", "STORE_MONGODB_PASSWORD": word} for word in ("first", "second")]
+    first, again, second = (store._part("mongodb", "10.9.0.1:27017", login) for login in (*logins[:1], *logins))
+    assert again is first
+    assert (first._access.auth.secret, second._access.auth.secret) == ("first", "second")

@@ -106,8 +106,8 @@ class Application(Store):
         self._web = Web(OPEN, timeout=_TIMEOUT)
         #: Of clusters whose start was seen: by the balancer's address.
         self._known: dict[str, Tiers] = {}
-        #: Stores behind them, by their addresses.
-        self._logged_in: dict[str, Store] = {}
+        #: Stores behind them, by their addresses, and how each is logged in to.
+        self._logged_in: dict[str, tuple[Auth, Store]] = {}
 
     def with_access(self, access: Access) -> Self:
         """Return it: what is started here is asked in the clear."""
@@ -271,10 +271,13 @@ class Application(Store):
         user, password = _login(kind)
         if user not in environment:
             return self._behind[kind]
-        if address not in self._logged_in:
-            auth = Auth("basic", environment[password], user=environment[user])
-            self._logged_in[address] = self._behind[kind].with_access(Access(auth=auth))
-        return self._logged_in[address]
+        auth = Auth("basic", environment[password], user=environment[user])
+        known, store = self._logged_in.get(address, (None, None))
+        if store is None or known != auth:
+            # A later cluster at the same address has another password.
+            store = self._behind[kind].with_access(Access(auth=auth))
+            self._logged_in[address] = auth, store
+        return store
 
     def _connect(
         self, members: Sequence[Member], front: Member, tiers: Tiers, settings: Mapping[str, Any], watch: Watch
