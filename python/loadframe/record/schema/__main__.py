@@ -39,8 +39,9 @@ Secrets never get into it: the value of a key such as `password`, `api_key`, `to
 _HISTOGRAMS = """\
 The HdrHistogram log format 1.3, as its tools in many languages read it. Values are nanoseconds, from 1 ns to 1 h at
 three significant digits; `Interval_Max` is in milliseconds. Run folders of Loadframe 0.1 have microseconds, which the
-highest trackable value of their histograms (3,600,000,000) shows; `Run.histograms` reads both. Start timestamps are seconds since the run began, on top of
-the header's base time. Equal layouts add exactly: a percentile over a window is that of the sum of its histograms.
+highest trackable value of their histograms (3,600,000,000) shows; `Run.histograms` reads both. Start timestamps are
+seconds since the run began, on top of the header's base time. Equal layouts add exactly: a percentile over a window is
+that of the sum of its histograms.
 
 | tag | holds |
 |---|---|

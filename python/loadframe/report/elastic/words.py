@@ -61,8 +61,8 @@ def shown_as_invalid(run: RecordedRun) -> str:
 #: See `verdict.judge` for runs whose cluster is changed.
 _RULES = (
     "A run in which the cluster is changed is judged by its load generator, by whether anything was answered, and by"
-    " whether each step was begun. Failures, drops, a step that the store did not make, a rate that was not achieved and throughput that"
-    " drifts may be caused by the change, and make no run invalid."
+    " whether each step was begun. Failures, drops, a step that the store did not make, a rate that was not achieved"
+    " and throughput that drifts may be caused by the change, and make no run invalid."
 )
 
 
