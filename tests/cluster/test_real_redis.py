@@ -171,3 +171,12 @@ def test_a_cluster_that_grew_and_shrank_has_few_ranges_of_slots(module_state):
         cluster.shrink()
         lines = cluster.store.client(cluster.addresses[0]).ask("CLUSTER SLOTS")
         assert len(lines) == 2
+
+
+def test_the_command_that_is_shown_is_for_a_shell(state, monkeypatch):
+    """The folder of the state may have a blank in its path."""
+    monkeypatch.setenv("LOADFRAME_STATE", str(state / "my state"))
+    with Cluster.start(ClusterSpec(store="redis", nodes=1, name="kept")) as cluster:
+        console = cluster.console()
+        assert console is not None
+        assert f"'{password.file_of(named.folder_of('kept'))}'" in console

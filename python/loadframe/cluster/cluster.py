@@ -1,6 +1,7 @@
 """A cluster as the rest of loadframe uses it: started here, kept by an earlier command, or only attached to."""
 
 import contextlib
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -462,7 +463,7 @@ class Cluster(ClusterView):
         if not (self.store.console and self._password and self._folder and self._of_ours().name):
             return None
         host, port = split_address(self.addresses[0])
-        return self.store.console.format(host=host, port=port, file=password.file_of(self._folder))
+        return self.store.console.format(host=host, port=port, file=shlex.quote(str(password.file_of(self._folder))))
 
     def keep(self) -> None:
         """Let a named cluster outlive this command; `load` finds it again."""
