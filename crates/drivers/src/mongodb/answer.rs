@@ -73,7 +73,7 @@ impl Answer {
             return of(changed, "n");
         }
         let several: Vec<u64> = COUNTS.iter().filter_map(|name| of(answer, name)).collect();
-        if several.is_empty() { written(answer) } else { Some(several.iter().sum()) }
+        if several.is_empty() { written(answer) } else { several.into_iter().reduce(u64::saturating_add) }
     }
 
     /// Judges it by what the workload asserts; fields are those of the first document.
@@ -199,6 +199,8 @@ mod tests {
         let several =
             doc! {"cursor": {"firstBatch": [first], "id": 0_i64}, "nErrors": 1, "nInserted": 2, "nDeleted": 3};
         assert_eq!(told(several), (Some(ErrorClass::Client), Some(5)));
+        let boundless = doc! {"nInserted": i64::MAX, "nMatched": i64::MAX, "nDeleted": i64::MAX, "ok": 1.0};
+        assert_eq!(told(boundless), (None, Some(u64::MAX)));
         let changed = doc! {"lastErrorObject": {"n": 1, "updatedExisting": true}, "value": {}, "ok": 1.0};
         assert_eq!(told(changed), (None, Some(1)));
     }

@@ -193,13 +193,13 @@ pub fn count(answer: Result<&Document, Failure>, places: &[u32], action: Action,
         }
     }
     // An unacknowledged write is answered without a number.
-    let done = written(answer).unwrap_or(sent).min(sent - failed);
+    let rest = sent.saturating_sub(failed);
+    let done = written(answer).unwrap_or(rest).min(rest);
     match answer.get_document("writeConcernError") {
         Ok(error) if done > 0 => tally.fail(inside(error)),
         _ => tally.succeed(done),
     }
-    let missing = sent - failed - done;
-    if missing > 0 {
+    if done < rest {
         let message = if action == Action::Update || action == Action::Delete { "not found" } else { "not written" };
         tally.fail(failure(ErrorClass::Client, message));
     }
@@ -255,6 +255,8 @@ mod tests {
         assert_eq!(counted(Ok(&doc! {"ok": 1.0}), Action::Create), (10, None));
         let duplicate = doc! {"n": 9, "writeErrors": [{"index": 3, "code": 11000, "errmsg": "E11000"}]};
         assert_eq!(counted(Ok(&duplicate), Action::Create), (9, Some((ErrorClass::Item, "E11000".into()))));
+        let more = doc! {"n": 9, "writeErrors": vec![doc! {"code": 1, "errmsg": "more than there are"}; 11]};
+        assert_eq!(counted(Ok(&more), Action::Create).0, 0);
         let words = "E11000 duplicate key error collection: loadframe.ads index: _id_ dup key: { _id: \"a\" }";
         let overtaken = doc! {"n": 9, "writeErrors": [{"index": 3, "code": 11000, "errmsg": words}]};
         assert_eq!(counted(Ok(&overtaken), Action::Upsert), (9, Some((ErrorClass::Item, words.into()))));

@@ -84,9 +84,12 @@ impl Line {
         self.wire.as_mut().is_some_and(Wire::is_idle)
     }
 
-    /// Connects and authenticates. The error is a refusal if the node answered that it does not let this user in.
+    /// Connects and authenticates, if there is no usable connection. The error is a refusal if the node answered that it
+    /// does not let this user in.
     pub async fn open(&mut self, host: &Host, terms: &Terms, limit: Limit) -> Result<(), Failure> {
-        self.wire = Some(Wire::connect(host, terms.tls.as_ref(), limit).await?);
+        if !Wire::open_for(&mut self.wire, host, terms.tls.as_ref(), limit).await? {
+            return Ok(());
+        }
         let opened = self.enter(terms, limit).await;
         if opened.is_err() {
             self.wire = None;
