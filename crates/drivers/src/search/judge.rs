@@ -158,7 +158,7 @@ impl Judge {
             Self::Document => Ok(Verdict::new(1, Ok(()))),
             Self::Absent | Self::Present => Ok(Verdict::new(0, Ok(()))),
             // What is not JSON, such as a table for people, reports nothing.
-            Self::Unfailed => Ok(Verdict::new(0, unfailed(body).unwrap_or(Ok(())))),
+            Self::Unfailed => Ok(Verdict::new(0, unfailed(body, true).unwrap_or(Ok(())))),
             Self::Shards { documents } => {
                 Shards::read(body).map(|shards| Verdict::new(documents, shards.outcome(body)))
             }
@@ -285,8 +285,8 @@ impl Shards {
 }
 
 /// Judges an answer of any kind by the fields that report failures: `timed_out`, `_shards`, `errors` with `items`,
-/// `failures`, and the same or `error` inside of `responses`.
-fn unfailed(body: &[u8]) -> Result<Result<(), Failure>, Unexpected> {
+/// `failures`, and the same or `error` inside of `responses`. `whole`: it is not one of these itself, of which none has more.
+fn unfailed(body: &[u8], whole: bool) -> Result<Result<(), Failure>, Unexpected> {
     let mut shards = Shards::default();
     let mut outcome = Ok(());
     Cursor::new(body).object(|name, cursor| {
@@ -305,12 +305,12 @@ fn unfailed(body: &[u8]) -> Result<Result<(), Failure>, Unexpected> {
                     outcome = failure(ErrorClass::Item, format!("{} failures: {}", failures.len(), words(cause)));
                 }
             }
-            b"responses" if value.first() == Some(&b'[') => Cursor::new(value).array(|_, cursor| {
+            b"responses" if whole && value.first() == Some(&b'[') => Cursor::new(value).array(|_, cursor| {
                 let response = cursor.value()?;
                 if outcome.is_ok() && response.first() == Some(&b'{') {
                     outcome = match Cursor::member(response, b"error")? {
                         Some(_) => failure(ErrorClass::Item, reason(response)),
-                        None => unfailed(response)?,
+                        None => unfailed(response, false)?,
                     };
                 }
                 Ok(true)
