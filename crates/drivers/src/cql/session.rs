@@ -33,6 +33,10 @@ use super::table::{KEYSPACE, Table, TableName};
 use crate::net::deadline::{Deadline, Limit};
 use crate::net::exchange::Exchanged;
 
+/// How often each connection is checked. The library gives up a connection only when a check is not answered in time,
+/// and never for requests that are not: with its own 30 s a cut link would look like a store that is down for a minute.
+const CHECK: Duration = Duration::from_secs(2);
+
 /// How sessions are opened.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -78,7 +82,8 @@ pub struct Executed {
     pub node: u16,
 }
 
-/// Opens a session within `patience`.
+/// Opens a session within `patience`, which is also how long the check of a connection may take, if it is not shorter
+/// than the time between checks: all requests on the connection fail with it.
 pub async fn open(
     contacts: &[SocketAddr],
     settings: &Settings,
@@ -101,6 +106,8 @@ pub async fn open(
         // together without it, since clients and writer share a thread.
         .write_coalescing(false)
         .connection_timeout(patience)
+        .keepalive_interval(CHECK)
+        .keepalive_timeout(patience.max(CHECK))
         .keyspaces_to_fetch(&settings.keyspaces)
         .tls_context(settings.tls.clone())
         .driver_config_reporting(false);
