@@ -45,6 +45,8 @@ trait Protocol {
 /// The server; it ends when this is dropped.
 pub struct NullServer {
     address: SocketAddr,
+    /// Reserves the port while nobody listens there.
+    _port: TcpSocket,
     faults: watch::Sender<Faults>,
     end: Arc<Notify>,
     thread: Option<JoinHandle<()>>,
@@ -66,8 +68,9 @@ impl NullServer {
             }
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let listener = runtime.block_on(async { listen((Ipv4Addr::LOCALHOST, 0).into()) })?;
-        let address = listener.local_addr()?;
+        let port = bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        let address = port.local_addr()?;
+        let listener = runtime.block_on(async { listen(address) })?;
         let end = Arc::new(Notify::new());
         let ended = end.clone();
         let (faults, seen) = watch::channel(Faults::default());
@@ -79,7 +82,7 @@ impl NullServer {
                 }
             });
         })?;
-        Ok(Self { address, faults, end, thread: Some(thread) })
+        Ok(Self { address, _port: port, faults, end, thread: Some(thread) })
     }
 
     /// Stops answering, as a process does that is stopped by a signal.
@@ -122,11 +125,15 @@ impl Drop for NullServer {
     }
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    Ok(socket)
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    bind(address)?.listen(BACKLOG)
 }
 
 /// Accepts connections, and does so again after each kill.
@@ -226,6 +233,22 @@ mod tests {
         let _open = std::net::TcpStream::connect(address).unwrap();
         drop(server);
         assert!(std::net::TcpStream::connect(address).is_err());
+    }
+
+    #[test]
+    fn a_killed_server_keeps_its_port() {
+        let server = NullServer::start("http").unwrap();
+        let connects = || std::net::TcpStream::connect(server.address()).is_ok();
+        server.kill();
+        while connects() {
+            std::thread::yield_now();
+        }
+        let other = TcpSocket::new_v4().unwrap().bind(server.address());
+        assert_eq!(other.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        server.restart();
+        while !connects() {
+            std::thread::yield_now();
+        }
     }
 
     #[test]
