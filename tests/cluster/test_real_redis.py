@@ -173,10 +173,10 @@ def test_a_cluster_that_grew_and_shrank_has_few_ranges_of_slots(module_state):
         assert len(lines) == 2
 
 
-def test_the_command_that_is_shown_is_for_a_shell(state, monkeypatch):
-    """The folder of the state may have a blank in its path."""
+def test_the_folder_of_the_state_may_have_a_blank_in_its_path(state, monkeypatch):
     monkeypatch.setenv("LOADFRAME_STATE", str(state / "my state"))
     with Cluster.start(ClusterSpec(store="redis", nodes=1, name="kept")) as cluster:
         console = cluster.console()
         assert console is not None
+        # It is a command line of a shell.
         assert f"'{password.file_of(named.folder_of('kept'))}'" in console

@@ -4,6 +4,7 @@ How a cluster forms and how its slots move is in `cluster`.
 """
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -154,7 +155,7 @@ class Redis(Store):
         lines: dict[str, Any] = {
             "bind": node.address,
             "port": node.port,
-            "dir": str(node.folder / "data"),
+            "dir": node.folder / "data",
             "daemonize": False,
             "protected-mode": False,
             # Pauses by forked copies would be measured as the store's own; the log alone keeps the data.
@@ -184,9 +185,9 @@ class Redis(Store):
             lines |= {
                 "port": 0,
                 "tls-port": node.port,
-                "tls-cert-file": str(node.folder / BUNDLE),
-                "tls-key-file": str(node.folder / BUNDLE),
-                "tls-ca-cert-file": str(node.folder / AUTHORITY),
+                "tls-cert-file": node.folder / BUNDLE,
+                "tls-key-file": node.folder / BUNDLE,
+                "tls-ca-cert-file": node.folder / AUTHORITY,
                 "tls-auth-clients": False,
                 "tls-cluster": node.encryption.nodes,
             }
@@ -388,6 +389,8 @@ def _is_clustered(info: Mapping[str, str]) -> bool:
 def _said(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Path) and shlex.quote(str(value)) != str(value):
+        return json.dumps(str(value), ensure_ascii=False)
     return str(value)
 
 
