@@ -106,8 +106,8 @@ impl Answer {
     }
 
     fn raw(&self) -> impl Iterator<Item = &RawDocument> {
-        let found = if let Self::Found(found) = self { Some(found) } else { None };
-        found.into_iter().flat_map(Found::documents)
+        let batch = if let Self::Found(batch) = self { Some(batch) } else { None };
+        batch.into_iter().flat_map(Found::documents)
     }
 
     /// All of its documents as a JSON list; `None` if there are more than came at once.

@@ -149,14 +149,14 @@ impl Line {
         preference: Option<&'static str>,
         limit: Limit,
     ) -> (Exchanged, Result<Found, Failure>) {
-        let mut found = Found::default();
+        let mut batch = Found::default();
         let (mut whole, mut answer) = self.exchange(database, command, preference, limit).await;
         loop {
-            let next = match answer.and_then(|answer| found.add(answer)) {
+            let next = match answer.and_then(|answer| batch.add(answer)) {
                 Ok(next) => next,
                 Err(failure) => return (whole, Err(failure)),
             };
-            let Some((database, command)) = next else { return (whole, Ok(found)) };
+            let Some((database, command)) = next else { return (whole, Ok(batch)) };
             let exchanged;
             (exchanged, answer) = self.exchange(&database, command, preference, limit).await;
             whole = whole.then(&exchanged);
