@@ -64,7 +64,7 @@ def check_of(gate, words):
         (with_reason("new", "node_lost"), "regression"),
         (failed("new", 6, "generator"), "undecided"),
         (failed("new", 6, "unknown"), "undecided"),
-        (with_reason("new", "lateness"), "undecided"),
+        (with_reason("new", "generator_failed"), "undecided"),
         (with_reason("new", "cluster_state"), "undecided"),
     ],
 )
@@ -248,15 +248,24 @@ def test_copies_that_were_lost_under_the_load_are_failed_runs():
 
 
 def test_a_gate_names_each_run_that_is_left_out_with_its_reason():
-    new = [*runs("new", 4), *with_reason("new", "lateness", count=6)[4:]]
+    new = [*runs("new", 4), *with_reason("new", "generator_failed", count=6)[4:]]
     gate = judge(new, runs("old"))
     (warning,) = [warning for warning in gate.warnings if "left out" in warning.cause]
-    assert "b4-new, b5-new: because of lateness" in warning.cause
+    assert "b4-new, b5-new: because of generator_failed" in warning.cause
     assert gate.as_dict()["excluded"] == [
-        {"run": name, "reason": "because of lateness"} for name in ("b4-new", "b5-new")
+        {"run": name, "reason": "because of generator_failed"} for name in ("b4-new", "b5-new")
     ]
     for text in (junit(gate), markdown(gate)):
-        assert "b4-new, b5-new: because of lateness" in text
+        assert "b4-new, b5-new: because of generator_failed" in text.replace("\\_", "_")
+
+
+def test_runs_whose_requests_were_late_are_in_the_gate_with_their_bounds():
+    """Lateness only lengthens response times: ones that are no longer than before were no longer without it."""
+    late = with_reason("new", "lateness")
+    assert judge(late, runs("old")).as_dict()["excluded"] == []
+    assert judge(late, runs("old")).standing == "passed"
+    slow = runs("new", factor=1.5, verdict=invalid("lateness"))
+    assert check_of(judge(slow, runs("old")), "p99").standing == "undecided"
 
 
 def test_a_comparison_of_survivors_is_not_won_by_those_that_crashed():

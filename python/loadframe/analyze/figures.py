@@ -346,7 +346,9 @@ def _delays(evidence: Evidence, *, lag: bool, late: bool) -> list[_Delay]:
     # Older runs did not record the maximum of lateness.
     known = [(generator.lag_p99, generator.longest_stall, lag), (generator.lateness_p99, None, late)]
     for p99, most, wanted in known:
-        if wanted and p99 is not None:
+        if wanted and p99 is None:
+            delays.append(_UNBOUNDED)
+        elif wanted and p99 is not None:
             points = [(0.99, p99), *([(1.0, max(most, p99))] if most is not None else [])]
             delays.append(_Delay(_FromSummary(points, math.inf if most is None else p99 + 0.01 * most)))
     return delays

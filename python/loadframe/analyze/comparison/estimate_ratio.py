@@ -28,7 +28,7 @@ from scipy import special
 
 from loadframe.analyze.comparison.block_model import ContrastFit, Observation, fit_contrast
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.figures import Stretch
+from loadframe.analyze.figures import EXACT, Stretch
 
 __all__ = ["Design", "Observation", "RatioEstimate", "estimate_ratio"]
 
@@ -64,6 +64,8 @@ class RatioEstimate:
     design: Design
     block_spread: float
     sessions: tuple[int, int]
+    #: What the bounds of the values allow; `ratio` and `p` contain it, the other figures do not.
+    bounds: Stretch = EXACT
 
     @property
     def knows_sessions(self) -> bool:
@@ -82,7 +84,7 @@ class RatioEstimate:
         elif self.standard_error and self.freedom > 0:
             off = abs(math.log(nearest)) / self.standard_error
             p = min(1.0, 2 * float(special.stdtr(self.freedom, -off)) * self.caution)
-        return replace(self, ratio=bounds.widened(self.ratio), p=p)
+        return replace(self, ratio=bounds.widened(self.ratio), p=p, bounds=bounds)
 
 
 def estimate_ratio(

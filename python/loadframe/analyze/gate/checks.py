@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
+from math import inf, isfinite, log
 from statistics import fmean
 from typing import Any, Literal
 
@@ -115,8 +115,14 @@ class Question:
 
 
 def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:
-    """Return the p of "not worse": small only where the group is worse, whatever it is that is measured."""
-    worsening = -estimate.log_ratio if measure.better == "higher" else estimate.log_ratio
+    """Return the p of "not worse": small only where the group is worse, whatever it is that is measured.
+
+    It is that of the best ratio within the bounds of the values.
+    """
+    if measure.better == "higher":
+        worsening = -estimate.log_ratio - log(estimate.bounds.high)
+    else:
+        worsening = estimate.log_ratio + (log(estimate.bounds.low) if estimate.bounds.low > 0 else -inf)
     if not estimate.freedom:
         return 1.0
     if not estimate.standard_error:
