@@ -10,8 +10,8 @@ import pytest
 
 from loadframe.cluster import Cluster, ClusterSpec, Limits
 from loadframe.errors import BadInput
+from loadframe.host.files import SERVER_USER
 from loadframe.host.limits import choose
-from loadframe.host.local import SERVER_USER
 
 pytestmark = pytest.mark.store
 

@@ -1,6 +1,7 @@
 """Passwords of clusters that Loadframe starts: required, kept private, and out of the servers' own reach."""
 
 import os
+import pwd
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -132,6 +133,8 @@ def test_the_password_is_in_private_files_alone(store, secret, tmp_path):
         # A node's own copy can be read by its server's user, and by nobody else.
         assert holder.parent.name == "config" or holder == folder / "password", holder
         assert holder.stat().st_mode & 0o007 == 0
+        # Some accounts have the group of `nobody`, which a server may run as.
+        assert holder.stat().st_gid not in {account.pw_gid for account in pwd.getpwall()} - {os.getegid()}, holder
         assert holder.parent.stat().st_mode & 0o007 == 0 or holder == folder / "password"
 
 

@@ -7,7 +7,8 @@ import socket
 import pytest
 
 from loadframe.errors import BadInput
-from loadframe.host.local import SERVER_USER, LocalHost
+from loadframe.host.files import SERVER_USER
+from loadframe.host.local import LocalHost
 
 
 def test_free_ports_are_distinct_and_can_be_listened_on():

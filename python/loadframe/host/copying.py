@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from loadframe import folders, nofollow
 from loadframe.errors import BadInput, LoadframeError
+from loadframe.host.files import server_owner
 from loadframe.nofollow import Owner
 
 #: A file in a folder, by which it is recognised from another machine, or at another path.
@@ -155,7 +156,7 @@ def settle(draft: Path, place: Path, wanted: Sequence[Entry], user: int | None) 
 
     LoadframeError, with nothing left, when it is not the same.
     """
-    owner = Owner(user, user) if user is not None else None
+    owner = server_owner(user)
     for entry in wanted:
         name = PurePosixPath(entry.path).name
         with _above(draft, entry.path) as above:

@@ -7,8 +7,31 @@ from pathlib import Path, PurePosixPath
 from loadframe import folders, nofollow
 from loadframe.nofollow import Owner
 
+#: The user and group that servers run as when loadframe is root and they refuse that. Nobody's account: it lies in the
+#: range that distributions and systemd leave unassigned, so no other service can interfere.
+SERVER_USER = 60960
 #: Bytes at the end of a log that are looked at.
 _LOG_END = 2**16
+
+
+def server_owner(user: int | None) -> Owner | None:
+    """Return the user and group of a server's own files; None where the server runs as the caller.
+
+    The group is one that no account has: accounts that share the group of `nobody` must not read a node's password.
+    """
+    if user is None:
+        return None
+    return Owner(user, SERVER_USER if is_mapped("gid_map", SERVER_USER) else user)
+
+
+def is_mapped(table: str, number: int) -> bool:
+    """Return whether a user (`uid_map`) or group (`gid_map`) exists in this user namespace; see user_namespaces(7)."""
+    try:
+        lines = (Path("/proc/self") / table).read_text().splitlines()
+    except FileNotFoundError:
+        return True
+    ranges = [[int(field) for field in line.split()] for line in lines]
+    return any(first <= number < first + length for first, _, length in ranges)
 
 
 def write_node(folder: Path, within: Sequence[str], files: Mapping[str, str], user: int | None) -> None:
@@ -17,8 +40,8 @@ def write_node(folder: Path, within: Sequence[str], files: Mapping[str, str], us
     The server's user owns the folders `within`, and can read all else but not write it. Nobody else can read anything.
     What stood in place of a file is replaced, and never followed.
     """
-    theirs = Owner(user, user) if user is not None else None
-    ours = Owner(os.geteuid(), user) if user is not None else None
+    theirs = server_owner(user)
+    ours = Owner(os.geteuid(), theirs.group) if theirs else None
     # As root, since another user's server has to read it by its group.
     shared = 0 if user is None else 0o040
     with folders.writing("a node's files", folder):

@@ -7,8 +7,8 @@ the node ends by itself. Being the parent, the guard never signals a process id 
 
 Run as a file by an isolated interpreter, so it imports the standard library only. It reads one JSON line:
 
-    {"argv", "environment", "folder", "user": uid or null, "cores": [number] or null, "groups": [folder],
-     "above": [folder], "scratch": [folder], "shared": [folder], "grace": s, "undo": [argv],
+    {"argv", "environment", "folder", "user": uid or null, "group": gid or null, "cores": [number] or null,
+     "groups": [folder], "above": [folder], "scratch": [folder], "shared": [folder], "grace": s, "undo": [argv],
      "network": {"ip": program, "bridge", "link", "address": with its prefix's length, "hardware": address}
      or null}
 
@@ -116,7 +116,7 @@ def _start(order: dict[str, Any]) -> int | None:
             _allow_files()
             if order["user"] is not None:
                 os.setgroups([])
-                os.setgid(order["user"])
+                os.setgid(order["group"])
                 os.setuid(order["user"])
             # After setuid, which clears it. The guard has one thread, whose death is the guard's.
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

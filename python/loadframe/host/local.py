@@ -23,14 +23,12 @@ from loadframe.host import guard, limits
 from loadframe.host.base import Command
 from loadframe.host.disk import DiskLimits
 from loadframe.host.facts import Facts, facts
+from loadframe.host.files import SERVER_USER, is_mapped, server_owner
 from loadframe.host.limits import Limiter, Limits, NoGroup
 from loadframe.host.local_process import GRACE, Identity, LocalProcess
 from loadframe.ranges import FIRST_PORT, LAST_PORT
 
-#: The user and group that servers run as when loadframe is root and they refuse that. Nobody's account: it lies in the
-#: range that distributions and systemd leave unassigned, so no other service can interfere.
-SERVER_USER = 60960
-#: The same for servers that look themselves up among the system's users.
+#: The user that servers run as which look themselves up among the system's users.
 _ACCOUNT = "nobody"
 
 #: Below the range that Linux takes for outgoing connections, so that none of those can take a port before its node.
@@ -144,7 +142,7 @@ class LocalHost:
         if os.geteuid() != 0:
             return None
         user = _account() if named else SERVER_USER
-        if user is None or not _user_exists(user):
+        if user is None or not is_mapped("uid_map", user):
             raise BadInput(
                 "we are root, the store refuses to run as root, and this container maps no other user",
                 remedy="run loadframe as an ordinary user",
@@ -167,11 +165,13 @@ class LocalHost:
         if group.prefix:
             command = _prefixed(command, group.prefix)
         network = self._network(command)
+        owner = server_owner(command.user)
         order = {
             "argv": command.argv,
             "environment": dict(command.environment),
             "folder": str(command.folder),
             "user": command.user,
+            "group": owner.group if owner else None,
             "cores": asked.cores,
             "groups": sorted({str(folder) for folder in group.entered.values()}),
             "above": sorted({str(folder) for folder in group.folders.values()}) if command.shares else [],
@@ -288,16 +288,6 @@ def _account() -> int | None:
         return pwd.getpwnam(_ACCOUNT).pw_uid
     except KeyError:
         return None
-
-
-def _user_exists(user: int) -> bool:
-    """Whether the number is mapped in our user namespace (see user_namespaces(7))."""
-    try:
-        lines = Path("/proc/self/uid_map").read_text().splitlines()
-    except FileNotFoundError:
-        return True
-    ranges = [[int(field) for field in line.split()] for line in lines]
-    return any(first <= user < first + length for first, _, length in ranges)
 
 
 def _prefixed(command: Command, prefix: tuple[str, ...]) -> Command:
