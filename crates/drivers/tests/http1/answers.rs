@@ -37,7 +37,7 @@ fn a_body_without_an_end_costs_time_and_no_memory_where_nobody_reads_it() {
     });
     let mut client = Client::new(&[&server.host], 0);
     let begun = std::time::Instant::now();
-    let patient = json!({"request": {"method": "GET", "path": "/"}, "timeout": 2});
+    let patient = json!({"read": {"collection": "c", "id": 1}, "timeout": 2});
     let reply = client.execute(&patient, 0);
     let (class, message) = failure(reply.outcome);
     assert_eq!((class, message.as_str()), (ErrorClass::Timeout, "no complete answer within 2 s"));

@@ -273,7 +273,8 @@ fn an_open_load_goes_to_all_hosts_evenly_with_one_connection_to_each_while_one_i
         std::fs::remove_dir_all(&folder).unwrap();
         let requests: Vec<u64> = nodes.iter().map(HttpNode::requests).collect();
         assert_eq!(requests.iter().sum::<u64>(), 300);
-        let apart = if connections == Some(2) { 20 } else { 2 };
+        // A shared connection moves to another node once its own is eight requests ahead.
+        let apart = if connections.is_some() { 20 } else { 2 };
         assert!(requests.iter().all(|count| count.abs_diff(60) <= apart), "{connections:?}: {requests:?}");
     }
 }
