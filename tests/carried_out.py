@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import open_folder
 from loadframe.experiment.design import describe, design
 from loadframe.experiment.file import load_experiment
 from loadframe.experiment.folder import ExperimentFolder
@@ -18,7 +19,7 @@ def carry_out(path: Path, experiment: str, workload: str, name: str) -> Experime
     loaded = load_experiment(path / "e.yaml")
     planned = design(loaded)
     folder = ExperimentFolder(path / "results", describe(loaded, planned))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOADFRAME_STATE", str(path / "state"))
+    with open_folder("state") as state, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOADFRAME_STATE", str(state))
         run_experiment(loaded, planned, folder, Listener())
     return folder

@@ -32,10 +32,10 @@ def loadframe(*words: object, before: tuple[str, ...] = (), **more: Any) -> Comp
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, **more)
 
 
-def result(*words: object, **more: Any) -> Any:
-    """Run a command that must succeed with --json, and return its result."""
+def result(*words: object, status: int = 0, **more: Any) -> Any:
+    """Run a command that must end with `status` with --json, and return its result."""
     done = loadframe(*words, "--json", **more)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return json.loads(done.stdout)
 
 

@@ -53,6 +53,17 @@ def documents(events: Iterable[Event]) -> dict[str, dict[str, Event]]:
     return dict(merged)
 
 
+def in_text(document: dict[str, Event]) -> dict[str, Event]:
+    """Return a document of MongoDB, which stores instants as dates, with its instants as events have them."""
+    return {
+        kind: {
+            field: instant(value.replace(tzinfo=UTC)) if isinstance(value, datetime) else value
+            for field, value in event.items()
+        }
+        for kind, event in document.items()
+    }
+
+
 def write(path: Path, events: Iterable[Event]) -> Path:
     """Write the events as lines."""
     path.write_text("".join(f"{json.dumps(event)}\n" for event in events))

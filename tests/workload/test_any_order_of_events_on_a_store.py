@@ -7,7 +7,7 @@ from typing import Any
 
 import pymongo
 import pytest
-from adbids_events import documents, jumbled, log, write
+from adbids_events import documents, in_text, jumbled, log, write
 
 from commands import result
 from documents import login, uri
@@ -52,11 +52,11 @@ def test_mongodb(mongodb, tmp_path):
                 for document in database[day].find():
                     key = document.pop("_id")
                     assert key not in stored
-                    stored[key] = document
+                    stored[key] = in_text(document)
                     assert day == f"ads-{day_of(document).replace('-', '.')}"
                 assert database[day].index_information() == database["ads"].index_information() != {}
             shown = list(database["ads-*"].find())
-            assert {document.pop("_id"): document for document in shown} == stored
+            assert {document.pop("_id"): in_text(document) for document in shown} == stored
             assert len(shown) == len(stored)
             assert database["ads"].count_documents({}) == 0
             return stored

@@ -9,7 +9,7 @@ from typing import Any
 
 import pymongo
 import pytest
-from adbids_events import MIDNIGHT, documents, instant, log, write
+from adbids_events import MIDNIGHT, documents, in_text, instant, log, write
 
 from commands import result
 from documents import login, uri
@@ -26,8 +26,9 @@ def database(mongodb: Cluster) -> Iterator[Any]:
         yield client["loadframe"]
 
 
-def ingest(path: Path, folder: Path, *words: object, store: str = "mongodb") -> dict[str, Any]:
-    came: dict[str, Any] = result("ingest", "adbids", path, "--cluster", store, "--output", folder, *words)
+def ingest(path: Path, folder: Path, *words: object, store: str = "mongodb", status: int = 0) -> dict[str, Any]:
+    options = ("--cluster", store, "--output", folder)
+    came: dict[str, Any] = result("ingest", "adbids", path, *options, *words, status=status)
     return came
 
 
@@ -35,7 +36,7 @@ def held(database: Any) -> dict[str, list[dict[str, Any]]]:
     """What all days together show, by the id of the bid."""
     shown: dict[str, list[dict[str, Any]]] = {}
     for document in database["ads-*"].find():
-        shown.setdefault(document.pop("_id"), []).append(document)
+        shown.setdefault(document.pop("_id"), []).append(in_text(document))
     return shown
 
 
@@ -82,7 +83,7 @@ def age_and_come_late(store: str, folder: Path) -> dict[str, Any]:
     first = [event for event in events if event.get("bid_time", event["time"]) < "2017-03-02"]
     path, run = write(folder / "log.ndjson", [*events, *first]), folder / "run"
     options = ("--only", "ingest_and_manage", "--batch", 100, "--set", "manage_every=20ms", "--set", "keep=1h")
-    came = ingest(path, run, "--replace", *options, store=store)
+    came = ingest(path, run, "--replace", *options, store=store, status=1)
     phase = Run(run).raw_summary["phases"][-1]
     assert phase["operations"]["manage"]["errors"] == {}
     assert phase["operations"]["manage"]["parts"]["delete"]["successes"] == 1

@@ -31,10 +31,10 @@ def held(node: Cluster, name: str = "ads-*") -> dict[str, list[tuple[str, dict[s
     return stored
 
 
-def ingest(phase: str, path: Any, folder: Any, *settings: str) -> dict[str, Any]:
+def ingest(phase: str, path: Any, folder: Any, *settings: str, status: int = 0) -> dict[str, Any]:
     words = [word for setting in (*SETTINGS, *settings) for word in ("--set", setting)]
     options = ("--cluster", "shared", "--replace", "--only", phase, "--batch", 100, "--output", folder)
-    return result("ingest", "adbids", path, *options, *words)
+    return result("ingest", "adbids", path, *options, *words, status=status)
 
 
 def wait_for_indices(node: Cluster, number: int) -> None:
@@ -130,7 +130,7 @@ def test_an_event_for_a_day_that_was_deleted_is_a_dead_letter(node, tmp_path):
     events = log(2000, seed=5, hours=30)
     first = [event for event in events if event.get("bid_time", event["time"]) < "2017-03-02"]
     path, folder = write(tmp_path / "log.ndjson", [*events, *first]), tmp_path / "run"
-    came = ingest("ingest_and_manage", path, folder, "keep=1h", "shrink_to=2")
+    came = ingest("ingest_and_manage", path, folder, "keep=1h", "shrink_to=2", status=1)
     assert parts(folder, "manage")["delete"] >= 1
     assert came["accepted"] == came["indexed"] + came["dead_letters_by_reason"]["refused"]
     letters = (folder / Run(folder).summary.phases[-1].sources["ads"].kept).read_text().splitlines()
