@@ -69,5 +69,5 @@ def test_a_build_that_slows_an_endpoint_is_stopped_and_another_passes(repository
         check=False,
     )
     assert done.returncode == status, done.stdout + done.stderr
-    assert ("visit_totals" in (tmp_path / "results" / "gate.md").read_text()) or status == 0
+    assert (r"visit\_totals" in (tmp_path / "results" / "gate.md").read_text()) or status == 0
     assert not list(state.glob("clusters/gate-*")), "nothing is left"
