@@ -42,7 +42,7 @@ def _finish(wreck: Wreck, why: str) -> Path:
         for phase in replace(wreck, folder=writer.folder).phases():
             outcome = phase.outcome or _outcome(phase, wreck.manifest)
             of_phase = asked[outcome["phase"]]
-            gains = Acknowledged().gains(of_phase["operations"], wreck.manifest["workload"]["corpora"])
+            gains = Acknowledged().gains(of_phase["operations"], wreck.manifest["workload"].get("corpora", {}))
             outcomes.append({**outcome, "prepares": of_phase["prepares"], "gains": gains})
         last = outcomes[-1]
         ended = last["offset"] + last["warmup"] + last["measured"]
