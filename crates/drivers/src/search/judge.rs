@@ -298,8 +298,12 @@ fn unfailed(body: &[u8], whole: bool) -> Result<Result<(), Failure>, Unexpected>
                 shards.failed = failed.and_then(|mut failed| failed.whole().ok()).unwrap_or(0);
             }
             b"errors" if value == b"true" => outcome = failure(ErrorClass::Item, first_error(body)),
-            b"failures" => {
-                let failures: Vec<Value> = serde_json::from_slice(value).unwrap_or_default();
+            b"failures" if value.first() == Some(&b'[') => {
+                // A list that cannot be read, such as one nested too deep, is not an empty one.
+                let Ok(failures) = serde_json::from_slice::<Vec<Value>>(value) else {
+                    outcome = failure(ErrorClass::Item, "\"failures\" cannot be read".to_owned());
+                    return Ok(true);
+                };
                 if let Some(first) = failures.first() {
                     let cause = if first["cause"].is_null() { first } else { &first["cause"] };
                     outcome = failure(ErrorClass::Item, format!("{} failures: {}", failures.len(), words(cause)));

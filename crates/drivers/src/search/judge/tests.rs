@@ -300,6 +300,8 @@ fn any_request_fails_by_the_errors_that_its_answer_reports() {
     assert_eq!(of(json!({"responses": [{"hits": {}}, shards]})).unwrap().0, ErrorClass::Server);
     let nested = format!("{}1{}", "{\"responses\":[".repeat(20_000), "]}".repeat(20_000));
     assert!(Judge::Unfailed.judge(200, nested.as_bytes(), 0).outcome.is_ok(), "it does not recurse");
+    let deep = format!("{{\"failures\":{}1{}}}", "[".repeat(1_000), "]".repeat(1_000));
+    assert!(Judge::Unfailed.judge(200, deep.as_bytes(), 0).outcome.is_err(), "an unreadable list is not an empty one");
 }
 
 #[test]
