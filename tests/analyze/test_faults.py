@@ -7,7 +7,7 @@ import pytest
 from loadframe.analyze import reasons
 from loadframe.analyze.capacity import Outcome, Slo, judge
 from loadframe.analyze.experiment import RecordedRun, read_experiment
-from loadframe.analyze.reasons import fault_of, spoils
+from loadframe.analyze.reasons import effect_of, fault_of
 from loadframe.analyze.sweep import read_sweep
 from loadframe.record import Summary
 from loadframe.report.standing import exclusions, standing, trust
@@ -32,15 +32,15 @@ def test_every_reason_says_whose_fault_it_is():
     assert {code for code, fault in faults.items() if fault == "cluster"} == {
         "cluster_state", "machine_silent"
     }  # fmt: skip
-    assert {code for code in faults if not spoils(code)} == {
-        "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "left_over", "missing_events",
+    assert {code for code in faults if effect_of(code) == "result"} == {
+        "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost", "left_over", "missing_events",
         "documents_lost", "copies_lost", "change_failed", "backlog",
     }  # fmt: skip
 
 
 def test_a_reason_that_this_version_does_not_know_leaves_a_run_out():
     assert fault_of("of a later version") == "generator"
-    assert spoils("of a later version")
+    assert effect_of("of a later version") == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,14 @@ def test_a_reason_that_this_version_does_not_know_leaves_a_run_out():
         (["errors", "lateness"], True, None),
         (["cluster_state"], False, "cluster"),
         (["lateness", "cluster_state"], False, "cluster"),
-        (["lateness", "node_lost"], False, "store"),
+        (["lateness", "node_lost"], True, None),
+        (["node_lost", "cluster_state"], False, "cluster"),
     ],
 )
 def test_only_the_stores_faults_leave_a_run_in(codes, sound, fault):
     run = run_with(*codes)
     assert (run.sound, run.fault) == (sound, fault)
-    assert run.usable == (sound and not {"errors", "unsteady", "dropped"} & set(codes))
+    assert run.usable == (sound and not {"errors", "unsteady", "dropped", "node_lost"} & set(codes))
 
 
 @pytest.mark.parametrize(("recorded", "fault"), [("store", "store"), ("generator", "generator"), ("unknown", None)])

@@ -68,12 +68,14 @@ def all_of(state):
     return dict.fromkeys((*COUNTS, *DISTRIBUTIONS), state)
 
 
-@pytest.mark.parametrize("code", ["errors", "unsteady", "dropped", "not_achieved", "documents_lost", "copies_lost"])
+@pytest.mark.parametrize(
+    "code", ["errors", "unsteady", "dropped", "not_achieved", "documents_lost", "copies_lost", "node_lost"]
+)
 def test_results_of_the_store_leave_every_figure_good(code):
     assert states(code) == all_of("good")
 
 
-@pytest.mark.parametrize("code", ["cluster_state", "machine_silent", "node_lost", "generator_failed", "a later one"])
+@pytest.mark.parametrize("code", ["cluster_state", "machine_silent", "generator_failed", "a later one"])
 def test_a_run_of_another_cluster_or_of_an_unknown_fault_has_no_figure(code):
     assert states(code) == all_of("unknown")
 

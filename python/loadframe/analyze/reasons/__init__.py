@@ -2,7 +2,14 @@
 
 import functools
 
-from loadframe.analyze.reasons.cluster import ChangeFailed, ClusterState, CopiesLost, MachineSilent, NodeLost
+from loadframe.analyze.reasons.cluster import (
+    ChangeFailed,
+    ClusterState,
+    CopiesLost,
+    DocumentsLost,
+    MachineSilent,
+    NodeLost,
+)
 from loadframe.analyze.reasons.generator import (
     AWAY_LIMIT,
     CEILING_LIMIT,
@@ -29,7 +36,6 @@ from loadframe.analyze.reasons.requests import (
     DROPPED_LIMIT,
     ERROR_LIMIT,
     Backlog,
-    DocumentsLost,
     Dropped,
     Errors,
     NotAchieved,
@@ -82,7 +88,6 @@ __all__ = [
     "effect_of",
     "fault_of",
     "lateness_limit",
-    "spoils",
 ]
 
 
@@ -96,11 +101,6 @@ def effect_of(code: str) -> Effect:
     """Return what a recorded reason does to the figures of its phase; `unknown` where the code is not known."""
     known = _by_code().get(code)
     return known.effect if known else "unknown"
-
-
-def spoils(code: str) -> bool:
-    """Return whether a recorded reason is more than a result of the store; also where the code is not known."""
-    return effect_of(code) != "result"
 
 
 @functools.cache

@@ -1,9 +1,15 @@
 """Reasons that lie in the cluster: it was not the one that was asked for, or did not survive."""
 
+import re
 from dataclasses import dataclass
 
-from loadframe.analyze.reasons.reason import Reason
+from loadframe.analyze.reasons.reason import Reason, StoreResult
 from loadframe.units import format_duration
+
+#: How runs record that a collection and the acknowledgements differ.
+_DIFFERENCE = re.compile(
+    r"(?P<collection>.+) holds (?P<held>[\d,]+) documents, but (?P<acknowledged>[\d,]+) were acknowledged"
+)
 
 
 @dataclass(frozen=True)
@@ -22,11 +28,10 @@ class ClusterState(Reason):
 
 
 @dataclass(frozen=True)
-class NodeLost(Reason):
-    """A node exited, or the cluster stopped answering, under load: the store failed, so there is no figure."""
+class NodeLost(StoreResult):
+    """A node exited, or the cluster stopped answering, under load."""
 
     code = "node_lost"
-    fault = "store"
     loss: str
 
     def _cause(self) -> str:
@@ -37,12 +42,10 @@ class NodeLost(Reason):
 
 
 @dataclass(frozen=True)
-class CopiesLost(Reason):
+class CopiesLost(StoreResult):
     """The cluster was complete when the load began, and copies of data were out of service when it ended."""
 
     code = "copies_lost"
-    fault = "store"
-    effect = "result"
     loss: str
 
     def _cause(self) -> str:
@@ -53,12 +56,38 @@ class CopiesLost(Reason):
 
 
 @dataclass(frozen=True)
-class ChangeFailed(Reason):
+class DocumentsLost(StoreResult):
+    """Documents were acknowledged, and the collection does not have them."""
+
+    code = "documents_lost"
+    collection: str
+    held: int
+    acknowledged: int
+
+    @classmethod
+    def read(cls, difference: str) -> "DocumentsLost | None":
+        """Return the loss that a sentence of `experiment.counts` tells; None where no document is missing."""
+        told = _DIFFERENCE.fullmatch(difference)
+        if told is None:
+            return None
+        held, acknowledged = (int(told[key].replace(",", "")) for key in ("held", "acknowledged"))
+        return cls(told["collection"], held, acknowledged) if held < acknowledged else None
+
+    def _cause(self) -> str:
+        return (
+            f"{self.acknowledged - self.held:,} of {self.acknowledged:,} acknowledged documents are missing in"
+            f" {self.collection}"
+        )
+
+    def _remedy(self) -> str:
+        return "see the store's log and its durability settings; another program may have deleted documents"
+
+
+@dataclass(frozen=True)
+class ChangeFailed(StoreResult):
     """The store failed to make a change that the experiment asked for, such as taking in a node."""
 
     code = "change_failed"
-    fault = "store"
-    effect = "result"
     what: str
 
     @classmethod

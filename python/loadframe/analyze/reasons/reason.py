@@ -37,3 +37,10 @@ class Reason(Finding):
 
     @abstractmethod
     def _cause(self) -> str: ...
+
+
+class StoreResult(Reason):
+    """A reason that is a result of the store: it changes no figure."""
+
+    fault = "store"
+    effect = "result"

@@ -1,15 +1,10 @@
 """Reasons that lie in the requests: not enough were answered well, or throughput moved."""
 
-import re
 from dataclasses import dataclass
 
-from loadframe.analyze.reasons.reason import Reason
+from loadframe.analyze.reasons.reason import StoreResult
 from loadframe.units import format_change, format_count, format_share
 
-#: How runs record that a collection and the acknowledgements differ.
-_DIFFERENCE = re.compile(
-    r"(?P<collection>.+) holds (?P<held>[\d,]+) documents, but (?P<acknowledged>[\d,]+) were acknowledged"
-)
 #: Below this share of its rate, an open load was not the load that was asked for.
 ACHIEVED_LIMIT = 0.99
 #: Percentiles cover the requests that were sent. Where one in a thousand was dropped, p99.9 means nothing.
@@ -19,12 +14,10 @@ ERROR_LIMIT = 0.01
 
 
 @dataclass(frozen=True)
-class NotAchieved(Reason):
+class NotAchieved(StoreResult):
     """An open load was not achieved."""
 
     code = "not_achieved"
-    fault = "store"
-    effect = "result"
     phase: str
     achieved: float
 
@@ -36,12 +29,10 @@ class NotAchieved(Reason):
 
 
 @dataclass(frozen=True)
-class Backlog(Reason):
+class Backlog(StoreResult):
     """Requests of the warm-up were answered in the measured window."""
 
     code = "backlog"
-    fault = "store"
-    effect = "result"
     phase: str
     inherited: int
     achieved: float
@@ -58,12 +49,10 @@ class Backlog(Reason):
 
 
 @dataclass(frozen=True)
-class Dropped(Reason):
+class Dropped(StoreResult):
     """Requests were never sent."""
 
     code = "dropped"
-    fault = "store"
-    effect = "result"
     phase: str
     operation: str
     dropped: int
@@ -80,12 +69,10 @@ class Dropped(Reason):
 
 
 @dataclass(frozen=True)
-class Errors(Reason):
+class Errors(StoreResult):
     """Too many requests failed."""
 
     code = "errors"
-    fault = "store"
-    effect = "result"
     phase: str
     operation: str
     failed: int
@@ -103,42 +90,10 @@ class Errors(Reason):
 
 
 @dataclass(frozen=True)
-class DocumentsLost(Reason):
-    """Documents were acknowledged, and the collection does not have them."""
-
-    code = "documents_lost"
-    fault = "store"
-    effect = "result"
-    collection: str
-    held: int
-    acknowledged: int
-
-    @classmethod
-    def read(cls, difference: str) -> "DocumentsLost | None":
-        """Return the loss that a sentence of `experiment.counts` tells; None where no document is missing."""
-        told = _DIFFERENCE.fullmatch(difference)
-        if told is None:
-            return None
-        held, acknowledged = (int(told[key].replace(",", "")) for key in ("held", "acknowledged"))
-        return cls(told["collection"], held, acknowledged) if held < acknowledged else None
-
-    def _cause(self) -> str:
-        return (
-            f"{self.acknowledged - self.held:,} of {self.acknowledged:,} acknowledged documents are missing in"
-            f" {self.collection}"
-        )
-
-    def _remedy(self) -> str:
-        return "see the store's log and its durability settings; another program may have deleted documents"
-
-
-@dataclass(frozen=True)
-class NothingMeasured(Reason):
+class NothingMeasured(StoreResult):
     """No answer fell into the measured window."""
 
     code = "nothing_measured"
-    fault = "store"
-    effect = "result"
     phase: str
     operation: str
 
@@ -150,12 +105,10 @@ class NothingMeasured(Reason):
 
 
 @dataclass(frozen=True)
-class Unsteady(Reason):
+class Unsteady(StoreResult):
     """Throughput drifted while it was measured."""
 
     code = "unsteady"
-    fault = "store"
-    effect = "result"
     phase: str
     change: float
     seconds: int

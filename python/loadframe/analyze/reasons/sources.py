@@ -3,17 +3,15 @@
 from dataclasses import dataclass
 
 from loadframe.analyze.reasons.generator import CPU_LIMIT
-from loadframe.analyze.reasons.reason import Reason
+from loadframe.analyze.reasons.reason import Reason, StoreResult
 from loadframe.units import format_count, format_share
 
 
 @dataclass(frozen=True)
-class LeftOver(Reason):
+class LeftOver(StoreResult):
     """Events were accepted, and the store does not have them."""
 
     code = "left_over"
-    fault = "store"
-    effect = "result"
     phase: str
     source: str
     left_over: int
@@ -30,12 +28,10 @@ class LeftOver(Reason):
 
 
 @dataclass(frozen=True)
-class MissingEvents(Reason):
+class MissingEvents(StoreResult):
     """Events were acknowledged, and the store does not have them."""
 
     code = "missing_events"
-    fault = "store"
-    effect = "result"
     collection: str
     missing: int
     indexed: int
