@@ -8,8 +8,10 @@ from rich.console import Console
 
 from loadframe.analyze.effects.document import settings_document
 from loadframe.analyze.effects.settings import read_settings
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.experiment.design import describe, design
 from loadframe.experiment.folder import ExperimentFolder
+from loadframe.experiment.kinds.settings import loss
 from loadframe.record import RunWriter
 from loadframe.record.schema import FORMAT
 from loadframe.report.kinds import read_report
@@ -285,3 +287,32 @@ def test_an_optimiser_is_told_that_the_store_died(opened, scheme):
     assert late.count("512m") < len(late) / 2
     (result,) = read_settings(folder.path).results
     assert result.winner is None or result.winner[0] == "1g"
+
+
+@pytest.mark.parametrize("scheme", ["tpe", "spsa"])
+def test_an_optimiser_remembers_that_the_store_died_in_an_earlier_attempt(opened, scheme):
+    """A heap of 512 MiB would be faster; the store dies of it, and survives when the run is made again."""
+    experiment, folder = opened(EXPERIMENT + f"scheme: {scheme}\ntrials: 24\n")
+    following = list(design(experiment).runs)
+    trials = []
+    while following and not following[0].id.startswith("confirm-"):
+        folder.extend(following)
+        dying = [run for run in following if run.treatment["store.settings.heap"] == "512m"]
+        record(folder.runs_path, dying, dies=lambda run: True)
+        for run in dying:
+            folder.set_aside(run.id)
+        record(folder.runs_path, following)
+        trials += following
+        following = experiment.kind.further(experiment, folder.runs_path)
+    late = [run.treatment["store.settings.heap"] for run in trials[12:]]
+    assert late.count("512m") < len(late) / 2
+    assert not any(run.treatment["store.settings.heap"] == "512m" for run in following), "it is not confirmed"
+
+
+def test_a_lower_bound_of_throughput_tells_an_optimiser_nothing(tmp_path):
+    (known, bounded) = (
+        write_run(tmp_path, name, Truth(operation="look", seconds=2, cpu_share=share))
+        for name, share in (("known", 0.3), ("bounded", 0.97))
+    )
+    assert loss("throughput", RecordedRun("known", 1, {}, known), "look") is not None
+    assert loss("throughput", RecordedRun("bounded", 1, {}, bounded), "look") is None

@@ -370,10 +370,11 @@ def read_experiment(path: Path) -> RecordedExperiment:
     for name, block, treatment in design:
         folder = path / _RUNS / name
         runs.append(RecordedRun(name, block, treatment, Run(folder) if folder.exists() else None))
-    return RecordedExperiment(path, description, tuple(runs), _attempts(path))
+    return RecordedExperiment(path, description, tuple(runs), read_attempts(path))
 
 
-def _attempts(path: Path) -> tuple[RecordedRun, ...]:
+def read_attempts(path: Path) -> tuple[RecordedRun, ...]:
+    """Return the earlier attempts of an experiment's runs; BadInput if one is broken."""
     return tuple(
         RecordedRun(f"{it.run_id}, attempt {it.number}", it.run.manifest.block, it.run.manifest.treatment, it.run)
         for it in attempts(path)

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from loadframe.analyze.effects.schemes import ADAPTIVE, CONFIRM
-from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.experiment import RecordedRun, read_attempts
 from loadframe.analyze.rates import RATES
 from loadframe.experiment.design import Design, PlannedRun, describe, in_blocks, refuse_too_many, run_id, state_of
 from loadframe.experiment.experiment import Experiment
@@ -120,6 +120,7 @@ class Settings(Kind):
         else:
             planned = super().most(experiment).runs if written.until else self.design(experiment).runs
             runs = [_read(run, runs_path) for run in planned if (runs_path / run.id).exists()]
+        runs = [*runs, *_failed_attempts(runs_path)]
         return [run for run in self._confirming(experiment, runs) if not (runs_path / run.id).exists()]
 
     def _trials(
@@ -129,6 +130,7 @@ class Settings(Kind):
         written = _own(experiment.file)
         levels = [len(choices) for choices in written.factors.values()]
         made: list[RecordedRun] = []
+        failed = _failed_attempts(runs_path)
         results: list[tuple[tuple[int, ...], float | None]] = []
         for number in range(1, written.trials + 1):
             if number == 1:
@@ -141,7 +143,9 @@ class Settings(Kind):
             if not (runs_path / planned.id).exists():
                 return planned, made
             made.append(_read(planned, runs_path))
-            results.append((row, _loss(written.objective, made[-1], experiment.measured[0])))
+            earlier = any(run.treatment == made[-1].treatment for run in failed)
+            value = math.inf if earlier else loss(written.objective, made[-1], experiment.measured[0])
+            results.append((row, value))
         return None, made
 
     def _confirming(self, experiment: Experiment, runs: Sequence[RecordedRun]) -> list[PlannedRun]:
@@ -204,10 +208,15 @@ def _read(planned: PlannedRun, runs_path: Path) -> RecordedRun:
     return RecordedRun(planned.id, planned.block, planned.treatment, Run(runs_path / planned.id))
 
 
-def _loss(objective: str, run: RecordedRun, phase: str) -> float | None:
+def _failed_attempts(runs_path: Path) -> list[RecordedRun]:
+    """Return the earlier attempts in which the store failed: making a run again does not undo its failure."""
+    return [run for run in read_attempts(runs_path.parent) if run.requests_failed]
+
+
+def loss(objective: str, run: RecordedRun, phase: str) -> float | None:
     """Return what an optimiser makes small: the logarithm of a time, or of the inverse of throughput.
 
-    Infinite where the store failed. None where the run says nothing of the store.
+    Infinite if the store failed. None if the run has no figure, or only a bound on one side.
     """
     from loadframe.analyze.comparison import Measure
     from loadframe.analyze.sweep.treatments import main_operation
@@ -215,9 +224,10 @@ def _loss(objective: str, run: RecordedRun, phase: str) -> float | None:
     if run.requests_failed:
         return math.inf
     measure = Measure(phase, objective, None if objective in RATES else main_operation([run], phase))
-    value = measure.of(run) if run.usable else None
-    if not value:
+    known = measure.figure(run)
+    if not (run.usable and known.counts and known.value and math.isfinite(known.high)):
         return None
+    value = known.value
     return -math.log(value) if measure.better == "higher" else math.log(value)
 
 
