@@ -30,8 +30,8 @@ if [ "${1:-}" = --measure ]; then
       measure "$base" "$turn" "$results/base/$turn"
     fi
   done
-  exec loadframe gate "$results/new" --baseline "$results/base" --measure p50,errors --least p50=50% --catch p50=200% \
-    --markdown "$results/gate.md"
+  exec loadframe gate "$results/new" --baseline "$results/base" --measure p50,errors --least p50=50% \
+    --catch p50=200% --catch errors=5% --markdown "$results/gate.md"
 fi
 
 base=$(git rev-parse "$1^{commit}")

@@ -1,7 +1,7 @@
 """What a search for a capacity is said to have found."""
 
 from loadframe.analyze.capacity.answers import Attempt, Search, capacities_of
-from loadframe.analyze.capacity.criteria import Judgement, Slo
+from loadframe.analyze.capacity.criteria import ErrorCount, Judgement, Slo
 from loadframe.analyze.capacity.search import Answer, Kind, Outcome
 from loadframe.report.capacity.words import documents_text, sentence
 
@@ -43,3 +43,25 @@ def test_a_capacity_is_told_in_documents_too_by_how_many_a_request_had():
     (uncounted,) = capacities_of([[search(0.0)]], 1)
     assert uncounted.documents is None
     assert "documents" not in sentence(uncounted, Slo(0.1))
+
+
+def test_errors_that_few_requests_do_not_exclude_are_inconclusive_with_the_number_that_decides():
+    def capacity(*failed, due=330):
+        attempts = [
+            Attempt(f"t{number}", 400.0, Judgement(Outcome.PASSED, (), None, None, None, None, counts=(
+                ErrorCount(None, count, due, 0.001),
+            )))
+            for number, count in enumerate(failed)
+        ]  # fmt: skip
+        attempts.append(Attempt("t9", 410.0, Judgement(Outcome.FAILED, ("slow",), None, None, None, None)))
+        return capacities_of([[Search(1, {}, tuple(attempts), Answer(Kind.BRACKETED, 400.0, 410.0))]], 1)[0]
+
+    few = capacity(0, 0, 0)
+    assert [(left.due, left.needed) for left in few.errors_open] == [(990, 2995)]
+    said = sentence(few, Slo(0.1, errors=0.001))
+    assert "Errors are inconclusive: 0 of 990 requests failed where the SLO was met, so up to 0.30 % may fail" in said
+    assert "About 2,995 requests decide it" in said
+    assert not capacity(0, 0, 0, due=1000).errors_open
+    (apart,) = capacity(0, 0, 18, due=9000).errors_open
+    assert apart.needed is None
+    assert "The trials differ: add repetitions." in sentence(capacity(0, 0, 18, due=9000), Slo(0.1, errors=0.001))

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from benchmarks.simulate_gate import made_up
 
@@ -294,3 +295,46 @@ def test_response_times_of_successes_do_not_win_where_more_requests_fail():
     compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(new))], ["p99", "p50"])
     assert [contrast.outcome for contrast in compared.contrasts] == ["open", "alike"]
     assert "too many requests of new failed for this figure to show them" in lead(compared)[0]
+
+
+def counted(made, requests, failures=0):
+    """Give each run this many requests, of which some failed."""
+    for run in made:
+        change(run, requests=requests, successes=requests - failures)
+    return made
+
+
+def test_no_failure_in_few_requests_is_inconclusive_and_says_how_many_requests_decide():
+    bounds = [Bound("errors", 0.001)]
+    (few,) = [check for check in judge(counted(runs("new", 3), 330), bounds=bounds).checks if check.bound]
+    assert few.standing == "undecided"
+    assert few.why.endswith(
+        "the interval contains the bound; 990 requests were counted, and about 2,995 are needed if as few fail,"
+        " at most 0.10 %"
+    )
+    assert judge(counted(runs("new", 3), 1000), bounds=bounds).standing == "passed"
+    (apart,) = judge([*counted(runs("new", 2), 9000), *counted(runs("new", 3)[2:], 9000, 18)], bounds=bounds).checks
+    assert apart.standing == "undecided"
+    assert "the share differs between runs: make more runs" in apart.why
+
+
+def test_errors_pass_only_where_a_rise_that_must_be_caught_is_excluded():
+    few = check_of(judge(counted(runs("new"), 40), counted(runs("old"), 40)), "errors")
+    assert few.standing == "undecided"
+    assert "up to 1.24 % more are possible, beyond 1.00 %; 240 requests were counted, and about 299" in few.why
+    assert check_of(judge(counted(runs("new"), 60), counted(runs("old"), 60)), "errors").standing == "passed"
+    alone = check_of(judge(runs("new", 1), runs("old")), "errors")
+    assert (alone.standing, "a single run" in alone.why) == ("undecided", True)
+
+
+def test_a_share_of_errors_at_its_bound_seldom_passes():
+    """Runs differ in their true share by a third; 0.1 % fail on average, and the bound is 0.1 %."""
+    random = np.random.default_rng(4)
+    passed = 0
+    for _ in range(300):
+        new = runs("new", 5)
+        for run in new:
+            share = random.gamma(9, 0.001 / 9)
+            counted([run], 20_000, int(random.binomial(20_000, share)))
+        passed += judge(new, bounds=[Bound("errors", 0.001)]).standing == "passed"
+    assert passed / 300 < 0.09, "5 %, and three standard errors"

@@ -19,6 +19,7 @@ from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcom
 from loadframe.analyze.capacity.thresholds import Array, Thresholds, thresholds
 from loadframe.analyze.estimate import Estimate, mean_interval
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
+from loadframe.analyze.means import ONE_SIDED, mean_share, proportion, requests_needed
 from loadframe.analyze.rates import RATES, THROUGHPUT
 from loadframe.record import Run
 
@@ -69,6 +70,22 @@ class Search:
 
 
 @dataclass(frozen=True)
+class ErrorsOpen:
+    """A limit of errors that the trials at the rates that held leave open.
+
+    `high` is the one-sided 95 % limit of the share. `needed` is how many requests show that it is below `limit` if as
+    few fail as did; None where there are enough and the trials differ too much.
+    """
+
+    operation: str | None
+    failed: int
+    due: int
+    high: float
+    limit: float
+    needed: int | None
+
+
+@dataclass(frozen=True)
 class Capacity:
     """What a treatment sustains: the rate (1/s), or number of users (`over`), at which half of the trials keep the SLO.
 
@@ -101,6 +118,27 @@ class Capacity:
             return None
         factor = fmean(passed)
         return Estimate(self.rate.value * factor, self.rate.low * factor, self.rate.high * factor)
+
+    @property
+    def errors_open(self) -> tuple[ErrorsOpen, ...]:
+        """The limits of errors that are kept on average and not shown to be kept, by all trials at rates that held."""
+        by_limit: dict[tuple[str | None, float], list[tuple[int, int]]] = {}
+        for made in self.searches:
+            held = made.answer and made.answer.rate
+            for attempt in made.attempts:
+                if attempt.rate == held and attempt.judgement.outcome is not Outcome.INVALID:
+                    for count in attempt.judgement.counts:
+                        counts = by_limit.setdefault((count.operation, count.limit), [])
+                        counts.append((count.failed, count.due))
+        left = []
+        for (operation, limit), counts in by_limit.items():
+            share = mean_share(counts, [None] * len(counts), ONE_SIDED)
+            failed, due = (sum(column) for column in zip(*counts, strict=True))
+            if share.high >= limit:
+                few = proportion(failed, due, ONE_SIDED).high >= limit
+                needed = requests_needed(failed / due, limit) if few else None
+                left.append(ErrorsOpen(operation, failed, due, share.high, limit, needed))
+        return tuple(left)
 
     @property
     def telling(self) -> tuple[Answer, ...]:

@@ -74,6 +74,16 @@ class Slo:
 
 
 @dataclass(frozen=True)
+class ErrorCount:
+    """Failed and due requests of a trial under one limit; `operation` is None for all that share the general one."""
+
+    operation: str | None
+    failed: int
+    due: int
+    limit: float
+
+
+@dataclass(frozen=True)
 class Judgement:
     """What one run says about its rate, with its figures; None where there are none."""
 
@@ -86,6 +96,7 @@ class Judgement:
     #: The limit of `response`, s, and the operation whose it is, where operations have bounds of their own.
     limit: float | None = None
     operation: str | None = None
+    counts: tuple[ErrorCount, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,10 +106,16 @@ class _Bounded:
     name: str | None
     slo: Slo
     response: float | None
-    errors: float | None
+    failed: int
+    due: int
     #: Requests without an answer at the end, and in a closed load the users that can wait for one.
     waiting: int = 0
     users: int | None = None
+
+    @property
+    def errors(self) -> float | None:
+        """The share of the requests that failed; None without requests."""
+        return self.failed / self.due if self.due else None
 
     @property
     def pressure(self) -> float:
@@ -148,7 +165,8 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judg
     outcome = Outcome.INVALID if decisive else Outcome.FAILED if reasons else Outcome.PASSED
     told_reasons = tuple(decisive) or reasons
     response = response if response is not None and math.isfinite(response) else None
-    figures = (response, errors, achieved, growth, worst.slo.response, worst.name)
+    counts = tuple(ErrorCount(it.name, it.failed, it.due, it.slo.errors) for it in judged if it.due)
+    figures = (response, errors, achieved, growth, worst.slo.response, worst.name, counts)
     return Judgement(outcome, told_reasons, *figures)
 
 
@@ -193,7 +211,7 @@ def _figures(name: str | None, slo: Slo, operations: Sequence[OperationFigures],
     if slo.of == "all" and unknown > (1 - _QUANTILES[slo.percentile]) * due:
         # Of requests that were never answered the response time is longer than any limit.
         response = math.inf
-    return _Bounded(name, slo, response, failed / due if due else None, waiting, users)
+    return _Bounded(name, slo, response, failed, due, waiting, users)
 
 
 def broken(

@@ -1,8 +1,9 @@
 """Absolute bounds on new runs: held, broken, or not to be told, by an interval of the mean over runs; pure.
 
 Response times and throughput are judged by the interval of their geometric mean, shares of requests by that of the mean
-share. The whole interval has to be within the bound to hold it, and beyond it to break it. A bound of 0 is about the
-very requests that were made, and so is one on the slowest response: these are counted, and have no interval.
+share, whose ends are one-sided 95 % limits. The whole interval has to be within the bound to hold it, and beyond it to
+break it. A bound of 0 is about the very requests that were made, and so is one on the slowest response: these are
+counted, and have no interval.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from loadframe.analyze.comparison import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate.checks import BLIND, Check, Standing, quantity, runs_text
 from loadframe.analyze.gate.thresholds import Bound
-from loadframe.analyze.means import geometric_mean, mean_share
+from loadframe.analyze.means import ONE_SIDED, geometric_mean, mean_share, proportion, requests_needed
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.sessions import sessions_of
 
@@ -54,7 +55,7 @@ def _estimated(
         return "regression", f"nothing succeeded in {sum(value <= 0 for value in values)} of {runs_text(values)}"
     sessions = sessions_of(runs)
     if measure.kind == "errors":
-        share = mean_share([measure.failures(run) for run in runs], sessions)
+        share = mean_share([measure.failures(run) for run in runs], sessions, ONE_SIDED)
     else:
         share = measure.stretch(runs).widened(geometric_mean(values, sessions))
     why = f"mean of {runs_text(values)} {quantity(share.value, measure)}"
@@ -65,5 +66,20 @@ def _estimated(
     if ends == {False}:
         return "regression", why
     if ends == {True, False}:
-        return "undecided", f"{why}: the interval contains the bound"
+        need = errors_needed([measure.failures(run) for run in runs], bound.limit) if measure.kind == "errors" else ""
+        return "undecided", f"{why}: the interval contains the bound{need}"
     return ("undecided", f"{why}: {BLIND}") if measure.is_blind(runs) else ("passed", why)
+
+
+def errors_needed(counts: Sequence[tuple[int, int]], limit: float) -> str:
+    """Write how to decide whether fewer than `limit` of the requests fail; empty if more than that failed.
+
+    `counts` has for each run how many requests failed, and of how many.
+    """
+    failed, due = (sum(column) for column in zip(*counts, strict=True))
+    needed = requests_needed(failed / due, limit) if due else None
+    if needed is None:
+        return ""
+    if proportion(failed, due, ONE_SIDED).high > limit:
+        return f"; {due:,} requests were counted, and about {needed:,} are needed if as few fail"
+    return "; the share differs between runs: make more runs"

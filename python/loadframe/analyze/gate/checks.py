@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, isfinite, log
-from statistics import fmean
 from typing import Any, Literal
 
 from scipy import special
@@ -138,14 +137,11 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
     that it is worse by what must be caught. `blind`: too many requests of the new runs failed for a percentile of the
     successes to mean anything. What the machine's pace can explain, or can hide, is undecided.
     """
-    if contrast.measure.kind == "errors":
-        standing, why = _more_errors(contrast, question)
-        return Check(contrast.measure, contrast.treatment, standing, why, contrast=contrast, p=question.p)
     value, _, high = question.worse_by()
     # Throughput and response times follow the machine's pace at most in full, or not at all.
     paced_value, _, paced_high = question.worse_by(question.pace)
     span = _span(question)
-    standing = "passed"
+    standing: Standing = "passed"
     why = f"{span}{_finds(question)}"
     if question.is_significant and value >= question.least:
         standing, why = "regression", f"{span}: beyond {format_share(question.least)}"
@@ -189,18 +185,6 @@ def together(question: Question, members: int, what: str) -> Check:
         why = f"{span}: beyond {format_share(question.least)}" if stops else f"{span}{_finds(question)}"
     title = f"{question.measure.kind} of all {members} {what} together"
     return Check(question.measure, {}, standing, why, title=title, p=question.p, finds=question.finds)
-
-
-def _more_errors(contrast: Contrast, question: Question) -> tuple[Standing, str]:
-    """Judge a share of requests: by its rise, since a share that was 0 has no ratio that means anything."""
-    rise = fmean(contrast.second) - fmean(contrast.first)
-    shares = " and now ".join(format_share(fmean(values), 2) for values in (contrast.first, contrast.second))
-    why = f"{shares} of the requests failed, p = {question.p:.2g}"
-    if rise < question.least:
-        return "passed", why
-    if question.is_significant:
-        return "regression", f"{why}: {format_share(rise, 2)} more, beyond {format_share(question.least, 2)}"
-    return "undecided", f"{why}: {format_share(rise, 2)} more, which may be chance with these runs"
 
 
 def quantity(value: float, measure: Measure) -> str:

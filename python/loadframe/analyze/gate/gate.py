@@ -19,7 +19,7 @@ from loadframe.analyze.gate.checks import Check, Question, Standing, against_bas
 from loadframe.analyze.gate.completeness import failed_runs, without_figure
 from loadframe.analyze.gate.findings import MissingTreatments
 from loadframe.analyze.gate.joint import families, joint_estimate, runs_at
-from loadframe.analyze.gate.more_errors import more_errors
+from loadframe.analyze.gate.more_errors import errors_against_baseline, more_errors
 from loadframe.analyze.gate.multiplicity import Graph
 from loadframe.analyze.gate.thresholds import KINDS, Bound, Thresholds
 from loadframe.analyze.history import since_last_change
@@ -152,6 +152,9 @@ def _against(
         question = Question(measure, detail, thresholds, p, share, pace)
         if contrast is None:
             checks.append(together(question, count, "measures"))
+        elif measure.kind == "errors":
+            sides = runs_at(baseline, contrast), runs_at(new, contrast)
+            checks.append(errors_against_baseline(contrast, question, *sides))
         else:
             runs = runs_at(new, contrast).usable
             checks.append(against_baseline(contrast, question, blind=measure.is_blind(runs)))

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loadframe.analyze.capacity import USERS, Capacities, Capacity, Demand, Kind, Slo
+from loadframe.analyze.capacity import USERS, Capacities, Capacity, Demand, ErrorsOpen, Kind, Slo
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text
-from loadframe.units import format_count, format_duration, format_nodes
+from loadframe.units import format_count, format_duration, format_nodes, format_share
 
 PERCENTILE_NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"}
 
@@ -72,6 +72,11 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
         return f"{name}: the trials that decide it are invalid; see why below."
     documents = f", which are {documents_text(capacity)} documents/s" if capacity.documents else ""
     words = f"{name}: {rate_text(capacity)} {unit_of(capacity.over)}{_basis(capacity)}{documents}"
+    return _worth(capacity, words) + "".join(f" {_open_text(left)}" for left in capacity.errors_open)
+
+
+def _worth(capacity: Capacity, words: str) -> str:
+    """Return the sentence with what limits the answer."""
     if capacity.kind is Kind.LOWER_BOUND:
         return f"{words}, a lower bound: above it the load generator, not the store, was the limit."
     if capacity.kind is Kind.AT_MOST:
@@ -79,6 +84,18 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
     answered = [search for search in capacity.searches if search.nearest]
     why = "; ".join(answered[0].nearest.judgement.reasons) if answered and answered[0].nearest else ""
     return f"{words}; above that {why}." if why else f"{words}."
+
+
+def _open_text(left: ErrorsOpen) -> str:
+    """Write why a limit of errors is inconclusive, and how many requests decide it."""
+    whose = f"Errors of {left.operation}" if left.operation else "Errors"
+    words = (
+        f"{whose} are inconclusive: {left.failed:,} of {left.due:,} requests failed where the SLO was met, so up to"
+        f" {format_share(left.high, 2)} may fail, and fewer than {format_share(left.limit, 2)} must."
+    )
+    if left.needed is None:
+        return f"{words} The trials differ: add repetitions."
+    return f"{words} About {left.needed:,} requests decide it if as few fail: measure longer or add repetitions."
 
 
 def _level(capacity: Capacity) -> str:
@@ -185,6 +202,7 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
                 "rate": capacity.rate.as_dict() if capacity.rate else None,
                 "documents": documents.as_dict() if (documents := capacity.documents) else None,
                 "bracket": capacity.bracket and {"held": capacity.bracket[0], "failed": capacity.bracket[1]},
+                "errors_inconclusive": [vars(left) for left in capacity.errors_open],
                 "searches": [_search(search) for search in capacity.searches],
             }
             for capacity in capacities.capacities
