@@ -188,14 +188,16 @@ def read_text(root: Path, name: str) -> str | None:
     return content.decode(errors="replace")
 
 
-def write_text(root: Path, name: str, text: str, mode: int = 0o600, owner: Owner | None = None) -> None:
+def write_text(
+    root: Path, name: str, text: str, mode: int = 0o600, owner: Owner | None = None, *, durable: bool = False
+) -> None:
     """Replace a file below a folder in one step, also in place of a link or a FIFO; BadInput for a folder.
 
-    The new file is this user's unless `owner` is given.
+    The new file is this user's unless `owner` is given. A `durable` one is whole after a loss of power, too.
     """
     path = PurePosixPath(name)
     with folder(root) as top, below(top, path.parent, where=root) as above:
-        _replace(above, path.name, text.encode(), mode, root / name, owner)
+        _replace(above, path.name, text.encode(), mode, root / name, owner, durable=durable)
 
 
 def rewrite_text(root: Path, name: str, text: str) -> None:
@@ -214,7 +216,16 @@ def rewrite_text(root: Path, name: str, text: str) -> None:
         _replace(above, path.name, text.encode(), mode, root / name, owner)
 
 
-def _replace(descriptor: int, name: str, content: bytes, mode: int, place: Path, owner: Owner | None) -> None:
+def _replace(
+    descriptor: int,
+    name: str,
+    content: bytes,
+    mode: int,
+    place: Path,
+    owner: Owner | None,
+    *,
+    durable: bool = False,
+) -> None:
     draft = f".{name}.{token_hex(4)}"
     opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, 0o600, dir_fd=descriptor)
     try:
@@ -223,6 +234,9 @@ def _replace(descriptor: int, name: str, content: bytes, mode: int, place: Path,
             if owner:
                 os.fchown(file.fileno(), owner.user, owner.group)
             os.fchmod(file.fileno(), mode)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.rename(draft, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
     except BaseException as error:
         with contextlib.suppress(FileNotFoundError):

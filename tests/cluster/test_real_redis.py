@@ -14,7 +14,7 @@ from loadframe import folders
 from loadframe.cluster import Cluster, ClusterSpec, named, password
 from loadframe.errors import BadInput
 from loadframe.load import check_operations
-from loadframe.store import Access
+from loadframe.store import Access, find
 
 SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
 pytestmark = [
@@ -129,6 +129,22 @@ def test_a_start_that_was_cut_off_before_its_first_node_is_no_obstacle_to_the_ne
     with Cluster.start(ClusterSpec(store="redis", name="early")) as cluster:
         assert cluster.access.auth.secret == "kept"
     named.delete("early")
+
+
+def test_a_kill_while_the_password_is_made_leaves_no_empty_one(module_state, monkeypatch):
+    folder, store = named.folder_of("killed"), find("redis")
+
+    def killed(_: int) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(password, "token_urlsafe", killed)
+        password.password(store, {}, folder, new=True)
+    made = password.password(store, {}, folder, new=True)
+    assert made
+    assert password.password(store, {}, folder, new=False) == made
+    assert password.file_of(folder).stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in folder.iterdir()] == [password.FILE]
 
 
 def test_a_cluster_from_before_there_were_passwords_works_while_it_runs_and_is_not_started_again(module_state):

@@ -14,6 +14,8 @@ from recorded import Loaded
 
 from commands import loadframe
 from loadframe.errors import LoadframeError
+from loadframe.host.files import SERVER_USER
+from loadframe.host.local import LocalHost
 from loadframe.load import check_operations
 from loadframe.store import find
 from loadframe.store.access import Access, Auth
@@ -109,6 +111,15 @@ def test_a_client_without_the_password_is_refused_while_load_runs(store, secret,
     for process in _processes(store):
         assert not [one.laddr for one in process.net_connections("unix") if one.laddr], process.cmdline()
     store.drop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's servers run as another user")
+def test_servers_run_as_a_user_whose_processes_are_servers_alone(store, secret):
+    user = LocalHost().server_user(named=store.cluster.store.needs_account)
+    if user != SERVER_USER:
+        pytest.skip("this machine permits no user namespaces: `doctor` says what follows")
+    for process in _processes(store):
+        assert set(process.uids()) == set(process.gids()) == {SERVER_USER}, process.cmdline()
 
 
 def test_the_password_is_in_private_files_alone(store, secret, tmp_path):

@@ -91,6 +91,16 @@ def test_ranks_send_what_one_process_sends_and_are_in_the_record(workload):
     assert three.summary.verdict is not None
 
 
+def test_ranks_of_one_machine_listen_on_loopback_alone(workload):
+    with Running(*bench("long.yaml", "--output", "kept", "--ranks", "2"), folder=workload) as command:
+        command.wait_for("phase look", "1 s:")
+        ranks = [process for rank in (0, 1) for process in of_rank(command.process.pid, rank)]
+        listening = [one.laddr.ip for process in ranks for one in process.net_connections() if one.status == "LISTEN"]
+        command.send(signal.SIGINT)
+    assert listening, "rank 0 listens for the others"
+    assert set(listening) <= {"127.0.0.1", "::1"}
+
+
 def test_a_rank_that_dies_ends_all_and_what_was_measured_is_kept(workload):
     words = bench("long.yaml", "--output", "kept", "--ranks", "3")
     with Running(*words, folder=workload) as command:

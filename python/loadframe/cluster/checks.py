@@ -121,8 +121,17 @@ def _hosts() -> Iterator[Check]:
 def _user() -> Check:
     try:
         user = LocalHost().server_user()
+        named = LocalHost().server_user(named=True)
     except LoadframeError as error:
         return Check("user for servers", "lacking", error.what, error.remedy)
+    if named != user:
+        return Check(
+            "user for servers",
+            "limited",
+            f"{user}, since we are root; {named} for postgresql and applications, since user {user} can make no user "
+            f"namespace: other processes of user {named} can read passwords and memory of their nodes",
+            "permit unprivileged user namespaces, and install unshare (util-linux)",
+        )
     return Check("user for servers", "ok", "yourself" if user is None else f"{user}, since we are root")
 
 

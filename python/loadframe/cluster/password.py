@@ -9,7 +9,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 from typing import Any
 
-from loadframe import folders
+from loadframe import folders, nofollow
 from loadframe.errors import BadInput
 from loadframe.store import Store
 
@@ -35,8 +35,9 @@ def password(store: Store, settings: Mapping[str, Any], folder: Path | None, *, 
     file = file_of(folder)
     if new and not file.exists():
         folders.make(folder)
-        with folders.writing("the cluster's password", file), open(file, "x", opener=folders.ours_alone) as handle:
-            handle.write(token_urlsafe(24))
+        with folders.writing("the cluster's password", file):
+            # In one step: a kill leaves a whole password or none.
+            nofollow.write_text(folder, FILE, token_urlsafe(24), durable=True)
     return file.read_text() if file.exists() else None
 
 

@@ -154,7 +154,7 @@ class Machine(Protocol):
     def server_user(self, named: bool = False) -> int | None:
         """Return the numeric user for servers that refuse root, or None when we are not root ourselves.
 
-        One that is `named` has an entry among the system's users.
+        One that is `named` can get a name among the system's users.
         """
 
     def start(self, command: Command, limits: Limits) -> Process:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from random import Random
 from typing import Any, ParamSpec, TypeVar
@@ -28,8 +28,10 @@ from loadframe.host.limits import Limiter, Limits, NoGroup
 from loadframe.host.local_process import GRACE, Identity, LocalProcess
 from loadframe.ranges import FIRST_PORT, LAST_PORT
 
-#: The user that servers run as which look themselves up among the system's users.
+#: The account whose name servers borrow that look up the name of their user.
 _ACCOUNT = "nobody"
+#: Seconds that a program may take to borrow a name.
+_BORROWING = 20.0
 
 #: Below the range that Linux takes for outgoing connections, so that none of those can take a port before its node.
 PORTS = range(20000, 32000)
@@ -137,11 +139,12 @@ class LocalHost:
     def server_user(self, named: bool = False) -> int | None:
         """Return the user for servers that refuse root; BadInput in a container that has no user but root.
 
-        One that is `named` has an entry among the system's users, where some servers look themselves up.
+        One that is `named` can get a name among the system's users: in a user namespace, or else as `nobody`, whose
+        other processes can read the server's password and memory.
         """
         if os.geteuid() != 0:
             return None
-        user = _account() if named else SERVER_USER
+        user = SERVER_USER if not named or _can_borrow_a_name() else _account()
         if user is None or not is_mapped("uid_map", user):
             raise BadInput(
                 "we are root, the store refuses to run as root, and this container maps no other user",
@@ -280,6 +283,27 @@ def _take(candidates: list[int], count: int, addresses: Sequence[str]) -> list[i
         if all(_bindable(address, port) for address in addresses):
             free.append(port)
     return free
+
+
+@cache
+def _can_borrow_a_name() -> bool:
+    """Whether the servers' user can get an account's name in a user namespace; many containers forbid these."""
+    if not is_mapped("uid_map", SERVER_USER) or not is_mapped("gid_map", SERVER_USER):
+        return False
+    try:
+        tried = subprocess.run(
+            ["unshare", "--user", f"--map-user={_ACCOUNT}", "id", "-un"],
+            user=SERVER_USER,
+            group=SERVER_USER,
+            extra_groups=[],
+            cwd="/",
+            capture_output=True,
+            timeout=_BORROWING,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return tried.stdout.strip() == _ACCOUNT.encode()
 
 
 def _account() -> int | None:

@@ -54,6 +54,8 @@ def launch(number: int) -> int:
         process = subprocess.Popen(
             [*mpirun, "-n", str(number), *_command()],
             env={
+                # Ranks of one machine share memory. By TCP they would listen at all of its addresses.
+                "OMPI_MCA_btl": "^tcp",
                 **os.environ,
                 STARTER: str(folder),
                 # What a killed mpirun leaves lies in our folder.

@@ -189,7 +189,10 @@ PGPASSWORD=$(cat {secret})
 export PGPASSWORD
 if [ ! -s "$data/PG_VERSION" ] && [ -n "{founds}" ]; then
     rm -rf "$data.new"
-    {initdb} -D "$data.new" -U {USER} -A {_METHOD} --pwfile={secret} --no-locale -E UTF8 --no-sync
+    # initdb alone looks up the name of its user. A user without an account borrows a name in a user namespace.
+    named=
+    id -un >/dev/null 2>&1 || named="unshare --user --map-user=nobody"
+    $named {initdb} -D "$data.new" -U {USER} -A {_METHOD} --pwfile={secret} --no-locale -E UTF8 --no-sync
     mv "$data.new" "$data"
 elif [ ! -s "$data/PG_VERSION" ] || [ -e "$data/standby.signal" ]; then
     # Whoever takes this node in says where the primary is.
