@@ -1,0 +1,210 @@
+"""Run the whole test suite; run each failing test once more, alone, at the end.
+
+A test that fails and then passes is unreliable: the summary names it, `tests/unreliable.md` counts it, and the suite
+passes. The suite fails if a test fails twice. It also fails on compile and collection errors, interrupted or empty
+sessions, crashed test binaries, and collected tests without a result.
+"""
+
+import argparse
+import datetime
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+UNRELIABLE = ROOT / "tests" / "unreliable.md"
+CARGO = ("cargo", "test", "--locked", "-p", "loadframe-engine", "-p", "loadframe-drivers")
+#: More failures than this are a defect, not unreliable tests: none is run again.
+MANY = 60
+#: Entries of one test in `tests/unreliable.md` from which it has to be fixed or deleted.
+ENTRIES = 3
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Result of one test command: failed tests, and an error that a second run cannot repair."""
+
+    failed: tuple[str, ...] = ()
+    fatal: str | None = None
+
+
+class Outcomes:
+    """A pytest plugin that writes the failed tests of a session, and collected tests without a result, to a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.collected: set[str] = set()
+        self.finished: set[str] = set()
+        self.passed: set[str] = set()
+        self.failed: dict[str, None] = {}
+        self.uncollected = 0
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.collected.update(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        self.collected.update(ids)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.uncollected += report.failed
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # A crashed worker reports its test as failed without a phase.
+        if report.failed:
+            self.failed[report.nodeid] = None
+        if report.when == "call" and report.passed:
+            self.passed.add(report.nodeid)
+        if report.when == "teardown" or report.failed:
+            self.finished.add(report.nodeid)
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        outcomes = {
+            "exit": int(exitstatus),
+            "uncollected": self.uncollected,
+            "collected": len(self.collected),
+            "failed": list(self.failed),
+            "passed": sorted(self.passed - self.failed.keys()),
+            "unfinished": sorted(self.collected - self.finished),
+        }
+        self.file.write_text(json.dumps(outcomes))
+
+
+def run_pytest(arguments: Sequence[str], cwd: Path = ROOT) -> tuple[Stage, set[str]]:
+    """Run pytest in a subprocess; return the result and the names of passed tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "outcomes.json"
+        command = [sys.executable, __file__, "--outcomes", str(file), *arguments]
+        status = subprocess.run(command, cwd=cwd, check=False).returncode
+        if not file.exists():
+            return Stage(fatal=f"pytest ended with status {status} before its session finished"), set()
+        outcomes: dict[str, Any] = json.loads(file.read_text())
+    failed, passed = tuple(outcomes["failed"]), set(outcomes["passed"])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or status != outcomes["exit"]:
+        names = {int(code): code.name.lower().replace("_", " ") for code in pytest.ExitCode}
+        return Stage(failed, f"pytest ended with status {status} ({names.get(status, 'killed or crashed')})"), passed
+    if outcomes["uncollected"]:
+        return Stage(failed, f"pytest could not collect {outcomes['uncollected']} modules"), passed
+    if not outcomes["collected"]:
+        return Stage(failed, "pytest ran no tests"), passed
+    if outcomes["unfinished"]:
+        some = ", ".join(outcomes["unfinished"][:3])
+        return Stage(failed, f"{len(outcomes['unfinished'])} collected tests did not report a result: {some}"), passed
+    if bool(failed) != (status == pytest.ExitCode.TESTS_FAILED):
+        return Stage(failed, f"pytest ended with status {status}, but {len(failed)} tests failed"), passed
+    return Stage(failed), passed
+
+
+def run_cargo(cwd: Path = ROOT) -> Stage:
+    """Run the Rust tests to the end and return their result."""
+    status, output = _printed([*CARGO, "--no-fail-fast"], cwd)
+    failed, binaries = failed_rust_tests(output), output.count("test result: FAILED")
+    if status == 0:
+        return Stage() if passed_rust_tests(output) else Stage(fatal="cargo test ran no tests")
+    targets = re.search(r"^error: (\d+) targets? failed", output, re.MULTILINE)
+    if not failed or not targets or int(targets[1]) != binaries:
+        return Stage(failed, f"cargo test ended with status {status}: a compile error or a crashed test binary")
+    return Stage(failed)
+
+
+def run_cargo_again(names: Sequence[str], cwd: Path = ROOT) -> set[str]:
+    """Run Rust tests by name, one after the other; return the names of passed tests."""
+    passed = set()
+    for name in names:
+        status, output = _printed([*CARGO, "--", "--exact", name], cwd)
+        if status == 0 and passed_rust_tests(output):
+            passed.add(name)
+    return passed
+
+
+def failed_rust_tests(output: str) -> tuple[str, ...]:
+    """Return the names that libtest lists after its second `failures:` line, of all test binaries."""
+    lists = re.findall(r"^failures:\n((?: {4}\S.*\n)+)", output, re.MULTILINE)
+    return tuple(dict.fromkeys(line.strip() for block in lists for line in block.splitlines()))
+
+
+def passed_rust_tests(output: str) -> int:
+    """Return how many Rust tests passed, of all test binaries."""
+    return sum(int(passed) for passed in re.findall(r"^test result: ok\. (\d+) passed", output, re.MULTILINE))
+
+
+def _printed(command: Sequence[str], cwd: Path) -> tuple[int, str]:
+    """Run a command, print its output in one piece without the tests that passed, and return its status and output."""
+    # The Python tests beside it have timeouts: they come first.
+    process = subprocess.run(
+        ["nice", *command],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    print(re.sub(r"^test .* \.\.\. (ok|ignored.*)\n", "", process.stdout, flags=re.MULTILINE), flush=True)
+    return process.returncode, process.stdout
+
+
+def conclude(python: Sequence[Stage], rust: Stage, unreliable: Path = UNRELIABLE, cwd: Path = ROOT) -> int:
+    """Run the failed tests once more, alone; print the summary; return the exit status of the suite."""
+    tests = tuple(dict.fromkeys(name for stage in python for name in stage.failed))
+    reasons = [stage.fatal for stage in (*python, rust) if stage.fatal]
+    count = len(tests) + len(rust.failed)
+    again: set[str] = set()
+    if count > MANY:
+        reasons.append(f"{count} tests failed: too many to run again")
+    elif count and not reasons:
+        print(f"\n{count} tests failed; each runs once more, alone.", flush=True)
+        again = run_cargo_again(rust.failed, cwd) if rust.failed else set()
+        if tests:
+            stage, passed = run_pytest(tests, cwd)
+            again |= passed
+            reasons += [stage.fatal] if stage.fatal else []
+    recovered = [name for name in (*rust.failed, *tests) if name in again]
+    broken = [name for name in (*rust.failed, *tests) if name not in again]
+    for name, entries in record(recovered, unreliable).items():
+        print(f"UNRELIABLE {name}: failed, then passed alone. Entry {entries} in {unreliable.name}: commit it.")
+        if entries >= ENTRIES:
+            print(f"  {entries} entries: fix or delete this test before other work.")
+    for name in broken:
+        print(f"FAILED {name}")
+    for reason in reasons:
+        print(f"FAILED {reason}")
+    return 1 if broken or reasons else 0
+
+
+def record(names: Iterable[str], file: Path) -> dict[str, int]:
+    """Add one entry for each unreliable test; return how many entries each has now."""
+    text = file.read_text() if file.exists() else ""
+    today = datetime.datetime.now(datetime.UTC).date()
+    new = [f"- {today} `{name}`\n" for name in names]
+    if new:
+        file.write_text(text + "".join(new))
+    return {name: text.count(f" `{name}`\n") + 1 for name in names}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the suite, or one pytest session of it with `--outcomes FILE`."""
+    if arguments[:1] == ["--outcomes"]:
+        return int(pytest.main([*arguments[2:]], plugins=[Outcomes(Path(arguments[1]))]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", default="2", help="processes that run tests which do not measure time")
+    options = parser.parse_args(arguments)
+    # Much of the Python tests is waiting for stores, so that compilers fit in beside them.
+    with ThreadPoolExecutor() as pool:
+        rust = pool.submit(run_cargo)
+        beside, _ = run_pytest(["-n", options.workers, "--dist", "loadscope", "-m", "not alone"])
+    alone, _ = run_pytest(["-m", "alone"])
+    return conclude([beside, alone], rust.result())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

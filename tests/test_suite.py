@@ -1,0 +1,144 @@
+"""The runner of the suite: conditions for success and failure, and the second run of failed tests."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import suite
+from suite import Stage
+
+#: Fails the first time that it runs in this folder, and passes from then on.
+ONCE = """
+from pathlib import Path
+def test_once():
+    mark = Path(__file__).with_name("ran")
+    ran, _ = mark.exists(), mark.touch()
+    assert ran
+def test_good(): pass
+"""
+#: A library whose tests fail the first time, always or by a crash, as the variable CASE says.
+CRATE = """
+#[cfg(test)]
+mod tests {
+    fn ran(name: &str) -> bool {
+        let mark = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let ran = mark.exists();
+        std::fs::write(mark, "").unwrap();
+        ran
+    }
+    #[test]
+    fn good() {}
+    #[test]
+    fn once() { assert!(ran("ran") || std::env::var("CASE").as_deref() != Ok("once")); }
+    #[test]
+    fn never() { assert_ne!(std::env::var("CASE").as_deref(), Ok("never")); }
+    #[test]
+    fn crash() { if std::env::var("CASE").as_deref() == Ok("crash") { std::process::abort() } }
+}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project with its own pytest settings."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    for name in [name for name in os.environ if name.startswith("PYTEST_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-q -p no:cacheprovider")
+    return tmp_path
+
+
+def run(project: Path, source: str, *arguments: str) -> tuple[int, Stage]:
+    """Return the exit status of a suite of one module, and the result of its first run."""
+    (project / "test_it.py").write_text(source)
+    stage, _ = suite.run_pytest(arguments, project)
+    return suite.conclude([stage], Stage(), project / "unreliable.md", project), stage
+
+
+def test_a_test_that_fails_once_is_counted_and_the_suite_passes(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status, stage = run(project, ONCE, "-n", "1")
+    assert (status, stage) == (0, Stage(("test_it.py::test_once",)))
+    assert "UNRELIABLE test_it.py::test_once: failed, then passed alone. Entry 1" in capfd.readouterr().out
+    assert (project / "unreliable.md").read_text().count("`test_it.py::test_once`") == 1
+
+
+def test_the_second_run_has_only_the_failed_tests(project: Path) -> None:
+    log = "from pathlib import Path\nRAN = Path(__file__).with_name('log')\n"
+    source = log + ONCE.replace("def test_good(): pass", "def test_good(): RAN.write_text(RAN.read_text() + 'x')")
+    (project / "log").write_text("")
+    assert run(project, source)[0] == 0
+    assert (project / "log").read_text() == "x"
+
+
+SKIPPED = ONCE.replace("assert ran", "import pytest\n    pytest.skip('no') if ran else pytest.fail('no')")
+FIXTURE = "import pytest\n@pytest.fixture(scope='session')\ndef node():{}\n yield\n{}\ndef test_it(node): pass"
+
+
+@pytest.mark.parametrize(
+    ("body", "workers"),
+    [
+        ("def test_it(): assert False", False),
+        (SKIPPED, False),
+        (FIXTURE.format(" assert False", ""), True),
+        (FIXTURE.format("", " assert False"), True),
+        ("import os\ndef test_it(): os._exit(0)", False),
+        ("import os\ndef test_it(): os._exit(0)", True),
+        ("import nothing_of_that_name", True),
+        ("", False),
+        ("", True),
+        ("def test_it(): raise KeyboardInterrupt", True),
+        ("import pytest\ndef test_it(): pytest.exit('done', returncode=0)", False),
+    ],
+)
+def test_a_suite_fails_unless_each_test_passes_in_the_end(project: Path, body: str, workers: bool) -> None:
+    assert run(project, body, *(("-n", "1") if workers else ()))[0] == 1
+    assert not (project / "unreliable.md").exists()
+
+
+def test_a_crashed_worker_is_a_failed_test_and_loses_no_other(project: Path) -> None:
+    status, stage = run(project, ONCE.replace("assert ran", "import os\n    ran or os._exit(3)"), "-n", "1")
+    assert (status, stage) == (0, Stage(("test_it.py::test_once",)))
+
+
+def test_many_failures_are_not_run_again(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    failed = Stage(tuple(f"test_it.py::test_{number}" for number in range(suite.MANY + 1)))
+    assert suite.conclude([failed], Stage(), project / "unreliable.md", project) == 1
+    assert "too many to run again" in capfd.readouterr().out
+
+
+def test_the_third_entry_asks_for_a_repair(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for entry in (1, 2, 3):
+        (project / "ran").unlink(missing_ok=True)
+        assert run(project, ONCE)[0] == 0
+        out = capfd.readouterr().out
+        assert f"Entry {entry} " in out
+        assert ("fix or delete this test before other work" in out) == (entry == 3)
+
+
+def test_rust_tests_are_run_again_by_name(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All cases of one crate in one test, so that it is compiled once."""
+    (project / "Cargo.toml").write_text('[package]\nname = "it"\nedition = "2024"\n[workspace]\n')
+    (project / "src").mkdir()
+    (project / "src" / "lib.rs").write_text(CRATE)
+    monkeypatch.setenv("CARGO_TARGET_DIR", str(project / "target"))
+    monkeypatch.setattr(suite, "CARGO", ("cargo", "test", "--offline"))
+    results = {}
+    for case in ("none", "once", "never", "crash"):
+        (project / "ran").unlink(missing_ok=True)
+        monkeypatch.setenv("CASE", case)
+        stage = suite.run_cargo(project)
+        results[case] = suite.conclude([], stage, project / "unreliable.md", project), stage.failed, bool(stage.fatal)
+    assert results == {
+        "none": (0, (), False),
+        "once": (0, ("tests::once",), False),
+        "never": (1, ("tests::never",), False),
+        "crash": (1, (), True),
+    }
+    assert "`tests::once`" in (project / "unreliable.md").read_text()
+    (project / "src" / "lib.rs").write_text("fn")
+    assert suite.run_cargo(project).fatal
+    (project / "src" / "lib.rs").write_text("")
+    assert suite.run_cargo(project).fatal == "cargo test ran no tests"
