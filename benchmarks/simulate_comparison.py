@@ -8,6 +8,7 @@ throughput has p < 0.05. Seeds are fixed.
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from benchmarks.promises import Promises
@@ -57,7 +58,30 @@ def main(trials: int = 2000) -> None:
     for name, counts, draw in _VIOLATIONS:
         result = _trials(lambda random, c=counts, d=draw: _groups(random, c, d), trials)
         print(f"{name:>35} {_figures(result)}")
+    print("\nEstimates by means and by trimmed means (estimate: robust); runs scatter by 5 %:")
+    print(f"{'':>35} {'false claims':>25} {'power 10%':>25}")
+    for name, draw in _TAILS:
+        for blocks in (6, 10):
+            means, trimmed = (_trials(tailed(blocks, draw), trials, robust=robust) for robust in (False, True))
+            promise.at_most(f"false claims, trimmed, {name}, {blocks} blocks", _claims(trimmed, 0), trials, 0.065)
+            pairs = [(_claims(means, loss), _claims(trimmed, loss)) for loss in (0.0, 0.1)]
+            shown = " ".join(f"{f'{first:.3f} and {second:.3f}':>25}" for first, second in pairs)
+            print(f"{f'{name}, {blocks} blocks':>35} {shown}")
     promise.settle()
+
+
+def tailed(blocks: int, draw: Callable[[np.random.Generator, str], float], spread: float = 0.1) -> Draw:
+    """Return a design of blocks that differ by `spread`, with one run of both groups in each, of noise 5 %."""
+
+    def observations(random: np.random.Generator) -> Sequence[Observation]:
+        shared = spread * random.standard_normal(blocks)
+        return [
+            Observation(math.exp(shared[block] + 0.05 * draw(random, group)), group, block)
+            for block in range(blocks)
+            for group in ("old", "new")
+        ]
+
+    return observations
 
 
 def _groups(
@@ -73,6 +97,16 @@ def _groups(
 def _heavy(random: np.random.Generator, group: str) -> float:
     """Student's t with 3 degrees of freedom, of variance 1: an outlier now and then."""
     return float(random.standard_t(3)) / math.sqrt(3)
+
+
+def normal(random: np.random.Generator, group: str) -> float:
+    """Return a draw of normal noise of variance 1."""
+    return float(random.standard_normal())
+
+
+def slow_runs(random: np.random.Generator, group: str) -> float:
+    """Return a draw of noise in which one run of ten is slower by 8 standard deviations, whatever the group."""
+    return float(random.standard_normal()) - 8.0 * (random.random() < 0.1)
 
 
 def _skewed(random: np.random.Generator, group: str) -> float:
@@ -95,7 +129,10 @@ _VIOLATIONS = (
 )
 
 
-def _trials(draw: Draw, trials: int, **options: float) -> list[RatioEstimate]:
+_TAILS = (("normal noise", normal), ("Student's t, 3 degrees", _heavy), ("one run of ten slow", slow_runs))
+
+
+def _trials(draw: Draw, trials: int, **options: Any) -> list[RatioEstimate]:
     random = np.random.default_rng(1)
     return [estimate_ratio(draw(random), "old", "new", **options) for _ in range(trials)]
 

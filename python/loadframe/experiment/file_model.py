@@ -1,6 +1,6 @@
 """What the files of all experiments have in common, as models; each kind adds keys of its own, see `kinds`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Strict, Tag, model_validator
 from pydantic.types import Discriminator
@@ -56,6 +56,10 @@ PerSecond = Annotated[Annotated[Rate, Tag("level")] | Annotated[Written, Tag("ex
 
 #: A share of something, written `5%` or 0.05.
 Share = Annotated[float, quantity(parse_share, 100), Field(gt=0)]
+
+
+#: How ratios of groups are estimated: by trimmed means, or where it is left out, by means.
+Estimate = Literal["robust"]
 
 
 class Until(Model):

@@ -1,7 +1,7 @@
 """Two or more groups of runs against each other: how much better or worse, how sure that is, and what to doubt."""
 
 from loadframe.analyze.comparison.comparison import LEAST, LEVEL, SESSION_SPREAD, Comparison, Contrast, compare
-from loadframe.analyze.comparison.groups import Group, read_groups, read_runs, split_by_treatment
+from loadframe.analyze.comparison.groups import Group, asks_robust, read_groups, read_runs, split_by_treatment
 from loadframe.analyze.comparison.measures import KINDS, USUAL, Measure
 from loadframe.analyze.comparison.variants import compare_variants, read_variants
 
@@ -15,6 +15,7 @@ __all__ = [
     "Contrast",
     "Group",
     "Measure",
+    "asks_robust",
     "compare",
     "compare_variants",
     "read_groups",

@@ -115,6 +115,7 @@ class Comparison:
         return {
             "least_effect": self.least,
             "level": self.level,
+            "estimate": "robust" if self.groups[0].robust else "mean",
             "groups": [
                 {"group": group.label, "runs": [run.id for run in group.usable],
                  "left_out": [run.id for run in group.left_out]}
@@ -152,6 +153,13 @@ def compare(
     baseline, *others = groups
     if not others:
         raise BadInput("one group of runs has nothing to be compared with", remedy="name two or more")
+    for group in others:
+        if group.robust != baseline.robust:
+            first, second = (baseline, group) if baseline.robust else (group, baseline)
+            raise BadInput(
+                f"the experiment of {first.label} has `estimate: robust`, that of {second.label} has not",
+                remedy="compare experiments with the same estimate",
+            )
     warnings = [*doubts.failed_and_left_out(groups), *doubts.faulty_runs(groups)]
     raw: list[Contrast] = []
     differing = {}

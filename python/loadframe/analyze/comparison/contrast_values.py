@@ -46,7 +46,9 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
     estimate = None
     if all(values):
         least = _counting_variance(measure, (first.usable, second.usable)) if measure.kind == "errors" else 0.0
-        estimate = estimate_ratio(observations, 0, 1, session_spread=session_spread, least_variance=least)
+        estimate = estimate_ratio(
+            observations, 0, 1, session_spread=session_spread, least_variance=least, robust=first.robust
+        )
         estimate = estimate.widened(measure.stretch(second.usable).ratio(measure.stretch(first.usable)))
     labels = (first.label, second.label)
     return ContrastValues(

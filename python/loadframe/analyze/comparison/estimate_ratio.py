@@ -27,6 +27,7 @@ import numpy as np
 from scipy import special
 
 from loadframe.analyze.comparison.block_model import ContrastFit, Observation, fit_contrast
+from loadframe.analyze.comparison.trimmed import paired_contrast, unpaired_contrast
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.figures import EXACT, Stretch
 
@@ -94,13 +95,15 @@ def estimate_ratio(
     *,
     session_spread: float = 0.0,
     least_variance: float = 0.0,
+    robust: bool = False,
 ) -> RatioEstimate:
     """Return the group's geometric mean over the baseline's.
 
     Observations of further groups help to tell blocks and noise. `session_spread` is the standard deviation of
     sessions, as a share, that is assumed where each side has one session only and the runs cannot say it; elsewhere it
-    is not used. `least_variance` is what the variance of the log ratio has at least, whatever the runs say. ValueError
-    where a side has no observation, or a value is not positive and finite.
+    is not used. `least_variance` is what the variance of the log ratio has at least, whatever the runs say. With
+    `robust`, means are trimmed, where there are enough values; see `trimmed`. ValueError where a side has no
+    observation, or a value is not positive and finite.
     """
     for label in (baseline, group):
         if not any(observation.group == label for observation in observations):
@@ -116,13 +119,23 @@ def estimate_ratio(
         used = [observation for observation in observations if observation.session in common]
         design = _design(used, baseline, group)
         alone = design == "unpaired" and len(common) == 1
-        fitted = _unblocked(used, baseline, group) if alone else fit_contrast(used, baseline, group)
+        trimmed = None
+        if robust:
+            trimmed = (
+                unpaired_contrast(used, baseline, group, by_session=False)
+                if alone
+                else paired_contrast(used, baseline, group)
+            )
+        fitted = trimmed or (_unblocked(used, baseline, group) if alone else fit_contrast(used, baseline, group))
         return _result(fitted, design, (len(common), len(common)), least_variance)
     counts = len(sessions[baseline]), len(sessions[group])
     if sum(counts) > 2:
-        return _result(_between_sessions(observations, baseline, group), "sessions", counts, least_variance)
+        trimmed = unpaired_contrast(observations, baseline, group, by_session=True) if robust else None
+        between = trimmed or _between_sessions(observations, baseline, group)
+        return _result(between, "sessions", counts, least_variance)
     # Session and group cannot be separated, so the session must not be in the model.
-    contrast = _with_variance(_unblocked(observations, baseline, group), 2 * session_spread**2)
+    trimmed = unpaired_contrast(observations, baseline, group, by_session=False) if robust else None
+    contrast = _with_variance(trimmed or _unblocked(observations, baseline, group), 2 * session_spread**2)
     return _result(contrast, "one session each", counts, least_variance)
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedRun, read_experiment
+from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.sessions import started
 from loadframe.errors import BadInput
 from loadframe.record import Run
@@ -23,6 +23,8 @@ class Group:
     runs: tuple[RecordedRun, ...]
     #: Whether runs in which requests fail have failed, as where a treatment is to be chosen.
     strict: bool = False
+    #: Whether ratios are of trimmed means, as the file of the runs' experiment says.
+    robust: bool = False
 
     @cached_property
     def usable(self) -> tuple[RecordedRun, ...]:
@@ -68,10 +70,13 @@ def read_groups(arguments: Sequence[str]) -> tuple[Group, ...]:
     """
     folders = [(argument, read_runs(argument)) for argument in arguments]
     labels = _labels([argument for argument, _ in folders])
-    return tuple(Group(label, runs) for label, (_, runs) in zip(labels, folders, strict=True))
+    return tuple(
+        Group(label, runs, robust=asks_robust(argument))
+        for label, (argument, runs) in zip(labels, folders, strict=True)
+    )
 
 
-def split_by_treatment(runs: Sequence[RecordedRun]) -> tuple[Group, ...]:
+def split_by_treatment(runs: Sequence[RecordedRun], *, robust: bool = False) -> tuple[Group, ...]:
     """Return a group for each treatment, named by the levels in which the treatments differ."""
     treatments = _unique(run.treatment for run in runs)
     differing = [
@@ -83,6 +88,7 @@ def split_by_treatment(runs: Sequence[RecordedRun]) -> tuple[Group, ...]:
         Group(
             ", ".join(f"{name.rpartition('.')[2]} {treatment.get(name)}" for name in differing) or "all",
             tuple(run for run in runs if run.treatment == treatment),
+            robust=robust,
         )
         for treatment in treatments
     )
@@ -117,6 +123,24 @@ def _runs_in(path: Path) -> list[RecordedRun]:
     if not path.is_dir():
         return []
     return [_single(child) for child in sorted(path.glob("[!.]*")) if (child / MANIFEST_FILE).is_file()]
+
+
+def asks_robust(argument: str) -> bool:
+    """Whether the experiments that an argument names say `estimate: robust`; BadInput if only some do."""
+    paths = [Path(argument)] if Path(argument).exists() else map(Path, sorted(glob.glob(argument)))  # noqa: PTH207
+    asked = {path: is_robust(read_experiment(path)) for path in paths if (path / EXPERIMENT_FILE).is_file()}
+    if len(set(asked.values())) > 1:
+        raise BadInput(
+            f"{next(path for path in asked if asked[path])} has `estimate: robust`,"
+            f" {next(path for path in asked if not asked[path])} has not",
+            remedy="compare experiments with the same estimate",
+        )
+    return any(asked.values())
+
+
+def is_robust(folder: RecordedExperiment) -> bool:
+    """Whether an experiment's file says `estimate: robust`."""
+    return folder.description.get("estimate") == "robust"
 
 
 def _single(path: Path) -> RecordedRun:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loadframe.analyze.comparison.comparison import LEAST, Comparison, compare
-from loadframe.analyze.comparison.groups import Group
+from loadframe.analyze.comparison.groups import Group, is_robust
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, read_experiment
 
 #: The entry of a treatment that names its variant.
@@ -30,6 +30,7 @@ def split_by_variant(folder: RecordedExperiment) -> tuple[Group, ...]:
                 for run in folder.counted
                 if run.treatment.get(_VARIANT) == label
             ),
+            robust=is_robust(folder),
         )
         for label in description["variants"]
     )

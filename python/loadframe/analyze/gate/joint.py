@@ -63,7 +63,8 @@ def joint_estimate(
         for contrast in contrasts
     ]
     stretch = Stretch(min(it.low for it in bounds), max(it.high for it in bounds))
-    return estimate_ratio(observations, 0, 1, session_spread=session_spread).widened(stretch)
+    joint = estimate_ratio(observations, 0, 1, session_spread=session_spread, robust=baseline.robust)
+    return joint.widened(stretch)
 
 
 def families(contrasts: Sequence[Contrast]) -> dict[str, list[int]]:

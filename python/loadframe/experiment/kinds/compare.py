@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from loadframe.experiment.design import Design, in_blocks
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file_factors import Level
-from loadframe.experiment.file_model import ExperimentFile, Factors, Levels, PacedFile, Share
+from loadframe.experiment.file_model import Estimate, ExperimentFile, Factors, Levels, PacedFile, Share
 from loadframe.experiment.kinds.base import Kind
 from loadframe.yamlfile import Name, Place, Scalar, wrong
 
@@ -21,12 +21,13 @@ class CompareFile(PacedFile):
     """A comparison as it is written: variants by name, the first of which the others are held against.
 
     Each sets factors; `factors` are levels at which the variants are compared, each for itself. `least` is the least
-    difference of interest.
+    difference of interest, `estimate` how ratios are estimated.
     """
 
     variants: dict[Name, dict[str, Scalar]]
     factors: Factors = Field(default_factory=dict)
     least: Share = 0.05
+    estimate: Estimate | None = None
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 6
 
     @model_validator(mode="after")

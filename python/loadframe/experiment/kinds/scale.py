@@ -18,7 +18,7 @@ from loadframe.experiment.design import Design, PlannedRun, factorial, run_id
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.expression import is_expression
 from loadframe.experiment.file_factors import WITH, Level
-from loadframe.experiment.file_model import Count, DrawnFile, ExperimentFile, Levels, Written
+from loadframe.experiment.file_model import Count, DrawnFile, Estimate, ExperimentFile, Levels, Written
 from loadframe.experiment.kinds.base import Kind, spacing
 from loadframe.record import Run
 from loadframe.workload.pacing import Arrivals
@@ -40,12 +40,13 @@ class ScaleFile(DrawnFile):
 
     `objective` is what its curves count, requests or documents. `scaling` says whether the data stay as they are while
     nodes are added (strong), or grow with them (weak): then the parameter that `grows` names is multiplied by the
-    number of nodes.
+    number of nodes. `estimate` is how the gate estimates ratios.
     """
 
     objective: RateName = "throughput"
     scaling: Literal["strong", "weak"] = "strong"
     grows: str | None = None
+    estimate: Estimate | None = None
     clients: (
         Annotated[
             Annotated[Count, Tag("level")] | Annotated[Written, Tag("expression")] | Annotated[_Auto, Tag("auto")],

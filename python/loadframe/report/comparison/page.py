@@ -56,7 +56,7 @@ def contrasts_table(comparison: Comparison) -> Table:
         ("measure", "group", "", comparison.groups[0].label, "group's median", "ratio", "p", "Cliff's delta"),
         [_row(contrast) for contrast in comparison.contrasts],
         names=3,
-        note=words.NOTE,
+        note=words.note(comparison),
     )
 
 

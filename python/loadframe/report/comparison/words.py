@@ -106,8 +106,12 @@ def runs_text(comparison: Comparison) -> str:
     return "; ".join(parts)
 
 
-NOTE = (
-    "The ratio is that of geometric means with its 95 % interval, by a t test on logarithms that accounts for blocks"
-    " and sessions in which the runs were made. p is adjusted by Holm for all rows. Cliff's delta is +1 where every run"
-    " of the group is above every run of the baseline."
-)
+def note(comparison: Comparison) -> str:
+    """Return how to read the table."""
+    robust = comparison.groups[0].robust
+    ratio = "that of trimmed means of logarithms (estimate: robust)" if robust else "that of geometric means"
+    return (
+        f"The ratio is {ratio} with its 95 % interval, by a t test on logarithms that accounts for blocks and sessions"
+        " in which the runs were made. p is adjusted by Holm for all rows. Cliff's delta is +1 where every run of the"
+        " group is above every run of the baseline."
+    )
