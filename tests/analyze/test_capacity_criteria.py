@@ -6,7 +6,9 @@ import pyarrow as pa
 import pytest
 
 from loadframe.analyze.capacity import Outcome, Slo, judge
+from loadframe.errors import BadInput
 from loadframe.record import Run, Summary
+from loadframe.record.attempts import set_aside
 from made_up_runs import invalid
 from simulated import Truth, write_run
 
@@ -21,6 +23,11 @@ class Judged(Run):
         super().__init__(path)
         generator = replace(self.summary.generator, achieved=1.0, lateness_p99=late, lag_p99=0.0)
         self.__dict__["summary"] = replace(self.summary, verdict=invalid(*codes), generator=generator)
+
+    @property
+    def histograms(self):
+        """Lost, so that bounds rest on the summary."""
+        raise BadInput("the histograms are lost")
 
 
 @pytest.fixture(scope="module")
@@ -213,3 +220,40 @@ def test_a_run_that_the_store_broke_fails_its_rate_and_one_that_the_generator_br
         run.__dict__["summary"] = Summary("failed", "node-0 ended", fault)
         judged = judge(run, Slo(response=0.5), ["range_100"], 100)
         assert (judged.outcome, judged.reasons) == (outcome, ("node-0 ended",))
+
+
+def test_a_trial_whose_earlier_attempt_the_store_failed_has_failed(tmp_path):
+    """Making a run again does not undo its failure."""
+    run = write_run(tmp_path / "runs", "r", TRUTH, lost=["node-0 is gone"])
+    set_aside(tmp_path, run.path)
+    again = write_run(tmp_path / "runs", "r", TRUTH)
+    judged = judge(again, Slo(response=0.5), ["range_100"], 100)
+    assert judged.outcome is Outcome.FAILED
+    assert judged.reasons == ("in attempt 1: the store did not survive the load: node-0 is gone",)
+
+
+def saturated(path, **figures):
+    """The run of a saturated generator, with some figures of its operation changed."""
+    run = Judged(path, ["generator_cpu"])
+    (phase,) = run.summary.phases
+    operations = {name: replace(operation, **figures) for name, operation in phase.operations.items()}
+    run.__dict__["summary"] = replace(run.summary, phases=(replace(phase, operations=operations),))
+    return judge(run, Slo(response=0.5), ["range_100"], 100)
+
+
+def test_errors_that_a_saturated_generator_can_have_caused_say_nothing(path):
+    assert saturated(path, dropped=100).outcome is Outcome.INVALID
+    assert saturated(path, errors={"timeout": 100}).outcome is Outcome.INVALID
+    assert saturated(path, errors={"server": 100}).outcome is Outcome.FAILED
+
+
+def test_requests_in_flight_that_grow_by_less_than_the_delays_of_the_generator_say_nothing(path, monkeypatch):
+    """At 100/s over 5 s, delays of 80 ms can leave 8 more requests in flight: 1.6/s."""
+    for codes, growth, outcome in (
+        ((), 1.0, Outcome.FAILED),
+        (("generator_cpu",), 1.0, Outcome.INVALID),
+        (("generator_cpu",), 20.0, Outcome.FAILED),
+        (("lateness",), 20.0, Outcome.FAILED),
+    ):
+        monkeypatch.setattr("loadframe.analyze.capacity.criteria._growth", lambda run, phase, growth=growth: growth)
+        assert judge(Judged(path, codes), Slo(response=0.5), ["range_100"], 100).outcome is outcome

@@ -1,11 +1,12 @@
 """Test for selection bias: whether excluded runs differ from included ones in their levels or their throughput."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, excluded
 from loadframe.analyze.finding import Finding
 
 #: Significance level of the adjusted p.
@@ -31,18 +32,66 @@ class SelectedRuns(Finding):
         return "remove the reasons and repeat the experiment, or expect a bias"
 
 
-def selected_runs(folder: RecordedExperiment) -> SelectedRuns | None:
+def selected_runs(folder: RecordedExperiment, used: Sequence[RecordedRun] | None = None) -> SelectedRuns | None:
     """Return a warning if exclusion correlates with a factor's level or with throughput; None otherwise.
+
+    `used` are the runs that figures rest on, by default those of the folder.
+    """
+    factors = folder.description.get("factors", {}).items()
+    levels = [_levels(folder.runs, name, factor) for name, factor in factors]
+    return _selection(folder.runs, folder.used if used is None else used, levels)
+
+
+def selected_in_groups(groups: Mapping[str, tuple[Sequence[RecordedRun], Sequence[RecordedRun]]]) -> list[SelectedRuns]:
+    """Return a warning if exclusion correlates with a group or with throughput; `groups` have all and used runs."""
+    runs, used = ([run for pair in groups.values() for run in pair[index]] for index in (0, 1))
+    levels: list[Mapping[str, Sequence[RecordedRun]]] = []
+    if len(groups) > 1:
+        levels.append({f"in {label}": members for label, (members, _) in groups.items()})
+    for name in dict.fromkeys(name for run in runs for name in run.treatment):
+        known = {str(run.treatment.get(name)): run.treatment.get(name) for run in runs}
+        levels.append(_levels(runs, name, list(known.values())))
+    warning = _selection(runs, used, levels)
+    return [warning] if warning else []
+
+
+def excluded_document(folder: RecordedExperiment) -> dict[str, Any]:
+    """Return for JSON the runs that no figure contains, each with its reason, and whether they are a selection."""
+    selection = selected_runs(folder)
+    return {
+        "left_out": [run.id for run in folder.left_out],
+        "excluded": excluded(folder.left_out),
+        "selection": selection.as_dict() if selection else None,
+    }
+
+
+def _levels(runs: Sequence[RecordedRun], name: str, levels: Sequence[Any]) -> Mapping[str, Sequence[RecordedRun]]:
+    """Return the runs at each level of a factor, by words; empty if it has only one."""
+    short = name.rpartition(".")[2]
+    return {
+        f"at {short} {level}": [run for run in runs if run.treatment.get(name) == level]
+        for level in (levels if len(levels) > 1 else ())
+    }
+
+
+def _selection(
+    runs: Sequence[RecordedRun],
+    used_runs: Sequence[RecordedRun],
+    factors: Sequence[Mapping[str, Sequence[RecordedRun]]],
+) -> SelectedRuns | None:
+    """Return a warning if exclusion correlates with a level or with throughput.
+
+    `factors` map the words for each level to the runs at it.
 
     Fisher's exact test compares each level with the others. The test of Mann and Whitney compares throughputs within
     partly excluded treatments. The smallest p is multiplied by the number of tests.
     """
-    made = [run for run in folder.runs if run.status != "missing"]
-    used = {id(run) for run in folder.used}
+    made = [run for run in runs if run.status != "missing"]
+    used = {id(run) for run in used_runs}
     left_out = [run for run in made if id(run) not in used]
     if not left_out or len(left_out) == len(made):
         return None
-    tests = [*_by_level(folder, made, used), *_by_result(folder, made, used)]
+    tests = [*_by_level(factors, made, used), *_by_result(made, used)]
     if not tests:
         return None
     p, among = min(tests)
@@ -50,31 +99,35 @@ def selected_runs(folder: RecordedExperiment) -> SelectedRuns | None:
     return SelectedRuns(len(left_out), len(made), among, adjusted) if adjusted < _LEVEL else None
 
 
-def _by_level(folder: RecordedExperiment, made: Sequence[RecordedRun], used: set[int]) -> list[tuple[float, str]]:
+def _by_level(
+    factors: Sequence[Mapping[str, Sequence[RecordedRun]]], made: Sequence[RecordedRun], used: set[int]
+) -> list[tuple[float, str]]:
     # It takes long to import, and most experiments leave nothing out.
     from scipy import stats
 
     tests = []
-    for name, levels in folder.description["factors"].items():
-        for level in levels if len(levels) > 1 else ():
-            here = [run for run in made if run.treatment.get(name) == level]
-            others = [run for run in made if run.treatment.get(name) != level]
-            counts = np.array([[sum((id(run) in used) == kept for run in side) for kept in (True, False)]
-                               for side in (here, others)])  # fmt: skip
-            more = counts[0, 1] * len(others) > counts[1, 1] * len(here)
-            words = f"are {'more' if more else 'less'} frequent at {name.rpartition('.')[2]} {level}"
-            tests.append((float(stats.fisher_exact(counts).pvalue), words))
+    for words, members, levels in ((*level, len(factor)) for factor in factors for level in factor.items()):
+        inside = {id(run) for run in members}
+        here = [run for run in made if id(run) in inside]
+        others = [run for run in made if id(run) not in inside]
+        counts = np.array([[sum((id(run) in used) == kept for run in side) for kept in (True, False)]
+                           for side in (here, others)])  # fmt: skip
+        more = counts[0, 1] * len(others) > counts[1, 1] * len(here)
+        if levels == 2 and not more:
+            continue  # the test of the other level is the same one
+        tests.append((float(stats.fisher_exact(counts).pvalue), f"are {'more' if more else 'less'} frequent {words}"))
     return tests
 
 
-def _by_result(folder: RecordedExperiment, made: Sequence[RecordedRun], used: set[int]) -> list[tuple[float, str]]:
+def _by_result(made: Sequence[RecordedRun], used: set[int]) -> list[tuple[float, str]]:
     """Compare throughputs, each over the median of its treatment."""
     from statistics import median
 
     from scipy import stats
 
     tests = []
-    for phase in folder.description["measure"]:
+    phases = dict.fromkeys(phase.name for run in made if run.run for phase in run.run.summary.measured)
+    for phase in phases:
         groups: dict[str, list[tuple[bool, float]]] = {}
         for run in made:
             entry = run.phase(phase)

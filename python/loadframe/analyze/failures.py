@@ -23,6 +23,7 @@ from loadframe.analyze.reasons import (
     NodeLost,
 )
 from loadframe.record import Run
+from loadframe.record.attempts import earlier_attempts
 from loadframe.record.schema import EVENTS_FILE
 from loadframe.record.schema.event_kinds import FAILED
 from loadframe.record.schema.summary import PhaseSummary, RecordedReason
@@ -79,6 +80,16 @@ def failures(run: Run) -> tuple[Failure, ...]:
         for phase in summary.measured or summary.phases:
             told += _of_phase(phase)
     return tuple(sorted(dict.fromkeys(told), key=lambda failure: not failure.of_run))
+
+
+def earlier_failures(run: Run) -> tuple[str, ...]:
+    """Return how the store failed as a whole in earlier attempts of a run: making it again does not undo that."""
+    return tuple(
+        f"in attempt {attempt.number}: {failure.words}"
+        for attempt in earlier_attempts(run.path)
+        for failure in failures(attempt.run)
+        if failure.of_run
+    )
 
 
 def recorded_reasons(run: Run) -> tuple[RecordedReason, ...]:

@@ -36,6 +36,11 @@ def attempts(experiment: Path) -> tuple[Attempt, ...]:
     return tuple(Attempt(name, number, Run(path)) for name, number, path in named)
 
 
+def earlier_attempts(run: Path) -> tuple[Attempt, ...]:
+    """Return the earlier attempts of one run of an experiment; none of a run that is in no experiment."""
+    return tuple(it for it in attempts(run.parent.parent) if it.run_id == run.name)
+
+
 def _named(folder: Path) -> list[tuple[str, int, Path]]:
     if not folder.is_dir():
         return []

@@ -21,7 +21,8 @@ def trust(folder: RecordedExperiment) -> str:
         words = f"{used} of {total} runs are used; left out of every figure: {counts}."
     elif not faulty and not bounded:
         words = f"All {total} runs are valid."
-    if selection := selected_runs(folder):
+    # Comparisons warn of it themselves: a group is a level, too.
+    if folder.description["kind"] != "compare" and (selection := selected_runs(folder)):
         words += f" Beware: {selection.cause}."
     if bounded:
         words += f" In {bounded} of them the load generator bounds figures, and their intervals are wider for it."

@@ -18,6 +18,7 @@ from loadframe.analyze.capacity.criteria import Judgement, Slo, judge
 from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
 from loadframe.analyze.capacity.thresholds import Array, Thresholds, thresholds
 from loadframe.analyze.estimate import Estimate, mean_interval
+from loadframe.analyze.exclusion import SelectedRuns, selected_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.means import ONE_SIDED, mean_share, proportion, requests_needed
 from loadframe.analyze.rates import RATES, THROUGHPUT
@@ -172,6 +173,12 @@ class Capacities:
         searches = (search for capacity in self.capacities for search in capacity.searches)
         attempts = (attempt for search in searches for attempt in search.attempts)
         return tuple(attempt for attempt in attempts if attempt.judgement.outcome is Outcome.INVALID)
+
+    @property
+    def selection(self) -> SelectedRuns | None:
+        """The warning that invalid trials are a selection; None if they are not."""
+        names = {attempt.run for attempt in self.invalid}
+        return selected_runs(self.folder, [run for run in self.folder.runs if run.id not in names])
 
 
 def read_capacities(path: Path) -> Capacities:

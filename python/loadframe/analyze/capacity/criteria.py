@@ -3,30 +3,31 @@
 A trial passes when the achieved load is at least 99 % of the offered, the percentile is within the limit, errors are
 below their share, and requests in flight do not become more and more. Requests that were dropped, or had no answer when
 the phase was over, are errors; a closed load fails where so large a share of its users still waited. A store that
-failed has not sustained the load. Response times count from the schedule, so that a
-generator that is late or slow can only make them worse: what passes all the same has passed. What fails then says
-nothing, unless it fails by more than the generator was late. Nor does any run whose cluster was not what was asked for.
+failed, in this run or an earlier attempt of it, has not sustained the load.
+
+Figures count with their bounds (see `figures`): a trial passes if they meet the limits wherever they lie within, and
+fails if they do not meet one wherever they lie. Otherwise it is invalid, as is a run of another cluster.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow.compute as pc
 from scipy import special
 
 from loadframe.analyze.capacity.search import Outcome
-from loadframe.analyze.failures import failures, recorded_reasons
-from loadframe.analyze.reasons import fault_of
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.failures import earlier_failures, failures, recorded_reasons
+from loadframe.analyze.figures import Figure, stretch_of
+from loadframe.analyze.reasons import effect_of, fault_of
 from loadframe.record import Run
 from loadframe.record.schema.summary import Latency, OperationFigures, PhaseSummary
 from loadframe.units import format_duration, format_share
 
 ACHIEVED = 0.99
-#: The verdict's reasons that say by how much the generator can have spoiled response times.
-_LATE = {"lateness", "loop_lag"}
 #: A backlog that grows by less than this share of the rate would not show in a longer run.
 _GROWTH = 0.005
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
@@ -101,13 +102,16 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Bounded:
-    """What some operations' requests came to, and what is asked of them; `name` is that of one with its own bounds."""
+    """Figures of some operations and their limits; `name` is that of one with limits of its own."""
 
     name: str | None
     slo: Slo
-    response: float | None
+    #: The worst of the operations' response times with its bounds, s; None without one.
+    response: Figure | None
     failed: int
     due: int
+    #: Failures that the load generator cannot have caused.
+    failed_low: int
     #: Requests without an answer at the end, and in a closed load the users that can wait for one.
     waiting: int = 0
     users: int | None = None
@@ -119,55 +123,92 @@ class _Bounded:
 
     @property
     def pressure(self) -> float:
-        """How much of the limit the response is."""
-        return (self.response or 0.0) / (self.slo.response or math.inf)
+        """The response time over its limit."""
+        return ((self.response and self.response.value) or 0.0) / (self.slo.response or math.inf)
 
-    def broken(self, late: float = 0.0) -> Iterator[str]:
-        """Yield a sentence for each bound that is not met when responses were really shorter by `late` (s)."""
-        response = None if self.response is None else max(self.response - late, 0.0)
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The reasons that bound its figures."""
+        return self.response.reasons if self.response else ()
+
+    def broken(self, end: Literal["low", "value", "high"] = "value") -> Iterator[str]:
+        """Yield a sentence for each limit that the figures, or the lower or upper ends of their bounds, do not meet."""
+        response = None if self.response is None else getattr(self.response, end)
+        failed = self.failed_low if end == "low" else self.failed
+        errors = failed / self.due if self.due else None
         of = "" if self.name is None else f"{self.name}: "
-        yield from (of + words for words in broken(self.slo, None, response, self.errors, None, 0.0))
-        if self.users and self.waiting and self.waiting >= self.slo.errors * self.users:
+        yield from (of + words for words in broken(self.slo, None, response, errors, None, 0.0))
+        waits = self.users and self.waiting and self.waiting >= self.slo.errors * self.users
+        if waits and not (end == "low" and self.failed_low != self.failed):
             yield f"{of}{self.waiting:,} of {self.users:,} users still waited for an answer at the end"
 
 
 def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judgement:
     """Judge a run by its folder, at a rate (1/s), or None of a number of users; `phases` are those measured."""
     summary = run.summary
+    earlier = earlier_failures(run)
     if summary.status == "failed" and summary.fault == "store":
-        return Judgement(Outcome.FAILED, tuple(failure.words for failure in failures(run)), None, None, None, None)
+        words = (*(failure.words for failure in failures(run)), *earlier)
+        return Judgement(Outcome.FAILED, words, None, None, None, None)
     if summary.status != "done" or summary.generator is None or summary.verdict is None:
-        return Judgement(Outcome.INVALID, (summary.failure or summary.status,), None, None, None, None)
+        outcome, why = (Outcome.FAILED, earlier) if earlier else (Outcome.INVALID, (summary.failure or summary.status,))
+        return Judgement(outcome, why, None, None, None, None)
     measured = [phase for phase in summary.phases if phase.name in phases]
+    recorded = RecordedRun(run.path.name, None, {}, run)
     try:
-        judged = list(_bounded(slo, measured, _users(measured) if rate is None else None))
+        judged = list(_bounded(recorded, slo, measured, _users(measured) if rate is None else None))
     except LookupError as missing:
         return Judgement(Outcome.INVALID, (str(missing.args[0]),), None, None, None, None)
     achieved = summary.generator.achieved
     # Users wait for their answers, so that there are never more requests than users.
     growth = max((_growth(run, phase) for phase in measured), default=0.0) if rate is not None else 0.0
     worst = max(judged, key=lambda bounded: bounded.pressure)
-    response, errors = worst.response, max((b.errors for b in judged if b.errors is not None), default=None)
-    told = recorded_reasons(run)
     # A store that did not survive its load has not sustained it, whatever its last figures were.
-    lost = [failure.words for failure in failures(run) if failure.of_run]
+    lost = (*(failure.words for failure in failures(run) if failure.of_run), *earlier)
     together = tuple(broken(slo, rate, None, None, achieved, growth, load=True))
     reasons = (*lost, *(words for bounded in judged for words in bounded.broken()), *together)
-    late = (summary.generator.lateness_p99 or 0.0) + (summary.generator.lag_p99 or 0.0)
-    excusable = not lost and not together and not any(any(bounded.broken(late)) for bounded in judged)
-    decisive = []
-    for reason in told:
-        # The store's faults are what is asked here, and no ground to disbelieve the run.
-        fault = fault_of(reason.code)
-        excuses = fault == "generator" and reasons and not lost and (excusable or reason.code not in _LATE)
-        if fault == "cluster" or excuses:
-            decisive.append(reason.cause)
-    outcome = Outcome.INVALID if decisive else Outcome.FAILED if reasons else Outcome.PASSED
-    told_reasons = tuple(decisive) or reasons
+    told = recorded_reasons(run)
+    spoilt = [
+        it.cause for it in told if effect_of(it.code) == "unknown" and not (lost and fault_of(it.code) != "cluster")
+    ]
+    # A figure fails the limit if its whole range does, and passes if its whole range does.
+    low = (*lost, *(words for bounded in judged for words in bounded.broken("low")))
+    if achieved is not None:
+        low += tuple(broken(slo, rate, None, None, achieved * _possible(recorded, measured), 0.0, load=True))
+    if rate and growth:
+        low += tuple(broken(slo, rate, None, None, None, growth - _delay_growth(judged, measured, rate), load=True))
+    if spoilt:
+        outcome = Outcome.INVALID
+    elif reasons:
+        outcome = Outcome.FAILED if low else Outcome.INVALID
+    else:
+        outcome = Outcome.INVALID if any(any(bounded.broken("high")) for bounded in judged) else Outcome.PASSED
+    if outcome is Outcome.INVALID:
+        codes = {code for bounded in judged for code in bounded.codes}
+        codes |= {code for entry in recorded.qualities for code in entry.reasons}
+        why = tuple(spoilt) or tuple(reason.cause for reason in told if reason.code in codes) or reasons
+    else:
+        why = reasons
+    response = worst.response.value if worst.response else None
     response = response if response is not None and math.isfinite(response) else None
+    errors = max((b.errors for b in judged if b.errors is not None), default=None)
     counts = tuple(ErrorCount(it.name, it.failed, it.due, it.slo.errors) for it in judged if it.due)
-    figures = (response, errors, achieved, growth, worst.slo.response, worst.name, counts)
-    return Judgement(outcome, told_reasons, *figures)
+    return Judgement(outcome, why, response, errors, achieved, growth, worst.slo.response, worst.name, counts)
+
+
+def _possible(run: RecordedRun, phases: Sequence[PhaseSummary]) -> float:
+    """Return the largest factor from a measured throughput to its upper bound."""
+    return stretch_of(run.figure(phase.name, "throughput") for phase in phases).high
+
+
+def _delay_growth(judged: Sequence[_Bounded], phases: Sequence[PhaseSummary], rate: float) -> float:
+    """Return by how much requests in flight may have grown per second because of the generator's delays alone.
+
+    By Little's law, delays of d seconds add `rate` times d requests in flight by the end of a phase.
+    """
+    delays = [it.response.value - it.response.low for it in judged if it.response and it.response.value is not None]
+    shortest = min((phase.duration for phase in phases), default=0.0)
+    return rate * max(delays, default=0.0) / shortest if shortest else 0.0
 
 
 def _users(phases: Sequence[PhaseSummary]) -> int | None:
@@ -179,39 +220,64 @@ def _users(phases: Sequence[PhaseSummary]) -> int | None:
     return max(counts, default=0) or None
 
 
-def _bounded(slo: Slo, phases: Sequence[PhaseSummary], users: int | None) -> Iterator[_Bounded]:
+def _bounded(run: RecordedRun, slo: Slo, phases: Sequence[PhaseSummary], users: int | None) -> Iterator[_Bounded]:
     """Yield what is judged; LookupError, with the reason, where the run does not tell it."""
     named = dict(slo.operations)
-    grouped: dict[str, list[OperationFigures]] = {name: [] for name in named}
-    others: list[OperationFigures] = []
+    grouped: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
+    others: list[tuple[str, str]] = []
     for phase in phases:
         for name, figures in phase.operations.items():
             # What stands for several requests is judged where it has bounds of its own.
             if name in grouped or not figures.of_several:
-                grouped.get(name, others).append(figures)
+                grouped.get(name, others).append((phase.name, name))
     for name, bounds in named.items():
         if not grouped[name]:
             raise LookupError(f"nobody asked for {name}, which has bounds of its own")
-        yield _figures(name, bounds, grouped[name], users)
+        yield _figures(run, name, bounds, grouped[name], users)
     if slo.response is not None and (others or not named):
-        yield _figures(None, slo, others, users)
+        yield _figures(run, None, slo, others, users)
 
 
-def _figures(name: str | None, slo: Slo, operations: Sequence[OperationFigures], users: int | None) -> _Bounded:
-    latencies = [latency for entry in operations if (latency := _latency(entry, slo)) is not None]
-    if len(latencies) < len(operations):
+def _figures(
+    run: RecordedRun, name: str | None, slo: Slo, places: Sequence[tuple[str, str]], users: int | None
+) -> _Bounded:
+    operations = [run.operations(phase)[operation] for phase, operation in places]
+    if any(_latency(entry, slo) is None for entry in operations):
         what = f"the run was recorded without the response times of {_SUBJECTS[slo.of].removeprefix(' of ')}"
         raise LookupError(what)
-    known = [value for latency in latencies if (value := latency.at(slo.percentile)) is not None]
+    known = [it for place, entry in zip(places, operations, strict=True) if (it := _response(run, place, entry, slo))]
     due = sum(entry.due for entry in operations)
     waiting = sum(entry.in_flight_at_end for entry in operations)
-    failed = waiting + sum(sum(entry.errors.values()) + entry.dropped for entry in operations)
-    response = max(known, default=None)
     unknown = sum(entry.dropped for entry in operations) + waiting
+    failed = unknown + sum(sum(entry.errors.values()) for entry in operations)
+    response = None
+    if known:
+        values, lows, highs = zip(*((it.value or 0.0, it.low, it.high) for it in known), strict=True)
+        codes = tuple(dict.fromkeys(code for it in known for code in it.reasons))
+        exact = all(it.state == "good" for it in known)
+        response = Figure(max(values), max(lows), max(highs), "good" if exact else "bounded", codes)
+    saturated = any(effect_of(code) == "saturated" for it in known for code in it.reasons)
+    answered = sum(sum(entry.errors.values()) - entry.errors.get("timeout", 0) for entry in operations)
     if slo.of == "all" and unknown > (1 - _QUANTILES[slo.percentile]) * due:
         # Of requests that were never answered the response time is longer than any limit.
-        response = math.inf
-    return _Bounded(name, slo, response, failed, due, waiting, users)
+        response = Figure(math.inf, 0.0 if saturated else math.inf, math.inf, "bounded" if saturated else "good")
+    # A saturated generator may drop requests, and read answers after the time-out.
+    return _Bounded(name, slo, response, failed, due, answered if saturated else failed, waiting, users)
+
+
+def _response(run: RecordedRun, place: tuple[str, str], entry: OperationFigures, slo: Slo) -> Figure | None:
+    """Return the percentile of an operation's response times with its bounds; None without a request."""
+    latency = _latency(entry, slo)
+    value = latency.at(slo.percentile) if latency else None
+    if value is None:
+        return None
+    if slo.of != "failures":
+        known = run.figure(place[0], "response" if slo.of == "successes" else "all", place[1], slo.percentile)
+        return known if known.counts else Figure(value, value, value, "good")
+    # The record has no bounds for failures alone.
+    whole = run.figure(place[0], "all", place[1], slo.percentile)
+    bounded = whole.state == "bounded"
+    return Figure(value, 0.0 if bounded else value, value, "bounded" if bounded else "good", whole.reasons)
 
 
 def broken(

@@ -19,6 +19,7 @@ from loadframe.analyze.comparison.groups import Group, treatments_text
 from loadframe.analyze.comparison.measures import USUAL, Measure, measures_of
 from loadframe.analyze.comparison.ranks import cliffs_delta, holm
 from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.exclusion import selected_in_groups
 from loadframe.analyze.experiment import excluded
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.pace import pace
@@ -160,7 +161,11 @@ def compare(
                 f"the experiment of {first.label} has `estimate: robust`, that of {second.label} has not",
                 remedy="compare experiments with the same estimate",
             )
-    warnings = [*doubts.failed_and_left_out(groups), *doubts.faulty_runs(groups)]
+    warnings = [
+        *doubts.failed_and_left_out(groups),
+        *selected_in_groups({group.label: (group.runs, group.usable) for group in groups}),
+        *doubts.faulty_runs(groups),
+    ]
     raw: list[Contrast] = []
     differing = {}
     for group in others:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from loadframe.analyze.effects.settings import Response, Settings, SettingsAt
-from loadframe.analyze.experiment import excluded
+from loadframe.analyze.exclusion import excluded_document
 
 
 def settings_document(settings: Settings) -> dict[str, Any]:
@@ -15,8 +15,7 @@ def settings_document(settings: Settings) -> dict[str, Any]:
         "scheme": description["scheme"],
         "results": [_result(result) for result in settings.results],
         "runs": [run.as_dict() for run in settings.folder.runs],
-        "left_out": [run.id for run in settings.folder.left_out],
-        "excluded": excluded(settings.folder.left_out),
+        **excluded_document(settings.folder),
     }
 
 

@@ -14,7 +14,8 @@ from loadframe.analyze.elasticity.groups import Group, StepMeasures, read_groups
 from loadframe.analyze.elasticity.measures import Value
 from loadframe.analyze.elasticity.names import MEASURES, Named
 from loadframe.analyze.elasticity.repeated import Repeated
-from loadframe.analyze.experiment import RecordedExperiment, excluded, read_experiment
+from loadframe.analyze.exclusion import excluded_document
+from loadframe.analyze.experiment import RecordedExperiment, read_experiment
 from loadframe.analyze.means import proportion
 
 __all__ = [
@@ -47,8 +48,7 @@ class Elasticity:
             "question": self.folder.description.get("question"),
             "transitions": [_group(group) for group in self.groups],
             "runs": [run.as_dict() for run in self.folder.runs],
-            "left_out": [run.id for run in self.folder.left_out],
-            "excluded": excluded(self.folder.left_out),
+            **excluded_document(self.folder),
         }
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadframe.analyze.experiment import RecordedExperiment, excluded, read_experiment
+from loadframe.analyze.exclusion import excluded_document
+from loadframe.analyze.experiment import RecordedExperiment, read_experiment
 from loadframe.analyze.levels import SIZES
 from loadframe.analyze.rates import Rate, rate_of
 from loadframe.analyze.scalability import Scaling
@@ -63,8 +64,7 @@ class Sweep:
             ],
             **({"tiers": [part.as_dict() for part in self.tiers]} if any(part.waiting for part in self.tiers) else {}),
             "runs": [run.as_dict() for run in self.folder.runs],
-            "left_out": [run.id for run in self.folder.left_out],
-            "excluded": excluded(self.folder.left_out),
+            **excluded_document(self.folder),
         }
 
 

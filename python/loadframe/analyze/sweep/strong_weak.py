@@ -16,6 +16,7 @@ import numpy as np
 
 from loadframe.analyze.comparison.differences import Difference, differences
 from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.exclusion import excluded_document
 from loadframe.analyze.scalability import ModelFit, ModelName, Scaling
 from loadframe.analyze.sweep import PhaseCurves, Sweep, read_sweep
 from loadframe.errors import BadInput
@@ -131,11 +132,15 @@ class StrongAndWeak:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the analysis for JSON."""
+        documents = {scaling: excluded_document(sweep.folder) for scaling, sweep in self.sweeps.items()}
         return {
             **{scaling: sweep.folder.description["experiment"] for scaling, sweep in self.sweeps.items()},
             "curves": [pair.as_dict() for pair in self.pairs],
             "differing": [str(difference) for difference in self.differing],
-            "left_out": {scaling: [run.id for run in sweep.folder.left_out] for scaling, sweep in self.sweeps.items()},
+            **{
+                key: {scaling: document[key] for scaling, document in documents.items()}
+                for key in ("left_out", "excluded", "selection")
+            },
         }
 
 

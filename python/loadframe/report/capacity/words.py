@@ -150,6 +150,8 @@ def limits(capacities: Capacities) -> list[str]:
             " They share the clients that the workload gives them, and waiting for one is part of a response time."
         )
     words += filter(None, [arrivals_sentence(capacities)])
+    if selection := capacities.selection:
+        words.append(f"Beware: {selection.cause}.")
     if any(len(capacity.telling) > 1 for capacity in capacities.capacities):
         words.append(
             "The capacity of several searches is the rate at which half of the trials pass, fitted to all trials, with"
@@ -208,6 +210,7 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
             for capacity in capacities.capacities
         ],
         "runs": [run.as_dict() for run in capacities.folder.runs],
+        "selection": selection.as_dict() if (selection := capacities.selection) else None,
         "excluded": [
             {"run": attempt.run, "reason": "; ".join(attempt.judgement.reasons)} for attempt in capacities.invalid
         ],

@@ -168,3 +168,5 @@ def _show(capacities: Capacities, demands: list[tuple[Demand, str]], more: Furth
     for attempt in capacities.invalid:
         reasons = "; ".join(attempt.judgement.reasons)
         console.print(Text(f"{attempt.run} says nothing of its {capacities.bounds.over}: {reasons}", style="yellow"))
+    for run in capacities.folder.failed:
+        console.print(Text(f"{run.id}: the store failed: {run.why_failed}", style="yellow"))

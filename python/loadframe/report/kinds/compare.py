@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from loadframe.analyze.comparison import compare_variants
+from loadframe.analyze.exclusion import excluded_document
 from loadframe.analyze.experiment import read_experiment
 from loadframe.report.comparison.page import comparison_page
 from loadframe.report.comparison.terminal import print_comparison
@@ -21,6 +22,7 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
     document = {
         "experiment": folder.description["experiment"],
         "question": folder.description.get("question"),
+        **excluded_document(folder),
         **comparison.as_dict(),
         "runs": [run.as_dict() for run in folder.runs],
     }

@@ -8,7 +8,7 @@ from loadframe.analyze.sweep.strong_weak import CurvePair, Law, StrongAndWeak
 from loadframe.report.fit.words import NAMES
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.scale.answer import heading
-from loadframe.report.standing import trust
+from loadframe.report.standing import exclusions, trust
 from loadframe.units import format_nodes
 
 #: What the data do, by scaling.
@@ -97,11 +97,12 @@ def cells(pair: CurvePair) -> list[list[str]]:
 
 
 def trusts(strong_and_weak: StrongAndWeak) -> list[str]:
-    """Say of each experiment how many runs its figures rest on."""
-    return [
-        f"{scaling.capitalize()} ({sweep.folder.description['experiment']}): {trust(sweep.folder)}"
-        for scaling, sweep in strong_and_weak.sweeps.items()
-    ]
+    """Say of each experiment how many runs its figures rest on, and name the others with their reasons."""
+    words = []
+    for scaling, sweep in strong_and_weak.sweeps.items():
+        words.append(f"{scaling.capitalize()} ({sweep.folder.description['experiment']}): {trust(sweep.folder)}")
+        words += [f"{', '.join(group.runs)}: {group.cause}. {group.remedy}." for group in exclusions(sweep.folder)]
+    return words
 
 
 def doubts(curves: PhaseCurves) -> Sequence[Finding]:
