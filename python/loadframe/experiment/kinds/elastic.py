@@ -4,10 +4,12 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 
 import pyarrow.compute as pc
 
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.experiment import derived
 from loadframe.experiment.design import Design, PlannedRun, hashed
@@ -310,17 +312,34 @@ def _warmup(experiment: Experiment, workload: Workload) -> float:
 
 
 def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
-    """Return the best throughput, 1/s, of the control run of the first block under the load that is named."""
+    """Return the best throughput, 1/s, of the first valid control run under the load that is named.
+
+    LoadframeError if there is none: an invalid run need not show what a cluster can do.
+    """
     transition = _base(_own(stage.experiment.file), str(run.treatment["transition"]), rate.of)
     assert transition
-    base = _planned(stage.experiment, 1, transition, rate.of, event=False)
-    path = stage.runs_path / base.id
-    if not path.exists() or Run(path).summary.status != "done":
+    bases = [
+        _planned(stage.experiment, block, transition, rate.of, event=False)
+        for block in range(1, stage.experiment.repetitions + 1)
+    ]
+    return capacity_shown([(base.id, stage.runs_path / base.id) for base in bases])
+
+
+def capacity_shown(controls: Iterable[tuple[str, Path]]) -> float:
+    """Return the best throughput, 1/s, of the first valid one of these runs by id and folder.
+
+    LoadframeError, with the reason, if none is valid or it did nothing.
+    """
+    made = [RecordedRun(id_, None, {}, Run(path)) for id_, path in controls if path.exists()]
+    valid = [run for run in made if run.sound and run.narrow and not run.store_failed]
+    if not valid:
+        listed = "; ".join(f"{run.id}: {run.why}" for run in made) or "it is not made yet"
         raise LoadframeError(
-            f"the rate is a share of what {base.id} has shown, and that run failed",
-            remedy="mend the cause; `loadframe run --retry-failed` makes failed runs again",
+            f"the rate is a share of what a control run shows, and none is valid ({listed})",
+            remedy="remove the cause, delete the control run's folder, and run the command again with --retry-failed",
         )
-    measured = Run(path)
+    measured = valid[0].run
+    assert measured is not None
     series, phase = measured.series, measured.summary.phases[0]
     rows = series.filter(pc.is_in(series["operation"], pc.cast(list(phase.single), "string")))
     counts: dict[int, int] = {}
@@ -330,7 +349,7 @@ def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
     rates = [counts.get(second, 0) for second in range(first, last)]
     best = max((median(rates[at : at + _STRETCH]) for at in range(max(len(rates) - _STRETCH + 1, 1))), default=0.0)
     if not best:
-        raise LoadframeError(f"the rate is a share of what {base.id} has shown, and that is nothing")
+        raise LoadframeError(f"the rate is a share of what {valid[0].id} shows, and nothing succeeded in it")
     return float(best)
 
 
