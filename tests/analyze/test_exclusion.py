@@ -61,3 +61,17 @@ def test_strict_refuses_any_exclusion_and_bounds_are_none(tmp_path):
     status, said, _ = within("report", saturated, "--strict")
     assert status == 0
     assert "In 6 of them the load generator bounds figures" in " ".join(said.split())
+
+
+def test_an_experiment_that_has_not_begun_is_to_be_run(tmp_path):
+    names = [f"b{block}-nodes1-clients{clients}" for block in (1, 2) for clients in CLIENTS]
+    path = write_experiment(tmp_path / "e", TRUTH, nodes=(1,), clients=CLIENTS, missing=names)
+    status, _, errors = within("report", path)
+    assert status == 4
+    assert "no run was made yet: b1-nodes1-clients1" in errors
+    assert "make them with `loadframe run`" in errors
+    part = write_experiment(tmp_path / "part", TRUTH, nodes=(1,), clients=CLIENTS, missing=names[3:])
+    assert within("report", part)[0] == 0
+    status, _, errors = within("report", part, "--strict")
+    assert status == 4
+    assert "3 of 6 runs were not made yet: b2-nodes1-clients1" in errors

@@ -125,15 +125,18 @@ def require_usable(path: Path, *, strict: bool) -> None:
         return
     folder = read_experiment(path)
     unusable = folder.unusable
-    if unusable and (strict or len(unusable) == len(folder.runs)):
-        words = "no run" if len(unusable) == len(folder.runs) else f"{len(unusable)} of {len(folder.runs)} runs"
-        lacks = "has a figure" if len(unusable) == len(folder.runs) else "have no figure"
-        raise NothingUsable(
-            f"{words} {lacks} that can be used: {', '.join(run.id for run in unusable[:_NAMED])}"
-            f"{', ...' if len(unusable) > _NAMED else ''}",
-            where=str(path),
-            remedy="the report gives the reason for each; remove it, and run the experiment in another folder",
-        )
+    if not unusable or (not strict and len(unusable) < len(folder.runs)):
+        return
+    everything = len(unusable) == len(folder.runs)
+    if all(run.status == "missing" for run in unusable):
+        words = "no run was made yet" if everything else f"{len(unusable)} of {len(folder.runs)} runs were not made yet"
+        remedy = "make them with `loadframe run` and the experiment's file, in this folder"
+    else:
+        words = "no run has" if everything else f"{len(unusable)} of {len(folder.runs)} runs have no"
+        words += " a figure that can be used" if everything else " figure that can be used"
+        remedy = "the report gives the reason for each; remove it, and run the experiment in another folder"
+    named = ", ".join(run.id for run in unusable[:_NAMED])
+    raise NothingUsable(f"{words}: {named}{', ...' if len(unusable) > _NAMED else ''}", where=str(path), remedy=remedy)
 
 
 def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple[float, ...] = ()) -> Path:
