@@ -189,7 +189,12 @@ def test_users_that_still_wait_at_the_end_fail_a_number_of_users(path):
     """A hundred times as many requests had been answered by then."""
     judged = with_unanswered(path, 40, errors=0.2)
     assert judged.outcome is Outcome.FAILED
-    assert judged.reasons == ("40 of 40 users still waited for an answer at the end",)
+    assert judged.reasons == (
+        "in phase range_100 40 of 40 users were without an answer at the end",
+        "40 of 40 users still waited for an answer at the end",
+    )
+    few = with_unanswered(path, 10, errors=0.2)
+    assert (few.outcome, few.reasons) == (Outcome.FAILED, ("10 of 40 users still waited for an answer at the end",))
     assert with_unanswered(path, 0).outcome is Outcome.PASSED
 
 

@@ -49,15 +49,21 @@ def test_a_run_that_the_store_broke_has_failed_and_one_that_the_generator_broke_
 
 
 def test_requests_without_an_answer_are_counted_and_do_not_fail_the_run():
-    made = summary(phase("a", {"get": operation(9.0, in_flight_at_end=3)}))
+    made = summary(phase("a", {"get": operation(9.0, in_flight_at_end=3)}, clients=6))
     (failure,) = failures(MadeUp(made))
     assert (failure.kind, failure.requests, failure.of_run) == ("unanswered", 3, False)
 
 
+def test_a_run_at_whose_end_most_users_had_no_answer_has_failed():
+    made = summary(phase("a", {"get": operation(9.0, in_flight_at_end=4)}, clients=6))
+    assert kinds(made) == ["users", "unanswered"]
+    assert failures(MadeUp(made))[0].words == "in phase a 4 of 6 users were without an answer at the end"
+
+
 def test_a_phase_without_a_success_fails_the_run_and_one_without_a_request_does_not():
     nothing = operation(0.0, successes=0, requests=10, in_flight_at_end=2)
-    assert kinds(summary(phase("a", {"get": nothing}))) == ["success", "unanswered"]
-    assert kinds(summary(phase("a", {"get": nothing, "put": operation(1.0)}))) == ["unanswered"]
+    assert kinds(summary(phase("a", {"get": nothing}, clients=4))) == ["success", "unanswered"]
+    assert kinds(summary(phase("a", {"get": nothing, "put": operation(1.0)}, clients=4))) == ["unanswered"]
     assert kinds(summary(phase("a", {"get": operation(0.0, successes=0, requests=0)}))) == []
 
 

@@ -12,7 +12,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
 from loadframe.analyze.gate.more_errors import more_errors
 from loadframe.errors import BadInput
-from loadframe.record.schema.summary import RecordedReason, RecordedVerdict
+from loadframe.record.schema.summary import RecordedReason, RecordedVerdict, StreamSummary
 from loadframe.report.comparison.words import lead
 from loadframe.report.gate.files import junit, markdown
 from made_up_runs import invalid
@@ -245,6 +245,23 @@ def test_copies_that_were_lost_under_the_load_are_failed_runs():
     assert check.why == (
         "the store failed in 4 of 5 runs, before in 0 of 5; b0-new, b1-new, b2-new, b3-new: the cluster is yellow"
     )
+
+
+def one_run_of_users(waiting):
+    """Judge a run of 40 users by a bound on errors; so many of them had no answer at the end."""
+    (run,) = runs("new", 1)
+    stream = StreamSummary("main", {"users": {"users": 40, "clients": 40, "think_time": 0.2}})
+    phases = tuple(replace(phase, streams=(stream,)) for phase in run.run.summary.phases)
+    run.run.__dict__["summary"] = replace(run.run.summary, phases=phases)
+    change(run, in_flight_at_end=waiting)
+    return judge([run], bounds=[Bound("errors", 0.05)])
+
+
+def test_one_run_at_whose_end_most_users_had_no_answer_stops_a_gate_with_bounds():
+    assert one_run_of_users(10).standing != "regression"
+    gate = one_run_of_users(40)
+    assert gate.standing == "regression"
+    assert "40 of 40 users were without an answer at the end" in check_of(gate, "survived").why
 
 
 def test_a_gate_names_each_run_that_is_left_out_with_its_reason():

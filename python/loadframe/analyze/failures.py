@@ -28,10 +28,10 @@ from loadframe.record.schema import EVENTS_FILE
 from loadframe.record.schema.event_kinds import FAILED
 from loadframe.record.schema.summary import PhaseSummary, RecordedReason
 
-#: What failed: documents that are missing, copies out of service, a node, every request, the whole run; or some
-#: requests, requests without an answer, a change of the cluster.
-Kind = Literal["documents", "copies", "node", "success", "run", "requests", "unanswered", "change"]
-_OF_RUN: tuple[Kind, ...] = ("documents", "copies", "node", "success", "run")
+#: What failed: documents that are missing, copies out of service, a node, every request, most users, the whole run; or
+#: some requests, requests without an answer, a change of the cluster.
+Kind = Literal["documents", "copies", "node", "success", "users", "run", "requests", "unanswered", "change"]
+_OF_RUN: tuple[Kind, ...] = ("documents", "copies", "node", "success", "users", "run")
 #: Reasons of a verdict that are failures of the store.
 _KINDS: Mapping[str, Kind] = {
     DocumentsLost.code: "documents",
@@ -126,6 +126,16 @@ def unanswered(phases: Iterable[PhaseSummary]) -> int:
     return sum(operation.in_flight_at_end for phase in phases for operation in phase.single.values())
 
 
+def most_users(phases: Iterable[PhaseSummary]) -> int | None:
+    """Return the most users or clients that a phase has at a time; None if its load is open or has stages."""
+    counts = [
+        sum(stream.users or int(stream.clients) for stream in phase.streams if isinstance(stream.clients, int | float))
+        for phase in phases
+        if not phase.has_open_load
+    ]
+    return max(counts, default=0) or None
+
+
 def chance_of_more(failed: int, total: int, before: int, total_before: int) -> float:
     """Return the p of "runs fail no more often than before": Fisher's exact test, one-sided."""
     runs, failing = total + total_before, failed + before
@@ -141,3 +151,9 @@ def _of_phase(phase: PhaseSummary) -> Iterator[Failure]:
     if waiting:
         some = "1 request was" if waiting == 1 else f"{waiting:,} requests were"
         yield Failure("unanswered", f"in phase {phase.name} {some} without an answer at the end", waiting)
+    users = most_users([phase])
+    if users and 2 * waiting > users:
+        # Each user waits for one request: the store no longer served most of them.
+        yield Failure(
+            "users", f"in phase {phase.name} {waiting:,} of {users:,} users were without an answer at the end"
+        )

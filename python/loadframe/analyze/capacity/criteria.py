@@ -20,7 +20,7 @@ from scipy import special
 
 from loadframe.analyze.capacity.search import Outcome
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.failures import earlier_failures, failures, recorded_reasons
+from loadframe.analyze.failures import earlier_failures, failures, most_users, recorded_reasons
 from loadframe.analyze.figures import Figure, stretch_of
 from loadframe.analyze.reasons import effect_of, fault_of
 from loadframe.record import Run
@@ -156,7 +156,7 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judg
     measured = [phase for phase in summary.phases if phase.name in phases]
     recorded = RecordedRun(run.path.name, None, {}, run)
     try:
-        judged = list(_bounded(recorded, slo, measured, _users(measured) if rate is None else None))
+        judged = list(_bounded(recorded, slo, measured, most_users(measured) if rate is None else None))
     except LookupError as missing:
         return Judgement(Outcome.INVALID, (str(missing.args[0]),), None, None, None, None)
     achieved = summary.generator.achieved
@@ -209,15 +209,6 @@ def _delay_growth(judged: Sequence[_Bounded], phases: Sequence[PhaseSummary], ra
     delays = [it.response.value - it.response.low for it in judged if it.response and it.response.value is not None]
     shortest = min((phase.duration for phase in phases), default=0.0)
     return rate * max(delays, default=0.0) / shortest if shortest else 0.0
-
-
-def _users(phases: Sequence[PhaseSummary]) -> int | None:
-    """Return the most users or clients that a phase has at a time; None where its load is open or has stages."""
-    counts = [
-        sum(stream.users or int(stream.clients) for stream in phase.streams if isinstance(stream.clients, int | float))
-        for phase in phases
-    ]
-    return max(counts, default=0) or None
 
 
 def _bounded(run: RecordedRun, slo: Slo, phases: Sequence[PhaseSummary], users: int | None) -> Iterator[_Bounded]:
