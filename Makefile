@@ -8,7 +8,7 @@ UV := $(shell command -v uv || echo .tools/bin/uv)
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: build demo test trials lint format bench dist lock clean
+.PHONY: build demo test check trials lint format bench dist lock clean
 
 build: .venv/.built
 
@@ -18,6 +18,10 @@ demo: build
 # A test that fails runs once more, alone, at the end; tests/unreliable.md counts those that pass then.
 test: build lint
 	$(BIN)/python tests/suite.py
+
+# A quick check of a change: lint, types, unit tests, and the operations of the contract on Redis and PostgreSQL.
+check: build lint
+	$(BIN)/pytest -n 3 --dist loadscope -m check
 
 # What takes longer than every change can wait for: hostile servers, kills, damaged files, simulations of the statistics.
 trials: build

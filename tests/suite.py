@@ -196,7 +196,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["--outcomes"]:
         return int(pytest.main([*arguments[2:]], plugins=[Outcomes(Path(arguments[1]))]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", default="2", help="processes that run tests which do not measure time")
+    parser.add_argument("--workers", default="3", help="processes that run tests which do not measure time")
     options = parser.parse_args(arguments)
     # Much of the Python tests is waiting for stores, so that compilers fit in beside them.
     with ThreadPoolExecutor() as pool:
