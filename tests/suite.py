@@ -116,6 +116,13 @@ def run_cargo(cwd: Path = ROOT) -> Stage:
     return Stage(failed)
 
 
+def run_rust(cwd: Path = ROOT) -> Stage:
+    """Run the lints and then the tests of Rust; they share a folder of compiled files, which cargo locks."""
+    status, _ = _printed(["make", "lint-rust"], cwd)
+    stage = run_cargo(cwd)
+    return stage if status == 0 else Stage(stage.failed, stage.fatal or "make lint-rust failed")
+
+
 def run_cargo_again(names: Sequence[str], cwd: Path = ROOT) -> set[str]:
     """Run Rust tests by name, one after the other; return the names of passed tests."""
     passed = set()
@@ -200,7 +207,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     # Much of the Python tests is waiting for stores, so that compilers fit in beside them.
     with ThreadPoolExecutor() as pool:
-        rust = pool.submit(run_cargo)
+        rust = pool.submit(run_rust)
         beside, _ = run_pytest(["-n", options.workers, "--dist", "loadscope", "-m", "not alone"])
     alone, _ = run_pytest(["-m", "alone"])
     return conclude([beside, alone], rust.result())

@@ -142,6 +142,11 @@ def test_rust_tests_are_run_again_by_name(project: Path, monkeypatch: pytest.Mon
         "crash": (1, (), True),
     }
     assert "`tests::once`" in (project / "unreliable.md").read_text()
+    (project / "Makefile").write_text("lint-rust:\n\tfalse\n")
+    monkeypatch.setenv("CASE", "none")
+    assert suite.run_rust(project) == Stage(fatal="make lint-rust failed")
+    (project / "Makefile").write_text("lint-rust:\n")
+    assert suite.run_rust(project) == Stage()
     (project / "src" / "lib.rs").write_text("fn")
     assert suite.run_cargo(project).fatal
     (project / "src" / "lib.rs").write_text("")
