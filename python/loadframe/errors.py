@@ -1,12 +1,36 @@
-"""The errors that reach users: what happened, where, what to do, and where it matters whose fault it is."""
+"""Errors that reach users (problem, place, remedy, component to blame), and the exit codes of commands."""
 
+from enum import IntEnum
 from typing import Literal
+
+
+class ExitCode(IntEnum):
+    """An exit code of a command, with its meaning for users."""
+
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> "ExitCode":
+        """Return the code with its meaning attached."""
+        code = int.__new__(cls, value)
+        code._value_ = value
+        code.meaning = meaning
+        return code
+
+    OK = 0, "The command did its work. gate: passed."
+    FAILED = 1, "A run, a store or a check failed. gate: a regression or a broken bound."
+    BAD_INPUT = 2, "Files, options or the machine do not allow the request. Nothing was started."
+    INCONCLUSIVE = 3, "gate: the runs show neither a pass nor a regression."
+    NO_VALID_RUN = 4, "No run of the experiment is valid; with --strict, a run is invalid. The report gives the causes."
+    TRY_AGAIN = 75, "The Slurm job ends before the last run. Submit it again to continue."
+    INTERRUPTED = 130, "Interrupted by Ctrl-C, SIGTERM or SIGHUP. Finished work is kept."
+    OUTPUT_CLOSED = 141, "The reader of the output left, as in `| head`."
+    TERMINATED = 143, "A rank above 0 received SIGTERM."
 
 
 class LoadframeError(Exception):
     """Something failed while it ran: a store did not come up, a run broke. Exit status 1."""
 
-    exit_status = 1
+    exit_status = ExitCode.FAILED
     #: Whose fault a run is that fails by this error. Where nobody can say, no analysis takes it for a result.
     fault: Literal["store", "generator", "unknown"] = "unknown"
 
@@ -38,10 +62,10 @@ class GeneratorFailed(LoadframeError):  # noqa: N818 - reads as what it is where
 class BadInput(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
     """The user's files, options or machine do not allow what was asked; nothing was started. Exit status 2."""
 
-    exit_status = 2
+    exit_status = ExitCode.BAD_INPUT
 
 
 class NothingUsable(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
     """No run of an experiment has a figure that can be used, or with `--strict` some have not. Exit status 4."""
 
-    exit_status = 4
+    exit_status = ExitCode.NO_VALID_RUN

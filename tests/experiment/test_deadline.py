@@ -5,8 +5,8 @@ import time
 import pytest
 
 from loadframe import interrupts
-from loadframe.errors import LoadframeError
-from loadframe.experiment.deadline import NEVER, OUT_OF_TIME, Deadline, OutOfTime
+from loadframe.errors import ExitCode, LoadframeError
+from loadframe.experiment.deadline import NEVER, Deadline, OutOfTime
 from loadframe.experiment.design import describe, design
 from loadframe.experiment.file import load_experiment
 from loadframe.experiment.folder import ExperimentFolder
@@ -48,7 +48,7 @@ def test_the_first_run_is_always_tried_and_those_that_follow_only_if_they_fit():
         OutOfTime, match="job 17 of Slurm has 1 min 00 s left, and the third takes about 2 min"
     ) as refusal:
         deadline.require(120, "the third")
-    assert refusal.value.exit_status == OUT_OF_TIME
+    assert refusal.value.exit_status == ExitCode.TRY_AGAIN
     assert "submit the same job again" in str(refusal.value)
 
 
@@ -78,7 +78,7 @@ def test_what_takes_longer_than_expected_is_interrupted():
     # Another job of the same length would end in the same way.
     assert (deadline.over().exit_status, "ask for more time" in str(deadline.over())) == (1, True)
     deadline.made()
-    assert deadline.over().exit_status == OUT_OF_TIME
+    assert deadline.over().exit_status == ExitCode.TRY_AGAIN
 
 
 @pytest.mark.store
@@ -92,7 +92,7 @@ def test_what_is_not_made_in_one_job_is_made_in_the_next(tmp_path, state):
         run_experiment(experiment, planned, folder, Listener(), ending_in(7))
     made = {run.id for run in planned.runs if folder.has(run.id)}
     assert 1 <= len(made) < 8
-    assert refusal.value.exit_status == OUT_OF_TIME
+    assert refusal.value.exit_status == ExitCode.TRY_AGAIN
     assert isinstance(refusal.value, LoadframeError)
     assert folder.failed() == []
     before = {run: (folder.runs_path / run / "summary.json").stat().st_mtime_ns for run in made}

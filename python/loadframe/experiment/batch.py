@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loadframe.experiment.deadline import OUT_OF_TIME
+from loadframe.errors import ExitCode
 
 #: By this line a script is known as one that may be written anew.
 MARK = "# Written by `loadframe slurm`"
@@ -65,7 +65,7 @@ class Batch:
         script = shlex.quote(self.script)
         options = "".join(f"#SBATCH {option}\n" for option in self.options)
         setup = "".join(f"{line}\n" for line in self.setup)
-        end = _AGAIN.format(status=OUT_OF_TIME, script=script) if self.again else ""
+        end = _AGAIN.format(status=int(ExitCode.TRY_AGAIN), script=script) if self.again else ""
         return _HEAD.format(
             mark=MARK,
             command=self.command,

@@ -11,23 +11,21 @@ import threading
 import time
 from collections.abc import Iterator
 
-from loadframe.errors import LoadframeError
+from loadframe.errors import ExitCode, LoadframeError
 from loadframe.units import format_duration
 
-#: Exit status when the time did not suffice for all runs: as sysexits.h has it, "try again later".
-OUT_OF_TIME = 75
 #: How long the end takes (nodes stop, records are written): a share of the time that there was, in these bounds, s.
 _SHARE, _LEAST, _MOST = 0.05, 15.0, 180.0
 
 
 class OutOfTime(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """The time is over before all runs are made. Exit status 75 where some were made, or else 1."""
+    """The time is over before all runs are made. Exit code TRY_AGAIN if some were made, else FAILED."""
 
     def __init__(self, what: str, *, some: bool) -> None:
         """Say what was not made; `some` is whether any run was made in this time."""
         more = "submit the same job again: it goes on with the rest" if some else "ask for more time: no run was made"
         super().__init__(what, remedy=more)
-        self.exit_status = OUT_OF_TIME if some else 1
+        self.exit_status = ExitCode.TRY_AGAIN if some else ExitCode.FAILED
 
 
 class Deadline:

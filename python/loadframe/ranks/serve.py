@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 
-from loadframe.errors import BadInput
+from loadframe.errors import BadInput, ExitCode
 from loadframe.printable import printable
 from loadframe.ranks.environment import Place
 from loadframe.ranks.station import Station
@@ -38,7 +38,7 @@ def serve(place: Place) -> int:
             with contextlib.suppress(OSError):
                 print(f"loadframe: {printable(words)}", file=sys.stderr)
             # Without the others MPI cannot be left.
-            os._exit(1)
+            os._exit(ExitCode.FAILED)
         if station.pause:
             time.sleep(station.pause)
     # Where rank 0 was killed, its phase is not over.
@@ -46,7 +46,7 @@ def serve(place: Place) -> int:
         phase.stop()
     station.children.end()
     world.close()
-    return 0
+    return ExitCode.OK
 
 
 def _say_farewell(world: World) -> None:
@@ -57,4 +57,4 @@ def _say_farewell(world: World) -> None:
     while time.monotonic() < until:
         world.receive()
         time.sleep(0.005)
-    os._exit(128 + signal.SIGTERM)
+    os._exit(ExitCode.TERMINATED)
