@@ -46,7 +46,7 @@ def test_an_experiment_without_a_usable_figure_ends_with_a_status_of_its_own(tmp
     path = written(tmp_path, names, repetitions=2)
     status, said, errors = within("report", path)
     assert status == 4
-    assert "no run has a figure that can be used: b1-nodes1-clients1" in errors
+    assert "no run is valid: b1-nodes1-clients1" in errors
     assert all(name in said for name in names)
     assert (path / "report.html").is_file()
 
@@ -56,7 +56,7 @@ def test_strict_refuses_any_exclusion_and_bounds_are_none(tmp_path):
     assert within("report", path)[0] == 0
     status, _, errors = within("report", path, "--strict")
     assert status == 4
-    assert "1 of 6 runs have no figure that can be used: b1-nodes1-clients2" in errors
+    assert "1 of 6 runs are invalid: b1-nodes1-clients2" in errors
     saturated = written(tmp_path / "saturated", [], Truth(seconds=2, cpu_share=0.95), repetitions=2)
     status, said, _ = within("report", saturated, "--strict")
     assert status == 0

@@ -89,7 +89,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
             "did you mean 'documents'?",
         ),
         ("bench w.yaml --set documents=many", "--set documents: the parameter", "its default is 10"),
-        ("bench w.yaml --set documents", "--set 'documents' sets nothing", "--set name=value"),
+        ("bench w.yaml --set documents", "--set 'documents' lacks a value", "--set name=value"),
         ("bench w.yaml --set file=none.json", "none.json", "check the path"),
         ("bench w.yaml --duration soon", "'soon' is not a duration", "250ms"),
         ("bench w.yaml --duration 0s", "--duration 0 measures nothing", "more than 0"),
@@ -105,7 +105,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
             "one of them",
         ),
         ("bench w.yaml --hosts a:1 --replace --reuse", "--replace and --reuse contradict", "one of them"),
-        ("bench w.yaml --reuse", "--reuse is about data that is there", "--hosts or --cluster"),
+        ("bench w.yaml --reuse", "--reuse requires an existing cluster", "--hosts or --cluster"),
         ("bench w.yaml --output w.yaml", "w.yaml: it exists already", "--output"),
         ("bench w.yaml --output w.yaml/run", "w.yaml is not a folder", "--output"),
         ("bench w.yaml --hosts localhost:", "'localhost:' is not an address", "host:port"),
@@ -156,7 +156,6 @@ def test_a_host_whose_name_does_not_resolve_is_bad_input(refused):
     assert a_message(said, what=what, remedy="check its name"), said
 
 
-@pytest.mark.slow
 def test_something_else_that_answers_is_no_cluster(refused):
     class Greeter(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -199,7 +198,6 @@ def test_a_java_that_is_too_old_is_told_with_its_version(refused, monkeypatch, t
     assert a_message(said, what="Java 21 or newer is needed, and this is 17.0.1", remedy="LOADFRAME_JAVA_HOME"), said
 
 
-@pytest.mark.slow
 def test_an_experiment_on_a_machine_that_lacks_what_it_needs_makes_no_run_and_can_be_mended(state, monkeypatch):
     monkeypatch.setenv("LOADFRAME_JAVA_HOME", "nowhere")
     done = loadframe("run", "e.yaml")
@@ -211,7 +209,6 @@ def test_an_experiment_on_a_machine_that_lacks_what_it_needs_makes_no_run_and_ca
     assert "no Java" in again.stderr, "the folder without runs does not stand in the way of a corrected file"
 
 
-@pytest.mark.slow
 def test_without_network_the_first_download_is_one_message(refused, cache, monkeypatch):
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -253,7 +250,6 @@ def test_without_room_for_a_nodes_data_none_starts(state):
     assert a_message(said, what="no room on the disk: starting 1 node needs", remedy="LOADFRAME_STATE"), said
 
 
-@pytest.mark.slow
 @pytest.mark.store
 def test_a_disk_that_fills_up_while_a_run_is_recorded_fails_the_run_and_leaves_no_half(node, folder):
     (folder / "runs").mkdir()

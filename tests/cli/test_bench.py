@@ -120,7 +120,7 @@ def test_a_named_cluster_is_used_and_goes_on(node):
     assert "range_100" in done.stdout
     assert "requests/s" in done.stdout
     assert "phase range_100" in done.stderr
-    assert "recorded in run; `loadframe report run` draws it" in done.stderr
+    assert "recorded in run; see `loadframe report run`" in done.stderr
 
 
 def test_a_manifest_suffices_to_repeat_a_run(node, hosts, folder):

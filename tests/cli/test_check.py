@@ -46,7 +46,7 @@ def test_an_existing_cluster_is_asked_and_left_as_it_is(node, tmp_path):
     done = loadframe("check", tmp_path / "w.yaml", *hosts, "--json")
     assert done.returncode == 1
     assert "2 of 4 operations failed: wrong, enough" in done.stderr
-    assert "a measurement of them would count errors" in done.stderr
+    assert "a measurement would count these errors" in done.stderr
     answers = {answer["operation"]: answer for answer in json.loads(done.stdout)}
     assert list(answers) == ["all", "none", "wrong", "enough"]
     assert [name for name, answer in answers.items() if answer["empty"]] == ["none"]
@@ -62,7 +62,7 @@ def test_an_existing_cluster_is_asked_and_left_as_it_is(node, tmp_path):
     assert "look · all" in shown.stdout
     assert "POST /trips/_search" in shown.stdout
     assert "good · 2 documents" in shown.stdout
-    assert "0 hits: is the data loaded, and does the operation ask for what it holds?" in shown.stdout
+    assert "0 hits: is the data loaded, and does the operation match it?" in shown.stdout
     assert "client:" in shown.stdout
 
 
@@ -83,7 +83,7 @@ def test_what_only_a_whole_journey_can_do_is_told_as_that(node, tmp_path):
     done = loadframe("check", tmp_path / "w.yaml", "--hosts", node.addresses[0])
     assert done.returncode == 1
     assert "1 of 2 operations failed: enough" in done.stderr
-    assert "`loadframe bench` with one user makes a whole journey" in " ".join(done.stderr.split())
+    assert "Run a whole journey with `loadframe bench`" in " ".join(done.stderr.split())
 
 
 def test_a_corpus_with_broken_lines_says_how_many_were_set_aside(node, tmp_path, cache):

@@ -88,7 +88,7 @@ def test_a_cluster_that_does_not_exist_is_bad_input(cluster, word):
         (("--cpus", "0"), "0.0 CPUs for a node"),
         (("--memory", "much"), "'much' is not a size"),
         (("--memory", "200m"), "leaves a node of 200 MiB too little"),
-        (("--set", "heap"), "--set 'heap' sets nothing"),
+        (("--set", "heap"), "--set 'heap' lacks a value"),
         (("--set", "http.port=1"), "http.port is loadframe's to decide"),
         (("--version", "1.0"), "opensearch 1.0 is not among the embedded versions"),
         (("--port", "80"), "80 is not in the range 1024<=x<=65535"),

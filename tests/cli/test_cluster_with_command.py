@@ -75,8 +75,8 @@ def test_a_node_that_is_lost_meanwhile_is_told(state):
     ("words", "message"),
     [
         (("--", "no-such-program"), "there is no program 'no-such-program'"),
-        (("--json", "--", "true"), "--json and a command both write to the output"),
-        (("--keep-data",), "--keep-data is for a cluster that ends with a command"),
+        (("--json", "--", "true"), "--json cannot be combined with a COMMAND"),
+        (("--keep-data",), "--keep-data requires a COMMAND"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_started(state, words, message):

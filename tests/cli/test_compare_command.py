@@ -52,7 +52,7 @@ def test_an_experiment_that_compares_variants_is_split_by_these(tmp_path):
         (["old", "nowhere"], "there is no run"),
         (["old", "slow", "--measure", "trhoughput"], "did you mean 'throughput'?"),
         (["old", "slow", "--least", "five"], "is not a share"),
-        (["old", "slow", "--level", "2"], "not a probability"),
+        (["old", "slow", "--level", "2"], "--level must be above 0 and below 1"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(results, monkeypatch, words, said):

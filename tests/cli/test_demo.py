@@ -11,7 +11,7 @@ from commands import Running, servers
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.sweep.curves import SpeedUp
 from loadframe.analyze.sweep.treatments import Treatment
-from loadframe.cli.demo import claim
+from loadframe.cli.demo import conclusion
 
 
 @pytest.mark.store
@@ -22,7 +22,7 @@ def test_the_demo_begins_and_stops_at_once_on_request(state, tmp_path):
         status, seconds = command.send(signal.SIGINT)
         assert status == 130
         assert seconds < 10
-        assert "the same command goes on with what is missing" in command.stderr
+        assert "repeat the command to resume" in command.stderr
         assert "Traceback" not in command.stderr
     assert servers(state) == []
     assert not any(state.glob("passing/*"))
@@ -43,12 +43,12 @@ def rows(*ratios: tuple[float, float, float]) -> list[SpeedUp]:
 def claimed(speedups: list[SpeedUp], invalid: int = 0) -> str:
     """Return what the demo claims of such an analysis, of whose eight runs so many are invalid."""
     runs = [SimpleNamespace(sound=number >= invalid) for number in range(8)]
-    return claim(SimpleNamespace(curves=[SimpleNamespace(speedups=speedups)], folder=SimpleNamespace(runs=runs)))
+    return conclusion(SimpleNamespace(curves=[SimpleNamespace(speedups=speedups)], folder=SimpleNamespace(runs=runs)))
 
 
 def test_growth_is_claimed_where_the_whole_interval_is_above_one():
     words = claimed(rows((1.9, 1.5, 2.4), (3.6, 2.9, 4.4)))
-    assert words.startswith("The claim: more nodes answer more requests")
+    assert words.startswith("Conclusion: more nodes answer more requests")
     assert "3.6 [2.9, 4.4] times the throughput on 4 nodes instead of 1" in words
 
 
@@ -59,10 +59,10 @@ def test_growth_is_claimed_where_the_whole_interval_is_above_one():
 )
 def test_what_the_intervals_do_not_carry_is_not_claimed(speedups):
     words = claimed(speedups, invalid=3)
-    assert words.startswith("No claim: ")
+    assert words.startswith("No conclusion: ")
     assert "3 of 8 runs were invalid" in words
     assert "run the demo again" in words
 
 
 def test_a_loss_is_claimed_as_a_loss():
-    assert claimed(rows((0.5, 0.4, 0.6))).startswith("The claim: more nodes answered fewer requests")
+    assert claimed(rows((0.5, 0.4, 0.6))).startswith("Conclusion: more nodes answered fewer requests")

@@ -60,20 +60,20 @@ def test_of_three_variants_none_is_the_new_one(tmp_path):
     write_variants(tmp_path / "e", {name: Truth(seconds=2) for name in "abc"}, repetitions=1)
     status, _, errors = within("gate", tmp_path / "e")
     assert status == 2
-    assert "a gate holds one variant against one" in errors
+    assert "a gate compares two" in errors
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "nothing to hold the runs against"),
+        ([], "neither a baseline nor bounds"),
         (["--baseline", "old", "--history", "old"], "contradict"),
-        (["--bound", "p99>=1s"], "good side"),
+        (["--bound", "p99>=1s"], "an upper bound"),
         (["--bound", "p99"], "write it as"),
-        (["--bound", "p98<=1s"], "no measure 'p98'"),
+        (["--bound", "p98<=1s"], "unknown measure 'p98'"),
         (["--bound", "p99<=fast"], "not a duration"),
         (["--baseline", "nowhere"], "there is no run"),
-        (["--baseline", "old", "--least", "p90=5%"], "which is not measured"),
+        (["--baseline", "old", "--least", "p90=5%"], "which is not in --measure"),
         (["--baseline", "old", "--catch", "0%"], "is not a share"),
         (["--baseline", "old", "--watch", "nothing"], "measured an operation of that name"),
     ],

@@ -4,13 +4,17 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 import typer
+from typer._click import Command
+from typer.core import TyperGroup, TyperOption
 
 from commands import loadframe
 from loadframe import __version__, cli
 from loadframe.cli.app import SUMMARIES, Commands, _first_paragraph, app
+from loadframe.cli.topics import MOST_UNGROUPED, Topic
 from loadframe.cluster.patience import WITHIN
 from loadframe.units import parse_duration
 
@@ -49,12 +53,52 @@ def test_the_list_of_commands_says_what_each_command_says_of_itself():
     context = typer.Context(group)
     assert isinstance(group, Commands)
     modules = {module.name for module in pkgutil.iter_modules(cli.__path__)}
-    helpers = {"access", "app", "choices", "clusters", "console", "event_words", "loss", "output", "web"}
+    helpers = {"access", "app", "choices", "console", "event_words", "completion", "output", "topics", "web"}
     assert {name.partition("_")[0] for name in modules - helpers} == set(group.list_commands(context))
     for name, summary in SUMMARIES.items():
         command = group.get_command(context, name)
         assert command is not None
         assert _first_paragraph(command).startswith(summary.rstrip(".")), name
+
+
+def commands_of(group: Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
+    """Yield every command below a group, by its words."""
+    if not isinstance(group, TyperGroup):
+        yield " ".join(words), group
+        return
+    context = typer.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield from commands_of(command, (*words, name))
+
+
+EVERY_COMMAND = dict(commands_of(typer.main.get_group(app)))
+
+
+@pytest.mark.parametrize("name", EVERY_COMMAND)
+def test_help_of_a_command_with_many_options_groups_them_by_topic(name):
+    options = [
+        parameter
+        for parameter in EVERY_COMMAND[name].params
+        if isinstance(parameter, TyperOption) and not parameter.hidden
+    ]
+    help_text = EVERY_COMMAND[name].get_help(typer.Context(EVERY_COMMAND[name], info_name=name))
+    sections = re.split(r"^(\S.*):$", help_text.partition("Examples:")[0], flags=re.MULTILINE)
+    shown = {
+        title: set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text, re.MULTILINE))
+        for title, text in zip(sections[1::2], sections[2::2], strict=True)
+        if title not in ("Usage", "Arguments")
+    }
+    if len(options) <= MOST_UNGROUPED:
+        assert list(shown) == ["Options"]
+        return
+    assert list(shown)[-1] == "Other options"
+    assert shown.pop("Other options") == {"--help"}
+    assert list(shown) == [topic for topic in Topic if topic in shown], "topics are in one order everywhere"
+    assert len(shown) > 1
+    for option in options:
+        assert set(option.opts) & shown[option.rich_help_panel], option.opts
 
 
 def test_help_shows_summaries_whole():

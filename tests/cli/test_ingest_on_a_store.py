@@ -178,7 +178,7 @@ def test_what_was_accepted_before_an_interrupt_is_sent_duplicates_and_wins_witho
             command.wait_for("160 waiting")
             os.kill(command.process.pid, number)
             assert command.process.wait(60) == 0, command.stderr
-        assert "no more lines are taken" in command.stderr
+        assert "stopped reading" in command.stderr
     came = json.loads((folder / "stdout.txt").read_text())
     assert (came["accepted"], came["indexed"], came["left_over"], came["documents"]) == (160, 160, 0, 60)
     assert came["indexed_by_kind"] == {"bid": 100, "win": 60}
@@ -197,7 +197,7 @@ def test_a_second_interrupt_drops_what_is_left_and_counts_it(node, folder):
                 sending.sendall(lines(*(bid(which) for which in range(100))))
                 time.sleep(2)
                 os.kill(command.process.pid, signal.SIGINT)
-                command.wait_for("no more lines are taken")
+                command.wait_for("stopped reading")
                 os.kill(command.process.pid, signal.SIGINT)
                 time.sleep(2)
         finally:

@@ -45,7 +45,7 @@ def test_in_words_it_says_what_to_measure_next(tmp_path):
     words = " ".join(told.split())
     assert status == 0
     assert "The true peak is at 44 nodes" in words
-    assert "Most is learned per run by" in words
+    assert "The most informative design per run is" in words
 
 
 def test_of_a_folder_it_takes_what_the_runs_say(tmp_path):
@@ -82,7 +82,7 @@ def test_before_a_gate_is_measured_it_is_told_what_it_would_find(tmp_path):
     assert 0.05 < rows["throughput", 10]["finds"] < throughput["finds"] < 0.15
     assert rows["p99", 5]["finds"] > throughput["finds"]
     _, told, _ = within("plan", tmp_path / "e.yaml")
-    assert "As a gate, against a baseline that is measured in the same blocks" in " ".join(told.split())
+    assert "As a gate, with a baseline in the same blocks" in " ".join(told.split())
 
 
 @pytest.mark.parametrize("words", [["--noise", "2"], ["--budget", "0"], ["--sigma", "-1"]])
@@ -186,7 +186,7 @@ def test_the_node_hours_of_a_job_are_those_of_all_its_machines(tmp_path):
     assert 15 * 3600 < extent["seconds"] < 15.5 * 3600
     assert extent["machine_hours"] == pytest.approx(3 * extent["seconds"] / 3600, abs=0.01)
     status, told, _ = within("plan", tmp_path / "e.yaml", "--generators", "4")
-    assert "in one job of 6 machines (2 for nodes and 4 for ranks alone): 9" in " ".join(told.split())
+    assert "in one job of 6 machines (2 for nodes and 4 for ranks only): 9" in " ".join(told.split())
     (tmp_path / "e.yaml").write_text(FILE)
     assert "on this machine." in within("plan", tmp_path / "e.yaml")[1]
 
@@ -227,7 +227,7 @@ def test_a_length_that_nobody_knows_is_said_to_be_at_least_so_much(tmp_path):
     assert (told["length_known"], told["expected_seconds"] > 7200) == (False, True)
     status, _, said = within("slurm", path, "--script", tmp_path / "e.sbatch")
     said = " ".join(said.split())
-    assert (status, "the job's time limit cannot be guessed" in said, "say --time" in said) == (2, True, True)
+    assert (status, "the job's time limit is unknown" in said, "give --time" in said) == (2, True, True)
     path.write_text(text.replace("repetitions: 3", "repetitions: 99"))
     status, _, said = within("run", path)
     assert (status, "the experiment takes at least 6" in " ".join(said.split())) == (2, True), said

@@ -144,10 +144,10 @@ def test_a_cluster_that_wants_the_clients_certificate_gets_it(node, authority, f
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
-        (["--user", "ann"], "--user is about a cluster that is there already"),
-        (["--hosts", "http://a:1", "--insecure"], "--insecure is about TLS, and the hosts are asked without it"),
+        (["--user", "ann"], "--user requires an existing cluster"),
+        (["--hosts", "http://a:1", "--insecure"], "--insecure requires TLS"),
         (["--hosts", "https://a:1", "--insecure", "--ca", "ca.pem"], "--ca and --insecure contradict each other"),
-        (["--hosts", "https://a:1", "--key", "key.pem"], "--key is the key of no certificate"),
+        (["--hosts", "https://a:1", "--key", "key.pem"], "--key requires --cert"),
         (["--hosts", "https://ann:hush@a:1"], "an address with a password in it is seen by everybody"),
     ],
 )

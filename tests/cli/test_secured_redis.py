@@ -84,7 +84,7 @@ def test_a_run_goes_by_tls_as_a_user_and_leaves_its_secret_nowhere(words, monkey
         ("--ca", "other.pem", "its certificate does not verify"),
         ("--hosts", "rediss://127.0.0.1:{port}", "its certificate does not verify"),
         ("--cert", None, "if it wants the client's certificate, give --cert"),
-        ("--hosts", "redis://localhost:{port}", "--ca is about TLS"),
+        ("--hosts", "redis://localhost:{port}", "--ca requires TLS"),
     ],
 )
 def test_where_tls_fails_one_message_says_how(secured, words, monkeypatch, tmp_path, option, value, cause):

@@ -91,10 +91,10 @@ def test_more_is_written_where_it_belongs_and_the_time_is_what_is_expected_and_a
 @pytest.mark.parametrize(
     ("change", "words", "message"),
     [
-        (("host: slurm, placement: {share: false}", "host: local"), (), "would all run beside the first rank"),
-        ((), ("--nodes", "2"), "3 nodes, 1 on a machine, need 3 machines, and not 2"),
+        (("host: slurm, placement: {share: false}", "host: local"), (), "would all run on the first rank's machine"),
+        ((), ("--nodes", "2"), "3 nodes, 1 on a machine, need 3 machines, not 2"),
         ((), ("--sbatch", "partition"), "'partition' is not an option of sbatch"),
-        ((), ("--script", "small.yaml"), "there is a file already that `loadframe slurm` has not written"),
+        ((), ("--script", "small.yaml"), "the file exists, and is not a script of `loadframe slurm`"),
         ((), ("--script", "no/such/folder.sh"), "the script cannot be written"),
         ((), ("--time", "soon"), "'soon' is not a duration"),
     ],
@@ -111,14 +111,14 @@ def test_without_slurm_the_script_is_there_to_be_copied(folder, monkeypatch, tmp
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     status, _, said = within("slurm", "small.yaml", "--submit")
-    assert (status, "sbatch is not installed here" in said) == (2, True)
+    assert (status, "sbatch is not installed" in said) == (2, True)
     assert (folder / "small.sbatch").exists()
 
 
 def test_what_slurm_refuses_is_told_in_its_words(slurm, folder):
     done = slurm.run(LOADFRAME, "slurm", "small.yaml", "--submit", "--sbatch=--partition=none", folder=folder)
     assert done.returncode == 2
-    assert "Slurm does not take the job" in done.stderr
+    assert "Slurm refused the job" in done.stderr
     assert "invalid partition" in done.stderr.lower()
 
 

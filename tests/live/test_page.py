@@ -52,8 +52,8 @@ def folder(monkeypatch):
 
 
 def address(running: Running) -> str:
-    running.wait_for("the live page: http", "\n")
-    return running.stderr.partition("the live page: ")[2].split()[0]
+    running.wait_for("live page: http", "\n")
+    return running.stderr.partition("live page: ")[2].split()[0]
 
 
 def latest(title: str) -> str:

@@ -100,7 +100,7 @@ def test_what_is_not_an_address_is_bad_input(text):
 def test_no_run_is_bad_input_with_a_remedy():
     status, _, said = within("watch", "--web")
     assert status == 2
-    assert "no run is going on here" in said
+    assert "no run is active on this machine" in said
     assert "loadframe bench" in said
 
 
@@ -108,7 +108,7 @@ def test_a_run_of_another_name_is_bad_input_which_says_what_there_is():
     with feed(command("taxis")):
         status, _, said = within("watch", "other", "--web")
     assert status == 2
-    assert "no run of the name other is going on here" in said
+    assert "no active run is named other" in said
     assert "taxis" in said
 
 

@@ -123,4 +123,4 @@ def test_the_command_gives_an_experiment_bands_and_says_which_bounds_are_wrong(t
         assert words in done.stderr
     done = loadframe("report", path, path, "--bands", "1s")
     assert done.returncode == 2
-    assert "--bands goes with the report of one run or of one experiment" in done.stderr
+    assert "--bands requires an HTML report on one run or experiment" in done.stderr

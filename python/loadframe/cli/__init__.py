@@ -1,6 +1,6 @@
-"""The command line: one module per command, imported when it is asked for; errors leave as one message and a status.
+"""The command line: one module for each command, imported on use. Errors become one message and an exit code.
 
-Nothing is imported here that takes time: an interrupt is to be heard before.
+This module imports nothing slow, so that interrupts are handled early.
 """
 
 import contextlib
@@ -11,24 +11,18 @@ import sys
 from pathlib import Path
 
 from loadframe import interrupts
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.errors import BadInput, ExitCode, LoadframeError
 from loadframe.printable import printable
 from loadframe.ranks.environment import place
 
-#: Exit status of a command that was interrupted.
-INTERRUPTED = 130
-_TOO_DEEP = "an input is nested too deep to be read"
-#: Exit status of a command whose output nobody reads any more: that of a program that SIGPIPE ends.
-UNREAD = 141
+_TOO_DEEP = "the input is nested too deeply"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 a run failed, 2 bad input, 130 interrupted, 141 output not read.
+    """Run the command line and exit with a code of `ExitCode`.
 
-    `gate` has its own statuses.
-
-    With `arguments` it is a command inside a program that goes on, which gets its handling of interrupts back. Without,
-    and as one of several ranks that MPI or Slurm has started, only rank 0 runs the command.
+    With `arguments`, run one command inside a program, and restore its signal handlers. Otherwise, among several ranks
+    that MPI or Slurm started, only rank 0 runs the command.
     """
     here = place() if arguments is None else None
     if here is None:
@@ -39,47 +33,47 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _rescue(folder: Path) -> None:
-    """Keep what rank 0 recorded in this folder until it was killed, and say where.
+    """Recover the records of a killed rank 0 from this folder, and print their path.
 
-    A run of an experiment is not kept: the same command makes it again, as without ranks.
+    A run of an experiment is not recovered: repeating the command repeats the run.
     """
     from loadframe.analyze.experiment import EXPERIMENT_FILE
     from loadframe.experiment.rescue import rescue
 
     if (folder.parent.parent / EXPERIMENT_FILE).exists():
-        _say("rank 0 was killed; the same command makes the run in flight again")
+        _say("rank 0 was killed; repeat the command to repeat the current run")
         return
     for kept in rescue(folder.parent, why="rank 0 was killed"):
-        _say(f"rank 0 was killed; what was recorded until then is in {kept}")
+        _say(f"rank 0 was killed; recovered its records: {kept}")
 
 
 def _main(arguments: list[str] | None) -> int:
-    """Run the command line; return its exit status."""
+    """Run the command line and return its exit code, after handling interrupts."""
     before = {number: signal.getsignal(number) for number in interrupts.SIGNALS}
-    status = INTERRUPTED
+    code: int = ExitCode.INTERRUPTED
     try:
         try:
             interrupts.listen()
-            status = _run(arguments)
+            code = _run(arguments)
         finally:
-            # What there is to be kept is kept by now, and how it ended is known.
+            # The records are complete, and the exit code is known.
             interrupts.close()
     except KeyboardInterrupt:
         interrupts.close()
-        status = INTERRUPTED
-    # Python gives a handler up before it has taken itself down, and an interrupt would kill it then.
+        code = ExitCode.INTERRUPTED
+    # Python restores default handlers before it exits, and an interrupt would then kill it.
     for number, handler in before.items():
         signal.signal(number, signal.SIG_IGN if arguments is None else handler)
     if interrupts.asked():
-        status = INTERRUPTED
-    if status == INTERRUPTED:
+        code = ExitCode.INTERRUPTED
+    if code == ExitCode.INTERRUPTED:
         _say("interrupted")
     interrupts.answer()
-    return status
+    return code
 
 
 def _run(arguments: list[str] | None) -> int:
-    """Run a command; return its exit status."""
+    """Run a command and return its exit code."""
     try:
         with interrupts.deferred():
             from loadframe.cli.app import app
@@ -88,29 +82,29 @@ def _run(arguments: list[str] | None) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except (LoadframeError, RecursionError) as error:
-        told = error if isinstance(error, LoadframeError) else BadInput(_TOO_DEEP, remedy="name another file")
+        shown = error if isinstance(error, LoadframeError) else BadInput(_TOO_DEEP, remedy="name another file")
         if not interrupts.asked():
-            _say(str(told))
-        return told.exit_status
+            _say(str(shown))
+        return shown.exit_status
     except MemoryError as error:
-        # Whatever held so much has been let go of by now.
-        asked = f": {error}" if str(error) else ""
-        _say(f"memory has run out{asked}")
-        print("  free some, give the process more, or ask for less: fewer runs, clients or documents", file=sys.stderr)
-        return 1
+        # The memory is free again by now.
+        detail = f": {error}" if str(error) else ""
+        _say(f"out of memory{detail}")
+        print("  free some memory, raise the limit, or use fewer runs, clients or documents", file=sys.stderr)
+        return ExitCode.FAILED
     except BrokenPipeError:
         if not _output_is_closed():
             raise
-        # The reader of our output left (`| head`), perhaps before the work was done; nothing can be said there.
+        # The reader closed the pipe (`| head`), perhaps before the work was done.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return UNREAD
+        return ExitCode.OUTPUT_CLOSED
     except Exception:
-        # An interrupt that a library has turned into something else is an interrupt.
+        # A library may have replaced KeyboardInterrupt by another exception.
         if not interrupts.asked():
             raise
-    return 0
+    return ExitCode.OK
 
 
 def _output_is_closed() -> bool:
@@ -121,6 +115,6 @@ def _output_is_closed() -> bool:
 
 
 def _say(words: str) -> None:
-    # Where nobody listens, as when the terminal is gone, the status says it.
+    # Without a terminal, the exit code remains.
     with contextlib.suppress(OSError):
         print(f"loadframe: {printable(words)}", file=sys.stderr)

@@ -1,5 +1,6 @@
-"""The options that say how an existing cluster is reached: its addresses, TLS, and who asks."""
+"""Access to existing clusters: options for addresses, TLS and credentials, named clusters, and consent to data loss."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,78 +8,62 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loadframe.cli.output import tell
+from loadframe.cli.topics import Topic, option
 from loadframe.errors import BadInput
+from loadframe.units import format_count
 
 if TYPE_CHECKING:
+    from loadframe.cluster import Cluster
+    from loadframe.experiment.session import Loss
     from loadframe.store import Access, Store
     from loadframe.store.access import Tls
 
-_PANEL = "Secured clusters (with --hosts)"
-
-User = Annotated[str | None, typer.Option(help="Ask as this user; the password is asked for.", rich_help_panel=_PANEL)]
+User = Annotated[str | None, option(Topic.CREDENTIALS, help="User name. Loadframe prompts for the password.")]
 PasswordFile = Annotated[
-    Path | None, typer.Option(help="The file with the password; or LOADFRAME_PASSWORD.", rich_help_panel=_PANEL)
+    Path | None, option(Topic.CREDENTIALS, help="File with the password. Or set LOADFRAME_PASSWORD.")
 ]
-ApiKeyFile = Annotated[
-    Path | None, typer.Option(help="The file with an API key; or LOADFRAME_API_KEY.", rich_help_panel=_PANEL)
-]
-TokenFile = Annotated[
-    Path | None, typer.Option(help="The file with a bearer token; or LOADFRAME_TOKEN.", rich_help_panel=_PANEL)
-]
+ApiKeyFile = Annotated[Path | None, option(Topic.CREDENTIALS, help="File with an API key. Or set LOADFRAME_API_KEY.")]
+TokenFile = Annotated[Path | None, option(Topic.CREDENTIALS, help="File with a bearer token. Or set LOADFRAME_TOKEN.")]
 Ca = Annotated[
     Path | None,
-    typer.Option(help="Trust this authority (PEM) and not the system's.", rich_help_panel=_PANEL),
+    option(Topic.CREDENTIALS, help="Trust this certificate authority (PEM) instead of the system's."),
 ]
-Cert = Annotated[Path | None, typer.Option(help="The client's certificate (PEM).", rich_help_panel=_PANEL)]
-Key = Annotated[Path | None, typer.Option(help="Its key (PEM); in the same file if not given.", rich_help_panel=_PANEL)]
+Cert = Annotated[Path | None, option(Topic.CREDENTIALS, help="Client certificate (PEM).")]
+Key = Annotated[Path | None, option(Topic.CREDENTIALS, help="Key of --cert (PEM). Default: in the same file.")]
 Insecure = Annotated[
-    bool, typer.Option("--insecure", help="Believe any certificate; runs are marked.", rich_help_panel=_PANEL)
+    bool, option(Topic.CREDENTIALS, "--insecure", help="Accept any certificate. The run records this.")
 ]
-Compress = Annotated[bool, typer.Option("--compress", help="Compress bodies of requests.", rich_help_panel=_PANEL)]
+Compress = Annotated[bool, option(Topic.CREDENTIALS, "--compress", help="Compress request bodies.")]
 
-
-#: The kind of store where none is named.
+#: The default of --store.
 DEFAULT_STORE = "opensearch"
 
-#: The parameters of a command that takes all of these, by name, and their options.
-_OPTIONS = {
-    name: f"--{name.replace('_', '-')}"
-    for name in (
-        "user",
-        "password_file",
-        "api_key_file",
-        "token_file",
-        "ca",
-        "cert",
-        "key",
-        "insecure",
-        "compress",
-    )
-}
-
-
-#: Those that are files.
+#: Parameters of commands that accept all of these options.
 _FILES = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
+_PARAMETERS = ("user", *_FILES, "insecure", "compress")
 
 
 def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
-    """Return the hosts and how they are reached, from a command's parameters; none, and in the clear, without hosts.
+    """Return addresses and access of the cluster at --hosts, from a command's parameters.
 
-    BadInput for options that contradict each other, or that say something about a cluster that is not named.
+    Without --hosts: no addresses, and access without TLS. BadInput if options contradict each other, or require
+    --hosts.
     """
     from loadframe.store import OPEN, Access, find
     from loadframe.store.access import endpoints
     from loadframe.store.secrets import credentials
 
     if given["hosts"] is None:
-        for name, option in _OPTIONS.items():
+        for name in _PARAMETERS:
             if given[name]:
-                raise BadInput(f"{option} is about a cluster that is there already", remedy="name it with --hosts")
+                raise BadInput(
+                    f"--{name.replace('_', '-')} requires an existing cluster", remedy="give its addresses with --hosts"
+                )
         return [], OPEN
-    # Typer hands paths to the command itself as Path, but keeps them among its parameters as they were typed.
+    # The context keeps paths as text. Typer converts them only for the command itself.
     files = {name: None if given[name] is None else Path(given[name]) for name in _FILES}
     kind = find(given.get("store") or DEFAULT_STORE)
-    _require_scheme_of(kind, given["hosts"])
+    _check_scheme(kind, given["hosts"])
     addresses, secure = endpoints(given["hosts"], kind.port, kind.schemes)
     tls = _tls(secure, files["ca"], files["cert"], files["key"], given["insecure"])
     auth = credentials(
@@ -89,40 +74,77 @@ def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
         warn=_warn,
     )
     if auth and tls is None and not all(address.startswith(("127.", "localhost:", "[::1]")) for address in addresses):
-        _warn("who asks is sent in the clear, and everybody on the way can read it: write https:// if the cluster can")
+        _warn("credentials are sent unencrypted; use https:// if the cluster supports TLS")
     if tls and not tls.verify:
-        _warn("certificates are not verified: whoever answers is believed")
+        _warn("certificates are not verified: any server with these addresses is accepted")
     return addresses, Access(tls, auth, given["compress"])
 
 
-def _require_scheme_of(kind: "Store", hosts: str) -> None:
-    """BadInput for a URL with a scheme of another store, such as `redis://` where OpenSearch is to be measured."""
+def named(name: str, store: str, context: typer.Context) -> "Cluster":
+    """Return the named cluster. BadInput if the user gave --store and the cluster is of another kind."""
+    from loadframe.cluster import Cluster
+    from loadframe.store import find
+
+    cluster = Cluster.load(name)
+    source = context.get_parameter_source("store")
+    if source is not None and source.name != "DEFAULT" and find(store).kind != cluster.store.kind:
+        raise BadInput(
+            f"cluster {name} is {cluster.store.kind}, not {store}",
+            remedy="leave --store out: the name identifies the cluster",
+        )
+    return cluster
+
+
+def confirm_drop(loss: "Loss") -> None:
+    """Ask before --replace drops data. BadInput if the user declines, or without a terminal to ask on."""
+    collections = ", ".join(f"{name} ({_documents_text(count)})" for name, count in loss.documents.items())
+    sentence = f"--replace drops {collections} of {loss.product}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadInput(
+            f"{sentence}, which loadframe did not start",
+            where=", ".join(loss.addresses),
+            remedy="give --yes to drop them, or --reuse to keep the data",
+        )
+    tell(f"{sentence} at {', '.join(loss.addresses)}.")
+    if not typer.confirm("Drop the data?", err=True):
+        raise BadInput("nothing was dropped", remedy="--reuse keeps the data and skips the phases that prepare it")
+
+
+def _documents_text(count: int | None) -> str:
+    if count is None:
+        return "not counted"
+    return "1 document" if count == 1 else f"{format_count(count)} documents"
+
+
+def _check_scheme(store: "Store", hosts: str) -> None:
+    """Refuse a URL with the scheme of another store, such as `redis://` with --store opensearch."""
     scheme = hosts.strip().partition("://")[0]
-    if "://" not in hosts or scheme in ("http", "https", *kind.schemes):
+    if "://" not in hosts or scheme in ("http", "https", *store.schemes):
         return
     from loadframe.store import stores
 
     for other in stores().values():
         if scheme in other.schemes:
             raise BadInput(
-                f"{scheme}:// is an address of {other.kind}, and the store to ask is {kind.kind}",
+                f"{scheme}:// is an address of {other.kind}, and --store is {store.kind}",
                 where=hosts,
                 remedy=f"give --store {other.kind}",
             )
 
 
 def _tls(secure: bool | None, ca: Path | None, cert: Path | None, key: Path | None, insecure: bool) -> "Tls | None":
+    """Return the TLS settings, None without TLS. `secure` is the addresses' scheme, None if they have none."""
     from loadframe.store.access import Tls
     from loadframe.store.secrets import warn_if_open
 
-    asked = next((name for name, value in (("--ca", ca), ("--cert", cert), ("--insecure", insecure)) if value), None)
+    given = next((name for name, value in (("--ca", ca), ("--cert", cert), ("--insecure", insecure)) if value), None)
     if key and not cert:
-        raise BadInput("--key is the key of no certificate", remedy="give --cert, too")
-    if asked and secure is False:
-        raise BadInput(f"{asked} is about TLS, and the hosts are asked without it", remedy="write https://")
+        raise BadInput("--key requires --cert", remedy="give --cert, too")
+    if given and secure is False:
+        raise BadInput(f"{given} requires TLS, and the addresses start with http://", remedy="write https://")
     if ca and insecure:
-        raise BadInput("--ca and --insecure contradict each other: one verifies, the other does not")
-    if not (asked or secure):
+        raise BadInput("--ca and --insecure contradict each other: one verifies certificates, the other does not")
+    if not (given or secure):
         return None
     if cert:
         key = key or cert

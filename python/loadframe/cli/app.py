@@ -1,47 +1,88 @@
-"""The application object that each command's module adds itself to, and the list of commands that its help prints."""
+"""The application to which each command's module adds itself, and the list of commands."""
 
 import importlib
 import pkgutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from loadframe import __version__, interrupts
+from loadframe.cli.topics import MOST_UNGROUPED, Topic
+from loadframe.errors import ExitCode
 
 if TYPE_CHECKING:
-    from typer._click import Command, Context, HelpFormatter
+    from collections.abc import Callable
 
-#: The commands in the order of the help, each with the first sentence of its own help. Help that had to import every
-#: command to ask it for this sentence would take several times as long.
+    from typer._click import Command, Context, HelpFormatter
+    from typer._click.shell_completion import CompletionItem
+    from typer.models import CommandFunctionType
+
+#: The commands in the order of the help, each with the first sentence of its help. Kept here because importing all
+#: commands would take several times as long.
 SUMMARIES = {
-    "demo": "Start real clusters of one to four nodes, load them, and say how they scale.",
+    "demo": "Start real clusters of one to four nodes, load them, and report how they scale.",
     "bench": "Run one workload on one cluster and record it.",
-    "ingest": "Take events from a TCP port, files or standard input into a store, and count them there.",
-    "run": "Run a designed experiment. The same command goes on where an earlier one stopped.",
-    "slurm": "Write a batch script that runs an experiment as a job of Slurm, and submit it if asked.",
-    "plan": "Say what a design can know, by making it many times in virtual time. Starts nothing.",
+    "ingest": "Ingest events from a TCP port, files or standard input into a store, and count them there.",
+    "run": "Run a designed experiment. Repeat the command to resume an interrupted one.",
+    "slurm": "Write a batch script that runs an experiment as a Slurm job; --submit submits it.",
+    "plan": "Simulate how precise an experiment will be. Starts nothing.",
     "check": "Send each operation of a workload once and show request, answer and judgement.",
-    "report": "Write a self-contained HTML report, and print it in brief.",
-    "compare": "Compare runs: their ratio with its interval, and whether it is more than noise.",
-    "gate": "Let new runs pass, or not: 0 passed, 1 regression, 2 bad input, 3 cannot tell.",
+    "report": "Write a self-contained HTML report, and print a summary.",
+    "compare": "Compare runs: ratios with intervals, and whether they exceed run-to-run variance.",
+    "gate": "Judge new runs by exit code: 0 passed, 1 regression, 2 bad input, 3 inconclusive.",
     "fit": "Fit linear scaling, Amdahl's law, a hard knee and the USL to measured throughputs.",
-    "cluster": "Keep a cluster up for other commands, under a name.",
-    "watch": "Show what each node does, once a second: its process, its limits, and what its store says.",
-    "import": "Make a workload file of another tool's: queries, ycsb, rally.",
+    "cluster": "Start and manage named clusters that stay up for other commands.",
+    "watch": "Show live metrics of each node, once a second: process, limits and store.",
+    "import": "Convert a workload of another tool: queries, ycsb, rally.",
     "workloads": "List the built-in workloads, or show the parameters, operations and phases of one.",
-    "stores": "List the stores: their versions, and which of them are on this machine already.",
-    "calibrate": "Measure what the generator itself is good for on this machine.",
-    "doctor": "Say what this machine can do for clusters and measurements, and what it lacks.",
+    "stores": "List the stores: their versions, and which of them are on this machine.",
+    "calibrate": "Measure the load generator's own limits on this machine.",
+    "doctor": "Check whether this machine can run clusters and precise measurements.",
 }
 
 
+class GroupedCommand(TyperCommand):
+    """A command whose help groups its options by topic if it has many."""
+
+    def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write arguments and options. `--help` and options without a topic come last."""
+        arguments: list[tuple[str, str]] = []
+        options: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            if parameter.param_type_name == "argument":
+                arguments.append(record)
+            else:
+                options.setdefault(getattr(parameter, "rich_help_panel", None) or "", []).append(record)
+        if sum(map(len, options.values())) <= MOST_UNGROUPED + 1:
+            options = {"": [record for records in options.values() for record in records]}
+        titles = ["Arguments", *Topic, "Options" if len(options) == 1 else "Other options"]
+        sections = {"Arguments": arguments, **options, titles[-1]: options.get("", [])}
+        for title in titles:
+            if records := sections.get(title):
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class Application(typer.Typer):
+    """A set of commands whose help groups options by topic."""
+
+    def command(
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = GroupedCommand, **settings: Any
+    ) -> "Callable[[CommandFunctionType], CommandFunctionType]":
+        """Return the decorator that adds a function as a command."""
+        return super().command(name, cls=cls, **settings)
+
+
 class Group(TyperGroup):
-    """A group whose help shows the whole first paragraph of each command's help, where Click cuts it short."""
+    """A group whose help shows the whole first paragraph of each command's help, which Click truncates."""
 
     def summaries(self, ctx: "Context") -> dict[str, str]:
-        """Return what the help says of each command."""
+        """Return the summary of each command."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         return {name: _first_paragraph(command) for name, command in commands.items() if command}
 
@@ -56,7 +97,7 @@ def _first_paragraph(command: "Command") -> str:
 
 
 class Commands(Group):
-    """The group of all commands, which imports the module of a command when that command is asked for."""
+    """The group of all commands, which imports the module of a command on its first use."""
 
     def list_commands(self, ctx: "Context") -> list[str]:
         """Return the names of all commands, imported or not."""
@@ -65,8 +106,7 @@ class Commands(Group):
     def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
         """Import the modules of the command, `NAME` and `NAME_*`, and return it.
 
-        If the command does not exist, all modules are imported, so that the group can suggest the nearest name, and
-        None is returned.
+        For an unknown command, import all modules, so that the group can suggest the nearest name, and return None.
         """
         known = cmd_name in SUMMARIES
         # An interrupt that arrives while a module is imported can leave it as another exception.
@@ -78,24 +118,34 @@ class Commands(Group):
         return self.commands.get(cmd_name)
 
     def summaries(self, ctx: "Context") -> dict[str, str]:
-        """Return what the help says of each command, without importing them."""
+        """Return the summary of each command without importing it."""
         return SUMMARIES
 
+    def shell_complete(self, ctx: "Context", incomplete: str) -> "list[CompletionItem]":
+        """Return options or commands with this prefix without importing commands."""
+        from typer._click.shell_completion import CompletionItem
 
-app = typer.Typer(
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=text) for name, text in SUMMARIES.items() if name.startswith(incomplete)]
+
+
+_EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {code:3}  {code.meaning}" for code in ExitCode)
+
+app = Application(
     name="loadframe",
     cls=Commands,
-    help="A testing machine for data stores: it brings a cluster up, loads it, measures it, says what to believe.",
+    help="Load-test data stores, and report how far they scale.",
+    epilog=_EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    # Rich's help takes 0.2 s of CPU more.
+    # Rich would add 0.2 s of CPU to the help.
     rich_markup_mode=None,
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"loadframe {__version__}")
         raise typer.Exit
 
@@ -103,7 +153,7 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Take the options of `loadframe` itself."""
+    """Handle the options of `loadframe` itself."""

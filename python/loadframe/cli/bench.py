@@ -1,4 +1,4 @@
-"""`loadframe bench`: one workload on one cluster, existing or started for it; one run folder."""
+"""`loadframe bench`: run one workload on one cluster, existing or started for it, and write one run folder."""
 
 import secrets
 import time
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from loadframe.cli import access, loss
+from loadframe.cli import access
 from loadframe.cli.app import app
 from loadframe.cli.choices import (
     ClusterHosts,
@@ -37,14 +37,16 @@ from loadframe.cli.choices import (
     StoreKind,
     StoreVersion,
     Threads,
+    WorkloadName,
     assignments,
     core_limits,
     exclude,
-    placed,
+    placement_options,
+    require_free,
     start_ranks,
 )
-from loadframe.cli.clusters import named, require_free
 from loadframe.cli.output import Json, print_json, tell
+from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import Web, WebAddress, published, require_web
 from loadframe.errors import BadInput
 from loadframe.ranges import MOST_SEED
@@ -66,9 +68,9 @@ Examples:
 
 
 @app.command(epilog=_EXAMPLES)
-def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order in which that is checked
+def bench(  # noqa: PLR0915 - one list of options and the order of their checks
     context: typer.Context,
-    workload: Annotated[str, typer.Argument(help="A workload of the library, or a workload file.")],
+    workload: WorkloadName,
     store: StoreKind = "opensearch",
     version: StoreVersion = None,
     nodes: NodesToStart = None,
@@ -91,51 +93,61 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     reuse: Reuse = False,
     set_: Parameters = [],
     only: Annotated[
-        str | None, typer.Option(help="Measure only these phases, comma-separated; those that prepare run anyway.")
+        str | None,
+        option(Topic.WORKLOAD, help="Phases to measure, comma-separated. Phases that prepare data run anyway."),
     ] = None,
-    clients: Annotated[int | None, typer.Option(min=1, help="Clients of the measured phases (closed loop).")] = None,
-    rate: Annotated[str | None, typer.Option(help="Rate of the measured phases, such as 1000/s (open loop).")] = None,
+    seed: Annotated[
+        int | None,
+        option(Topic.WORKLOAD, min=0, max=MOST_SEED, help="Seed. The same seed repeats a run's requests."),
+    ] = None,
+    clients: Annotated[
+        int | None, option(Topic.LOAD, min=1, help="Clients of the measured phases (closed loop).")
+    ] = None,
+    rate: Annotated[
+        str | None, option(Topic.LOAD, help="Rate of the measured phases, such as 1000/s (open loop).")
+    ] = None,
     arrivals: Annotated[
         Literal["poisson", "constant"] | None,
-        typer.Option(
-            help="How open loads space their requests: at random instants, as many independent users send them, or"
-            " evenly; the workload's own if not given, which is poisson where it says nothing."
+        option(
+            Topic.LOAD,
+            help="Arrivals of open loads: poisson (as from many independent users) or constant (evenly spaced). "
+            "Default: the workload's, else poisson.",
         ),
     ] = None,
-    warmup: Annotated[str | None, typer.Option(help="Warm-up of the measured phases.")] = None,
-    duration: Annotated[str | None, typer.Option(help="Measured time of the measured phases.")] = None,
+    warmup: Annotated[str | None, option(Topic.LOAD, help="Warm-up of the measured phases, such as 10s.")] = None,
+    duration: Annotated[str | None, option(Topic.LOAD, help="Duration of the measured phases, such as 1m.")] = None,
     at: Annotated[
         list[str],
-        typer.Option(
+        option(
+            Topic.LOAD,
             "--at",
-            help="Change the cluster under load, so long after the measured part begins: 30s=kill:node-1, 1m=grow; with"
-            " grow, shrink, kill, start, pause, resume, cut, restore or set. May be repeated.",
+            help="Change the cluster during the load, as TIME=ACTION: 30s=kill:node-1, 1m=grow. TIME counts from the "
+            "end of the warm-up. Actions: grow, shrink, kill, start, pause, resume, cut, restore, set. Repeatable.",
         ),
     ] = [],
+    allow_bad: Annotated[
+        bool,
+        option(Topic.LOAD, "--allow-bad", help="Measure even if replicas are missing. The run records this."),
+    ] = False,
     threads: Threads = 1,
     ranks: Ranks = None,
     spread: Annotated[
         Literal["fixed", "round_robin", "all", "nearest"],
-        typer.Option(
-            help="Each client keeps to one node, requests go to the nodes in turn, or to the idlest of all; nearest:"
-            " each client keeps to one that is near to its rank."
+        option(
+            Topic.GENERATOR,
+            help="Node selection. fixed: each client uses one node. round_robin: nodes in turn. all: the node with the "
+            "fewest requests in flight. nearest: each client uses a node near its rank.",
         ),
     ] = "fixed",
     nearest_as: Annotated[
-        Path | None, typer.Option("--nearest-as", help="With --spread nearest: spread clients as in this run.")
+        Path | None,
+        option(Topic.GENERATOR, "--nearest-as", help="With --spread nearest: assign clients as in this run."),
     ] = None,
     connections: Annotated[
-        int | None, typer.Option(min=1, help="Connections that all clients share; one for each if not given.")
+        int | None,
+        option(Topic.GENERATOR, min=1, help="Connections that all clients share. Default: one for each client."),
     ] = None,
     samples: Samples = False,
-    allow_bad: Annotated[
-        bool,
-        typer.Option("--allow-bad", help="Measure although copies of data are not in service, and declare that."),
-    ] = False,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, max=MOST_SEED, help="Repeats the requests of an earlier run; random if not given."),
-    ] = None,
     output: RunFolder = None,
     user: access.User = None,
     password_file: access.PasswordFile = None,
@@ -150,7 +162,10 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     web_address: WebAddress = None,
     as_json: Json = False,
 ) -> None:
-    """Run one workload on one cluster and record it."""
+    """Run one workload on one cluster and record it.
+
+    Loadframe starts a cluster for the run, unless you name an existing one with --hosts or --cluster.
+    """
     _refuse_contradictions(
         {
             "--hosts": hosts,
@@ -181,7 +196,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     override = _levels(clients, rate, arrivals, warmup, duration)
     start_ranks(ranks)
 
-    # What follows takes a second or two to import, which help and slips of the pen should not cost.
+    # These imports take a second or two. Help and usage errors do not need them.
     from loadframe.workload import load_workload
 
     loaded = load_workload(workload, assignments(set_))
@@ -210,18 +225,18 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
     generator = Generator(threads, spread, connections, ranks, _recorded_spread(nearest_as, spread), samples)
     generator.members()
     interrupted = False
-    # One of the same name makes room.
+    # A killed run of the same name is moved aside.
     for kept in rescue(path.parent, lambda run: run != path.name):
-        tell(f"what a killed run had recorded is in {kept}")
+        tell(f"recovered a killed run: {kept}")
     with published("bench", loaded.name, path, page) as publisher, Console() as console:
         listener = Listeners(console, publisher)
         started: AbstractContextManager[Cluster]
         if hosts:
             started = Cluster.attach(addresses, store, reached)
         elif cluster:
-            started = named(cluster, store, context)
+            started = access.named(cluster, store, context)
         else:
-            # Everything that can be wrong with the workload is said before a node starts.
+            # Check the workload before a node starts.
             spec = ClusterSpec(
                 store=store,
                 version=version,
@@ -232,7 +247,7 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
                 image=image,
                 runtime=container_runtime,
                 encryption=Encryption(encryption or "none"),
-                **placed(machines, per_machine, network, scratch),
+                **placement_options(machines, per_machine, network, scratch),
             )
             kind = find(store)
             chosen = _chosen(loaded.for_family(kind.family, spec.nodes, listener.step), override, reuse=False)
@@ -257,7 +272,8 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
             )
             if not reuse:
                 session.create_collections(
-                    replace=replace or not (hosts or cluster), confirm=loss.confirm if hosts and not yes else None
+                    replace=replace or not (hosts or cluster),
+                    confirm=access.confirm_drop if hosts and not yes else None,
                 )
             listener.expect({phase.name: resolved_seconds(phase) for phase in phases})
             try:
@@ -272,16 +288,16 @@ def bench(  # noqa: PLR0915 - it is one list of what may be asked, and the order
 
 
 def _recorded_spread(path: Path | None, spread: str) -> dict[str, Any] | None:
-    """Return how a run's clients were spread over nodes; None without a run. BadInput if it was not by nearness."""
+    """Return the assignment of clients to nodes of a run with --spread nearest; None without a run."""
     if path is None:
         return None
     if spread != "nearest":
-        raise BadInput("--nearest-as is about --spread nearest", remedy="give both, or neither")
+        raise BadInput("--nearest-as requires --spread nearest", remedy="give both, or neither")
     from loadframe.record import Run
 
     recorded: dict[str, Any] | None = Run(path).raw_manifest["generator"].get("nearest")
     if recorded is None:
-        raise BadInput("its clients were not spread by nearness", where=str(path), remedy="name a run that was")
+        raise BadInput("the run did not use --spread nearest", where=str(path), remedy="name a run that did")
     return recorded
 
 
@@ -295,13 +311,13 @@ def _show(path: Path, as_json: bool) -> None:
         print_json(run_document(run))
     else:
         print_run(run)
-        tell(f"recorded in {path}; `loadframe report {path}` draws it")
+        tell(f"recorded in {path}; see `loadframe report {path}`")
 
 
 def _levels(
     clients: int | None, rate: str | None, arrivals: str | None, warmup: str | None, duration: str | None
 ) -> dict[str, Any]:
-    """Return what is asked of the measured phases, None where nothing is: rate in 1/s, times in s."""
+    """Parse the options that change the measured phases; None if not given. Rate in 1/s, times in s."""
     levels: dict[str, Any] = {
         "clients": clients,
         "rate": parse_rate(rate) if rate else None,
@@ -309,39 +325,37 @@ def _levels(
         "warmup": parse_duration(warmup) if warmup else None,
         "duration": parse_duration(duration) if duration else None,
     }
-    for option in ("rate", "duration"):
-        if levels[option] == 0:
-            raise BadInput(f"--{option} 0 measures nothing", remedy="give more than 0")
+    for name in ("rate", "duration"):
+        if levels[name] == 0:
+            raise BadInput(f"--{name} 0 measures nothing", remedy="give more than 0")
     return levels
 
 
 def _refuse_contradictions(given: dict[str, Any]) -> None:
-    """Refuse options that cannot hold together; by their names, None or False for those that were not given."""
-    exclude(given, ["--hosts"], ["--cluster"], "each names a cluster")
-    exclude(given, ["--replace"], ["--reuse"], "one drops the data that the other keeps")
-    exclude(given, ["--hosts"], ["--at"], "Loadframe does not change a cluster that it did not start")
-    exclude(given, ["--clients"], ["--rate"], "a load is either a closed loop or an open one")
-    exclude(given, ["--clients"], ["--arrivals"], "clients send when they are answered, and do not arrive")
+    """Refuse options that contradict each other. In `given`, None and False mean not given."""
+    exclude(given, ["--hosts"], ["--cluster"], "both name a cluster")
+    exclude(given, ["--replace"], ["--reuse"], "one drops data, the other keeps it")
+    exclude(given, ["--hosts"], ["--at"], "Loadframe does not change clusters that it did not start")
+    exclude(given, ["--clients"], ["--rate"], "a load is a closed or an open loop")
+    exclude(given, ["--clients"], ["--arrivals"], "arrivals exist only in open loops")
     starting = ["--version", "--nodes", "--cpus", "--memory", "--cores", "--home"]
     starting += ["--host", "--image", "--container-runtime", "--machines", "--per-machine", "--network", "--scratch"]
     starting += ["--encryption"]
-    exclude(given, ["--hosts", "--cluster"], starting, "a cluster that exists is as it is")
-    for option in ("--replace", "--reuse"):
-        if given[option] and not (given["--hosts"] or given["--cluster"]):
+    exclude(given, ["--hosts", "--cluster"], starting, "the cluster exists already")
+    for name in ("--replace", "--reuse"):
+        if given[name] and not (given["--hosts"] or given["--cluster"]):
             raise BadInput(
-                f"{option} is about data that is there, and a new cluster has none",
-                remedy="name a cluster with --hosts or --cluster, or leave it out",
+                f"{name} requires an existing cluster", remedy="name one with --hosts or --cluster, or leave it out"
             )
 
 
 def _chosen(workload: "ResolvedWorkload", override: dict[str, Any], reuse: bool) -> "Sequence[ResolvedPhase]":
-    """Return the phases to run, those that are measured at the levels asked for."""
-    # What is measured must be there: a phase that prepares is left out only where the data is there already.
+    """Return the phases to run. `override` changes the measured ones; `reuse` skips those that prepare data."""
     phases = [phase for phase in workload.phases if not (reuse and phase.prepares)]
     if not phases:
-        raise BadInput("no phase is left to run", remedy="name others with --only, or leave out --reuse")
+        raise BadInput("--reuse leaves no phase to run", remedy="name other phases with --only, or leave --reuse out")
     chosen = [phase if phase.prepares else phase.override(**override) for phase in phases]
     streams = [stream for phase in chosen if not phase.prepares for stream in phase.streams]
     if override["arrivals"] and not any(stream.is_open for stream in streams):
-        raise BadInput("--arrivals is about open loads, and all phases are closed", remedy="give a --rate, too")
+        raise BadInput("--arrivals requires an open loop, and all phases are closed loops", remedy="give --rate, too")
     return chosen

@@ -1,4 +1,4 @@
-"""`loadframe calibrate`: what the generator itself is good for on this machine."""
+"""`loadframe calibrate`: measure the load generator's own limits on this machine."""
 
 import json
 import os
@@ -27,22 +27,20 @@ Examples:
   loadframe calibrate --json | jq '.drivers.search.requests'
   mpirun --host node1,node2 loadframe calibrate
 """
-#: Below this, an offered rate was not reached, and its lateness only says how far behind the generator fell.
+#: Minimum share of the offered rate at which lateness is meaningful.
 _ACHIEVED = 0.99
 
 
 @app.command(epilog=_EXAMPLES)
 def calibrate(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A first idea within seconds; no verdict rests on it.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Rough figures within seconds. No verdict uses them.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure what the generator itself is good for on this machine, against a server that does nothing.
+    """Measure the load generator's own limits on this machine, against a server that does nothing.
 
-    For each driver: requests and documents per second of one core, the CPU time that each costs, and how late
-    requests of an open load are sent. The figures are kept, and later runs that come near them are doubted. It takes
-    under a minute; leave the machine alone meanwhile. Started as several ranks it measures each of their machines.
+    For each driver, it measures requests and documents per second of one core, their CPU time, and the lateness of
+    requests in an open loop. Loadframe stores the figures, and questions later runs that come close to them. It takes
+    under a minute; keep the machine idle. With several ranks, it measures each of their machines.
     """
     from loadframe.load.calibrate import calibrate as measure
     from loadframe.load.calibrate import measurable
@@ -59,20 +57,22 @@ def calibrate(
     ) as bar:
         task = bar.add_task("", total=None)
 
-        def step(what: str, index: int, total: int) -> None:
+        def step(name: str, index: int, total: int) -> None:
             if not err.is_terminal:
-                tell(f"  {index + 1} of {total}: {what}")
-            bar.update(task, description=what, completed=index, total=total)
+                tell(f"  {index + 1} of {total}: {name}")
+            bar.update(task, description=name, completed=index, total=total)
 
         calibration = measure(measurable(), quick=quick, tell=step)
         others = {machine: _finished(machine, program) for machine, program in elsewhere.items()}
     path = calibration.save(folders.cache())
     if as_json:
-        told = {"machines": {machine: _described(other) for machine, other in others.items()}} if others else {}
-        print_json({**_described(calibration), "kept": str(path), **told})
+        other_machines = (
+            {"machines": {machine: _described(other) for machine, other in others.items()}} if others else {}
+        )
+        print_json({**_described(calibration), "kept": str(path), **other_machines})
         return
     print_calibration(calibration)
-    tell(f"kept in {path}")
+    tell(f"stored in {path}")
     for machine, other in others.items():
         out.print(f"\n{machine}", markup=False, highlight=False)
         print_calibration(other)
@@ -83,7 +83,7 @@ def _described(calibration: "Calibration") -> dict[str, Any]:
 
 
 def _start_elsewhere(quick: bool) -> dict[str, "ChildOfRank"]:
-    """Start this command on the other machines that have ranks, by a rank of each; nothing where there are none."""
+    """Start this command on every other machine that has ranks, through one rank of each."""
     from loadframe.load import present
     from loadframe.ranks.launch import PROGRAM
 
@@ -97,39 +97,39 @@ def _start_elsewhere(quick: bool) -> dict[str, "ChildOfRank"]:
 
 
 def _finished(machine: str, program: "ChildOfRank") -> "Calibration":
-    """Wait for the command on another machine, and return what it has measured; GeneratorFailed without figures."""
+    """Wait for the command on another machine and return its figures. GeneratorFailed if it fails."""
     from loadframe.load.calibration import Calibration
 
-    said = b"".join(iter(program.receive, b""))
+    output = b"".join(iter(program.receive, b""))
     if program.status() != 0:
-        raise GeneratorFailed(f"the machine could not be calibrated: {program.words()}", where=machine)
-    told = json.loads(said)
-    return Calibration.from_dict({key: value for key, value in told.items() if key not in ("doubt", "kept")})
+        raise GeneratorFailed(f"calibration failed: {program.words()}", where=machine)
+    result = json.loads(output)
+    return Calibration.from_dict({key: value for key, value in result.items() if key not in ("doubt", "kept")})
 
 
 def print_calibration(calibration: "Calibration") -> None:
-    """Print the figures, one driver a column, and what is to be doubted about them."""
+    """Print the figures, one driver in each column, and doubts about them."""
     table = Table("per core", box=None, padding=(0, 3, 0, 0), header_style="dim")
     for name in calibration.drivers:
         table.add_column(name, justify="right")
     drivers = calibration.drivers.values()
     table.add_row("requests/s", *(format_count(ceiling.requests) for ceiling in drivers))
-    table.add_row("CPU a request", *(format_duration(ceiling.cpu_per_request) for ceiling in drivers))
+    table.add_row("CPU per request", *(format_duration(ceiling.cpu_per_request) for ceiling in drivers))
     table.add_row(
         "documents/s", *("–" if ceiling.documents is None else format_count(ceiling.documents) for ceiling in drivers)
     )
-    table.add_row("CPU a document", *(seconds_text(ceiling.cpu_per_document) for ceiling in drivers))
+    table.add_row("CPU per document", *(seconds_text(ceiling.cpu_per_document) for ceiling in drivers))
     for same_rate in zip(*(ceiling.lateness for ceiling in drivers), strict=True):
         table.add_row(f"late at {same_rate[0].rate:,.0f}/s", *map(_late, same_rate))
     out.print(table)
     out.print("late: from scheduled to sent, median and 99th percentile", style="dim", highlight=False)
     if len(os.sched_getaffinity(0)) == 1:
-        tell("The server shared the only core: requests are later than they would be otherwise.", style="yellow")
+        tell("Generator and server shared the only core, which increases the lateness.", style="yellow")
     if calibration.doubt:
-        words = f"Not used for verdicts: {calibration.doubt}."
+        sentence = f"Verdicts do not use these figures: {calibration.doubt}."
         if not calibration.quick:
-            words += " Stop what else runs on this machine, and calibrate again."
-        tell(words, style="yellow")
+            sentence += " Stop other programs on this machine, and calibrate again."
+        tell(sentence, style="yellow")
 
 
 def _late(lateness: "Lateness") -> str:

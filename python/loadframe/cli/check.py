@@ -1,6 +1,6 @@
-"""`loadframe check`: each operation of a workload once on a live store, request and answer printed, judged.
+"""`loadframe check`: send each operation of a workload once and print request, answer and judgement.
 
-Without a store, each operation's request as it would be sent.
+With --offline: print the requests without a store.
 """
 
 import json
@@ -17,8 +17,18 @@ from rich.markup import escape
 
 from loadframe.cli import access
 from loadframe.cli.app import app
-from loadframe.cli.choices import Parameters, Ranks, assignments, exclude, start_ranks
+from loadframe.cli.choices import (
+    ClusterHosts,
+    Parameters,
+    Ranks,
+    StoreKind,
+    WorkloadName,
+    assignments,
+    exclude,
+    start_ranks,
+)
 from loadframe.cli.output import Json, out, print_json
+from loadframe.cli.topics import Topic, option
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.printable import without_compressed
 from loadframe.units import format_count, format_duration
@@ -34,26 +44,24 @@ Examples:
   loadframe check ./my-workload.yaml --offline
 """
 
-_COUNTED = "see the answers above; a measurement of them would count errors"
-_ONCE = (
-    "see the answers above. Each operation was sent once, in the order of the file, without the conditions and loops of"
-    " its journey: one that needs what a later answer gives, or asserts what many requests leave behind, fails here and"
-    " need not fail in a run. `loadframe bench` with one user makes a whole journey"
+_REMEDY = "see the answers above; a measurement would count these errors"
+_REMEDY_FOR_JOURNEYS = (
+    "see the answers above. `check` sends each operation once, in the order of the file, without the conditions and"
+    " loops of its journey. An operation that depends on a later answer, or on many requests, can fail here and"
+    " succeed in a run. Run a whole journey with `loadframe bench` and one user"
 )
-#: Enough for every operation to find something, few enough to be loaded at once.
+#: Enough documents for every operation to match some, few enough to load in seconds.
 _DOCUMENTS = "1000"
 
 
 @app.command(epilog=_EXAMPLES)
 def check(
     context: typer.Context,
-    workload: Annotated[str, typer.Argument(help="A workload of the library, or a workload file.")],
-    store: Annotated[str, typer.Option(help="The store to start.")] = "opensearch",
-    hosts: Annotated[
-        str | None, typer.Option(help="Use the cluster and its data at these host:port or https://host:port.")
-    ] = None,
+    workload: WorkloadName,
+    store: StoreKind = "opensearch",
+    hosts: ClusterHosts = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Start and ask no store: show the request of each operation.")
+        bool, option(Topic.WORKLOAD, "--offline", help="Show the requests without a store. Send nothing.")
     ] = False,
     ranks: Ranks = None,
     set_: Parameters = [],
@@ -70,15 +78,15 @@ def check(
 ) -> None:
     """Send each operation of a workload once and show request, answer and judgement.
 
-    On a node that is started for it the collections are filled with a few documents first; on an existing cluster
-    nothing is created, and only operations of phases that do not prepare are sent. Offline, the workload is checked as
-    far as it can be without a store, and the requests of all its operations are shown. Of several ranks the first sends
-    the operations; whether the others reach the nodes is looked at first.
+    Loadframe starts a node and loads a few documents first. With --hosts it uses the data of an existing cluster,
+    creates nothing, and skips phases that prepare data. With --offline it checks the workload without a store and
+    prints the requests of all operations. With several ranks, the first sends the operations, once all ranks have
+    reached the nodes.
     """
     from loadframe.workload import load_workload
 
-    exclude({"--offline": offline, "--hosts": hosts}, ["--offline"], ["--hosts"], "offline nobody is asked")
-    exclude({"--offline": offline, "--ranks": ranks}, ["--offline"], ["--ranks"], "offline nobody is asked")
+    exclude({"--offline": offline, "--hosts": hosts}, ["--offline"], ["--hosts"], "--offline sends nothing")
+    exclude({"--offline": offline, "--ranks": ranks}, ["--offline"], ["--ranks"], "--offline sends nothing")
     start_ranks(ranks)
 
     overrides = assignments(set_)
@@ -110,7 +118,7 @@ def check(
             Cluster.attach(addresses, store, reached) if hosts else Cluster.start(ClusterSpec(store), console.step)
         )
         with started as live:
-            _require_ways(live.addresses)
+            _require_reachable(live.addresses)
             resolved = loaded.for_family(live.store.family, nodes=live.size)
             if not hosts:
                 session = Session(live, resolved, seed=seed, generator=Generator(), listener=console)
@@ -135,20 +143,20 @@ def check(
     else:
         for answer in shown:
             _print(answer)
-    _judge(shown, journeys)
+    _raise_for_failures(shown, journeys)
 
 
-def _judge(shown: Sequence[Mapping[str, Any]], journeys: set[str]) -> None:
-    """LoadframeError if an operation failed; `journeys` are the phases in which users or clients walk one."""
+def _raise_for_failures(shown: Sequence[Mapping[str, Any]], journeys: set[str]) -> None:
+    """Raise LoadframeError if an operation failed. `journeys` names the phases that run journeys."""
     failed = [answer for answer in shown if answer["error"]]
     if failed:
         names = ", ".join(str(answer["operation"]) for answer in failed)
-        remedy = _ONCE if journeys & {answer["phase"] for answer in failed} else _COUNTED
+        remedy = _REMEDY_FOR_JOURNEYS if journeys & {answer["phase"] for answer in failed} else _REMEDY
         raise LoadframeError(f"{len(failed)} of {len(shown)} operations failed: {names}", remedy=remedy)
 
 
-def _require_ways(hosts: Sequence[str]) -> None:
-    """BadInput if one of several ranks does not reach a node."""
+def _require_reachable(hosts: Sequence[str]) -> None:
+    """Raise BadInput if a rank cannot reach a node."""
     from loadframe.load import present
 
     hub = present()
@@ -160,21 +168,21 @@ def _require_ways(hosts: Sequence[str]) -> None:
         if missed:
             raise BadInput(
                 f"rank {rank} on {machines[rank]} cannot reach the node {missed[0]}",
-                remedy="bind nodes to addresses that all machines of the ranks reach, and look at firewalls",
+                remedy="bind nodes to addresses that every rank's machine can reach, and check firewalls",
             )
 
 
 def _offline(workload: "ResolvedWorkload", driver: str, seed: int, scratch: Path, as_json: bool) -> None:
-    """Show the request of each operation of each phase; BadInput at what the engine would refuse.
+    """Show the request of each operation of each phase. BadInput if the engine would refuse it.
 
-    One document in the scratch folder stands for a corpus that has not been fetched.
+    A corpus that is not on this machine is replaced by one document in the scratch folder.
     """
     from loadframe.load import render_operations
 
     missing = [name for name, corpus in workload.corpora.items() if _is_missing(corpus)]
     shown: list[dict[str, Any]] = []
     for phase in workload.phases:
-        # Nothing is sent to this address. A real cluster's address takes its place.
+        # A placeholder: nothing is sent.
         plan = phase.plan(seed=seed, hosts=["127.0.0.1:9"], driver=driver)
         for name in set(plan["corpora"]) & set(missing):
             plan["corpora"][name] = _placeholder(scratch, plan, name)
@@ -187,11 +195,11 @@ def _offline(workload: "ResolvedWorkload", driver: str, seed: int, scratch: Path
         return
     for rendered in shown:
         out.rule(f"[bold]{escape(rendered['phase'])}[/bold] · {escape(rendered['operation'])}", align="left")
-        out.print(escape(rendered["request"] or "this protocol makes its request only when it sends it"), style="dim")
+        out.print(escape(rendered["request"] or "this protocol creates the request when it sends it"), style="dim")
     for name in missing:
-        words = "its documents are not on this machine, and --offline fetches nothing"
+        words = "not on this machine; --offline downloads nothing"
         out.print(f"[yellow]corpus {escape(name)}[/yellow] · {words}")
-    out.print(f"[green]good[/green] · {len(shown)} operations, none of them sent; {workload.family} can carry them out")
+    out.print(f"[green]good[/green] · {len(shown)} operations, valid for {workload.family}; nothing was sent")
 
 
 def _is_missing(corpus: Mapping[str, Any]) -> bool:
@@ -201,9 +209,9 @@ def _is_missing(corpus: Mapping[str, Any]) -> bool:
 
 
 def _placeholder(scratch: Path, plan: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a corpus of one document, which says that the real ones were not fetched, with the fields in use."""
+    """Return a corpus of one document that has the fields in use and says that the corpus is missing."""
     text = f"of the corpus {name}, which is not on this machine"
-    # Documents that are rows of vectors have their number as their id.
+    # The id of a row of vectors is its number.
     document: dict[str, Any] = {"a document": text, **({"id": 0} if "columns" in plan["corpora"][name] else {})}
     variables: Mapping[str, Any] = plan["variables"]
     rows = {key for key, form in variables.items() if form.get("document", {}).get("corpus") == name}
@@ -223,9 +231,9 @@ def _placeholder(scratch: Path, plan: Mapping[str, Any], name: str) -> dict[str,
 
 
 def _without(plan: dict[str, Any], sent: set[str]) -> dict[str, Any]:
-    """Return a plan without operations that were sent already: to insert a document twice would fail the second time.
+    """Return the plan without operations that were sent: inserting a document twice fails.
 
-    Journeys stay whole, since a step may need what an earlier one's answer gave.
+    Journeys stay whole, because a step may depend on an earlier answer.
     """
     left = [
         {**stream, "mix": [[name, weight] for name, weight in stream["mix"] if name not in sent]}
@@ -239,8 +247,8 @@ def _without(plan: dict[str, Any], sent: set[str]) -> dict[str, Any]:
     }
 
 
-#: What asks for documents; of the rest nobody expects any, or knows what one would be.
-_ASKING = (
+#: Operations that return documents.
+_READS = (
     "search",
     "get",
     "read",
@@ -256,8 +264,8 @@ _ASKING = (
 
 
 def _is_empty(answer: dict[str, Any], form: Mapping[str, Any]) -> bool:
-    """Whether a good answer has nothing. A search that only aggregates returns no hits, and says how many it saw."""
-    if not form.keys() & set(_ASKING):
+    """Whether a successful answer is empty. An aggregation returns no hits, but counts the documents it saw."""
+    if not form.keys() & set(_READS):
         return False
     seen = re.search(r'"total":\s*\{\s*"value":\s*([0-9]+)', answer["answer"])
     if "count" in form:
@@ -275,5 +283,5 @@ def _print(answer: dict[str, Any]) -> None:
     documents = f"{format_count(answer['documents'])} documents in {format_duration(answer['service_time'])}"
     out.print(f"[{style}]{escape(verdict)}[/{style}] · {documents}")
     if answer["empty"]:
-        words = "0 hits: is the data loaded, and does the operation ask for what it holds?"
+        words = "0 hits: is the data loaded, and does the operation match it?"
         out.print(f"[yellow]{words}[/yellow]")

@@ -1,4 +1,4 @@
-"""Declares options that several commands share, reads them, and refuses those that contradict each other."""
+"""Options that several commands share, their parsers, and checks for contradictions."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -7,103 +7,133 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from loadframe.cli import completion
+from loadframe.cli.topics import Topic, option
 from loadframe.errors import BadInput
 from loadframe.ranges import MOST_NODES, MOST_RANKS, MOST_THREADS
 from loadframe.units import parse_cores
 
-StoreKind = Annotated[str, typer.Option(help="The store to start, or the kind of the one at --hosts.")]
-StoreVersion = Annotated[str | None, typer.Option(help="The store's version; the newest embedded one if not given.")]
-NodesToStart = Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Nodes to start; 1 if not given.")]
-NodeCpus = Annotated[float | None, typer.Option(help="CPU limit of each node, in cores.")]
-NodeMemory = Annotated[str | None, typer.Option(help="Memory limit of each node, such as 1g.")]
-ClusterHosts = Annotated[
-    str | None, typer.Option(help="Use the cluster at these host:port or https://host:port, comma-separated.")
+WorkloadName = Annotated[
+    str, typer.Argument(help="Built-in workload, or workload file.", autocompletion=completion.workloads)
 ]
-ClusterName = Annotated[str | None, typer.Option(help="Use this named cluster, which `cluster up` started.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Drop collections that an existing cluster has already.")]
-ReplaceWithoutAsking = Annotated[
-    bool, typer.Option("--yes", help="Do not ask before --replace drops data of a cluster at --hosts.")
+StoreKind = Annotated[
+    str, option(Topic.STORE, autocompletion=completion.stores, help="Store to start, or kind of the store at --hosts.")
 ]
-Reuse = Annotated[bool, typer.Option("--reuse", help="Keep an existing cluster's data; skip what prepares it.")]
-Parameters = Annotated[list[str], typer.Option("--set", help="A workload parameter, name=value; may be repeated.")]
-Threads = Annotated[int, typer.Option(min=1, max=MOST_THREADS, help="Worker threads of the generator.")]
-RunFolder = Annotated[Path | None, typer.Option(help="The run folder to write.")]
-Cores = Annotated[
-    str | None,
-    typer.Option(
-        help="Cores that all nodes share, such as 0-3, or that each has to itself: '1 each', '2 each of 0-5'. The "
-        "generator keeps to the others."
-    ),
-]
+StoreVersion = Annotated[str | None, option(Topic.STORE, help="Version. Default: the newest embedded one.")]
 Home = Annotated[
     str | None,
-    typer.Option(help="Start the store's installation in this folder; embedded, or the system's, if not given."),
+    option(Topic.STORE, help="Folder of your own installation. Default: the embedded or the system's one."),
+]
+EncryptionWord = Annotated[
+    Literal["none", "http", "transport", "both"] | None,
+    option(
+        Topic.STORE,
+        "--encryption",
+        help="Connections that use TLS: http (clients), transport (between nodes), both or none. Loadframe creates the "
+        "certificates. Default: none.",
+    ),
+]
+NodesToStart = Annotated[
+    int | None, option(Topic.MACHINES, min=1, max=MOST_NODES, help="Number of nodes to start. Default: 1.")
 ]
 HostName = Annotated[
     str | None,
-    typer.Option(
+    option(
+        Topic.MACHINES,
         "--host",
-        help="Where nodes run: local (if not given), netns (each in a network of its own), container, or on other "
-        "machines: ssh, slurm (those of the job that this is part of), mpi (those of the ranks).",
+        help="Where nodes run: local, netns (a network namespace for each), container, ssh, slurm (machines of this "
+        "job) or mpi (machines of the ranks). Default: local.",
     ),
 ]
 Image = Annotated[
-    str | None, typer.Option(help="Of --host container: a root file system's folder, an image file, or a name.")
+    str | None,
+    option(Topic.MACHINES, help="With --host container: a root file system's folder, an image file or an image name."),
+]
+ContainerRuntime = Annotated[
+    str | None,
+    option(
+        Topic.MACHINES,
+        help="With --host container: charliecloud, apptainer, podman or docker. Default: the first that works here.",
+    ),
 ]
 Machines = Annotated[
     str | None,
-    typer.Option(
-        help="Of --host ssh and slurm: machines for nodes, name or name:slots, comma-separated; or @FILE, a line each."
+    option(
+        Topic.MACHINES,
+        help="With --host ssh or slurm: machines for nodes, as name or name:slots, comma-separated. Or @FILE with one "
+        "on each line.",
     ),
 ]
 PerMachine = Annotated[
     int | None,
-    typer.Option(min=1, help="Of --host ssh and slurm: nodes on a machine that says no slots; 1 if not given."),
+    option(
+        Topic.MACHINES, min=1, help="With --host ssh or slurm: nodes on each machine without a :slots part. Default: 1."
+    ),
 ]
 Network = Annotated[
     str | None,
-    typer.Option(
-        help="Of --host ssh and slurm: the nodes' network: an interface, 10.1.0.0/16, or a suffix such as -ib."
+    option(
+        Topic.MACHINES,
+        help="With --host ssh or slurm: network of the nodes, as an interface, a range such as 10.1.0.0/16, or a host "
+        "name suffix such as -ib.",
     ),
 ]
 Scratch = Annotated[
     str | None,
-    typer.Option(help="Of --host ssh and slurm: the machines' folder for data; that of their state if not given."),
-]
-ContainerRuntime = Annotated[
-    str | None,
-    typer.Option(help="Of --host container: charliecloud, apptainer, podman or docker; the first that works here."),
-]
-EncryptionWord = Annotated[
-    Literal["none", "http", "transport", "both"] | None,
-    typer.Option(
-        "--encryption",
-        help="Which connections go by TLS, with certificates made for the cluster: those of clients (http), those "
-        "between nodes (transport), both, or none, as if not given.",
+    option(
+        Topic.MACHINES,
+        help="With --host ssh or slurm: folder for data on the machines. Default: their state folder.",
     ),
 ]
+NodeCpus = Annotated[float | None, option(Topic.LIMITS, help="CPU limit, in cores.")]
+NodeMemory = Annotated[str | None, option(Topic.LIMITS, help="Memory limit, such as 1g.")]
+Cores = Annotated[
+    str | None,
+    option(
+        Topic.LIMITS,
+        help="Cores for nodes: shared by all, such as 0-3, or reserved for each, such as '1 each' or '2 each of 0-5'. "
+        "The generator uses the others.",
+    ),
+]
+ClusterHosts = Annotated[
+    str | None,
+    option(Topic.EXISTING, help="Addresses of an existing cluster: host:port or https://host:port, comma-separated."),
+]
+ClusterName = Annotated[
+    str | None,
+    option(Topic.EXISTING, autocompletion=completion.clusters, help="Name of a cluster that `cluster up` started."),
+]
+Replace = Annotated[bool, option(Topic.EXISTING, "--replace", help="Drop collections that exist already.")]
+ReplaceWithoutAsking = Annotated[
+    bool, option(Topic.EXISTING, "--yes", help="Do not ask before --replace drops data at --hosts.")
+]
+Reuse = Annotated[
+    bool, option(Topic.EXISTING, "--reuse", help="Keep the cluster's data and skip the phases that prepare it.")
+]
+Parameters = Annotated[list[str], option(Topic.WORKLOAD, "--set", help="Workload parameter as name=value. Repeatable.")]
+Threads = Annotated[int, option(Topic.GENERATOR, min=1, max=MOST_THREADS, help="Worker threads of each rank.")]
+Ranks = Annotated[
+    int | None,
+    option(
+        Topic.GENERATOR,
+        min=1,
+        max=MOST_RANKS,
+        help="Processes that generate the load together. MPI starts them on this machine, unless mpirun or srun has.",
+    ),
+]
+RunFolder = Annotated[Path | None, option(Topic.OUTPUT, help="Run folder to write. Default: results/NAME-TIME.")]
 Samples = Annotated[
     bool,
-    typer.Option(
-        "--samples", help="Record each request individually, too: samples.parquet in the run folder, 46 bytes each."
-    ),
+    option(Topic.OUTPUT, "--samples", help="Also record each request, in samples.parquet (46 bytes each)."),
 ]
 Strict = Annotated[
     bool,
-    typer.Option("--strict", help="Exit with status 4 if any run has no usable figure, unless the store failed in it."),
-]
-Ranks = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=MOST_RANKS,
-        help="Processes that load together; started by MPI on this machine, unless mpirun or srun has started them.",
-    ),
+    option(Topic.OUTPUT, "--strict", help="Exit with code 4 if a run is invalid for a reason other than the store."),
 ]
 
 
 def start_ranks(number: int | None) -> None:
-    """Run this command as so many ranks and leave with its status, unless it is one of several or one is enough."""
+    """Run this command as several ranks and exit with its code. Return if it is a rank already, or is the only one."""
     if number is None or number == 1:
         return
     from loadframe.ranks.hub import present
@@ -113,17 +143,17 @@ def start_ranks(number: int | None) -> None:
         return
 
     status = launch(number)
-    # Rank 0 has said all there is to say.
+    # Rank 0 has printed everything.
     os._exit(status)
 
 
 def assignments(texts: Sequence[str], option: str = "--set") -> dict[str, str]:
-    """Return `name=value` texts as a mapping; BadInput for a text without `=` or a name given twice."""
+    """Parse texts of the form `name=value`. BadInput if a text lacks `=`, or a name occurs twice."""
     pairs: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise BadInput(f"{option} {text!r} sets nothing", remedy=f"write {option} name=value")
+            raise BadInput(f"{option} {text!r} lacks a value", remedy=f"write {option} name=value")
         if name in pairs:
             raise BadInput(f"{option} gives {name} twice", remedy="give it once")
         pairs[name] = value
@@ -131,44 +161,53 @@ def assignments(texts: Sequence[str], option: str = "--set") -> dict[str, str]:
 
 
 def core_limits(text: str | None) -> dict[str, Any]:
-    """Return the values of --cores as parts of Limits; none where the option was left out."""
+    """Parse --cores into arguments of Limits; empty without the option."""
     if text is None:
         return {}
     cores = parse_cores(text)
     return {"cores": cores.numbers, "cores_each": cores.per_node}
 
 
-def exclude(given: Mapping[str, object], one: Sequence[str], other: Sequence[str], because: str) -> None:
-    """BadInput if an option of each side was given; None and False are values of options that were not."""
+def exclude(given: Mapping[str, object], one: Sequence[str], other: Sequence[str], why: str) -> None:
+    """Refuse an option of `one` together with an option of `other`. In `given`, None and False mean not given."""
     for first in (name for name in one if given[name] not in (None, False)):
         for second in (name for name in other if given[name] not in (None, False)):
-            raise BadInput(f"{first} and {second} contradict each other: {because}", remedy="give one of them")
+            raise BadInput(f"{first} and {second} contradict each other: {why}", remedy="give one of them")
 
 
 def require_writable(folder: Path) -> None:
-    """BadInput unless the folder can be written, or made: said before anything is started, not after."""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        what = "cannot be written" if there.is_dir() else "is not a folder"
-        raise BadInput(f"results cannot go to {folder}: {there} {what}", remedy="choose another folder with --output")
+    """Raise BadInput unless the folder is writable or can be created. Call it before starting anything."""
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        problem = "is not writable" if nearest.is_dir() else "is not a folder"
+        raise BadInput(
+            f"results cannot be written to {folder}: {nearest} {problem}", remedy="choose another folder with --output"
+        )
+
+
+def require_free(path: Path) -> None:
+    """Raise BadInput if a run exists at this path, or cannot be written there."""
+    if path.exists():
+        raise BadInput("it exists already", where=str(path), remedy="name another folder with --output")
+    require_writable(path.parent)
 
 
 def measure_kinds(text: str) -> tuple[str, ...]:
-    """Return the measures of a comma-separated list; BadInput for one that there is not."""
+    """Parse a comma-separated list of measures. BadInput for an unknown one."""
     from loadframe.analyze.comparison import KINDS
     from loadframe.yamlfile import did_you_mean
 
     kinds = tuple(word.strip() for word in text.split(",") if word.strip())
     for kind in kinds:
         if kind not in KINDS:
-            raise BadInput(f"there is no measure {kind!r}", remedy=did_you_mean(kind, KINDS))
+            raise BadInput(f"unknown measure {kind!r}", remedy=did_you_mean(kind, KINDS))
     if not kinds:
-        raise BadInput("no measure is named", remedy=f"name some of {', '.join(KINDS)}")
+        raise BadInput("--measure is empty", remedy=f"choose from {', '.join(KINDS)}")
     return tuple(dict.fromkeys(kinds))
 
 
 def share(text: str, option: str) -> float:
-    """Return a share above 0, written `5%` or 0.05; BadInput for anything else."""
+    """Parse a share above 0, such as `5%` or 0.05. BadInput for anything else."""
     number, percent, rest = text.strip().partition("%")
     try:
         value = float(number) / (100 if percent else 1)
@@ -179,8 +218,10 @@ def share(text: str, option: str) -> float:
     return value
 
 
-def placed(machines: str | None, per_machine: int | None, network: str | None, scratch: str | None) -> dict[str, Any]:
-    """Return the parts of a ClusterSpec that those options say; none that was left out."""
+def placement_options(
+    machines: str | None, per_machine: int | None, network: str | None, scratch: str | None
+) -> dict[str, Any]:
+    """Return the arguments of ClusterSpec that these options set."""
     from loadframe.host.placement import Placement, listed
 
     parts: dict[str, Any] = {}

@@ -1,13 +1,14 @@
-"""`loadframe cluster up|status|down`: clusters with a name, which stay up for other commands."""
+"""`loadframe cluster up|status|down`: named clusters that stay up for other commands."""
 
 import dataclasses
 from typing import Annotated, Any
 
 import typer
 
-from loadframe.cli import access, cluster_command
-from loadframe.cli.app import Group, app
+from loadframe.cli import access, cluster_command, completion
+from loadframe.cli.app import Application, Group, app
 from loadframe.cli.choices import (
+    ClusterHosts,
     ContainerRuntime,
     Cores,
     EncryptionWord,
@@ -18,37 +19,43 @@ from loadframe.cli.choices import (
     Network,
     NodeCpus,
     NodeMemory,
+    NodesToStart,
     PerMachine,
     Scratch,
     StoreVersion,
     assignments,
     core_limits,
-    placed,
+    placement_options,
 )
 from loadframe.cli.output import Json, out, print_json, tell
+from loadframe.cli.topics import Topic, option
 from loadframe.cluster import Cluster, ClusterSpec, Encryption, Limits, moving, named
 from loadframe.cluster.spec import OF_HOST
 from loadframe.errors import BadInput
 from loadframe.host.kinds import ENDING
-from loadframe.ranges import FIRST_PORT, LAST_PORT, MOST_NODES
+from loadframe.ranges import FIRST_PORT, LAST_PORT
 from loadframe.report.labels import cores_text
 from loadframe.units import format_nodes, format_size, parse_size
 
-cluster = typer.Typer(cls=Group, help="Keep a cluster up for other commands, under a name.", no_args_is_help=True)
+cluster = Application(
+    cls=Group, help="Start and manage named clusters that stay up for other commands.", no_args_is_help=True
+)
 app.add_typer(cluster, name="cluster")
 
-Name = Annotated[str, typer.Argument(help="The cluster's name.", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(help="Name of the cluster.", show_default=False, autocompletion=completion.clusters)
+]
 
 _UP_EXAMPLES = """\b
 Examples:
   loadframe cluster up trial --nodes 3
   loadframe cluster up small --cpus 0.5 --memory 1g
-  loadframe cluster up trial --nodes 4                # stopped before, with 3 nodes
-  loadframe cluster up trial --host ssh --machines node1,node2,node3,node4   # the same, brought there with its data
+  loadframe cluster up trial --nodes 4                # was stopped with 3 nodes
+  loadframe cluster up trial --host ssh --machines node1,node2,node3,node4   # moves it there with its data
   loadframe cluster up apart --nodes 3 --host netns   # as root: see `cluster link`
   loadframe cluster up lean --set heap=256m --set node.processors=1
   loadframe bench nyc_taxis --cluster trial
-  loadframe cluster up job --nodes 3 -- python app.py # ends with app.py, which finds LOADFRAME_HOSTS
+  loadframe cluster up job --nodes 3 -- python app.py # app.py reads LOADFRAME_HOSTS
 """
 _STATUS_EXAMPLES = """\b
 Examples:
@@ -60,7 +67,7 @@ Examples:
 _DOWN_EXAMPLES = """\b
 Examples:
   loadframe cluster down trial
-  loadframe cluster down trial --bring-home       # copy its data to this machine, from those that it was on
+  loadframe cluster down trial --bring-home       # copy its data to this machine
   loadframe cluster down trial --delete-data
 """
 
@@ -70,11 +77,13 @@ def up(
     name: Name,
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="After `--`: a command to run on the cluster, which ends with it.", show_default=False),
+        typer.Argument(help="After `--`: command to run on the cluster, which stops with it.", show_default=False),
     ] = None,
-    store: Annotated[str | None, typer.Option(help="The store; opensearch if not given.")] = None,
+    store: Annotated[
+        str | None, option(Topic.STORE, autocompletion=completion.stores, help="Store to start. Default: opensearch.")
+    ] = None,
     version: StoreVersion = None,
-    nodes: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Number of nodes; 1 if not given.")] = None,
+    nodes: NodesToStart = None,
     cpus: NodeCpus = None,
     memory: NodeMemory = None,
     cores: Cores = None,
@@ -88,38 +97,41 @@ def up(
     scratch: Scratch = None,
     encryption: EncryptionWord = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting of the store, key=value; may be repeated.")
+        list[str] | None, option(Topic.STORE, "--set", help="Setting of the store as key=value. Repeatable.")
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(
+        option(
+            Topic.MACHINES,
             min=FIRST_PORT,
             max=LAST_PORT,
-            help="Port of the first node, the others count on; free ones if not given.",
+            help="Port of the first node; the other nodes use the following ports. Default: free ports.",
         ),
     ] = None,
     keep_data: Annotated[
-        bool, typer.Option("--keep-data", help="Of a new cluster for a COMMAND: keep its data when that has ended.")
+        bool, option(Topic.OUTPUT, "--keep-data", help="With a COMMAND: keep the data of a new cluster when it ends.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Start a cluster, or one that was stopped with its data, and leave it running.
+    """Start a new or a stopped cluster, and leave it running.
 
-    Of one that runs it starts the nodes that are gone, and finishes what was cut off. A stopped one comes back with as
-    many nodes as are asked for: it grows or shrinks once it is up.
+    If the cluster is running, `up` starts its missing nodes and finishes interrupted changes. A stopped cluster starts
+    with its data; if you give another number of --nodes, it then grows or shrinks.
 
-    With a COMMAND after `--` the cluster ends when the command does, with its exit status. The command finds the nodes
-    in LOADFRAME_HOSTS (host:port, comma-separated), the first one in LOADFRAME_HOST, and the rest in LOADFRAME_CLUSTER,
-    LOADFRAME_STORE and, where the store wants them, LOADFRAME_USER, LOADFRAME_PASSWORD and LOADFRAME_CA. The data of a
-    new cluster is deleted then, and that of one that was there before stays.
+    With a COMMAND after `--`, the cluster stops when the command ends, and `up` exits with the command's code. The
+    command reads the nodes' addresses from LOADFRAME_HOSTS (host:port, comma-separated) and LOADFRAME_HOST (the first),
+    and LOADFRAME_CLUSTER, LOADFRAME_STORE and, if the store needs them, LOADFRAME_USER, LOADFRAME_PASSWORD and
+    LOADFRAME_CA. The data of a new cluster is deleted at the end; an existing cluster keeps its data.
     """
     if command:
         if as_json:
-            raise BadInput("--json and a command both write to the output", remedy="leave --json out")
+            raise BadInput(
+                "--json cannot be combined with a COMMAND: both write to standard output", remedy="leave --json out"
+            )
         cluster_command.require_program(command)
     elif keep_data:
         raise BadInput(
-            "--keep-data is for a cluster that ends with a command: without one, its data stays anyway",
+            "--keep-data requires a COMMAND; otherwise the data always stays",
             remedy="leave it out, or give a command after `--`",
         )
     given = _without_none(
@@ -133,7 +145,7 @@ def up(
         port=port,
         settings=assignments(set_) if set_ else None,
         encryption=Encryption(encryption) if encryption else None,
-        **placed(machines, per_machine, network, scratch),
+        **placement_options(machines, per_machine, network, scratch),
     )
     limits = core_limits(cores) | _without_none(
         cpus=cpus,
@@ -143,22 +155,24 @@ def up(
     where = host or (saved.spec.host if saved else None)
     if where in ENDING and not command:
         raise BadInput(
-            f"nodes of --host {where} end with the command that has started them, so this one would keep none",
-            remedy=f"have it run what needs them: loadframe cluster up {name} ... -- COMMAND",
+            f"nodes of --host {where} stop when `cluster up` ends",
+            remedy=f"run your program on them: loadframe cluster up {name} ... -- COMMAND",
         )
     if saved and saved.running and not command and not given and not limits and Cluster.load(name).mend(step):
         show(name, as_json)
         return
-    spec = _again(saved.spec, given, limits) if saved else ClusterSpec(name=name, limits=Limits(**limits), **given)
+    spec = (
+        _changed_spec(saved.spec, given, limits) if saved else ClusterSpec(name=name, limits=Limits(**limits), **given)
+    )
     if command:
-        raise typer.Exit(_with(command, spec, delete=saved is None and not keep_data))
+        raise typer.Exit(_run_command(command, spec, delete=saved is None and not keep_data))
     with Cluster.start(spec, step) as started:
         started.keep()
     show(name, as_json)
 
 
-def _with(command: list[str], spec: ClusterSpec, *, delete: bool) -> int:
-    """Run a command on a cluster that ends with it, and return the command's exit status."""
+def _run_command(command: list[str], spec: ClusterSpec, *, delete: bool) -> int:
+    """Run a command on a cluster, stop the cluster, and return the command's exit code."""
     assert spec.name
     try:
         with Cluster.start(spec, step) as started:
@@ -166,7 +180,7 @@ def _with(command: list[str], spec: ClusterSpec, *, delete: bool) -> int:
     finally:
         with named.locked(spec.name, step):
             saved = named.load(spec.name)
-            # The command may have added nodes, which are its own then, and not ours.
+            # The command may have added nodes, which Cluster.start does not know.
             if saved and saved.running:
                 Cluster.load(spec.name).stop()
             if saved and delete:
@@ -174,7 +188,7 @@ def _with(command: list[str], spec: ClusterSpec, *, delete: bool) -> int:
 
 
 def step(line: str) -> None:
-    """Print what begins, or what became of it."""
+    """Print a line of progress."""
     tell(f"  {line}", style="dim")
 
 
@@ -182,13 +196,13 @@ def _without_none(**values: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _again(before: ClusterSpec, given: dict[str, Any], limits: dict[str, Any]) -> ClusterSpec:
-    """Return the spec of a stopped cluster with what may change between two starts; its data fixes the rest."""
+def _changed_spec(before: ClusterSpec, given: dict[str, Any], limits: dict[str, Any]) -> ClusterSpec:
+    """Return the spec of a saved cluster with new values. BadInput for values that its data fixes."""
     if "home" in given:
-        # It says itself which version it is, which may be a newer one.
+        # The installation defines the version, which may be newer.
         before = dataclasses.replace(before, version=given.get("version"))
     if given.get("host", before.host) != before.host:
-        # What was said of the host that it was on means nothing on another one.
+        # Options of the previous host do not apply to the new one.
         plain = ClusterSpec()
         given = {key: getattr(plain, key) for key in OF_HOST} | given
     for key in ("store", "version"):
@@ -203,11 +217,14 @@ def _again(before: ClusterSpec, given: dict[str, Any], limits: dict[str, Any]) -
 @cluster.command(epilog=_STATUS_EXAMPLES)
 def status(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The cluster's name; all if not given.")] = None,
-    hosts: Annotated[
-        str | None, typer.Option(help="Show the cluster at these host:port or https://host:port, comma-separated.")
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Name of the cluster. Default: all clusters.", autocompletion=completion.clusters),
     ] = None,
-    store: Annotated[str, typer.Option(help="The kind of the store at --hosts.")] = "opensearch",
+    hosts: ClusterHosts = None,
+    store: Annotated[
+        str, option(Topic.EXISTING, autocompletion=completion.stores, help="Kind of the store at --hosts.")
+    ] = "opensearch",
     user: access.User = None,
     password_file: access.PasswordFile = None,
     api_key_file: access.ApiKeyFile = None,
@@ -219,11 +236,11 @@ def status(
     compress: access.Compress = False,
     as_json: Json = False,
 ) -> None:
-    """Show the clusters, or the state of one: its nodes, its health, and how it differs from what was asked for."""
+    """List all clusters, or show the nodes, health and deviations of one."""
     addresses, reached = access.existing(context.params)
     if addresses:
         if name is not None:
-            raise BadInput(f"{name} and --hosts each name a cluster", remedy="give one of them")
+            raise BadInput(f"{name} and --hosts both name a cluster", remedy="give one of them")
         _show_attached(Cluster.attach(addresses, store, reached), as_json)
         return
     if name is not None:
@@ -234,7 +251,7 @@ def status(
         print_json(states)
         return
     if not states:
-        tell("There is no cluster; start one with `loadframe cluster up NAME`.")
+        tell("No clusters. Start one with `loadframe cluster up NAME`.")
         return
     from rich.table import Table
 
@@ -249,15 +266,15 @@ def status(
 @cluster.command(epilog=_DOWN_EXAMPLES)
 def down(
     name: Name,
-    delete_data: Annotated[bool, typer.Option("--delete-data", help="Delete the cluster with its data.")] = False,
+    delete_data: Annotated[bool, typer.Option("--delete-data", help="Delete the cluster and its data.")] = False,
     bring_home: Annotated[
-        bool, typer.Option("--bring-home", help="Copy its data to this machine, and remove it from the others.")
+        bool, typer.Option("--bring-home", help="Move its data from other machines to this one.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Stop a cluster. Its data stays, and `up` starts it again, unless you say otherwise.
+    """Stop a cluster and keep its data, so that `up` can start it again.
 
-    What cannot be reached is named, and so is the data that stays there when the cluster is deleted.
+    The command lists machines that it cannot reach, and data that stays on them.
     """
     if delete_data and bring_home:
         raise BadInput("--delete-data and --bring-home contradict each other", remedy="give one of them")
@@ -277,12 +294,12 @@ def down(
         return
     for sentence in left:
         tell(f"warning: {sentence}", style="yellow")
-    reached = ", as far as its machines can be reached" if left else ""
+    reached = " on the machines that can be reached" if left else ""
     tell(f"Cluster {name} is {done}{reached}.")
 
 
 def _state(name: str) -> dict[str, Any]:
-    """Return a cluster's state for people and programs. Memory in bytes."""
+    """Return a cluster's state as documented for --json. Memory in bytes."""
     saved = named.existing(name)
     running = Cluster.load(name) if saved.running else None
     deviations = running.deviations() if running else saved.unknown
@@ -290,7 +307,7 @@ def _state(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "state": ("running" if not deviations else "deviating") if saved.running else stopped,
-        # Of one that is a file of the user's, its name: it may be gone by now.
+        # The user's own store is a file path, which may no longer exist.
         "store": saved.spec.store.rpartition("/")[2],
         "version": saved.facts.get("version") or saved.spec.version,
         "size": saved.spec.nodes,
@@ -324,14 +341,14 @@ def show(name: str, as_json: bool) -> None:
         print_json(state)
         return
     limits = state["limits"]
-    asked = [f"{limits['cpus']:g} CPUs"] if limits["cpus"] else []
-    asked += [format_size(limits["memory"])] if limits["memory"] else []
+    limits_text = [f"{limits['cpus']:g} CPUs"] if limits["cpus"] else []
+    limits_text += [format_size(limits["memory"])] if limits["memory"] else []
     where = cores_text(limits["cores"], limits["cores_each"])
     where = f", {where}" if where else ""
     where += "" if state["encryption"] == "none" else f", encryption: {state['encryption']}"
     out.print(
         f"{name}: {state['store']} {state['version']}, {format_nodes(state['size'])}"
-        f"{' of ' + ' and '.join(asked) if asked else ''}{where}, {state['state']}",
+        f"{' of ' + ' and '.join(limits_text) if limits_text else ''}{where}, {state['state']}",
         markup=False,
         highlight=False,
     )

@@ -1,4 +1,4 @@
-"""`loadframe cluster up NAME -- COMMAND`: a cluster as part of somebody else's job, which ends with it."""
+"""`loadframe cluster up NAME -- COMMAND`: run a command on a cluster that stops with it."""
 
 import os
 import shutil
@@ -13,23 +13,23 @@ from loadframe.errors import BadInput
 if TYPE_CHECKING:
     from loadframe.cluster import Cluster
 
-#: Seconds that the command gets to end, when loadframe is interrupted, before it is told and then made to.
+#: Seconds that the command has to end after an interrupt, before SIGTERM, and again before SIGKILL.
 _GRACE = 10.0
 
 
 def require_program(command: Sequence[str]) -> None:
-    """BadInput unless the command can be run: said before a cluster is started for it."""
+    """Raise BadInput unless the program exists. Call it before starting a cluster."""
     if shutil.which(command[0]) is None:
         raise BadInput(
-            f"there is no program {command[0]!r} to run on the cluster",
-            remedy="write `loadframe cluster up NAME [options] -- COMMAND`, with a program of the PATH or a path",
+            f"the program {command[0]!r} does not exist",
+            remedy="write `loadframe cluster up NAME [options] -- COMMAND`, with a program in PATH, or its path",
         )
 
 
 def run_on(cluster: "Cluster", command: Sequence[str], name: str) -> int:
-    """Run a command with the cluster's addresses in its environment, and return its exit status (128 + signal).
+    """Run a command with the cluster's addresses in its environment, and return its exit code (128 + signal).
 
-    What becomes of nodes meanwhile is told. An interrupt ends the command, and goes on to the caller.
+    Print the deviations of nodes that occur during the command. An interrupt ends the command and is raised again.
     """
     before = set(cluster.deviations())
     with _ending(subprocess.Popen(command, env={**os.environ, **variables(cluster, name)})) as process:
@@ -41,9 +41,9 @@ def run_on(cluster: "Cluster", command: Sequence[str], name: str) -> int:
 
 
 def variables(cluster: "Cluster", name: str) -> dict[str, str]:
-    """Return what a command is told of the cluster: addresses of nodes as `host:port`, and who may ask."""
+    """Return the environment variables for a command: addresses as `host:port`, and credentials."""
     addresses = cluster.addresses
-    told = {
+    environment = {
         "LOADFRAME_CLUSTER": name,
         "LOADFRAME_STORE": cluster.store.kind,
         "LOADFRAME_HOSTS": ",".join(addresses),
@@ -51,19 +51,19 @@ def variables(cluster: "Cluster", name: str) -> dict[str, str]:
     }
     auth = cluster.access.auth
     if auth and auth.user:
-        told |= {"LOADFRAME_USER": auth.user, "LOADFRAME_PASSWORD": auth.secret}
+        environment |= {"LOADFRAME_USER": auth.user, "LOADFRAME_PASSWORD": auth.secret}
     if (tls := cluster.access.tls) and tls.ca:
-        told["LOADFRAME_CA"] = str(tls.ca)
-    return told
+        environment["LOADFRAME_CA"] = str(tls.ca)
+    return environment
 
 
 @contextmanager
 def _ending(process: "subprocess.Popen[bytes]") -> "Iterator[subprocess.Popen[bytes]]":
-    """Have the process over at the end, whatever ends the wait for it: it has nothing to talk to any more."""
+    """End the process on exit: wait, then SIGTERM, then SIGKILL."""
     try:
         yield process
     finally:
-        # Ctrl-C at a terminal has reached it as well.
+        # Ctrl-C at a terminal has reached the process, too.
         steps: tuple[Callable[[], None], ...] = (lambda: None, process.terminate, process.kill)
         for step in steps:
             if process.poll() is not None:

@@ -1,4 +1,4 @@
-"""`loadframe compare`: groups of runs against the first of them, as a table, a sentence and a page."""
+"""`loadframe compare`: compare groups of runs with the first group, as a table, a sentence and a page."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,37 +27,39 @@ def compare(
     groups: Annotated[
         list[str],
         typer.Argument(
-            help="Run folders, folders of runs, experiments or quoted patterns; the first is the baseline."
+            help="Run folders, folders of runs, experiments or quoted patterns. The first is the baseline."
             " A single experiment is split by its variants or treatments."
         ),
     ],
     measure: Annotated[
         str,
         typer.Option(
-            help="What to compare, comma-separated: throughput, documents, p50, p90, p99, p99.9, max, mean,"
-            " errors; all-p99 and the like are of all requests, failed ones too."
+            help="Measures, comma-separated: throughput, documents, p50, p90, p99, p99.9, max, mean, errors."
+            " The prefix all-, as in all-p99, includes failed requests."
         ),
     ] = "throughput,p50,p99",
-    least: Annotated[str, typer.Option(help="The least difference that matters.")] = "5%",
-    level: Annotated[float, typer.Option(help="What p must be below.")] = 0.05,
+    least: Annotated[str, typer.Option(help="Smallest difference that matters.")] = "5%",
+    level: Annotated[float, typer.Option(help="Significance level.")] = 0.05,
     session_spread: Annotated[
         str,
-        typer.Option(help="By how much sessions differ when nothing has changed, where the runs cannot say it."),
+        typer.Option(help="Assumed variation between sessions, if the runs are too few to estimate it."),
     ] = "5%",
-    output: Annotated[Path | None, typer.Option(help="Write an HTML page, too.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Also write an HTML page.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare runs: their ratio with its interval, and whether it is more than noise."""
+    """Compare runs: ratios with intervals, and whether they exceed run-to-run variance."""
     kinds = measure_kinds(measure)
     smallest = share(least, "--least")
     if not 0 < level < 1:
-        raise BadInput(f"--level {level:g} is not a probability", remedy="give a number between 0 and 1, such as 0.05")
+        raise BadInput(
+            f"--level must be above 0 and below 1; got {level:g}", remedy="give a significance level such as 0.05"
+        )
 
     from loadframe.analyze.comparison import compare as compare_groups
     from loadframe.report.comparison.terminal import print_comparison
 
     comparison = compare_groups(
-        # What the treatments of one experiment differ in is what it is about.
+        # A single experiment compares its own treatments, so their differences are intended.
         _groups(groups),
         kinds,
         least=smallest,
@@ -89,7 +91,7 @@ def _groups(arguments: list[str]) -> "tuple[Group, ...]":
     split = read_variants(arguments[0]) or split_by_treatment(read_runs(arguments[0]), robust=asks_robust(arguments[0]))
     if len(split) == 1:
         raise BadInput(
-            "its runs have all the same treatment, so there is nothing to compare",
+            "all its runs have the same treatment",
             where=arguments[0],
             remedy="name two or more folders",
         )

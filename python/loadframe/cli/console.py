@@ -1,4 +1,4 @@
-"""Draws on the terminal how long work goes: which run, which phase, its figures, and the time that is left."""
+"""Progress on the terminal: the run, the phase, its figures and the time left."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Console(Listener):
     """A listener on standard error. A context manager.
 
-    On a terminal it draws bars, and the figures of the last second below them. Elsewhere it prints a line for each step
-    and for the figures of each second.
+    On a terminal it draws bars with the figures of the last second below. Otherwise it prints a line for each step and
+    for the figures of each second.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Console(Listener):
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
-            _Left(self._words_of_time_left),
+            _Left(self._time_left_text),
             console=err,
             transient=True,
             disable=not err.is_terminal,
@@ -39,7 +39,7 @@ class Console(Listener):
         self._phase: TaskID | None = None
         self._left: TimeLeft | None = None
         self._events = EventWords()
-        #: The last figures of the phase, and the second of the last line that had some.
+        #: The last figures of the phase, and the second of the last printed line.
         self._figures: PhaseProgress | None = None
         self._told = 0
 
@@ -54,36 +54,36 @@ class Console(Listener):
         self._bars.stop()
 
     def step(self, text: str) -> None:
-        """Print what begins, above the bars."""
-        self._tell_figures()
+        """Print the next step above the bars."""
+        self._print_last_figures()
         tell(f"  {text}", style="dim")
 
     def remark(self, text: str) -> None:
-        """Print what the user should read."""
-        self._tell_figures()
+        """Print a remark for the user."""
+        self._print_last_figures()
         tell(text, style="yellow")
 
     def expect(self, parts: Mapping[str, float | None]) -> None:
-        """Count the time that is left from now on."""
+        """Start to estimate the time left, from the seconds of each part."""
         self._left = TimeLeft(parts)
 
     def part(self, name: str) -> None:
-        """Correct the time that is left by how long the part before has taken."""
+        """Begin a part, and correct the time left by the duration of the previous one."""
         if self._left:
             self._left.begin(name)
 
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Show which of the runs this is, and how long all of them take."""
+        """Show the number of the run, and the time left for all runs."""
         self._finish_phase()
         words = f"run {index + 1} of {runs}: {run_id}"
         if not err.is_terminal:
-            tell(", ".join(filter(None, [words, self._words_of_time_left()])))
+            tell(", ".join(filter(None, [words, self._time_left_text()])))
         if self._whole is None:
             self._whole = self._bars.add_task("", total=runs, figures="", whole=True)
         self._bars.update(self._whole, completed=index, description=words)
 
     def phase(self, name: str, seconds: float | None) -> None:
-        """Show a bar for the phase; without a known length it only moves."""
+        """Show a bar for the phase. Without a known length it only moves."""
         self._finish_phase()
         self.part(name)
         if not err.is_terminal:
@@ -105,16 +105,16 @@ class Console(Listener):
     def _print_figures(self, progress: "PhaseProgress") -> None:
         self._told = progress.seconds
         words = f"  {progress.seconds} s: {self._words(progress)}"
-        tell("  ".join(filter(None, [words, self._words_of_time_left()])))
+        tell("  ".join(filter(None, [words, self._time_left_text()])))
 
-    def _tell_figures(self) -> None:
-        """Print the last figures where nobody could see them change, unless they were printed."""
+    def _print_last_figures(self) -> None:
+        """Print the last figures, without a terminal, unless they were printed."""
         if self._figures and not err.is_terminal and self._figures.seconds > self._told:
             self._print_figures(self._figures)
 
     def _finish_phase(self) -> None:
-        """The phase is over: take its bar away."""
-        self._tell_figures()
+        """Remove the bar of the finished phase."""
+        self._print_last_figures()
         if self._phase is not None:
             self._bars.remove_task(self._phase)
         self._phase, self._figures, self._told = None, None, 0
@@ -123,13 +123,13 @@ class Console(Listener):
     def _words(self, progress: "PhaseProgress") -> str:
         return "  ".join(filter(None, [self._events.words(progress.seconds, progress.sources), _words(progress)]))
 
-    def _words_of_time_left(self) -> str:
+    def _time_left_text(self) -> str:
         seconds = self._left.seconds if self._left is not None else None
         return f"about {format_duration(max(round(seconds), 1))} left" if seconds else ""
 
 
 class _Bars(Progress):
-    """Bars with the figures of the last second in a line below: beside them they fit into few terminals."""
+    """Bars with the figures of the last second in a line below, because few terminals are wide enough for both."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Yield the bars, then the figures."""
@@ -140,7 +140,7 @@ class _Bars(Progress):
 
 
 class _Left(ProgressColumn):
-    """The time that is left of the whole, beside one of the bars."""
+    """The time left for all runs, beside one of the bars."""
 
     max_refresh = 0.5
 
@@ -149,12 +149,12 @@ class _Left(ProgressColumn):
         self._words = words
 
     def render(self, task: Task) -> Text:
-        """Return it for the bar of the whole, and nothing for others."""
+        """Return the time left for the bar of all runs, and an empty text for other bars."""
         return Text(self._words() if task.fields["whole"] else "", style="progress.remaining")
 
 
 def _words(progress: "PhaseProgress") -> str:
-    """Write the figures of the last second, and how many errors there were so far."""
+    """Return the figures of the last second and the number of errors so far as text."""
     documents = f"  {format_count(progress.documents_throughput)} docs/s" if progress.documents_throughput else ""
     errors = f"{format_count(progress.errors)} error{'s' * (progress.errors != 1)}"
     if progress.response_p50 is None or progress.response_p99 is None:

@@ -1,4 +1,4 @@
-"""`loadframe demo`: a real cluster on this machine, a sweep, a curve with intervals, a claim, a report."""
+"""`loadframe demo`: measure how a real cluster on this machine scales, and report a conclusion."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,11 +22,11 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 def demo(
-    output: Annotated[Path, typer.Option(help="The experiment's folder; a stopped demo goes on in it.")] = Path(
+    output: Annotated[Path, typer.Option(help="Folder of the experiment. Repeat the command to resume it.")] = Path(
         "results/demo"
     ),
 ) -> None:
-    """Start real clusters of one to four nodes, load them, and say how they scale. It takes about four minutes."""
+    """Start real clusters of one to four nodes, load them, and report how they scale. It takes about four minutes."""
     from loadframe.analyze.sweep import read_sweep
     from loadframe.experiment.demo import demo_experiment
     from loadframe.experiment.design import design
@@ -35,27 +35,27 @@ def demo(
     with published("demo", loaded.name, output, None) as live:
         carry_out(loaded, design(loaded), output, live, retry_failed=True, as_json=False)
     sweep = read_sweep(output)
-    # Survivors carry no claim, however fast they were.
-    failed = [f"No claim: {level.cause}." for curves in sweep.curves for level in curves.failed]
-    out.print(f"\n{failed[0] if failed else claim(sweep)}", markup=False, highlight=False, style="bold")
+    # The remaining runs do not support a conclusion.
+    failed = [f"No conclusion: {level.cause}." for curves in sweep.curves for level in curves.failed]
+    out.print(f"\n{failed[0] if failed else conclusion(sweep)}", markup=False, highlight=False, style="bold")
     report = (output / "report.html").resolve()
     tell(f"\nThe report: {report.as_uri()}")
 
 
-def claim(sweep: "Sweep") -> str:
-    """Return what the demo claims of more nodes, or why its intervals carry no claim."""
+def conclusion(sweep: "Sweep") -> str:
+    """Return the conclusion about more nodes, or the reason why the data do not support one."""
     from loadframe.report.numbers import estimate_text
 
     rows = sweep.curves[0].speedups
     invalid = sum(not run.sound for run in sweep.folder.runs)
     left_out = f" {invalid} of {len(sweep.folder.runs)} runs were invalid." if invalid else ""
-    again = "Stop what else runs on this machine, and run the demo again in another folder (--output)."
+    again = "Stop other programs on this machine, and run the demo again in another folder (--output)."
     if len(rows) < 2 or not rows[-1].speedup.is_finite:
-        return f"No claim: too few valid runs.{left_out} {again}"
+        return f"No conclusion: too few valid runs.{left_out} {again}"
     few, many, ratio = rows[0].treatment.nodes, rows[-1].treatment.nodes, rows[-1].speedup
     words = f"{estimate_text(ratio)} times the throughput on {many} nodes instead of {few} (95 % interval in brackets)"
     if ratio.low > 1:
-        return f"The claim: more nodes answer more requests, {words}."
+        return f"Conclusion: more nodes answer more requests, {words}."
     if ratio.high < 1:
-        return f"The claim: more nodes answered fewer requests, {words}."
-    return f"No claim: these runs do not show whether more nodes answer more requests, {words}.{left_out} {again}"
+        return f"Conclusion: more nodes answered fewer requests, {words}."
+    return f"No conclusion: these runs do not show whether more nodes answer more requests, {words}.{left_out} {again}"

@@ -1,4 +1,4 @@
-"""`loadframe doctor`: what this machine can do, and what it lacks."""
+"""`loadframe doctor`: check this machine for clusters and measurements."""
 
 import dataclasses
 from typing import Annotated
@@ -11,6 +11,7 @@ from loadframe import folders
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cluster import checks
+from loadframe.errors import ExitCode
 from loadframe.units import format_count, format_duration
 
 _EXAMPLES = """\b
@@ -24,12 +25,14 @@ _STYLES = {"ok": "green", "limited": "yellow", "optional": "dim", "lacking": "re
 
 @app.command(epilog=_EXAMPLES)
 def doctor(
-    network: Annotated[bool, typer.Option("--network", help="Ask the package registry for a small file, too.")] = False,
+    network: Annotated[
+        bool, typer.Option("--network", help="Also download a small file from the package registry.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say what this machine can do for clusters and measurements, and what it lacks.
+    """Check whether this machine can run clusters and precise measurements.
 
-    The exit status is 1 if an embedded store cannot be started here.
+    The exit code is 1 if it cannot start an embedded store.
     """
     results = [*checks.checks(network), _calibration()]
     if as_json:
@@ -42,18 +45,18 @@ def doctor(
         out.print(table)
     lacking = [check.name for check in results if check.state == "lacking"]
     if lacking:
-        tell(f"Embedded stores cannot be started here: see {', '.join(lacking)}.")
-        raise typer.Exit(1)
+        tell(f"This machine cannot start embedded stores: see {', '.join(lacking)}.")
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _calibration() -> checks.Check:
-    """Say what calibration found the generator to be good for here."""
+    """Return the state of the calibration on this machine."""
     from loadframe.load import Calibration
 
     known = Calibration.load(folders.cache())
     if known is None:
-        finding = "not done: no run is doubted because it came near the generator's ceiling"
-        return checks.Check("calibration", "optional", finding, "`loadframe calibrate` takes a minute")
+        finding = "not done: verdicts do not consider the generator's limits"
+        return checks.Check("calibration", "optional", finding, "run `loadframe calibrate`, which takes a minute")
     words = [f"{name} {format_count(entry.requests)} requests/s a core" for name, entry in known.drivers.items()]
     late = [entry for ceiling in known.drivers.values() for entry in ceiling.lateness if entry.rate == 10_000]
     if late:

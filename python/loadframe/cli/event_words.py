@@ -1,4 +1,4 @@
-"""What sources of events did in the last second, in words for the terminal."""
+"""Progress of event sources as text for the terminal."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class EventWords:
-    """Turns what is told of sources so far into rates; `clock` gives s."""
+    """Rates of event sources, computed from their totals. `clock` returns s."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -21,11 +21,11 @@ class EventWords:
         self._second = -1
 
     def begin(self) -> None:
-        """Forget what was told: another phase begins."""
+        """Reset for the next phase."""
         self._before, self._last, self._second = {}, {}, -1
 
     def addresses(self, sources: "Mapping[str, SourceProgress]") -> list[str]:
-        """Return where sources listen of which nothing was told before, in words; ask before `words`."""
+        """Return the addresses of new sources as text. Call it before `words`."""
         return [
             f"{name} listens at {source.address}"
             for name, source in sources.items()
@@ -33,10 +33,10 @@ class EventWords:
         ]
 
     def words(self, second: int, sources: "Mapping[str, SourceProgress]") -> str:
-        """Write what each source did since the second before; the same words again within a second."""
+        """Return the rates of each source since the previous second; unchanged within a second."""
         now = self._clock()
         for name, source in sources.items():
-            # What came before the first look came in the first second, too.
+            # Events before the first call count as events of the first second.
             nothing = replace(source, lines=0, accepted=0, indexed=0, kinds={}, visible=None)
             began, before = self._before.setdefault(name, (now, nothing))
             if second != self._second and now > began:

@@ -1,4 +1,4 @@
-"""`loadframe fit`: scalability models for anybody's measurements."""
+"""`loadframe fit`: fit scalability models to measurements of any tool."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,7 +19,7 @@ Examples:
 """
 
 
-#: Measurements fill no more than this.
+#: Maximum size of the file, bytes.
 _MOST = 16 << 20
 
 
@@ -28,17 +28,17 @@ def fit(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A CSV file: a header, then n and throughput; repeated n are repetitions. A third column, `block`,"
-            " names the block of each run."
+            help="CSV file with a header and the columns n and throughput. Repeated n are repetitions. A third column,"
+            " `block`, names the block of each run."
         ),
     ],
     residuals: Annotated[
         Literal["relative", "absolute"],
-        typer.Option(help="Whether noise grows with throughput, or not (as most published fits have it)."),
+        typer.Option(help="relative: noise grows with throughput. absolute: it does not, as in most published fits."),
     ] = "relative",
     scaling: Annotated[
         Literal["strong", "weak"],
-        typer.Option(help="Whether the work stayed as it was while n grew, or grew with n: then also Gustafson's law."),
+        typer.Option(help="strong: the work was fixed while n grew. weak: it grew with n; also fits Gustafson's law."),
     ] = "strong",
     as_json: Json = False,
 ) -> None:

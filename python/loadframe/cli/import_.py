@@ -1,4 +1,4 @@
-"""`loadframe import`: makes workload files of what other tools have: query lists, YCSB properties, Rally tracks."""
+"""`loadframe import`: convert query lists, YCSB properties and Rally tracks to workload files."""
 
 import math
 from collections.abc import Sequence
@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loadframe.cli.app import Group, app
+from loadframe.cli.app import Application, Group, app
 from loadframe.cli.choices import assignments
 from loadframe.cli.output import tell
+from loadframe.cli.topics import Topic, option
 from loadframe.errors import BadInput
 from loadframe.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from loadframe.workload.importers import Imported
 
-commands = typer.Typer(
-    cls=Group, no_args_is_help=True, help="Make a workload file of another tool's: queries, ycsb, rally."
+commands = Application(
+    cls=Group, no_args_is_help=True, help="Convert a workload of another tool: queries, ycsb, rally."
 )
 app.add_typer(commands, name="import")
 
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="The workload file to write; standard output if not given.")
+    Path | None, option(Topic.OUTPUT, "--output", "-o", help="Workload file to write. Default: standard output.")
 ]
 
 _QUERIES = """\b
@@ -48,33 +49,34 @@ Examples:
 
 @commands.command(epilog=_QUERIES)
 def queries(
-    file: Annotated[Path, typer.Argument(help="The list of steps, in JSON.")],
-    index: Annotated[
-        Path | None, typer.Option(help="The definition of its index, in JSON; goes with --documents.")
-    ] = None,
+    file: Annotated[Path, typer.Argument(help="List of steps, in JSON.")],
+    index: Annotated[Path | None, typer.Option(help="Definition of the index, in JSON. Requires --documents.")] = None,
     documents: Annotated[
-        Path | None, typer.Option(help="Its documents, a JSON object a line, plain or compressed.")
+        Path | None,
+        typer.Option(help="Documents, one JSON object on each line, plain or compressed. Requires --index."),
     ] = None,
     bulk_size: Annotated[
-        int | None, typer.Option(min=1, help="Documents of a bulk request; 1,000 if not given, as in the benchmarker.")
+        int | None, typer.Option(min=1, help="Documents in a bulk request. Default: 1,000, as in the benchmarker.")
     ] = None,
     shards: Annotated[
-        int | None, typer.Option(min=1, help="Shards; one for each node if not given, as in the benchmarker.")
+        int | None, typer.Option(min=1, help="Shards. Default: one for each node, as in the benchmarker.")
     ] = None,
     output: Output = None,
 ) -> None:
-    """Import the MPI benchmarker's files: steps of searches, each with a warm-up, a duration and a pause, and with
-    --index and --documents what it loads before them."""
+    """Import files of the MPI benchmarker: steps of searches, each with a warm-up, a duration and a pause.
+
+    With --index and --documents, the workload also loads the benchmarker's documents.
+    """
     from loadframe.workload.importers import Triple, import_queries
 
     if index is None or documents is None:
-        for option, value in (("--index", index), ("--documents", documents)):
+        for name, value in (("--index", index), ("--documents", documents)):
             if value is not None:
                 missing = "--documents" if index else "--index"
-                raise BadInput(f"{option} has no meaning without {missing}", remedy=f"add {missing}")
-        for option, number in (("--bulk-size", bulk_size), ("--shards", shards)):
+                raise BadInput(f"{name} requires {missing}", remedy=f"add {missing}")
+        for name, number in (("--bulk-size", bulk_size), ("--shards", shards)):
             if number is not None:
-                raise BadInput(f"{option} goes with documents to load", remedy="add --index and --documents")
+                raise BadInput(f"{name} requires --index and --documents", remedy="add --index and --documents")
         _write(import_queries(file), output)
         return
     loaded = Triple(index, documents, **({} if bulk_size is None else {"bulk_size": bulk_size}), shards=shards)
@@ -83,13 +85,13 @@ def queries(
 
 @commands.command(epilog=_YCSB)
 def ycsb(
-    file: Annotated[Path, typer.Argument(help="The properties file.")],
+    file: Annotated[Path, typer.Argument(help="Properties file.")],
     property_: Annotated[
-        list[str], typer.Option("--property", "-p", help="A property that goes before the file's, key=value; repeat.")
+        list[str], typer.Option("--property", "-p", help="Property as key=value, which overrides the file. Repeatable.")
     ] = [],
     output: Output = None,
 ) -> None:
-    """Import a properties file of YCSB's core workload, for every family of stores."""
+    """Import a properties file of YCSB's core workload, for all stores."""
     from loadframe.workload.importers import import_ycsb
 
     _write(import_ycsb(file, assignments(property_, option="-p")), output)
@@ -97,38 +99,38 @@ def ycsb(
 
 @commands.command(epilog=_RALLY)
 def rally(
-    path: Annotated[Path, typer.Argument(help="The track's folder, or its JSON file.")],
+    path: Annotated[Path, typer.Argument(help="Folder or JSON file of the track.")],
     challenge: Annotated[
-        str | None, typer.Option(help="The challenge, or test procedure; the track's default if not given.")
+        str | None, option(Topic.TRACK, help="Challenge, or test procedure. Default: the track's default.")
     ] = None,
-    set_: Annotated[list[str], typer.Option("--set", help="A track parameter, name=value; may be repeated.")] = [],
+    set_: Annotated[list[str], option(Topic.TRACK, "--set", help="Track parameter as name=value. Repeatable.")] = [],
     params: Annotated[
-        Path | None, typer.Option(help="A JSON file of track parameters, as Rally's --track-params takes it.")
+        Path | None, option(Topic.TRACK, help="JSON file of track parameters, as for Rally's --track-params.")
     ] = None,
-    allow_code: Annotated[
-        bool, typer.Option("--allow-code", help="Run the track's Python code, to see what parameters it makes.")
-    ] = False,
     test_mode: Annotated[
-        bool, typer.Option("--test-mode", help="Make everything small, to try it once: as Rally's option does.")
+        bool, option(Topic.TRACK, "--test-mode", help="Reduce all sizes for a quick try, as Rally's option does.")
     ] = False,
     root: Annotated[
         Path | None,
-        typer.Option(help="The folder whose files the track may include; the checkout around it if not given."),
+        option(Topic.TRACK, help="Folder from which the track may include files. Default: its checkout."),
     ] = None,
-    time_limit: Annotated[str, typer.Option(help="The CPU time that its templates may take, and its code.")] = "20s",
+    allow_code: Annotated[
+        bool, option(Topic.SANDBOX, "--allow-code", help="Run the track's Python code to get its parameters.")
+    ] = False,
+    time_limit: Annotated[str, option(Topic.SANDBOX, help="CPU time limit for templates and code.")] = "20s",
+    memory_limit: Annotated[str, option(Topic.SANDBOX, help="Memory limit for templates and code.")] = "1GiB",
     draws: Annotated[
-        int, typer.Option(min=1, help="The most requests of an operation that its Python code makes ahead.")
+        int, option(Topic.SANDBOX, min=1, help="Maximum requests of an operation that the code generates in advance.")
     ] = 100_000,
-    memory_limit: Annotated[str, typer.Option(help="The memory that its templates may take, and its code.")] = "1GiB",
     output: Output = None,
 ) -> None:
-    """Import a track of Rally or a workload of OpenSearch Benchmark; its Python code runs only with --allow-code."""
+    """Import a Rally track or an OpenSearch Benchmark workload. Its Python code runs only with --allow-code."""
     from loadframe.workload.importers import import_rally, parameters_of
     from loadframe.workload.importers.rally.isolated import Limits
 
     limits = Limits(cpu=math.ceil(parse_duration(time_limit)) or 1, memory=parse_size(memory_limit), draws=draws)
     if allow_code:
-        tell(f"runs the Python code of {path}: import only tracks that you trust")
+        tell(f"running the Python code of {path}: import only tracks that you trust")
     imported = import_rally(
         path,
         challenge,
@@ -144,7 +146,7 @@ def rally(
 
 
 def _write(imported: "Imported", output: Path | None) -> None:
-    """Write the workload file where it is wanted, and say what is not in it."""
+    """Write the workload file, and list the parts that were left out."""
     text, imported = imported.valid()
     if output is None:
         print(text, end="")
@@ -160,23 +162,23 @@ def _write(imported: "Imported", output: Path | None) -> None:
 
 
 def _requests(lines: Sequence[str], file: Path) -> None:
-    """Write the requests that a track's code made."""
+    """Write the requests that a track's code generated."""
     try:
         file.parent.mkdir(exist_ok=True)
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     except OSError as error:
-        what = f"the requests of its code cannot be written: {error.strerror}"
-        raise BadInput(what, where=str(file), remedy="name another workload file with --output") from None
+        problem = f"the requests of its code cannot be written: {error.strerror}"
+        raise BadInput(problem, where=str(file), remedy="name another workload file with --output") from None
 
 
 def _to_file(text: str, output: Path) -> None:
     if output.suffix not in (".yaml", ".yml"):
-        raise BadInput(f"{output} would be no workload file", remedy="a workload's path ends with .yaml")
+        raise BadInput(f"{output} is not a workload file", remedy="choose a name that ends with .yaml")
     try:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         raise BadInput("it exists already", where=str(output), remedy="name another file with --output") from None
     except OSError as error:
-        what = f"the workload cannot be written: {error.strerror}"
-        raise BadInput(what, where=str(output), remedy="name another file with --output") from None
+        problem = f"the workload cannot be written: {error.strerror}"
+        raise BadInput(problem, where=str(output), remedy="name another file with --output") from None

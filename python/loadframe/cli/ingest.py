@@ -1,4 +1,4 @@
-"""`loadframe ingest`: events that come by TCP, in files or on standard input go into a store, and are counted there."""
+"""`loadframe ingest`: read events from TCP, files or standard input, write them to a store and count them there."""
 
 import secrets
 import time
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loadframe import interrupts
-from loadframe.cli import access, loss
+from loadframe.cli import access
 from loadframe.cli.app import app
 from loadframe.cli.choices import (
     ClusterHosts,
@@ -28,12 +28,14 @@ from loadframe.cli.choices import (
     StoreKind,
     StoreVersion,
     Threads,
+    WorkloadName,
     assignments,
     core_limits,
     exclude,
+    require_free,
 )
-from loadframe.cli.clusters import named, require_free
 from loadframe.cli.output import Json, print_json, tell
+from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import published
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.units import format_count, format_duration, parse_duration, parse_size
@@ -42,10 +44,10 @@ if TYPE_CHECKING:
     from loadframe.experiment.ingest import Ingested
     from loadframe.workload.sources import Feed
 
-#: The dead letters that are events, which the store refused.
+#: Kind of the dead letters that the store refused.
 REFUSED = "refused"
 
-#: How long accepted events may take to be sent after an interrupt, s.
+#: Seconds to send accepted events after an interrupt.
 _PATIENCE = 60.0
 
 _EXAMPLES = """\b
@@ -57,29 +59,37 @@ Examples:
 
 
 @app.command(epilog=_EXAMPLES)
-def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the order in which that is checked
+def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
     context: typer.Context,
-    workload: Annotated[str, typer.Argument(help="A workload of the library, or a workload file, with a source.")],
+    workload: WorkloadName,
     files: Annotated[
-        list[str] | None, typer.Argument(help="NDJSON files, plain, .gz, .bz2 or .zst; - is standard input.")
+        list[str] | None, typer.Argument(help="NDJSON files, plain, .gz, .bz2 or .zst. - is standard input.")
     ] = None,
     listen: Annotated[
-        str | None, typer.Option(help="Take lines from connections to this host:port; port 0 is any that is free.")
+        str | None, option(Topic.EVENTS, help="Accept connections at this host:port. Port 0: any free port.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, max=4096, help="Connections that send batches.")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Events in a request at most.")] = None,
-    flush: Annotated[str | None, typer.Option(help="When a batch is sent that is not full, such as 500ms.")] = None,
-    for_: Annotated[str | None, typer.Option("--for", help="End after this time.")] = None,
-    idle: Annotated[str | None, typer.Option(help="End when no line has come for this time.")] = None,
+    for_: Annotated[str | None, option(Topic.EVENTS, "--for", help="Stop after this time.")] = None,
+    idle: Annotated[str | None, option(Topic.EVENTS, help="Stop when no line arrives for this time.")] = None,
     acknowledge: Annotated[
-        bool, typer.Option("--acknowledge", help="Tell those who send to the port how many of their lines are safe.")
+        bool, option(Topic.EVENTS, "--acknowledge", help="Send each connection the number of its stored lines.")
     ] = False,
     spill: Annotated[
         str | None,
-        typer.Option(help="Bytes on disk while memory is full; if not given 1g for a port, else 0: senders wait."),
+        option(
+            Topic.EVENTS,
+            help="Disk space for events while memory is full. Default: 1g with --listen, else 0 (senders wait).",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, option(Topic.LOAD, min=1, max=4096, help="Connections to the store that send batches.")
+    ] = None,
+    batch: Annotated[int | None, option(Topic.LOAD, min=1, max=1_000_000, help="Maximum events in a request.")] = None,
+    flush: Annotated[
+        str | None, option(Topic.LOAD, help="Send an incomplete batch after this time, such as 500ms.")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(help="The phase that takes events in; `ingest`, or the only one, if not given.")
+        str | None,
+        option(Topic.WORKLOAD, help="Phase that ingests. Default: the phase `ingest`, or the only phase."),
     ] = None,
     store: StoreKind = "opensearch",
     version: StoreVersion = None,
@@ -107,21 +117,21 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
     compress: access.Compress = False,
     as_json: Json = False,
 ) -> None:
-    """Take events from a TCP port, files or standard input into a store, and count them there.
+    """Ingest events from a TCP port, files or standard input into a store, and count them there.
 
-    Without a port or files the workload's own source is taken. It ends with the files, after --for or --idle, or with
-    Ctrl-C or SIGTERM, and what was accepted until then is sent; another Ctrl-C drops that. The status is 1 if the store
-    refused events, or does not have all of the others.
+    Without --listen and files, the workload's own source is used. Ingestion stops at the end of the files, after --for
+    or --idle, or on Ctrl-C or SIGTERM. Accepted events are then sent; another Ctrl-C drops them. The exit code is 1 if
+    the store refused or lost events.
     """
     starting = {"--version": version, "--nodes": nodes, "--cpus": cpus, "--memory": memory, "--cores": cores}
     given = {**starting, "--home": home, "--hosts": hosts, "--cluster": cluster, "--replace": replace, "--reuse": reuse}
-    exclude(given, ["--hosts"], ["--cluster"], "each names a cluster")
-    exclude(given, ["--replace"], ["--reuse"], "one drops the data that the other keeps")
-    exclude(given, ["--hosts", "--cluster"], [*starting, "--home"], "a cluster that exists is as it is")
+    exclude(given, ["--hosts"], ["--cluster"], "both name a cluster")
+    exclude(given, ["--replace"], ["--reuse"], "one drops data, the other keeps it")
+    exclude(given, ["--hosts", "--cluster"], [*starting, "--home"], "the cluster exists already")
     feed = _feed(listen, files or [], batch, flush, idle, spill, acknowledge=acknowledge)
     duration = _positive(for_, "--for")
 
-    # What follows takes a second or two to import, which help and slips of the pen should not cost.
+    # These imports take a second or two. Help and usage errors do not need them.
     from loadframe.experiment.ingest import documents, fed_by, ingested, phase_of
     from loadframe.workload import load_workload
 
@@ -148,12 +158,12 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
         if hosts:
             started = Cluster.attach(addresses, store, reached)
         elif cluster:
-            started = named(cluster, store, context)
+            started = access.named(cluster, store, context)
         else:
             limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None, **core_limits(cores))
             spec = ClusterSpec(store=store, version=version, nodes=nodes or 1, limits=limits, home=home)
             kind = find(store)
-            # Everything that can be wrong with the workload is said before a node starts.
+            # Check the workload before a node starts.
             phase = fed_by(
                 loaded.for_family(kind.family, spec.nodes, listener.step).phase(name),
                 feed,
@@ -171,7 +181,8 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
             session = Session(live, resolved, seed=secrets.randbits(32), generator=generator, listener=listener)
             if not reuse:
                 session.create_collections(
-                    replace=replace or not (hosts or cluster), confirm=loss.confirm if hosts and not yes else None
+                    replace=replace or not (hosts or cluster),
+                    confirm=access.confirm_drop if hosts and not yes else None,
                 )
             try:
                 closing = Closing(_PATIENCE, _tell_end)
@@ -179,7 +190,7 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
             except KeyboardInterrupt:
                 if not path.exists() or name not in [phase.name for phase in Run(path).summary.phases]:
                     raise
-                # What was not sent is left over, and the rest is told as usual.
+                # The result counts unsent events as left over.
                 interrupts.answer()
             counted = documents(fed, live)
     _show(ingested(Run(path).summary.phases, counted, str(path)), as_json)
@@ -187,8 +198,8 @@ def ingest(  # noqa: PLR0915 - it is one list of what may be asked, and the orde
 
 def _tell_end() -> None:
     tell(
-        "no more lines are taken; what was accepted is sent, for"
-        f" {format_duration(_PATIENCE)} at most; Ctrl-C again drops what is left",
+        f"stopped reading; sending accepted events for up to {format_duration(_PATIENCE)};"
+        " press Ctrl-C again to drop the rest",
         style="yellow",
     )
 
@@ -203,13 +214,13 @@ def _feed(
     *,
     acknowledge: bool,
 ) -> "Feed":
-    """Return where events come from; BadInput for what contradicts itself."""
+    """Return the source of events. BadInput if options contradict each other."""
     if listen and files:
-        raise BadInput("events come from --listen or from files, not from both", remedy="give one of them")
+        raise BadInput("--listen and files cannot be combined", remedy="give one of them")
     if "-" in files and len(files) > 1:
-        raise BadInput("standard input and files cannot be taken together", remedy="give - alone, or files alone")
+        raise BadInput("standard input and files cannot be combined", remedy="give either - or files")
     if idle and files and files != ["-"]:
-        raise BadInput("files end by themselves, and are not waited for", remedy="leave --idle out")
+        raise BadInput("--idle requires --listen or standard input: files end", remedy="leave --idle out")
     from loadframe.workload.sources import Feed
 
     named_files = tuple(Path(file) for file in files if file != "-")
@@ -229,50 +240,50 @@ def _feed(
 
 
 def _positive(text: str | None, option: str) -> float | None:
-    """Return an option's time, s; BadInput for 0."""
+    """Parse the duration of an option, s. BadInput for 0."""
     seconds = parse_duration(text) if text else None
     if seconds == 0:
-        raise BadInput(f"{option} 0 leaves no time", remedy="give more than 0")
+        raise BadInput(f"{option} must be more than 0; got {text}", remedy="give a time such as 10s")
     return seconds
 
 
-def _show(came: "Ingested", as_json: bool) -> None:
-    """Print what came of the events; LoadframeError if some are left over."""
-    figures = came.figures
+def _show(ingested: "Ingested", as_json: bool) -> None:
+    """Print the counts of events. LoadframeError if the store refused events, or some were not sent."""
+    figures = ingested.figures
     if as_json:
-        print_json(came.as_dict())
+        print_json(ingested.as_dict())
     else:
-        said: dict[str, Any] = {
+        rows: dict[str, Any] = {
             "lines": figures.lines,
             "events accepted": figures.accepted,
             "events indexed": figures.indexed,
             "dead letters": figures.dead,
             "left over": figures.left_over,
             **({"spilled to disk": figures.spilled_events} if figures.spilled_events else {}),
-            "documents in the store": came.documents,
+            "documents in the store": ingested.documents,
         }
-        for words, count in said.items():
-            print(f"{words:24}{format_count(count):>14}")
-        if came.visibility is not None and came.visibility.count:
+        for label, count in rows.items():
+            print(f"{label:24}{format_count(count):>14}")
+        if ingested.visibility is not None and ingested.visibility.count:
             for quantile in ("p50", "p99", "max"):
-                print(f"{f'visible after, {quantile}':24}{format_duration(getattr(came.visibility, quantile)):>14}")
+                print(f"{f'visible after, {quantile}':24}{format_duration(getattr(ingested.visibility, quantile)):>14}")
         if figures.sampled is not None:
-            looked = f"{format_count(figures.seen or 0)} of {format_count(figures.sampled)}"
-            print(f"{'seen of those looked for':24}{looked:>14}")
+            share = f"{format_count(figures.seen or 0)} of {format_count(figures.sampled)}"
+            print(f"{'visible of sampled':24}{share:>14}")
     for trouble in figures.trouble:
         tell(trouble, style="yellow")
     if figures.kept:
-        tell(f"dead letters are in {Path(came.run) / figures.kept}")
-    tell(f"recorded in {came.run}; `loadframe report {came.run}` draws it")
+        tell(f"dead letters are in {Path(ingested.run) / figures.kept}")
+    tell(f"recorded in {ingested.run}; see `loadframe report {ingested.run}`")
     if figures.left_over:
         raise LoadframeError(
-            f"{figures.left_over:,} events were accepted and are not in the store",
-            where=came.run,
-            remedy="send them again: the same event once more changes nothing",
+            f"{figures.left_over:,} accepted events are not in the store",
+            where=ingested.run,
+            remedy="send them again: repeated events are stored once",
         )
     if refused := figures.dead_letters.get(REFUSED, 0):
         raise LoadframeError(
             f"the store refused {refused:,} event{'s' * (refused != 1)}",
-            where=str(Path(came.run) / (figures.kept or "")),
-            remedy="the dead letters have each line and the reason; correct them and send them again",
+            where=str(Path(ingested.run) / (figures.kept or "")),
+            remedy="each dead letter holds the line and the reason: correct the lines and send them again",
         )

@@ -1,4 +1,4 @@
-"""`loadframe plan`: what an experiment can know before it is run, and what to measure next after some of it was."""
+"""`loadframe plan`: simulate the precision of an experiment, before or during it."""
 
 import math
 from collections.abc import Sequence
@@ -31,43 +31,45 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 def plan(
-    path: Annotated[Path, typer.Argument(help="An experiment file, or the folder of an experiment that was begun.")],
-    sigma: Annotated[float | None, typer.Option(help="Contention to suppose; 0.03 if not given.")] = None,
-    kappa: Annotated[float | None, typer.Option(help="Coherency to suppose; 0.0005 if not given.")] = None,
+    path: Annotated[Path, typer.Argument(help="Experiment file, or folder of an unfinished experiment.")],
+    sigma: Annotated[float | None, typer.Option(help="Assumed contention. Default: 0.03.")] = None,
+    kappa: Annotated[float | None, typer.Option(help="Assumed coherency. Default: 0.0005.")] = None,
     noise: Annotated[
-        float | None, typer.Option(help="Relative standard deviation of repeated runs; 0.03 if not given.")
+        float | None, typer.Option(help="Assumed run-to-run variance, as a relative standard deviation. Default: 0.03.")
     ] = None,
-    budget: Annotated[int | None, typer.Option(help="Consider only designs with at most this number of runs.")] = None,
+    budget: Annotated[int | None, typer.Option(help="Maximum number of runs of a design.")] = None,
     generators: Annotated[
         int | None,
-        typer.Option(min=0, help="Machines for ranks alone, beside those of the nodes; see `loadframe slurm`."),
+        typer.Option(min=0, help="Additional machines for ranks only; see `loadframe slurm`."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a design can know, by making it many times in virtual time. Starts nothing.
+    """Simulate how precise an experiment will be. Starts nothing.
 
-    Of a file, contention, coherency and scatter are supposed; of a folder, they are what its runs say.
+    For a file, contention, coherency and run-to-run variance are assumed. For a folder, its runs provide them.
     """
     from loadframe.experiment.file import load_experiment
     from loadframe.experiment.outlook import document, of_file, of_folder
-    from loadframe.experiment.outlook import plan as weigh
+    from loadframe.experiment.outlook import plan as simulate
 
-    supposed = _supposed(sigma, kappa, noise)
-    question = of_folder(path, supposed) if path.is_dir() else of_file(load_experiment(path), supposed, generators)
-    planned = weigh(question, budget)
+    assumed = _assumed(sigma, kappa, noise)
+    question = of_folder(path, assumed) if path.is_dir() else of_file(load_experiment(path), assumed, generators)
+    planned = simulate(question, budget)
     if as_json:
         print_json(document(planned))
     else:
         _show(planned)
 
 
-def _supposed(sigma: float | None, kappa: float | None, noise: float | None) -> "Law":
+def _assumed(sigma: float | None, kappa: float | None, noise: float | None) -> "Law":
     from loadframe.experiment.outlook import SUPPOSED
     from loadframe.simulate.outlook import Law
 
-    for name, value, most in (("sigma", sigma, 1), ("kappa", kappa, 1), ("noise", noise, 1)):
-        if value is not None and not 0 <= value < most:
-            raise BadInput(f"--{name} {value:g} cannot be", remedy=f"give a share from 0 to less than {most}")
+    for name, value in (("sigma", sigma), ("kappa", kappa), ("noise", noise)):
+        if value is not None and not 0 <= value < 1:
+            raise BadInput(
+                f"--{name} must be at least 0 and below 1; got {value:g}", remedy="give a share such as 0.03"
+            )
     return Law(
         SUPPOSED.sigma if sigma is None else sigma,
         SUPPOSED.kappa if kappa is None else kappa,
@@ -77,13 +79,11 @@ def _supposed(sigma: float | None, kappa: float | None, noise: float | None) -> 
 
 def _show(planned: "Plan") -> None:
     question, law = planned.question, planned.question.law
-    out.print(Text(f"{question.name}: what it can know", style="bold"))
-    scatter = (
-        f"repeated runs vary by {100 * law.noise:.3g} % ({question.origin}); {question.made} valid runs are there."
-    )
+    out.print(Text(f"{question.name}: expected precision", style="bold"))
+    variance = f"run-to-run variance {100 * law.noise:.3g} % ({question.origin}); {question.made} valid runs so far."
     curve = f"contention {100 * law.sigma:.3g} %, coherency {100 * law.kappa:.3g} %, " if question.over else ""
     article = "An" if question.kind[0] in "aeiou" else "A"
-    out.print(Text(f"{article} {question.kind} experiment: {curve}{scatter}"))
+    out.print(Text(f"{article} {question.kind} experiment: {curve}{variance}"))
     if question.extent:
         out.print(Text(_extent_text(question.extent)))
         for sentence in question.extent.missing:
@@ -93,7 +93,7 @@ def _show(planned: "Plan") -> None:
         out.print(_designs(planned))
         out.print(Text(_advice(planned)))
     elif question.over:
-        out.print(Text("No design within that budget has the three sizes that a curve needs."))
+        out.print(Text("No design within --budget has three sizes, which a curve requires."))
     if planned.of_kind.sentences:
         out.print()
         for sentence in planned.of_kind.sentences:
@@ -108,12 +108,14 @@ def _show(planned: "Plan") -> None:
             out.print(Text(_effect_text(effect.factor, effect.runs, effect.least)))
     if planned.powers:
         out.print()
-        out.print(Text("As a gate, against a baseline that is measured in the same blocks, it would stop:"))
+        out.print(
+            Text("As a gate, with a baseline in the same blocks, it would detect a worsening with this probability:")
+        )
         out.print(_powers(planned.powers))
         out.print(
             Text(
-                "The chance of stopping for a worsening, and the one that it finds in four of five cases. p99 is taken"
-                " to vary twice as much as throughput.",
+                "finds: the worsening that it detects in four of five cases. The variance of p99 is assumed to be twice"
+                " that of throughput.",
                 style="dim",
             )
         )
@@ -123,7 +125,7 @@ def _designs(planned: "Plan") -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("design")
     table.add_column(planned.question.over or "")
-    for header in ("runs", "contention, %", "coherency, %", "peak, 5-95 %", "names it"):
+    for header in ("runs", "contention, %", "coherency, %", "peak, 5-95 %", "conclusive"):
         table.add_column(header, justify="right")
     for row in planned.outlooks:
         table.add_row(
@@ -143,7 +145,7 @@ def _powers(powers: "Sequence[Power]") -> Table:
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("check")
-    for header in ("runs a side", *(f"{format_share(worsening)} worse" for worsening in WORSENINGS), "finds"):
+    for header in ("runs per side", *(f"{format_share(worsening)} worse" for worsening in WORSENINGS), "finds"):
         table.add_column(header, justify="right")
     for row in powers:
         finds = format_share(row.finds) if math.isfinite(row.finds) else "nothing"
@@ -162,7 +164,7 @@ def _advice(planned: "Plan") -> str:
     more = best.runs - planned.question.made
     cost = f"{more} more runs" if planned.question.made and more > 0 else f"{best.runs} runs"
     return (
-        f"Intervals are the middle of what such experiments would report. {true} Most is learned per run by"
+        f"Intervals are the median of simulated experiments. {true} The most informative design per run is"
         f" {best.name!r}: {over} {', '.join(map(str, best.sizes))}, {best.repetitions} times each ({cost})."
     )
 
@@ -174,15 +176,17 @@ def _extent_text(held: "Extent") -> str:
     words = f"{held.runs} runs take {length_text(held.seconds, held.known)}"
     if machines == 1:
         return f"{words} on this machine."
-    parts = f"{held.machines} for nodes and {held.generators} for ranks alone" if held.generators else "all for nodes"
+    parts = f"{held.machines} for nodes and {held.generators} for ranks only" if held.generators else "all for nodes"
     hours = f"{'' if held.known else 'at least '}{held.machine_hours:.3g} node-hours"
     return f"{words} in one job of {machines} machines ({parts}): {hours}."
 
 
 def _effect_text(factor: str, runs: int, least: float) -> str:
     if not math.isfinite(least):
-        return f"{factor}: one run of each level says nothing about its scatter, so no difference can be detected."
+        return (
+            f"{factor}: one run of each level does not show the variance, so the experiment cannot detect differences."
+        )
     return (
-        f"{factor}: {runs} runs of each level see a difference of {100 * least:.2g} % or more"
+        f"{factor}: {runs} runs of each level detect a difference of {100 * least:.2g} % or more"
         " (in 80 of 100 experiments, at the 5 % level)."
     )

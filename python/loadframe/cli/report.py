@@ -1,6 +1,6 @@
-"""`loadframe report`: what a run or an experiment says, as one HTML file and in brief on the terminal.
+"""`loadframe report`: report on a run or an experiment, as one HTML file and as a summary on the terminal.
 
-A run can also be written in the format of the MPI benchmarker's results.
+--format queries writes a run as the MPI benchmarker writes its results.
 """
 
 import json
@@ -19,7 +19,7 @@ from loadframe.errors import BadInput, NothingUsable
 if TYPE_CHECKING:
     from loadframe.record import Run
 
-#: Runs that an error names.
+#: Maximum number of runs in an error message.
 _NAMED = 5
 
 _EXAMPLES = """\b
@@ -35,7 +35,7 @@ Examples:
 
 
 class Format(StrEnum):
-    """What a report is written as."""
+    """File format of a report."""
 
     html = "html"
     queries = "queries"
@@ -43,43 +43,40 @@ class Format(StrEnum):
 
 @app.command(epilog=_EXAMPLES)
 def report(
-    path: Annotated[Path, typer.Argument(help="The folder of a run or of an experiment.")],
+    path: Annotated[Path, typer.Argument(help="Folder of a run or an experiment.")],
     other: Annotated[
         Path | None,
         typer.Argument(
-            help="With a scale experiment: one of the other scaling, so that a strong and a weak curve of one store are"
-            " set side by side."
+            help="Folder of a second scale experiment, to show a strong and a weak scaling curve side by side."
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="The file; if not given, report.html, or for two folders strong-and-weak.html, in the first."
-        ),
+        typer.Option(help="File to write. Default: report.html in the folder; strong-and-weak.html for two folders."),
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="html, or queries: a run's requests as the MPI benchmarker writes them.")
+        Format, typer.Option("--format", help="html, or queries (a run's requests in the MPI benchmarker's format).")
     ] = Format.html,
     bands: Annotated[
         str | None,
         typer.Option(
-            help="The share of requests, by operation, in bands of response time that end at these times, such as"
-            " 100ms,1s,10s or 2s,9s,12s; failures apart. Of an experiment also by treatment."
+            help="Upper bounds of latency buckets, such as 100ms,1s,10s. The report gives each bucket's share of"
+            " requests by operation, and for an experiment by treatment. Failures are counted separately."
         ),
     ] = None,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Write a self-contained HTML report, and print it in brief.
+    """Write a self-contained HTML report, and print a summary.
 
-    Exit status 4: no run of the experiment has a figure that can be used.
+    Exit code 4: no run of the experiment is valid.
     """
     bounds = _bounds(bands)
     if bounds and (other is not None or format_ != Format.html):
-        raise BadInput("--bands goes with the report of one run or of one experiment", remedy="leave it out")
+        raise BadInput("--bands requires an HTML report on one run or experiment", remedy="leave it out")
     if other is not None:
         if format_ != Format.html:
-            raise BadInput(f"two folders cannot be written as {format_}", remedy="name one run, or leave --format out")
+            raise BadInput(f"--format {format_} requires one run", remedy="name one run, or leave --format out")
         _write_strong_and_weak(path, other, output=output or path / "strong-and-weak.html", as_json=as_json)
     elif format_ == Format.queries:
         _write_queries(path, output or path / "queries.json")
@@ -118,7 +115,7 @@ def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: 
 
 
 def require_usable(path: Path, *, strict: bool) -> None:
-    """NothingUsable where no run of an experiment has a figure; with `strict` where any run has none."""
+    """Raise NothingUsable if no run of an experiment is valid, or with `strict` if any run is invalid."""
     from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
 
     if not (path / EXPERIMENT_FILE).is_file():
@@ -129,24 +126,24 @@ def require_usable(path: Path, *, strict: bool) -> None:
         return
     everything = len(unusable) == len(folder.runs)
     if all(run.status == "missing" for run in unusable):
-        words = "no run was made yet" if everything else f"{len(unusable)} of {len(folder.runs)} runs were not made yet"
+        problem = (
+            "no run was made yet" if everything else f"{len(unusable)} of {len(folder.runs)} runs were not made yet"
+        )
         remedy = "make them with `loadframe run` and the experiment's file, in this folder"
     else:
-        words = "no run has" if everything else f"{len(unusable)} of {len(folder.runs)} runs have no"
-        words += " a figure that can be used" if everything else " figure that can be used"
-        remedy = "the report gives the reason for each; remove it, and run the experiment in another folder"
-    named = ", ".join(run.id for run in unusable[:_NAMED])
-    raise NothingUsable(f"{words}: {named}{', ...' if len(unusable) > _NAMED else ''}", where=str(path), remedy=remedy)
+        problem = "no run is valid" if everything else f"{len(unusable)} of {len(folder.runs)} runs are invalid"
+        remedy = "the report gives the causes; remove them, and run the experiment in another folder"
+    listed = ", ".join(run.id for run in unusable[:_NAMED])
+    raise NothingUsable(
+        f"{problem}: {listed}{', ...' if len(unusable) > _NAMED else ''}", where=str(path), remedy=remedy
+    )
 
 
 def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple[float, ...] = ()) -> Path:
-    """Report on a folder, and return where the page is.
+    """Report on a folder and return the path of the page. `bands`: upper bounds of latency buckets, s.
 
-    BadInput where it is neither a run nor an experiment, or cannot be read or written.
-
-    `bands`: the bounds of bands of response time, s, which the report then has.
-
-    BadInput, after the report, where the experiment asked for something that no run could have shown.
+    BadInput if the folder is neither a run nor an experiment, or cannot be read or written. BadInput, after the report,
+    if no run could have answered the experiment's question.
     """
     from loadframe.analyze.experiment import EXPERIMENT_FILE
     from loadframe.record import Run
@@ -155,7 +152,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple
     if not path.exists():
         from loadframe.experiment.rescue import rescue
 
-        # Of a run whose process was killed there is what it had recorded.
+        # A killed run left its records under another name.
         rescue(path.parent, lambda run: run == path.name)
     unanswerable = None
     if (path / EXPERIMENT_FILE).is_file():
@@ -164,7 +161,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple
         raise BadInput(
             "this is neither a run nor an experiment",
             where=str(path),
-            remedy=f"name a folder that holds a {MANIFEST_FILE} or an {EXPERIMENT_FILE}",
+            remedy=f"name a folder that holds {MANIFEST_FILE} or {EXPERIMENT_FILE}",
         )
     else:
         page, document, show = _run(Run(path), bands)

@@ -1,4 +1,4 @@
-"""`loadframe run`: a designed experiment, printed before, resumed after an interruption, reported at the end."""
+"""`loadframe run`: run or resume a designed experiment, and report on it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +11,7 @@ from loadframe import interrupts
 from loadframe.cli.app import app
 from loadframe.cli.choices import Ranks, Samples, Strict, start_ranks
 from loadframe.cli.output import Json, out, print_json, tell
+from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import Web, WebAddress, published, require_web
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.units import format_nodes
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from loadframe.experiment.file_factors import Level
     from loadframe.live.publisher import Publisher
 
-#: Columns that no line of a design takes.
+#: More columns than any line of a design has.
 _WIDEST = 10_000
 
 _EXAMPLES = """\b
@@ -38,25 +39,32 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 def run(
-    experiment: Annotated[Path, typer.Argument(help="An experiment file.")],
-    output: Annotated[Path | None, typer.Option(help="The experiment's folder; results/NAME if not given.")] = None,
+    experiment: Annotated[Path, typer.Argument(help="Experiment file.")],
+    output: Annotated[
+        Path | None, option(Topic.OUTPUT, help="Folder of the experiment. Default: results/NAME.")
+    ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the runs and the expected time; start nothing.")
+        bool, option(Topic.EXPERIMENT, "--dry-run", help="Print the runs and the expected time. Start nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Start an experiment that takes longer than a day.")] = False,
+    yes: Annotated[
+        bool, option(Topic.EXPERIMENT, "--yes", help="Start even if the experiment takes longer than a day.")
+    ] = False,
     ranks: Ranks = None,
     samples: Samples = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Make failed runs again. The report still lists the failed attempts.")
+        bool,
+        option(
+            Topic.EXPERIMENT, "--retry-failed", help="Repeat failed runs. The report still lists the failed attempts."
+        ),
     ] = False,
     strict: Strict = False,
     web: Web = False,
     web_address: WebAddress = None,
     as_json: Json = False,
 ) -> None:
-    """Run a designed experiment. The same command goes on where an earlier one stopped.
+    """Run a designed experiment. Repeat the command to resume an interrupted one.
 
-    Exit status 1: runs failed. 4: no run has a figure that can be used.
+    Exit code 1: runs failed. 4: no run is valid. 75: the Slurm job ends before the last run; submit it again.
     """
     page = require_web(web, web_address)
     if not dry_run:
@@ -80,7 +88,7 @@ def run(
         raise BadInput(
             f"the experiment takes {most_words}{length_text(longest, known)}",
             where=str(experiment),
-            remedy="say --yes if that is meant, or take fewer levels or repetitions; --dry-run shows the runs",
+            remedy="give --yes to start it, or reduce levels or repetitions; --dry-run shows the runs",
         )
     path = output or Path("results") / loaded.name
     with published("run", loaded.name, path, page) as live:
@@ -97,9 +105,9 @@ def carry_out(
     as_json: bool,
     strict: bool = False,
 ) -> None:
-    """Run what the folder lacks, then report.
+    """Run the missing runs of a folder, then report.
 
-    LoadframeError when runs have failed, NothingUsable when none has a figure, OutOfTime when the job ends.
+    LoadframeError if runs failed, NothingUsable if no run is valid, OutOfTime if the Slurm job ends first.
     """
     from loadframe.cli.console import Console
     from loadframe.cli.report import require_usable, write_report
@@ -121,7 +129,7 @@ def carry_out(
         if deadline.interrupted:
             interrupts.answer()
             raise deadline.over() from None
-        tell(f"stopped; the same command goes on with what is missing in {path}")
+        tell(f"stopped; repeat the command to resume {path}")
         raise
     live.reported(write_report(path, output=None, as_json=as_json))
     failed_runs = folder.failed()
@@ -129,26 +137,26 @@ def carry_out(
         raise LoadframeError(
             f"{len(failed_runs)} of {len(planned.runs)} runs failed",
             where=str(path),
-            remedy="the report names them with their causes; --retry-failed makes them again",
+            remedy="the report gives the causes; --retry-failed repeats the runs",
         )
     require_usable(path, strict=strict)
 
 
 def _deadline() -> "Deadline":
-    """Return when the job ends that this command is part of; it is never over outside of Slurm."""
+    """Return the end of the Slurm job that runs this command; NEVER outside of Slurm."""
     from loadframe.experiment.deadline import NEVER, Deadline
     from loadframe.host import allocation
 
     try:
         given = allocation.current()
     except LoadframeError as error:
-        tell(f"when this job ends is not known: {error.what}", style="yellow")
+        tell(f"the end of this job is unknown: {error.what}", style="yellow")
         return NEVER
     return Deadline(given.ends, f"job {given.job} of Slurm") if given else NEVER
 
 
 def _extent(loaded: "Experiment", planned: "Design") -> str:
-    """Return how many runs there will be and how long they take, with the most if that depends on what they say."""
+    """Return the number and duration of the runs as text, with the maximum if it depends on results."""
     from loadframe.experiment.design_estimate import UNKNOWN, estimate, length_is_known, length_text
 
     known = length_is_known(loaded)
@@ -183,19 +191,19 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
     table.add_column("run")
     table.add_column("block", justify="right")
     factors = dict.fromkeys(name for entry in planned.runs for name in entry.treatment)
-    # What expressions of the file are in each run.
-    worked_out = {entry.id: values_of(loaded, entry.treatment) for entry in planned.runs}
-    following = dict.fromkeys(name for values in worked_out.values() for name in values)
+    # Values of the file's expressions in each run.
+    derived = {entry.id: values_of(loaded, entry.treatment) for entry in planned.runs}
+    following = dict.fromkeys(name for values in derived.values() for name in values)
     for column in (*factors, *(f"= {name}" if name in factors else name for name in following)):
         table.add_column(column, justify="right")
     table.add_column("cluster")
     for group in planned.groups():
         for index, entry in enumerate(group):
             levels = (escape(str(entry.treatment.get(factor, ""))) for factor in factors)
-            worked = worked_out[entry.id]
-            follow = (f"{worked[name]:,}" if name in worked else "" for name in following)
+            values = derived[entry.id]
+            follow = (f"{values[name]:,}" if name in values else "" for name in following)
             table.add_row(entry.id, str(entry.block), *levels, *follow, "" if index else "new")
-    # Names are for typing and levels for checking: none may be cut, however many there are.
+    # Never cut names and levels: users copy and check them.
     table.width = out.measure(table, options=out.options.update(width=_WIDEST)).maximum
     out.print(table, crop=False)
     for line in dict.fromkeys(filter(None, (_cores(loaded, entry.treatment) for entry in planned.runs))):
@@ -203,15 +211,15 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
 
 
 def _cores(loaded: "Experiment", treatment: "Mapping[str, Level]") -> str | None:
-    """Return which cores each node of a treatment gets on this machine, in words; None where they share them."""
+    """Return the cores of each node of a treatment as text; None if the nodes share them."""
     from loadframe.cluster import Cluster
     from loadframe.experiment.loop import spec_of
 
     spec = spec_of(loaded, treatment)
     try:
-        dealt = Cluster.cores(spec)
+        assigned = Cluster.cores(spec)
     except BadInput as error:
         return f"cores of {format_nodes(spec.nodes)}: {error.what}"
-    if dealt is None:
+    if assigned is None:
         return None
-    return f"cores of {format_nodes(spec.nodes)}: {'; '.join(', '.join(map(str, node)) for node in dealt)}"
+    return f"cores of {format_nodes(spec.nodes)}: {'; '.join(', '.join(map(str, node)) for node in assigned)}"

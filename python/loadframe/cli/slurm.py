@@ -1,4 +1,4 @@
-"""`loadframe slurm`: an experiment as a job of Slurm, by a batch script that a person can read."""
+"""`loadframe slurm`: write a readable batch script that runs an experiment as a Slurm job."""
 
 import math
 import re
@@ -13,6 +13,7 @@ import typer
 
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json, tell
+from loadframe.cli.topics import Topic, option
 from loadframe.errors import BadInput
 from loadframe.units import format_duration, parse_duration
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from loadframe.experiment.experiment import Experiment
     from loadframe.experiment.extent import Extent
 
-#: Time that is asked for beyond what is expected, as a share and at least, s; in steps of, s.
+#: Margin of the time limit: a share of the expected time, at least this many s, rounded up to steps of s.
 _SPARE, _LEAST_SPARE, _STEP = 0.25, 600.0, 300.0
-#: Seconds for the controller to answer.
+#: Time limit for an answer of the controller, s.
 _ANSWER_WITHIN = 60.0
 
 _EXAMPLES = """\b
@@ -37,43 +38,52 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 def slurm(
-    experiment: Annotated[Path, typer.Argument(help="An experiment file, with store: {host: slurm}.")],
+    experiment: Annotated[Path, typer.Argument(help="Experiment file with store: {host: slurm}.")],
     nodes: Annotated[
         int | None,
-        typer.Option(min=1, help="Machines for the store's nodes; what the largest cluster needs if not given."),
+        option(
+            Topic.MACHINES, min=1, help="Machines for the store's nodes. Default: as many as the largest cluster needs."
+        ),
     ] = None,
     generators: Annotated[
         int | None,
-        typer.Option(
+        option(
+            Topic.MACHINES,
             min=0,
-            help="Machines besides, for the ranks alone; if not given, none where they may share those of the nodes "
-            "(placement: {share: true}), or else one.",
+            help="Additional machines for ranks only. Default: 0 if ranks may share the nodes' machines "
+            "(placement: {share: true}), else 1.",
         ),
     ] = None,
-    ranks_per_node: Annotated[int, typer.Option(min=1, help="Ranks on each machine that has ranks.")] = 1,
-    cores_per_rank: Annotated[int | None, typer.Option(min=1, help="Cores for each rank; Slurm's choice.")] = None,
-    time: Annotated[
-        str | None, typer.Option(help="The job's time limit, such as 4h; a quarter more than expected if not given.")
+    ranks_per_node: Annotated[int, option(Topic.MACHINES, min=1, help="Ranks on each machine that has ranks.")] = 1,
+    cores_per_rank: Annotated[
+        int | None, option(Topic.MACHINES, min=1, help="Cores for each rank. Default: Slurm's choice.")
     ] = None,
-    mpi: Annotated[str, typer.Option(help="How Slurm tells ranks of each other: see `srun --mpi=list`.")] = "pmix",
+    time: Annotated[
+        str | None, option(Topic.JOB, help="Time limit, such as 4h. Default: the expected time and a quarter.")
+    ] = None,
+    mpi: Annotated[str, option(Topic.JOB, help="Type of MPI for srun; see `srun --mpi=list`.")] = "pmix",
     sbatch: Annotated[
-        list[str] | None, typer.Option(help="A further option of sbatch, --sbatch=--partition=long; may be repeated.")
+        list[str] | None,
+        option(Topic.JOB, help="Option for sbatch, such as --sbatch=--partition=long. Repeatable."),
     ] = None,
     setup: Annotated[
-        list[str] | None, typer.Option(help="A line of shell to run first, such as module load; may be repeated.")
+        list[str] | None,
+        option(Topic.JOB, help="Shell command to run first, such as 'module load openmpi'. Repeatable."),
     ] = None,
-    script: Annotated[Path | None, typer.Option(help="The script's file; NAME.sbatch if not given.")] = None,
-    output: Annotated[Path | None, typer.Option(help="The experiment's folder; results/NAME if not given.")] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Have the job submit itself again until all runs are made.")
+        bool, option(Topic.JOB, "--again", help="Let the job submit itself again until all runs are done.")
     ] = False,
-    submit: Annotated[bool, typer.Option("--submit", help="Submit it now.")] = False,
+    submit: Annotated[bool, option(Topic.JOB, "--submit", help="Submit the script now.")] = False,
+    script: Annotated[Path | None, option(Topic.OUTPUT, help="Script to write. Default: NAME.sbatch.")] = None,
+    output: Annotated[
+        Path | None, option(Topic.OUTPUT, help="Folder of the experiment. Default: results/NAME.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a batch script that runs an experiment as a job of Slurm, and submit it if asked.
+    """Write a batch script that runs an experiment as a Slurm job; --submit submits it.
 
-    The store's nodes run on some machines of the job and the ranks that load it on others, or on the same. A job that
-    ends before all runs are made leaves the rest to the next: the same script, submitted again, goes on.
+    The store's nodes and the ranks run on separate machines of the job, or share machines. If a job ends before all
+    runs are done, submit the same script again to continue.
     """
     from loadframe.experiment.batch import Batch
     from loadframe.experiment.design_estimate import UNKNOWN
@@ -86,10 +96,10 @@ def slurm(
     path = script or Path(f"{loaded.name}.sbatch")
     if time is None and not planned.known:
         raise BadInput(
-            f"the job's time limit cannot be guessed: the experiment takes at least {format_duration(planned.seconds)};"
+            f"the job's time limit is unknown: the experiment takes at least {format_duration(planned.seconds)};"
             f" {UNKNOWN}",
             where=str(experiment),
-            remedy="say --time",
+            remedy="give --time",
         )
     limit = _with_spare(planned.seconds) if time is None else parse_duration(time)
     run = [_loadframe(), "run", str(experiment), "--yes", *(["--output", str(output)] if output else [])]
@@ -128,33 +138,33 @@ def _show(batch: "Batch", planned: "Extent", job: str | None) -> None:
     if planned.seconds > batch.time:
         lines.append(
             "The job ends before the last run, and "
-            + ("submits itself again." if batch.again else "goes on when it is submitted again (--again does so).")
+            + ("submits itself again." if batch.again else "continues if you submit it again (automatic with --again).")
         )
     lines += [f"! {sentence}" for sentence in planned.missing]
-    lines.append(f"job {job} is submitted: `squeue --job {job}`" if job else f"submit it: sbatch {batch.script}")
+    lines.append(f"submitted job {job}; see `squeue --job {job}`" if job else f"submit it with: sbatch {batch.script}")
     for line in lines:
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _machines(loaded: "Experiment", planned: "Extent", asked: int | None) -> int:
-    """Return the number of machines for nodes; BadInput where the nodes do not fit on them."""
+def _machines(loaded: "Experiment", planned: "Extent", requested: int | None) -> int:
+    """Return the number of machines for nodes. BadInput if the nodes do not fit on the requested number."""
     host = loaded.file.store.host
     if host not in ("slurm", "mpi"):
         raise BadInput(
-            f"the nodes of {loaded.name} would all run beside the first rank (store: {{host: {host}}})",
+            f"the nodes of {loaded.name} would all run on the first rank's machine (store: {{host: {host}}})",
             where=str(loaded.document.path),
-            remedy="say store: {host: slurm}, so that they run on the machines of the job; for a job of one machine, "
-            "`sbatch --wrap 'loadframe run ...'` does",
+            remedy="write store: {host: slurm}, so that they run on the machines of the job; for a job of one machine, "
+            "use `sbatch --wrap 'loadframe run ...'`",
         )
-    if asked is not None and asked < planned.machines:
+    if requested is not None and requested < planned.machines:
         per_machine = loaded.file.store.placement.per_machine or 1
         raise BadInput(
-            f"{planned.nodes} nodes, {per_machine} on a machine, need {planned.machines} machines, and not {asked}",
+            f"{planned.nodes} nodes, {per_machine} on a machine, need {planned.machines} machines, not {requested}",
             where=str(loaded.document.path),
-            remedy=f"give --nodes {planned.machines}, or have a machine take more (placement: {{per_machine: "
-            f"{math.ceil(planned.nodes / asked)}}})",
+            remedy=f"give --nodes {planned.machines}, or put more nodes on a machine (placement: {{per_machine: "
+            f"{math.ceil(planned.nodes / requested)}}})",
         )
-    return asked or planned.machines
+    return requested or planned.machines
 
 
 def _option(text: str) -> str:
@@ -171,37 +181,37 @@ def _with_spare(seconds: float) -> float:
 
 
 def _loadframe() -> str:
-    """Return the command by its full path: a job has not the PATH of the shell that has submitted it, always."""
+    """Return the full path of the command, because a job may run with another PATH."""
     ours = Path(sys.argv[0])
     return str(ours.absolute()) if ours.name == "loadframe" else shutil.which("loadframe") or "loadframe"
 
 
 def _write(path: Path, batch: "Batch") -> None:
-    """Write the script; BadInput rather than over something that was not written here."""
+    """Write the script. BadInput if the file exists and is not a script of this command."""
     from loadframe.experiment.batch import MARK
 
     try:
         if path.exists() and MARK not in path.read_text(errors="replace"):
             raise BadInput(
-                "there is a file already that `loadframe slurm` has not written",
+                "the file exists, and is not a script of `loadframe slurm`",
                 where=str(path),
-                remedy="name another one with --script",
+                remedy="name another file with --script",
             )
         path.write_text(batch.text())
     except OSError as error:
         raise BadInput(
-            f"the script cannot be written: {error.strerror}", where=str(path), remedy="name another one with --script"
+            f"the script cannot be written: {error.strerror}", where=str(path), remedy="name another file with --script"
         ) from error
 
 
 def _submit(path: Path) -> str:
-    """Submit the script and return the job's number; BadInput with Slurm's words when it refuses."""
+    """Submit the script and return the job number. BadInput with Slurm's message if it refuses."""
     command = ["sbatch", "--parsable", str(path)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANSWER_WITHIN)
     except FileNotFoundError:
         raise BadInput(
-            "sbatch is not installed here, or not in the PATH",
+            "sbatch is not installed, or not in PATH",
             remedy=f"copy {path} to a login node of the cluster and run `sbatch {path}` there",
         ) from None
     except subprocess.TimeoutExpired:
@@ -209,11 +219,11 @@ def _submit(path: Path) -> str:
             f"Slurm does not answer within {_ANSWER_WITHIN:.0f} s", remedy=f"try `sbatch {path}` later"
         ) from None
     if done.returncode:
-        said = done.stderr.strip().splitlines()
+        messages = done.stderr.strip().splitlines()
         raise BadInput(
-            f"Slurm does not take the job: {said[-1] if said else f'sbatch left with status {done.returncode}'}",
+            f"Slurm refused the job: {messages[-1] if messages else f'sbatch exited with code {done.returncode}'}",
             where=str(path),
-            remedy="change the script, or give what is missing with --sbatch=--option",
+            remedy="change the script, or add options with --sbatch=--option",
         )
     for line in done.stderr.strip().splitlines():
         tell(line)

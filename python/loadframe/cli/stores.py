@@ -1,4 +1,4 @@
-"""`loadframe stores`: which stores there are, and how each can be had."""
+"""`loadframe stores`: list stores and their versions."""
 
 from typing import Any
 
@@ -21,10 +21,10 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 def stores(as_json: Json = False) -> None:
-    """List the stores: their versions, and which of them are on this machine already.
+    """List the stores: their versions, and which of them are on this machine.
 
-    An embedded store comes from the package registries when it is first started, other versions of some from their
-    vendor. Any store of a known family can also be measured where it runs, by `--hosts`.
+    Loadframe downloads an embedded store from package registries on first use, and some other versions from their
+    vendor. You can also measure a running store of any listed family with --hosts.
     """
     listed = [_described(kind) for kind in known()]
     if as_json:
@@ -51,7 +51,7 @@ def stores(as_json: Json = False) -> None:
 
 
 def _otherwise(store: Store) -> tuple[str, str, str]:
-    """Return version, embedded and place of a store that no registry has and that is not installed here."""
+    """Return the columns of a store that is neither embedded nor installed."""
     try:
         store.installation(None)
     except BadInput:
@@ -60,7 +60,7 @@ def _otherwise(store: Store) -> tuple[str, str, str]:
 
 
 def _described(kind: str) -> dict[str, Any]:
-    """Return a store for programs. Sizes in bytes."""
+    """Return a store as documented for --json. Sizes in bytes."""
     store = known()[kind]
     versions = []
     for version in store.versions:

@@ -1,4 +1,4 @@
-"""`loadframe watch`: what a cluster's nodes do, or on a page how a run goes, once a second, until Ctrl-C."""
+"""`loadframe watch`: show live metrics of a cluster or, on a web page, of a run."""
 
 import json
 import threading
@@ -13,6 +13,7 @@ from rich.live import Live as Screen
 from rich.table import Table
 
 from loadframe import interrupts
+from loadframe.cli import completion
 from loadframe.cli.app import app
 from loadframe.cli.choices import exclude
 from loadframe.cli.output import out
@@ -33,7 +34,7 @@ Examples:
   loadframe watch nodes --web --web-address 0.0.0.0:8350
 """
 
-#: Title, metric, how it is written. Of every node, whatever its store.
+#: Title, metric and format of figures that nodes of all stores have.
 _PROCESS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("cpu", "process.cpu", "{:.2f}".format),
     ("throttled", "cgroup.throttled_time", "{:.2f}".format),
@@ -42,78 +43,79 @@ _PROCESS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("written/s", "process.written", format_size),
 )
 
-#: Between columns.
+#: Spaces between columns.
 _GAP = 2
 
 
 @app.command(epilog=_EXAMPLES)
 def watch(
     name: Annotated[
-        str | None, typer.Argument(help="The cluster's name; with --web, that of a run or an experiment.")
+        str | None,
+        typer.Argument(
+            help="Name of the cluster. With --web: name of the run or experiment.", autocompletion=completion.clusters
+        ),
     ] = None,
-    count: Annotated[int | None, typer.Option(help="Stop after so many looks, one a second.", min=1)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each look as one line of JSON.")] = False,
-    web: Annotated[
-        bool, typer.Option("--web", help="Serve a page of the run that goes on on this machine, the newest if several.")
-    ] = False,
+    count: Annotated[int | None, typer.Option(help="Stop after this number of polls, one each second.", min=1)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each poll as one line of JSON.")] = False,
+    web: Annotated[bool, typer.Option("--web", help="Serve a live page of the newest run on this machine.")] = False,
     web_address: WebAddress = None,
 ) -> None:
-    """Show what each node does, once a second: its process, its limits, and what its store says. Ctrl-C ends it.
+    """Show live metrics of each node, once a second: process, limits and store. Press Ctrl-C to stop.
 
-    cpu is in cores; throttled is the time that threads stood still for the CPU quota, in s/s. The nodes' traffic goes
-    over the loopback interface, whose bytes are the machine's, not a node's.
+    cpu is in cores. throttled is the time that threads waited for the CPU quota, in s/s. Nodes communicate over the
+    loopback interface, whose bytes are counted for the machine.
 
-    With --web a page in a browser shows the run that goes on: throughput, response times, errors, the nodes' CPU, data
-    in motion and events.
+    With --web, a page shows the current run: throughput, response times, errors, the nodes' CPU, data movement and
+    events.
     """
     given = {"--web": web, "--count": count, "--json": as_json}
-    exclude(given, ["--web"], ["--count", "--json"], "a page prints nothing")
+    exclude(given, ["--web"], ["--count", "--json"], "the page replaces the terminal")
     page = require_web(web, web_address)
     if page:
         _serve(name, page)
         return
     if name is None:
-        raise BadInput("no cluster is named", remedy="name one, or say --web for the run that goes on")
+        raise BadInput("the name of a cluster is missing", remedy="give it, or --web for the current run")
     cluster = Cluster.load(name)
     try:
         if as_json:
-            for at, look in _looks(cluster, count):
-                print(json.dumps(_plain(at, look)), flush=True)
+            for at, look in _polls(cluster, count):
+                print(json.dumps(_document(at, look)), flush=True)
         elif out.is_terminal:
             with Screen(console=out, auto_refresh=False) as screen:
-                for _, look in _looks(cluster, count):
+                for _, look in _polls(cluster, count):
                     screen.update(_screen(cluster, look), refresh=True)
         else:
-            for _, look in _looks(cluster, count):
+            for _, look in _polls(cluster, count):
                 out.print(_screen(cluster, look))
     except KeyboardInterrupt:
-        # That is how one stops watching.
+        # Ctrl-C is the normal end.
         interrupts.answer()
 
 
 def _serve(name: str | None, page: tuple[str, int]) -> None:
-    """Serve the page of the newest run, and of those that follow it, until Ctrl-C; BadInput if no run goes on."""
+    """Serve the page of the newest run, and of later ones, until Ctrl-C. BadInput if no run is active."""
     from loadframe.live.following import commands
     from loadframe.live.relay import Relay
 
-    going_on = commands(name)
-    if not going_on:
+    active = commands(name)
+    if not active:
         others = ", ".join(dict.fromkeys(command["name"] for _, command in commands()))
         start = "start one with `loadframe bench` or `loadframe run`, as the same user, with the same LOADFRAME_STATE"
         raise BadInput(
-            f"no run of the name {name} is going on here" if name else "no run is going on here",
-            remedy=f"these are: {others}" if others else start,
+            f"no active run is named {name}" if name else "no run is active on this machine",
+            remedy=f"active runs: {others}" if others else start,
         )
     with serving(page, Relay(lambda: [path for path, _ in commands(name)])) as served:
-        out.print(f"{going_on[-1][1]['name']}: {served.url}; Ctrl-C ends the page", markup=False, highlight=False)
+        out.print(f"{active[-1][1]['name']}: {served.url}; press Ctrl-C to stop", markup=False, highlight=False)
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
             interrupts.answer()
 
 
-def _looks(cluster: Cluster, most: int | None) -> "Iterator[tuple[float, Look]]":
-    """Yield an instant, s since the epoch, and what was seen; the first has no rates yet and is left out."""
+def _polls(cluster: Cluster, limit: int | None) -> "Iterator[tuple[float, Look]]":
+    """Yield the time, s since the epoch, and the metrics of each poll. The first poll has no rates and is left out."""
     from loadframe.experiment.watching import samplers
     from loadframe.observe.live import Live
 
@@ -123,18 +125,18 @@ def _looks(cluster: Cluster, most: int | None) -> "Iterator[tuple[float, Look]]"
     )
     live.look(time.monotonic())
     due = time.monotonic()
-    for _ in range(most) if most else counting():
-        # A look that took longer than a second skips the seconds that it missed.
+    for _ in range(limit) if limit else counting():
+        # A poll that takes longer than a second skips the missed seconds.
         due = max(due + 1.0, time.monotonic())
         time.sleep(max(due - time.monotonic(), 0.0))
         yield time.time(), live.look(time.monotonic())
 
 
-#: Sources of figures that are not those of a node.
+#: Sources of figures other than nodes.
 _NO_NODES = ("host", "cluster")
 
 
-def _plain(at: float, look: "Look") -> dict[str, object]:
+def _document(at: float, look: "Look") -> dict[str, object]:
     nodes = {
         source.removeprefix("node:"): figures for source, figures in look.figures.items() if source not in _NO_NODES
     }
@@ -142,7 +144,7 @@ def _plain(at: float, look: "Look") -> dict[str, object]:
 
 
 def _screen(cluster: Cluster, look: "Look") -> Group:
-    """Return a line for each node; columns that do not fit beside the others stand below, in a table of their own."""
+    """Return a table with a line for each node. Columns that do not fit follow in further tables."""
     names = ["node", *(node.name if node.alive else f"{node.name} (gone)" for node in cluster.nodes)]
     most = out.width - max(map(len, names))
     tables: list[list[list[str]]] = []
@@ -158,7 +160,7 @@ def _screen(cluster: Cluster, look: "Look") -> Group:
 
 
 def _columns(cluster: Cluster, look: "Look") -> Iterator[list[str]]:
-    """Yield a title and what stands below it, by node: of the processes, then of what the store says."""
+    """Yield the columns, title first, then a cell for each node: metrics of processes, then of the store."""
     nodes = [look.figures.get(f"node:{node.name}", {}) for node in cluster.nodes]
     for title, metric, write in _PROCESS:
         yield [title, *(write(figures[metric]) if metric in figures else "-" for figures in nodes)]

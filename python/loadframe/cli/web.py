@@ -1,13 +1,12 @@
-"""The live page of a command: what it tells whoever watches, and with --web the page itself."""
+"""The live page of a command, and the records that `loadframe watch` reads."""
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from loadframe.cli.output import tell
+from loadframe.cli.topics import Topic, option
 from loadframe.errors import BadInput
 
 if TYPE_CHECKING:
@@ -15,30 +14,30 @@ if TYPE_CHECKING:
     from loadframe.live.relay import Relay
     from loadframe.live.server import Server
 
-Web = Annotated[bool, typer.Option("--web", help="Serve a page that shows it live, at the address that is printed.")]
+Web = Annotated[bool, option(Topic.OUTPUT, "--web", help="Serve a live page, and print its address.")]
 WebAddress = Annotated[
     str | None,
-    typer.Option(help="[HOST:]PORT of that page; 127.0.0.1:8350 if not given. Port 0 is any that is free."),
+    option(Topic.OUTPUT, help="[HOST:]PORT of the live page. Port 0: any free port. Default: 127.0.0.1:8350."),
 ]
 
-#: Where the page is, unless it is said.
+#: The default of --web-address.
 _ADDRESS = "127.0.0.1:8350"
 
 
 def require_web(web: bool, address: str | None) -> tuple[str, int] | None:
-    """Return host and port of the page that is asked for, None without one; BadInput for half a wish."""
+    """Return host and port of the live page, None without --web. BadInput for --web-address without --web."""
     from loadframe.live.server import parse_address
 
     if address is not None and not web:
-        raise BadInput("--web-address is where --web serves its page", remedy="give --web, too")
+        raise BadInput("--web-address requires --web", remedy="give --web, too")
     return parse_address(address or _ADDRESS) if web else None
 
 
 @contextlib.contextmanager
 def published(command: str, name: str, path: Path, page: tuple[str, int] | None) -> Iterator["Publisher"]:
-    """Tell watchers how a command goes while inside, and serve the page where one is asked for.
+    """Publish the progress of a command, and serve the live page at `page`. `path` is the folder it writes.
 
-    `path` is the folder that the command writes. BadInput, before anything is done, if the page cannot be served.
+    BadInput on entry if the page cannot be served.
     """
     from loadframe.live.publisher import Publisher
     from loadframe.live.relay import Relay
@@ -46,15 +45,15 @@ def published(command: str, name: str, path: Path, page: tuple[str, int] | None)
     publisher = Publisher(command, name, path)
     with contextlib.ExitStack() as stack:
         if page:
-            # The last to leave: browsers are told the end, too.
+            # The page closes last, so that browsers learn the end.
             served = stack.enter_context(serving(page, Relay(lambda: [publisher.path])))
-            tell(f"the live page: {served.url}")
+            tell(f"live page: {served.url}")
         yield stack.enter_context(publisher)
 
 
 @contextlib.contextmanager
 def serving(page: tuple[str, int], relay: "Relay") -> Iterator["Server"]:
-    """Serve what a relay has."""
+    """Serve the page with the records of a relay."""
     from loadframe.live.server import Server
 
     server = Server(*page, relay)

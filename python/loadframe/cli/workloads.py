@@ -1,4 +1,4 @@
-"""`loadframe workloads`: which workloads are built in, and what one of them, or one of the user's, consists of."""
+"""`loadframe workloads`: list the built-in workloads, or show one workload."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,6 +7,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from loadframe.cli import completion
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json
 from loadframe.units import format_count, format_duration
@@ -26,7 +27,9 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 def workloads(
-    name: Annotated[str | None, typer.Argument(help="A workload of the library, or a workload file.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Built-in workload, or workload file.", autocompletion=completion.workloads)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the built-in workloads, or show the parameters, operations and phases of one."""
@@ -69,7 +72,7 @@ def _list(as_json: bool) -> None:
 
 
 def _outline(workload: "Workload") -> dict[str, Any]:
-    """Return a workload for programs; durations in seconds, rates per second."""
+    """Return a workload as documented for --json. Durations in s, rates in 1/s."""
     from loadframe.workload.forms import every_form
 
     file = workload.fill(1).file
@@ -132,7 +135,7 @@ def _table(*heads: str, rows: list[list[str]]) -> None:
         return
     table = Table(box=None, pad_edge=False)
     for index, head in enumerate(heads):
-        table.add_column(head, no_wrap=index == 0)  # names are for typing: none may be cut
+        table.add_column(head, no_wrap=index == 0)  # never cut names: users copy them
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     out.print()

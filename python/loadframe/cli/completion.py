@@ -1,0 +1,43 @@
+"""Candidates for shell completion. Without candidates, shells complete file names."""
+
+import contextlib
+from pathlib import Path
+
+import typer
+
+#: The folder of built-in workloads. Their package takes seconds to import.
+_LIBRARY = Path(__file__).parents[1] / "workload" / "library"
+_ENDINGS = (".yaml", ".yml")
+
+
+def workloads(incomplete: str) -> list[str]:
+    """Return built-in workloads and workload files of the current folder. Shells complete paths with a slash."""
+    files = [path.name for path in Path().iterdir() if path.suffix in _ENDINGS]
+    names = [path.stem for path in _LIBRARY.glob("*.yaml")]
+    return [name for name in (*sorted(names), *sorted(files)) if name.startswith(incomplete)]
+
+
+def stores(incomplete: str) -> list[str]:
+    """Return the kinds of store."""
+    from loadframe.store import stores as known
+
+    return [kind for kind in known() if kind.startswith(incomplete)]
+
+
+def clusters(incomplete: str) -> list[str]:
+    """Return the named clusters of the state folder."""
+    from loadframe.cluster import named
+
+    with contextlib.suppress(OSError):
+        return [name for name in named.names() if name.startswith(incomplete)]
+    return []
+
+
+def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the nodes of the cluster that the previous argument names."""
+    from loadframe.host import places
+
+    with contextlib.suppress(OSError):
+        folders = places.named(ctx.params["name"]).glob("node-*")
+        return sorted(folder.name for folder in folders if folder.is_dir() and folder.name.startswith(incomplete))
+    return []

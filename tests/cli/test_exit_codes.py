@@ -1,0 +1,72 @@
+"""Exit codes: one table in the code, printed by the help and documented; no other numbers in the code of commands."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import loadframe as package
+from commands import loadframe
+from loadframe.errors import ExitCode
+
+SOURCES = Path(package.__file__).parent
+DOCS = SOURCES.parents[1] / "docs" / "command-line.md"
+
+#: Helper processes, whose exit codes no command passes on. Some run on machines without loadframe.
+HELPERS = {"host/agent.py", "host/guard.py", "workload/importers/rally/isolated.py"}
+EXITS = {"exit", "_exit", "Exit", "SystemExit"}
+CODE_NAMES = {"exit_status", "exit_code"}
+
+
+def literal_codes(source: str) -> Iterator[int]:
+    """Yield the lines that exit with a number, or assign a number to an exit code."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+            values = [*node.args, *(keyword.value for keyword in node.keywords)] if name in EXITS else []
+        elif isinstance(node, ast.Assign):
+            names = {ast.unparse(target).rpartition(".")[2] for target in node.targets}
+            values = [node.value] if names & CODE_NAMES else []
+        else:
+            continue
+        if any(
+            isinstance(part, ast.Constant) and type(part.value) is int for value in values for part in ast.walk(value)
+        ):
+            yield node.lineno
+
+
+def test_code_exits_with_named_codes_only():
+    modules = {str(path.relative_to(SOURCES)): path.read_text() for path in SOURCES.rglob("*.py")}
+    assert modules.keys() >= HELPERS
+    literal = {name: list(literal_codes(text)) for name, text in modules.items() if name not in HELPERS}
+    assert not {name: lines for name, lines in literal.items() if lines}
+
+
+@pytest.mark.parametrize(
+    ("source", "is_literal"),
+    [
+        ("sys.exit(3)", True),
+        ("raise typer.Exit(code=1)", True),
+        ("os._exit(128 + signal.SIGTERM)", True),
+        ("class E:\n    exit_status = 4", True),
+        ("self.exit_status = 75 if some else OTHER", True),
+        ("sys.exit(run())", False),
+        ("raise typer.Exit(ExitCode.FAILED)", False),
+        ("self.exit_status = ExitCode.TRY_AGAIN", False),
+    ],
+)
+def test_the_search_finds_literal_codes(source, is_literal):
+    assert bool(list(literal_codes(source))) is is_literal
+
+
+def test_the_help_prints_every_code_with_its_meaning():
+    printed = loadframe("--help").stdout.partition("Exit codes:")[2]
+    assert dict(re.findall(r"^ +(\d+)  (.*)$", printed, re.MULTILINE)) == {str(int(c)): c.meaning for c in ExitCode}
+
+
+def test_the_documentation_lists_every_code_with_its_meaning():
+    section = DOCS.read_text().partition("## Exit codes")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", section, re.MULTILINE)
+    assert dict(rows) == {str(int(code)): code.meaning for code in ExitCode}
