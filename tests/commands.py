@@ -16,6 +16,9 @@ from subprocess import CompletedProcess
 from typing import Any, Self
 
 import psutil
+import typer
+from typer._click import Command
+from typer.core import TyperGroup
 
 from loadframe.cli import main
 
@@ -49,6 +52,18 @@ def within(*words: object) -> tuple[int, str, str]:
         except SystemExit as end:
             return int(end.code or 0), output.getvalue(), errors.getvalue()
     raise AssertionError("a command ends by an exit")
+
+
+def commands_of(group: Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
+    """Yield every command below a group, by its words."""
+    if not isinstance(group, TyperGroup):
+        yield " ".join(words), group
+        return
+    context = typer.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield from commands_of(command, (*words, name))
 
 
 class Running:

@@ -4,14 +4,12 @@ import pkgutil
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 import typer
-from typer._click import Command
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperOption
 
-from commands import loadframe
+from commands import commands_of, loadframe
 from loadframe import __version__, cli
 from loadframe.cli.app import SUMMARIES, Commands, _first_paragraph, app
 from loadframe.cli.topics import MOST_UNGROUPED, Topic
@@ -59,18 +57,6 @@ def test_the_list_of_commands_says_what_each_command_says_of_itself():
         command = group.get_command(context, name)
         assert command is not None
         assert _first_paragraph(command).startswith(summary.rstrip(".")), name
-
-
-def commands_of(group: Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
-    """Yield every command below a group, by its words."""
-    if not isinstance(group, TyperGroup):
-        yield " ".join(words), group
-        return
-    context = typer.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        yield from commands_of(command, (*words, name))
 
 
 EVERY_COMMAND = dict(commands_of(typer.main.get_group(app)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loadframe.cli.app import app
-from loadframe.cli.output import out, tell
+from loadframe.cli.output import Json, out, tell
 from loadframe.cli.run import carry_out
 from loadframe.cli.web import published
 
@@ -25,6 +25,7 @@ def demo(
     output: Annotated[Path, typer.Option(help="Folder of the experiment. Repeat the command to resume it.")] = Path(
         "results/demo"
     ),
+    as_json: Json = False,
 ) -> None:
     """Start real clusters of one to four nodes, load them, and report how they scale. It takes about four minutes."""
     from loadframe.analyze.sweep import read_sweep
@@ -33,11 +34,15 @@ def demo(
 
     loaded = demo_experiment()
     with published("demo", loaded.name, output, None) as live:
-        carry_out(loaded, design(loaded), output, live, retry_failed=True, as_json=False)
+        carry_out(loaded, design(loaded), output, live, retry_failed=True, as_json=as_json)
     sweep = read_sweep(output)
     # The remaining runs do not support a conclusion.
     failed = [f"No conclusion: {level.cause}." for curves in sweep.curves for level in curves.failed]
-    out.print(f"\n{failed[0] if failed else conclusion(sweep)}", markup=False, highlight=False, style="bold")
+    sentence = failed[0] if failed else conclusion(sweep)
+    if as_json:
+        tell(sentence)
+    else:
+        out.print(f"\n{sentence}", markup=False, highlight=False, style="bold")
     report = (output / "report.html").resolve()
     tell(f"\nThe report: {report.as_uri()}")
 

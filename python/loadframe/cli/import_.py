@@ -9,7 +9,7 @@ import typer
 
 from loadframe.cli.app import Application, Group, app
 from loadframe.cli.choices import assignments
-from loadframe.cli.output import tell
+from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.topics import Topic, option
 from loadframe.errors import BadInput
 from loadframe.units import parse_duration, parse_size
@@ -62,6 +62,7 @@ def queries(
         int | None, typer.Option(min=1, help="Shards. Default: one for each node, as in the benchmarker.")
     ] = None,
     output: Output = None,
+    as_json: Json = False,
 ) -> None:
     """Import files of the MPI benchmarker: steps of searches, each with a warm-up, a duration and a pause.
 
@@ -77,10 +78,10 @@ def queries(
         for name, number in (("--bulk-size", bulk_size), ("--shards", shards)):
             if number is not None:
                 raise BadInput(f"{name} requires --index and --documents", remedy="add --index and --documents")
-        _write(import_queries(file), output)
+        _write(import_queries(file), output, as_json)
         return
     loaded = Triple(index, documents, **({} if bulk_size is None else {"bulk_size": bulk_size}), shards=shards)
-    _write(import_queries(file, loaded), output)
+    _write(import_queries(file, loaded), output, as_json)
 
 
 @commands.command(epilog=_YCSB)
@@ -90,11 +91,12 @@ def ycsb(
         list[str], typer.Option("--property", "-p", help="Property as key=value, which overrides the file. Repeatable.")
     ] = [],
     output: Output = None,
+    as_json: Json = False,
 ) -> None:
     """Import a properties file of YCSB's core workload, for all stores."""
     from loadframe.workload.importers import import_ycsb
 
-    _write(import_ycsb(file, assignments(property_, option="-p")), output)
+    _write(import_ycsb(file, assignments(property_, option="-p")), output, as_json)
 
 
 @commands.command(epilog=_RALLY)
@@ -123,6 +125,7 @@ def rally(
         int, option(Topic.SANDBOX, min=1, help="Maximum requests of an operation that the code generates in advance.")
     ] = 100_000,
     output: Output = None,
+    as_json: Json = False,
 ) -> None:
     """Import a Rally track or an OpenSearch Benchmark workload. Its Python code runs only with --allow-code."""
     from loadframe.workload.importers import import_rally, parameters_of
@@ -142,19 +145,29 @@ def rally(
         limits=limits,
         requests=None if output is None else f"{output.stem}-requests",
     )
-    _write(imported, output)
+    _write(imported, output, as_json)
 
 
-def _write(imported: "Imported", output: Path | None) -> None:
+def _write(imported: "Imported", output: Path | None, as_json: bool) -> None:
     """Write the workload file, and list the parts that were left out."""
     text, imported = imported.valid()
-    if output is None:
-        print(text, end="")
-    else:
+    files = [] if output is None else [output.parent / name for name in imported.files]
+    if output is not None:
         _to_file(text, output)
-        for name, lines in imported.files.items():
-            _requests(lines, output.parent / name)
+        for path, lines in zip(files, imported.files.values(), strict=True):
+            _requests(lines, path)
         tell(f"workload: {output}")
+    if as_json:
+        print_json(
+            {
+                "file": None if output is None else str(output),
+                "text": text,
+                "requests": [str(path) for path in files],
+                "left_out": list(imported.left_out),
+            }
+        )
+    elif output is None:
+        print(text, end="")
     if imported.left_out:
         tell(f"left out: {len(imported.left_out)}")
         for entry in imported.left_out:

@@ -79,7 +79,7 @@ def report(
             raise BadInput(f"--format {format_} requires one run", remedy="name one run, or leave --format out")
         _write_strong_and_weak(path, other, output=output or path / "strong-and-weak.html", as_json=as_json)
     elif format_ == Format.queries:
-        _write_queries(path, output or path / "queries.json")
+        _write_queries(path, output or path / "queries.json", as_json=as_json)
     else:
         write_report(path, output=output, as_json=as_json, bands=bounds)
         require_usable(path, strict=strict)
@@ -94,11 +94,14 @@ def _bounds(text: str | None) -> tuple[float, ...]:
     return check_bounds([parse_duration(part.strip()) for part in text.split(",")])
 
 
-def _write_queries(path: Path, target: Path) -> None:
+def _write_queries(path: Path, target: Path, *, as_json: bool) -> None:
     from loadframe.record import Run
     from loadframe.report.run.queries import queries
 
-    _write(target, json.dumps(queries(Run(path))) + "\n")
+    document = queries(Run(path))
+    _write(target, json.dumps(document) + "\n")
+    if as_json:
+        print_json(document)
 
 
 def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: bool) -> None:
