@@ -9,17 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.growth import growth
-from loadframe.record.schema.summary import GrowthFigures
+from loadframe.record.schema.summary import GrowthFigures, whole_seconds
 
 if TYPE_CHECKING:
     from loadframe.record import HistogramLog
 
 Array = npt.NDArray[np.float64]
-
-
-def whole_seconds(outcome: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the first whole second of the measured window, and the one after its last, since the phase began."""
-    return int(np.ceil(outcome["warmup"])), int(np.floor(outcome["warmup"] + outcome["measured"]))
 
 
 def documents_by_second(outcome: Mapping[str, Any], rows: pa.Table) -> Array | None:
@@ -29,7 +24,8 @@ def documents_by_second(outcome: Mapping[str, Any], rows: pa.Table) -> Array | N
     those of all. Those from before the phase count as far as they are known.
     """
     gains: Mapping[str, Mapping[str, Any]] = outcome.get("gains") or {}
-    first, last = whole_seconds(outcome)
+    seconds = whole_seconds(outcome["warmup"], outcome["measured"])
+    first, last = seconds.start, seconds.stop
     if not gains or last <= first:
         return None
     added = np.zeros(last)
@@ -48,7 +44,7 @@ def growth_figures(
     """Return how an operation's response times grew with the documents; None where too little is known to say it."""
     if documents is None or np.ptp(documents) <= 0:
         return None
-    first, _ = whole_seconds(outcome)
+    first = whole_seconds(outcome["warmup"], outcome["measured"]).start
     sums, counts = np.zeros(len(documents)), np.zeros(len(documents))
     tag = f"{outcome['phase']}/{operation}/response"
     if tag not in histograms.tags():

@@ -35,7 +35,7 @@ class Spread:
 
 def five_seconds(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT) -> Spread | None:
     """Return the spread of a measured window's requests or documents; None where it has no 5 s."""
-    begin, end = int(np.ceil(phase.warmup)), int(phase.warmup + phase.duration)
+    begin, end = phase.whole_seconds.start, phase.whole_seconds.stop
     series = run.series
     within = pc.and_(pc.greater_equal(series["second"], begin), pc.less(series["second"], end))
     single = pc.is_in(series["operation"], pa.array(list(phase.single), pa.string()))
@@ -54,7 +54,7 @@ def five_seconds_by_node(run: Run, phase: PhaseSummary) -> dict[str, Spread]:
     Every attempt is a request there, also one that failed. A publication that counts for each of its load programs, one
     on each router, has such figures.
     """
-    begin, end = int(np.ceil(phase.warmup)), int(phase.warmup + phase.duration)
+    begin, end = phase.whole_seconds.start, phase.whole_seconds.stop
     samples = (end - begin) // SAMPLE
     table = run.telemetry
     rows = table.filter(pc.and_(pc.equal(table["metric"], "requests"), pc.starts_with(table["source"], _TARGET)))

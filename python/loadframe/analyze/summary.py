@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from loadframe.analyze.documents import documents_by_second, growth_figures, whole_seconds
+from loadframe.analyze.documents import documents_by_second, growth_figures
 from loadframe.analyze.generator import combine, generator_figures
 from loadframe.analyze.ranks import machine_figures, rank_figures
 from loadframe.analyze.reasons import Reason
@@ -31,6 +31,7 @@ from loadframe.record.schema.summary import (
     PhaseSummary,
     SetAside,
     StreamSummary,
+    whole_seconds,
 )
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ def throughput_by_second(outcome: dict[str, Any], rows: pa.Table) -> npt.NDArray
 
     A success counts in the second in which it was done, whenever it was scheduled.
     """
-    first, last = whole_seconds(outcome)
+    seconds = whole_seconds(outcome["warmup"], outcome["measured"])
+    first, last = seconds.start, seconds.stop
     counts = np.zeros(max(last - first, 0))
     second = rows["second"].to_numpy()
     within = (second >= first) & (second < last)

@@ -96,7 +96,7 @@ def dips_of(run: Run) -> list[DipsOfPhase]:
 def _throughput(run: Run, phase: PhaseSummary) -> Series:
     """Return the successes of each whole second of the measured window."""
     series = run.series
-    begin, end = int(np.ceil(phase.warmup)), int(phase.warmup + phase.duration)
+    begin, end = phase.whole_seconds.start, phase.whole_seconds.stop
     within = pc.and_(pc.greater_equal(series["second"], begin), pc.less(series["second"], end))
     single = pc.is_in(series["operation"], pa.array(list(phase.single), pa.string()))
     rows = series.filter(pc.and_(pc.and_(within, single), pc.equal(series["phase"], phase.name)))

@@ -14,7 +14,7 @@ from loadframe.analyze.elasticity.waiting import Done, responses
 from loadframe.analyze.rates import EVENTS, THROUGHPUT, Rate
 from loadframe.record import Run
 from loadframe.record.schema.event_kinds import BALANCING, KILLED, RESTARTED
-from loadframe.record.schema.summary import PhaseSummary
+from loadframe.record.schema.summary import PhaseSummary, whole_seconds
 
 if TYPE_CHECKING:
     from loadframe.record import Histogram
@@ -121,7 +121,8 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
     zero = phase.begin
     # When events have ended, what the phase still does shows nothing of what the store can take in.
     ended = [stream.measured for stream in phase.streams if stream.source and stream.measured is not None]
-    first, last = math.ceil(phase.warmup), math.floor(phase.warmup + min([phase.duration, *ended]))
+    seconds = whole_seconds(phase.warmup, min([phase.duration, *ended]))
+    first, last = seconds.start, seconds.stop
     length = max(last - first, 0)
     series = run.series
     of_phase = pc.and_(pc.equal(series["phase"], phase.name), pc.less(series["second"], last))

@@ -345,8 +345,7 @@ def capacity_shown(controls: Iterable[tuple[str, Path]]) -> float:
     counts: dict[int, int] = {}
     for second, successes in zip(rows["second"].to_pylist(), rows["successes"].to_pylist(), strict=True):
         counts[second] = counts.get(second, 0) + successes
-    first, last = int(phase.warmup), int(phase.warmup + phase.duration)
-    rates = [counts.get(second, 0) for second in range(first, last)]
+    rates = [counts.get(second, 0) for second in phase.whole_seconds]
     best = max((median(rates[at : at + _STRETCH]) for at in range(max(len(rates) - _STRETCH + 1, 1))), default=0.0)
     if not best:
         raise LoadframeError(f"the rate is a share of what {valid[0].id} shows, and nothing succeeded in it")

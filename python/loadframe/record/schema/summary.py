@@ -1,5 +1,6 @@
 """summary.json: what came of a run, per phase and operation, and whether it can be relied on."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,15 @@ from loadframe.record.schema.source import SourceFigures, StoredEvents
 
 #: A level that stays, or stages through which it goes.
 Level = float | Mapping[str, Any]
+
+
+#: Ends of phases are sums of floats, s.
+_ROUNDING = 1e-6
+
+
+def whole_seconds(warmup: float, measured: float) -> range:
+    """Return the whole seconds of a measured window (s): one that an end cuts short would look like a dip."""
+    return range(math.ceil(warmup - _ROUNDING), math.floor(warmup + measured + _ROUNDING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +352,11 @@ class PhaseSummary:
     def documents_per_second(self) -> float:
         """Documents that the store took or returned per second, all operations together."""
         return sum(operation.documents_per_second for operation in self.single.values())
+
+    @property
+    def whole_seconds(self) -> range:
+        """The whole seconds of the measured window, since the phase began."""
+        return whole_seconds(self.warmup, self.duration)
 
     @property
     def has_open_load(self) -> bool:

@@ -1,6 +1,5 @@
 """Plots of one run over time: throughput and percentiles, second by second."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,8 +31,6 @@ from loadframe.report.plot import (
 )
 from loadframe.report.run.activity import store_activity
 
-#: Ends of phases are sums of floats, s.
-_ROUNDING = 1e-6
 #: More phases than these have slanted names.
 _LEVEL_NAMES = 4
 
@@ -127,8 +124,7 @@ def _phase_rows(run: Run, phase: PhaseSummary) -> pa.Table:
     operations are left out.
     """
     series = run.series
-    length = phase.warmup + phase.duration
-    end = max(math.floor(length + _ROUNDING), 1)
+    end = max(phase.whole_seconds.stop, 1)
     of_phase = pc.and_(pc.equal(series["phase"], phase.name), pc.less(series["second"], end))
     return series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.operations)))))
 
