@@ -101,6 +101,17 @@ def test_lag_bounds_both_times_and_the_throughput_of_a_closed_loop_only():
     assert states("loop_lag", pacing=OPEN, generator=replace(GENERATOR, achieved=0.995))["throughput"] == "good"
 
 
+def test_lag_without_a_wait_for_a_core_bounds_a_closed_loop_by_its_mean():
+    """Two clients at 100/s have a cycle of 20 ms; 2 ms of it are lag, and lateness is none."""
+    log = Log(
+        lag=np.full(2000, 2e-3), lateness=np.zeros(1000), response=np.full(1000, 18e-3), service=np.full(1000, 18e-3)
+    )
+    throughput = figures_of("loop_lag", log=log)["throughput"]
+    assert throughput.state == "bounded"
+    assert throughput.high["value"] == pytest.approx(100 * 20 / 18)
+    assert figures_of("loop_lag")["throughput"].high == {}, "a summary has no mean of lag"
+
+
 def test_an_open_load_that_was_not_achieved_while_the_generator_lagged_is_bounded_by_what_was_offered():
     entries = figures_of("loop_lag", pacing=OPEN, generator=replace(GENERATOR, achieved=0.8))
     assert entries["throughput"].high["value"] == pytest.approx(125)

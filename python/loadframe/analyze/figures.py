@@ -237,7 +237,7 @@ def _shortfall(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> 
     delayed = "saturated" in by_effect or "delayed" in by_effect or "late" in by_effect
     if any(not stream.is_open for stream in phase.streams):
         # Waits below the verdict's limit cost throughput, too.
-        factor = math.inf if "saturated" in by_effect else _closed_shortfall(evidence, delayed=delayed)
+        factor = math.inf if "saturated" in by_effect else _closed_shortfall(evidence, delayed="delayed" in by_effect)
     if delayed and phase.has_open_load:
         achieved = generator.achieved if generator else None
         if not achieved:
@@ -260,16 +260,17 @@ def _closed_shortfall(evidence: Evidence, *, delayed: bool) -> float:
         return math.inf if delayed else 1.0
     lost = generator.waited_share + (generator.stolen_share or 0.0) + (generator.away_share or 0.0)
     by_share = 1 / (1 - lost) if lost < 1 else math.inf
-    if lost <= 0:
+    if lost <= 0 and not delayed:
         return by_share
     # With several streams the share of each in the throughput is not known here.
     (stream, *others) = phase.streams
     means = [delay.distribution.mean or 0.0 for delay in _delays(evidence, lag=True, late=True)]
     if others or not isinstance(stream.clients, int) or stream.has_stages or not phase.throughput or not means:
-        return by_share
+        return by_share if lost > 0 else math.inf
     cycle = stream.clients / phase.throughput
     by_delay = cycle / (cycle - sum(means)) if sum(means) < cycle else math.inf
-    return min(by_share, by_delay)
+    # Event loops that lagged without a wait for a core were busy with other answers, which no share shows.
+    return min(by_share, by_delay) if lost > 0 else by_delay
 
 
 def _missing_share(phase: PhaseSummary) -> float:
