@@ -111,7 +111,7 @@ class Witness(Listener):
 @pytest.mark.store
 def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     (tmp_path / "small.yaml").write_text(WORKLOAD)
-    (tmp_path / "e.yaml").write_text(EXPERIMENT)
+    (tmp_path / "e.yaml").write_text(EXPERIMENT.replace("factor: 1.5", "factor: 1.5, precision: 25%") + "repetitions: 2\n")
     experiment = load_experiment(tmp_path / "e.yaml")
     planned = design(experiment)
     folder = ExperimentFolder(tmp_path / "results", describe(experiment, planned))
@@ -119,12 +119,12 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     run_experiment(experiment, planned, folder, first)
 
     recorded = read_experiment(folder.path).runs
-    assert [run.id for run in recorded] == first.runs
+    assert sorted(run.id for run in recorded) == sorted(first.runs)
     assert len({run.run.raw_manifest["seed"] for run in recorded if run.treatment["rate"] == 80}) == len(
         [run for run in recorded if run.treatment["rate"] == 80]
     ), "no two trials send the same requests"
-    assert len({tuple(run.run.raw_manifest["store"]["addresses"]) for run in recorded}) == 1, (
-        "one cluster for all trials"
+    assert len({tuple(run.run.raw_manifest["store"]["addresses"]) for run in recorded}) == 2, (
+        "one cluster for all trials of a search"
     )
 
     # What was stopped goes on with the trial that is missing, and nothing else.
@@ -143,10 +143,8 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     assert "Capacity against nodes" not in report.page, "one number of nodes makes no curve"
     if capacity.kind is Kind.UNKNOWN:
         pytest.skip("others use this machine so much that the generator was the limit throughout")
-    assert capacity.rate.value <= 105, "never more than the store can do"
+    assert capacity.rate.low <= 100 <= capacity.rate.high, "the store holds 100/s"
     if capacity.kind is Kind.BRACKETED:
-        # The store holds 100/s; other load on this machine takes some of that.
-        assert capacity.rate.value >= 60
         assert "above that p99 was" in " ".join(console.export_text().split())
     [answer] = report.document["capacities"]
     assert answer["rate"]["value"] == capacity.rate.value
