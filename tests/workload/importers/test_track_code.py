@@ -97,6 +97,25 @@ def test_values_that_differ_from_request_to_request_are_listed_in_their_order(fi
     assert file.operations["cheap"].search.collection == "orders"
 
 
+def test_nothing_is_drawn_for_operations_of_an_unknown_type_which_are_left_out_by_name(written, loaded):
+    code = """\
+    def broken(track, params, **kwargs):
+        raise RuntimeError("this was drawn")
+    def register(registry):
+        registry.register_param_source("broken", broken)
+    """
+    written("t/track.py", dedent(code))
+    unknown = {"name": "odd", "operation-type": "of-a-plugin", "param-source": "broken"}
+    known = {"name": "all", "operation-type": "search", "body": {"query": {"match_all": {}}}}
+    track = {"indices": [{"name": "orders"}], "schedule": [{"operation": unknown}, {"operation": known}]}
+    path = written("t/track.json", track)
+    for allowed in (True, False):
+        imported = import_rally(path, None, {}, allow_code=allowed)
+        assert list(loaded(imported).file.operations) == ["all"]
+        assert any("odd: operations of the type of-a-plugin" in left for left in imported.left_out)
+        assert "this was drawn" not in imported.text()
+
+
 def test_a_source_that_draws_draws_the_same_again(folder):
     assert len({import_rally(folder, None, {}, allow_code=True).text() for _ in range(2)}) == 1
 

@@ -12,7 +12,7 @@ from typing import Any
 from loadframe.errors import BadInput
 from loadframe.workload.holes import names
 from loadframe.workload.importers.imported import Imported, literal, name_of
-from loadframe.workload.importers.rally import checkout, isolated
+from loadframe.workload.importers.rally import checkout, isolated, operations
 from loadframe.workload.importers.rally.schedule import Schedule, choose
 from loadframe.workload.importers.rally.sources import LISTED, Sources, wanted
 from loadframe.workload.importers.rally.track import Track, documents_of
@@ -69,9 +69,8 @@ def import_rally(
     chosen = choose(part, challenge)
     sources = Sources(track, limits, requests)
     schedule = Schedule(track, sources)
-    sources.read(
-        folder, wanted(chosen, schedule.declared, LISTED if requests is None else limits.draws), allowed=allow_code
-    )
+    most = LISTED if requests is None else limits.draws
+    sources.read(folder, wanted(chosen, schedule.declared, most, operations.is_known), allowed=allow_code)
     schedule.read(chosen)
     for key in part.rest((*_SECTIONS, *_NO_MATTER)):
         track.leave_out(f"{key} of the track")

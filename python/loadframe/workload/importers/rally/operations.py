@@ -39,14 +39,10 @@ class Operations:
 
     def forms(self, part: Part, name: str) -> list[Form]:
         """Return an operation's forms: none if it was left out, several if it stands for several requests."""
-        kind = part.text("operation-type", name)
         part.asked.update(_NO_MATTER)
-        make = _KINDS.get(kind)
-        if make is None:
-            unknown = self.make.track.unknown(kind, (*_KINDS, *self.declared), f"{part.where}")
-            self.make.leave_out(name, _PAUSE if kind == "sleep" else unknown)
+        if self.leave_out_unknown(part, name):
             return []
-        forms = make(self.make, part, name)
+        forms = _KINDS[part.text("operation-type", name)](self.make, part, name)
         if "retry-until-success" not in part.asked and part.flag("retry-until-success", False):
             forms = [administration.retried(part, form) for form in forms]
         for key in part.rest() if forms else ():
@@ -55,6 +51,20 @@ class Operations:
         if "request-timeout" in part.data and (seconds := part.number("request-timeout")):
             forms = [{**form, "timeout": f"{seconds:.15g}s"} for form in forms]
         return forms
+
+    def leave_out_unknown(self, part: Part, name: str) -> bool:
+        """Leave out an operation of an unknown type by name; return whether it is one."""
+        kind = part.text("operation-type", name)
+        if kind in _KINDS:
+            return False
+        unknown = self.make.track.unknown(kind, (*_KINDS, *self.declared), f"{part.where}")
+        self.make.leave_out(name, _PAUSE if kind == "sleep" else unknown)
+        return True
+
+
+def is_known(kind: str) -> bool:
+    """Whether operations of that type can be imported."""
+    return kind in _KINDS
 
 
 def _bulk(make: Making, part: Part, name: str) -> list[Form]:

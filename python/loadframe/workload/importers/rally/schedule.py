@@ -113,6 +113,8 @@ class Schedule:
             name = operation.text("name", operation.text("operation-type"))
         drawn = 0
         if "param-source" in operation.data:
+            if self.make.leave_out_unknown(operation, name):
+                return []
             made = self.sources.operation(operation, name)
             if isinstance(made, str):
                 self.track.leave_out(f"operation {name}: {made}")

@@ -7,7 +7,7 @@ workload file, and many are lines of a file of their own.
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -161,8 +161,11 @@ _LOST = {
 }
 
 
-def wanted(challenge: Part, declared: Mapping[str, Part], most: int) -> list[Wanted]:
-    """Return which parameter sources a challenge's tasks need, each operation once, for at most `most` requests."""
+def wanted(challenge: Part, declared: Mapping[str, Part], most: int, is_known: Callable[[str], bool]) -> list[Wanted]:
+    """Return which parameter sources a challenge's tasks need, each operation once, for at most `most` requests.
+
+    Nothing is drawn for operations whose type is not known, since they are left out.
+    """
     sources: dict[str, Wanted] = {}
     for task in _tasks(challenge.data.get("schedule")):
         given = task.get("operation")
@@ -170,6 +173,8 @@ def wanted(challenge: Part, declared: Mapping[str, Part], most: int) -> list[Wan
         if not isinstance(operation, dict) or not isinstance(operation.get("param-source"), str):
             continue
         name = str(operation.get("name") or operation.get("operation-type"))
+        if not is_known(str(operation.get("operation-type", name))):
+            continue
         clients = task.get("clients")
         clients = clients if isinstance(clients, int) and clients > 0 else 1
         key = _key(name, operation)
