@@ -65,6 +65,20 @@ def test_the_next_address_is_asked_when_one_does_not_answer(closed, answering):
     assert not told.balanced
 
 
+@pytest.mark.parametrize("status", [404, 410])
+def test_a_service_that_does_not_tell_its_state_counts_as_ready_and_has_no_figures_of_nodes(answering, status):
+    reason = "Request for uri [/_cluster/health] exists but is not available when running in serverless mode"
+    address = answering(status, json.dumps({"error": {"type": "api_not_available_exception", "reason": reason}}))
+    store = find("elasticsearch")
+    health = store.health([address])
+    assert (health.ready, health.status, health.nodes, health.missing) == (True, "unknown", 1, 0)
+    assert store.statistics([address]) == {}
+    assert not store.has_collection([address], "taxis")
+    with pytest.raises(LoadframeError, match="serverless mode") as caught:
+        store.request([address], "GET", "/_cluster/settings")
+    assert "cluster status" not in str(caught.value.remedy)
+
+
 def test_an_error_of_the_store_is_given_in_its_own_words(answering):
     address = answering(400, json.dumps({"error": {"type": "x", "reason": "no such index [taxis]"}, "status": 400}))
     with pytest.raises(LoadframeError, match=r"was answered with 400: no such index \[taxis\]"):

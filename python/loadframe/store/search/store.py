@@ -1,6 +1,7 @@
 """The HTTP protocol that Elasticsearch and OpenSearch share, as far as administration goes. The load uses the engine's
 driver instead; nothing here is on a request's path."""
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -17,10 +18,18 @@ _TIMEOUT = 90.0
 #: Methods of requests that change nothing.
 _READS = ("GET", "HEAD")
 _TOO_MANY = 429
+#: Answers of services that manage their nodes themselves to requests about these.
+_NOT_OFFERED = (404, 410)
+#: The status of such a service.
+UNKNOWN = "unknown"
 _NOT_LET_IN = {
     401: "say who asks: --user, --api-key-file or --token-file",
     403: "use an account that may: the role lacks a privilege",
 }
+
+
+class NotOffered(LoadframeError):  # noqa: N818 - a state of the service
+    """The service does not have what the request names."""
 
 
 class SearchStore(Store):
@@ -116,8 +125,11 @@ class SearchStore(Store):
         super().require_product(addresses, version)
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Ready is green: every primary and every replica in service."""
-        answer = self.request(addresses, "GET", "/_cluster/health", timeout=10.0)
+        """Ready is green: every primary and every replica in service. A service that does not tell counts as ready."""
+        try:
+            answer = self.request(addresses, "GET", "/_cluster/health", timeout=10.0)
+        except NotOffered:
+            return Health(ready=True, status=UNKNOWN, nodes=len(addresses), moving=0, missing=0)
         return Health(
             ready=answer["status"] == "green",
             status=answer["status"],
@@ -190,11 +202,12 @@ class SearchStore(Store):
             streams.create_rolling(self.request, addresses, name, body, composed=self._composes(addresses))
         else:
             self.request(addresses, "PUT", f"/{name}", body)
-        self.request(
-            addresses,
-            "GET",
-            f"/_cluster/health/{name}?wait_for_status=yellow&wait_for_no_initializing_shards=true&timeout=60s",
-        )
+        with contextlib.suppress(NotOffered):
+            self.request(
+                addresses,
+                "GET",
+                f"/_cluster/health/{name}?wait_for_status=yellow&wait_for_no_initializing_shards=true&timeout=60s",
+            )
 
     def _composes(self, addresses: Sequence[str]) -> bool:
         """Whether the product has templates of indices that can be composed, which changed their place and form."""
@@ -202,11 +215,19 @@ class SearchStore(Store):
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
         """Whether an index of that name is there."""
-        return bool(self.request(addresses, "GET", f"/{name}?ignore_unavailable=true"))
+        return bool(self._indices(addresses, name))
+
+    def _indices(self, addresses: Sequence[str], name: str) -> Mapping[str, Any]:
+        """Return the definitions of the indices that a name stands for; empty if there are none."""
+        try:
+            indices: Mapping[str, Any] = self.request(addresses, "GET", f"/{name}?ignore_unavailable=true")
+        except NotOffered:
+            return {}
+        return indices
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
         """Delete the index, the data stream, or what an alias that rolls over stands for, if it is there."""
-        indices = self.request(addresses, "GET", f"/{name}?ignore_unavailable=true")
+        indices = self._indices(addresses, name)
         is_behind = indices and name not in indices
         if is_behind and streams.drop(self.request, addresses, name, composed=self._composes(addresses)):
             return
@@ -234,7 +255,10 @@ class SearchStore(Store):
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the figures of docs/stores/opensearch.md for each node. Totals count from the node's start."""
         path = f"/_nodes/stats{self._sections}?filter_path={_FILTER}"
-        nodes = self.request(addresses, "GET", path, timeout=5.0)
+        try:
+            nodes = self.request(addresses, "GET", path, timeout=5.0)
+        except NotOffered:
+            return {}
         return {node["name"]: _figures(node) for node in nodes.get("nodes", {}).values()}
 
 
@@ -245,6 +269,12 @@ def _content(answer: Answer, method: str, path: str) -> Any:
             f"the cluster denies access: {answer.status}, {_reason(answer)}",
             where=answer.address,
             remedy=_NOT_LET_IN[answer.status],
+        )
+    if answer.status in _NOT_OFFERED:
+        raise NotOffered(
+            f"{method} {path} was answered with {answer.status}: {_reason(answer)}",
+            where=answer.address,
+            remedy="see the store's documentation for that error",
         )
     if answer.status >= 400:
         failed = answer.status >= 500 or answer.status == _TOO_MANY
