@@ -12,6 +12,7 @@ use std::time::Duration;
 use loadframe_engine::access::{Auth, Secret};
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::{PlanError, Target};
+use tokio::sync::Semaphore;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Statement};
 
@@ -31,12 +32,19 @@ const USER: &str = "postgres";
 const ALPN: &str = "postgresql";
 /// How long the server is waited for that is to give up on a request.
 const CANCELLING: Duration = Duration::from_secs(2);
+/// Logins under way at once, of all clients together. A login takes both sides milliseconds of CPU time: when hundreds
+/// of clients reconnect at once after an outage, each login would outlast the time-out of its request, again and again.
+const LOGINS: usize = 16;
+/// The same of connections that only cancel a request.
+const CANCELS: usize = 4;
 
 /// How servers are approached.
 pub struct Terms {
     /// None: in the clear.
     tls: Option<Tls>,
     user: Option<(String, Secret)>,
+    logins: Semaphore,
+    cancels: Arc<Semaphore>,
     /// How long an answer is waited for, unless an operation says otherwise.
     pub timeout: Duration,
     /// Which servers are read from, unless an operation says otherwise.
@@ -70,13 +78,25 @@ impl Terms {
         let read_from =
             target.read_from.as_ref().map_or(Ok(ReadFrom::Primary), |word| ReadFrom::parse(&word.as_str().into()))?;
         let tls = target.tls.as_ref().map(|tls| Tls::new(tls, Some(ALPN))).transpose()?;
-        Ok(Self { tls, user, timeout: target.timeout, read_from })
+        Ok(Self { tls, user, timeout: target.timeout, read_from, ..Self::default() })
     }
 
     /// Unencrypted and without credentials.
     #[cfg(test)]
     pub fn plain(read_from: ReadFrom) -> Self {
-        Self { tls: None, user: None, timeout: Duration::from_secs(9), read_from }
+        Self { read_from, ..Self::default() }
+    }
+
+    /// Unencrypted, without credentials, to the primary.
+    fn default() -> Self {
+        Self {
+            tls: None,
+            user: None,
+            logins: Semaphore::new(LOGINS),
+            cancels: Arc::new(Semaphore::new(CANCELS)),
+            timeout: Duration::from_secs(9),
+            read_from: ReadFrom::Primary,
+        }
     }
 
     fn config(&self) -> Config {
@@ -96,8 +116,9 @@ impl fmt::Debug for Terms {
 }
 
 impl Line {
-    /// Connects and logs in.
+    /// Connects and logs in, when it is its turn.
     pub async fn open(host: &Host, terms: &Terms, limit: Limit) -> Result<Self, Failure> {
+        let Some(_turn) = limit.within(terms.logins.acquire()).await else { return Err(limit.missed()) };
         let wire = connect(host, terms.tls.as_ref(), limit).await?;
         let marks = Arc::new(Marks::default());
         let config = terms.config();
@@ -146,8 +167,10 @@ impl Line {
     /// Gives the connection up in the middle of a request, and has the server give up on that, too, beside the load.
     pub fn abandon(self, host: Host, terms: &Terms) {
         let (token, tls): (CancelToken, Option<Tls>) = (self.client.cancel_token(), terms.tls.clone());
+        let cancels = terms.cancels.clone();
         tokio::spawn(async move {
             let limit = Limit::starting_now(CANCELLING);
+            let Some(_turn) = limit.within(cancels.acquire()).await else { return };
             if let Ok(wire) = connect(&host, tls.as_ref(), limit).await {
                 // There is no answer to it: the server closes the connection.
                 limit.within(token.cancel_query_raw(wire, NoTls)).await;
