@@ -7,6 +7,7 @@ import pytest
 from loadframe.errors import BadInput
 from loadframe.units import (
     Cores,
+    counted,
     format_bandwidth,
     format_change,
     format_count,
@@ -267,3 +268,11 @@ def test_changes_have_a_sign(change, text):
 def test_shares_are_percentages():
     assert (format_share(0.1234), format_share(0.1234, 1)) == ("12 %", "12.3 %")
     assert (format_shares(0.09, 0.23), format_shares(0.2, 0.204)) == ("9 to 23 %", "20 %")
+
+
+def test_a_count_is_written_with_its_noun():
+    assert [counted(count, "request") for count in (0, 1, 1200)] == ["0 requests", "1 request", "1,200 requests"]
+    assert [counted(count, "copy of data", "copies of data") for count in (1, 2)] == [
+        "1 copy of data",
+        "2 copies of data",
+    ]

@@ -143,6 +143,11 @@ def format_count(count: float) -> str:
     return f"{count:,.0f}" if abs(count) >= 99.95 or float(count).is_integer() else _three_digits(count)
 
 
+def counted(count: float, noun: str, plural: str | None = None) -> str:
+    """Write a count with its noun: `1 request`, `1,200 requests`, `2 retries`."""
+    return f"{format_count(count)} {noun if count == 1 else plural or noun + 's'}"
+
+
 def format_share(share: float, digits: int = 0) -> str:
     """Write a share of one as percentage: `12 %`, with one digit `12.3 %`."""
     return f"{100 * share:,.{digits}f} %"

@@ -4,7 +4,9 @@ import csv
 import json
 import socketserver
 import threading
+import time
 from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -118,3 +120,42 @@ def test_what_is_rejected_to_the_end_fails_and_the_rest_counts(load):
     assert (outcome["successes"], outcome["documents"]) == (0, 53)
     assert outcome["error_rejected"] == 5
     assert outcome["error_item"] == 1, "the request with a document that will never do"
+
+
+class Busy(BaseHTTPRequestHandler):
+    """Refuses requests for half a second from the first, and asks clients to wait for a second."""
+
+    protocol_version = "HTTP/1.1"
+    began = None
+
+    def do_GET(self):
+        if Busy.began is None:
+            Busy.began = time.monotonic()
+        is_busy = time.monotonic() - Busy.began < 0.5
+        self.send_response(429 if is_busy else 200)
+        if is_busy:
+            self.send_header("Retry-After", "1")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_refused_request_is_sent_again_when_the_server_asks_for_it(tmp_path):
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        stream = {"name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1}}, "stop": {"requests": 3}}
+        plan = {
+            "seed": 1,
+            "phase": "p",
+            "target": {"driver": "http", "hosts": [f"127.0.0.1:{server.server_address[1]}"], "timeout": 5},
+            "operations": {"a": {"http": {"method": "GET", "path": "/"}}},
+            "streams": [stream | {"retries": 1}],
+        }
+        try:
+            outcome = run_phase(plan, tmp_path, lambda progress: None)
+        finally:
+            server.shutdown()
+    (operation,) = outcome["operations"]
+    assert (operation["requests"], operation["successes"], operation["retries"]) == (3, 3, 1)

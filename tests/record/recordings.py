@@ -95,6 +95,7 @@ def summary(**parts: Any) -> dict[str, Any]:
         "in_flight_at_end": 1,
         "inherited": 2,
         "reconnects": 1,
+        "retries": 4,
         "messages": [{"error": "rejected", "message": "busy", "count": 1, "status": 429}],
         "of_several": False,
         "recall": 0.9,

@@ -13,7 +13,14 @@ from rich.console import Console
 from loadframe.analyze.percentiles import Percentile
 from loadframe.record import Run, RunWriter
 from loadframe.record.schema.summary import FailureMessage, RankFigures
-from loadframe.report.labels import ends_text, few_text, interval_text, messages_texts, reconnects_texts
+from loadframe.report.labels import (
+    ends_text,
+    few_text,
+    interval_text,
+    messages_texts,
+    reconnects_texts,
+    retries_texts,
+)
 from loadframe.report.plot import Axis, Figure, Panel, Trace
 from loadframe.report.plot.draw import data, draw
 from loadframe.report.run.document import run_document
@@ -235,10 +242,11 @@ def test_a_percentile_of_a_handful_of_requests_has_unknown_bounds_and_says_why(t
 def test_failures_have_their_messages(run):
     first = run.summary.phases[0]
     messages = (FailureMessage("client", "token <expired>", 120, 401), FailureMessage("timeout", "no answer", 3))
-    operation = replace(first.operations["range_100"], messages=messages, reconnects=7)
+    operation = replace(first.operations["range_100"], messages=messages, reconnects=7, retries=1)
     phase = replace(first, operations={"range_100": operation})
     rows = [[cell.text for cell in row][2:] for row in failures_table([phase]).rows]
     assert rows == [["client", "401", "120", "token <expired>"], ["timeout", "", "3", "no answer"]]
     assert messages_texts(phase)[0] == "120 of range_100 failed with 401 (client): token <expired>"
     assert reconnects_texts(phase) == ["7 reconnects: the server closed connections, or they broke"]
+    assert retries_texts(phase) == ["1 retry of range_100: its response times include the pauses"]
     assert failures_table([first]) is None

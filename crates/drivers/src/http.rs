@@ -108,7 +108,8 @@ impl Driver for Http {
                 let outcome = operation.expect.judge(http.answer(), &values);
                 let outcome = outcome.and_then(|()| operation.captures.keep_from(http.answer(), captured));
                 let status = Some(http.answer().status());
-                let mut reply = Reply { status, ..answered.reply(0, outcome) };
+                let retry_after = http.answer().retry_after();
+                let mut reply = Reply { status, retry_after, ..answered.reply(0, outcome) };
                 operation.timing.read(http.answer(), &mut reply);
                 reply
             }

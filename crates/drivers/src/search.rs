@@ -301,6 +301,7 @@ impl Search {
                     lost: verdict.lost,
                     refused: verdict.refused,
                     status: Some(answer.status()),
+                    retry_after: answer.retry_after(),
                     ..answered.reply(verdict.documents, verdict.outcome)
                 }
             }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::future::{Future, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -251,6 +251,8 @@ pub struct Reply {
     pub recall: Option<Recall>,
     /// The HTTP status of the answer, if there is one.
     pub status: Option<u16>,
+    /// How long the store asks to wait before the request is sent again.
+    pub retry_after: Option<Duration>,
     /// Documents that earlier attempts of the request got through, which were counted with those.
     pub earlier: u64,
 }
@@ -272,6 +274,7 @@ impl Reply {
             refused: Vec::new(),
             recall: None,
             status: None,
+            retry_after: None,
             earlier: 0,
         }
     }

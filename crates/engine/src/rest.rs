@@ -1,7 +1,16 @@
 //! What is left to do of a request whose attempt failed: all of it, or those documents of a bulk request that the store
 //! did not take. Documents that it took are not sent again: where it makes their ids they would be there twice.
 
+use std::time::Duration;
+
 use crate::driver::{ErrorClass, Failure, Reply};
+
+/// The pause before the first retry. Each further pause is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause, unless the store asks for more.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The longest pause that a store can ask for.
+const LONGEST_ASKED: Duration = Duration::from_secs(60);
 
 /// What the attempts so far have left.
 #[derive(Debug, Default)]
@@ -29,6 +38,13 @@ impl Rest {
     pub fn may_pass(reply: &Reply) -> bool {
         let whole = reply.outcome.as_ref().is_err_and(|failure| failure.class.may_pass());
         whole || !reply.rejected.is_empty()
+    }
+
+    /// The back-off before the next attempt, after so many retries. `spread` in [0, 1) lengthens it by up to half, so that
+    /// clients which failed together do not return together.
+    pub fn pause(reply: &Reply, retries: u32, spread: f64) -> Duration {
+        let doubled = FIRST_PAUSE.saturating_mul(1 << retries.min(10)).min(LONGEST_PAUSE).mul_f64(1.0 + spread / 2.0);
+        doubled.max(reply.retry_after.unwrap_or_default().min(LONGEST_ASKED))
     }
 
     /// Takes note of an attempt, after which there will be another.
@@ -116,6 +132,20 @@ mod tests {
         assert_eq!(outcome(rest.settle(reply(2, None, &[]))), None, "nothing failed but what was rejected");
         assert!(!Rest::may_pass(&reply(5, Some(ErrorClass::Item), &[])));
         assert!(!Rest::may_pass(&reply(5, None, &[])));
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit_and_are_as_long_as_the_store_asks() {
+        let pause = |retries, spread, asked: Option<u64>| {
+            let retry_after = asked.map(Duration::from_secs);
+            Rest::pause(&Reply { retry_after, ..reply(0, Some(ErrorClass::Rejected), &[]) }, retries, spread)
+        };
+        let all: Vec<u128> = (0..7).map(|retries| pause(retries, 0.0, None).as_millis()).collect();
+        assert_eq!(all, [50, 100, 200, 400, 800, 1600, 2000]);
+        assert_eq!(pause(u32::MAX, 0.0, None), LONGEST_PAUSE);
+        assert_eq!(pause(1, 0.5, None).as_millis(), 125);
+        assert_eq!(pause(0, 0.9, Some(3)).as_secs(), 3);
+        assert!(pause(3, 0.0, Some(0)).as_millis() == 400 && pause(0, 0.0, Some(9999)) == LONGEST_ASKED);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub mod salt {
     pub const MIX: u64 = 2;
     /// The think time after it: this salt and the next.
     pub const THINK: u64 = 3;
+    /// The spread of the pauses before retries; their number is added.
+    pub const BACK_OFF: u64 = 1 << 15;
     /// Variables have the salts from here on.
     pub const VARIABLES: u64 = 1 << 16;
 }

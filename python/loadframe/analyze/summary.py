@@ -200,6 +200,7 @@ def _operation(
         in_flight_at_end=sum(entry["in_flight_at_end"] for entry in entries),
         inherited=sum(entry.get("inherited", 0) for entry in entries),
         reconnects=sum(entry.get("reconnects", 0) for entry in entries),
+        retries=sum(entry.get("retries", 0) for entry in entries),
         messages=_messages(entries),
         of_several=any(entry.get("of_several") for entry in entries),
         recall=_recall(entries),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loadframe.units import format_count, format_duration, format_nodes, format_size
+from loadframe.units import counted, format_count, format_duration, format_nodes, format_size
 
 if TYPE_CHECKING:
     from loadframe.analyze.percentiles import Percentile
@@ -169,6 +169,15 @@ def reconnects_texts(phase: "PhaseSummary") -> list[str]:
     """Write how many connections a phase's clients had to open again; nothing if none."""
     count = sum(operation.reconnects for operation in phase.single.values())
     return [f"{format_count(count)} reconnects: the server closed connections, or they broke"] if count else []
+
+
+def retries_texts(phase: "PhaseSummary") -> list[str]:
+    """Write how often each operation of a phase was tried again; nothing for those that never were."""
+    return [
+        f"{counted(operation.retries, 'retry', 'retries')} of {name}: its response times include the pauses"
+        for name, operation in phase.operations.items()
+        if operation.retries
+    ]
 
 
 def recall_text(figures: "Figures") -> str | None:

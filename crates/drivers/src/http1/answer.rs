@@ -5,6 +5,7 @@
 //! rules is an error. Only the beginning of a body that will not be read is kept: the rest is counted and dropped.
 
 use std::fmt;
+use std::time::Duration;
 
 use memchr::memchr;
 
@@ -142,6 +143,16 @@ impl Answer {
             let (field, value) = line.split_at(memchr(b':', line)?);
             field.eq_ignore_ascii_case(name.as_bytes()).then(|| value[1..].trim_ascii())
         })
+    }
+
+    /// How long a refused client is asked to wait: the field Retry-After in seconds. A date is ignored, since the
+    /// server's clock may differ.
+    pub fn retry_after(&self) -> Option<Duration> {
+        if !matches!(self.status(), 429 | 503) {
+            return None;
+        }
+        let seconds = std::str::from_utf8(self.field("retry-after")?).ok()?.parse().ok()?;
+        Some(Duration::from_secs(seconds))
     }
 
     fn head(&self) -> impl Iterator<Item = &[u8]> {

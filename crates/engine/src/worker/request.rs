@@ -124,9 +124,15 @@ impl<D: Driver> Worker<D> {
             if retries == most || !Rest::may_pass(&reply) {
                 break rest.settle(reply);
             }
+            let due =
+                reply.done + Rest::pause(&reply, retries, draw.unit(salt::BACK_OFF + u64::from(retries.min(1000))));
+            if self.ends(stream).is_some_and(|ends| due > ends) {
+                break rest.settle(reply);
+            }
             retries += 1;
             rest.after(&reply);
             self.recorder.borrow_mut().attempt(choice.slot, times(), reply, &self.waiting.borrow());
+            self.sleep_until(due).await;
         };
         self.keep_answer(connection, choice, &reply);
         choice.apart.record(start.scheduled, is_first, newest, &mut reply);

@@ -129,6 +129,10 @@ class OperationFigures(Figures):
         default=0,
         metadata=told("connections that were lost and opened again for requests of the window", "connections"),
     )
+    retries: int = field(
+        default=0,
+        metadata=told("attempts beyond the first of requests of the window, where `retries` allows them", "requests"),
+    )
     messages: tuple[FailureMessage, ...] = field(default=(), metadata=told("", absent=True))
     of_several: bool = field(
         default=False,

@@ -15,6 +15,7 @@ from loadframe.report.labels import (
     first_failure_texts,
     load_text,
     reconnects_texts,
+    retries_texts,
     seconds_text,
     set_aside_texts,
     sources_texts,
@@ -59,6 +60,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
                 *set_aside_texts(phase),
                 *sources_texts(phase),
                 *reconnects_texts(phase),
+                *retries_texts(phase),
                 *delayed_texts(run, phase),
             )
         ]

@@ -26,6 +26,7 @@ from loadframe.report.labels import (
     recall_text,
     reconnects_texts,
     resolution_text,
+    retries_texts,
     seconds_text,
     set_aside_texts,
     sources_texts,
@@ -71,6 +72,7 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
             *sources_texts(phase),
             *messages_texts(phase),
             *reconnects_texts(phase),
+            *retries_texts(phase),
             *delayed_texts(run, phase),
         ):
             console.print(Text(words, style="yellow"))

@@ -206,6 +206,23 @@ fn a_body_that_is_read_has_a_limit_however_it_comes() {
 }
 
 #[test]
+fn refused_clients_wait_for_as_many_seconds_as_the_answer_says() {
+    for (status, value, wanted) in [
+        (429, "2", Some(2)),
+        (503, " 1 ", Some(1)),
+        (200, "2", None),
+        (429, "Wed, 21 Oct 2015 07:28:00 GMT", None),
+        (429, "-1", None),
+        (429, "99999999999999999999", None),
+    ] {
+        let text = format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\nRetry-After: {value}\r\n\r\n");
+        let (complete, answer) = read(text.as_bytes(), 1000).unwrap();
+        assert!(complete);
+        assert_eq!(answer.retry_after().map(|pause| pause.as_secs()), wanted, "{status} {value}");
+    }
+}
+
+#[test]
 fn fields_are_found_by_name_in_the_final_answer_alone() {
     let text = b"HTTP/1.1 103 Early Hints\r\nlink: early\r\nx-early: 1\r\n\r\nHTTP/1.1 201 Created\r\n\
         Location:  /items/7 \r\nLINK: a\r\nlink: b\r\nx-empty:\r\ncontent-length: 8\r\n\r\nx-b: no\r\n";
