@@ -25,6 +25,7 @@ def yellow(missing: int, *declared: tuple[int, int], nodes: int = 1) -> Health:
             ["the cluster has 1 node, not 2", "the cluster is yellow, with 5 copies of data not in service"],
         ),
         (yellow(5), 1, ["the cluster is yellow, with 5 copies of data not in service"]),
+        (yellow(1), 1, ["the cluster is yellow, with 1 copy of data not in service"]),
         (Health(ready=True, status="green", nodes=1, moving=0, missing=0), 1, []),
     ],
 )

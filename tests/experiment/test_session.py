@@ -78,7 +78,7 @@ def test_data_that_are_not_all_there_are_not_measured(session, node, tmp_path):
     with pytest.raises(LoadframeError) as caught:
         prepare(wrong, tmp_path)
     assert caught.value.where == "phase fill"
-    assert "1 requests of fill failed" in str(caught.value)
+    assert "1 request of fill failed" in str(caught.value)
     assert "unknown" in str(caught.value), "the store's own words"
     assert caught.value.exit_status == 1
 

@@ -85,8 +85,9 @@ def test_a_connection_that_broke_is_made_again_once(serve):
 
 @pytest.mark.parametrize("code", ["NOAUTH", "NOPERM"])
 def test_a_denied_command_is_bad_input(serve, code):
-    with pytest.raises(BadInput, match="denies access: who are you"):
+    with pytest.raises(BadInput, match="denies access: who are you") as caught:
         serve(b"-%b who are you\r\n" % code.encode()).info()
+    assert all(option in str(caught.value.remedy) for option in ("--user", "--password-file", "LOADFRAME_PASSWORD"))
 
 
 @pytest.mark.parametrize("reply", [b"-WRONGPASS invalid pair\r\n", b"-ERR invalid pair\r\n"])

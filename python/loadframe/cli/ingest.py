@@ -38,7 +38,7 @@ from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import published
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.units import format_count, format_duration, parse_duration, parse_size
+from loadframe.units import counted, format_count, format_duration, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from loadframe.experiment.ingest import Ingested
@@ -277,7 +277,7 @@ def _show(ingested: "Ingested", as_json: bool) -> None:
     tell(f"recorded in {ingested.run}; see `loadframe report {ingested.run}`")
     if figures.left_over:
         raise LoadframeError(
-            f"{figures.left_over:,} accepted events are not in the store",
+            f"{counted(figures.left_over, 'accepted event')} not in the store",
             where=ingested.run,
             remedy="send them again: repeated events are stored once",
         )

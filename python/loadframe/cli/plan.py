@@ -12,7 +12,7 @@ from rich.text import Text
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json
 from loadframe.errors import BadInput
-from loadframe.units import format_share
+from loadframe.units import counted, format_share
 
 if TYPE_CHECKING:
     from loadframe.analyze.estimate import Estimate
@@ -162,7 +162,7 @@ def _advice(planned: "Plan") -> str:
     assert best
     true = f"The true peak is at {law.peak:.0f} {over}." if math.isfinite(law.peak) else "The true curve has no peak."
     more = best.runs - planned.question.made
-    cost = f"{more} more runs" if planned.question.made and more > 0 else f"{best.runs} runs"
+    cost = f"{counted(more, 'more run')}" if planned.question.made and more > 0 else counted(best.runs, "run")
     return (
         f"Intervals are the median of simulated experiments. {true} The most informative design per run is"
         f" {best.name!r}: {over} {', '.join(map(str, best.sizes))}, {best.repetitions} times each ({cost})."
@@ -173,7 +173,9 @@ def _extent_text(held: "Extent") -> str:
     from loadframe.experiment.design_estimate import length_text
 
     machines = held.machines + held.generators
-    words = f"{held.runs} runs take {length_text(held.seconds, held.known)}"
+    words = (
+        f"{counted(held.runs, 'run')} {'takes' if held.runs == 1 else 'take'} {length_text(held.seconds, held.known)}"
+    )
     if machines == 1:
         return f"{words} on this machine."
     parts = f"{held.machines} for nodes and {held.generators} for ranks only" if held.generators else "all for nodes"

@@ -14,7 +14,7 @@ from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import Web, WebAddress, published, require_web
 from loadframe.errors import BadInput, LoadframeError
-from loadframe.units import format_nodes
+from loadframe.units import counted, format_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,10 +160,10 @@ def _extent(loaded: "Experiment", planned: "Design") -> str:
     from loadframe.experiment.design_estimate import UNKNOWN, estimate, length_is_known, length_text
 
     known = length_is_known(loaded)
-    words = f"{len(planned.runs)} runs, {length_text(estimate(planned, loaded), known)}"
+    words = f"{counted(len(planned.runs), 'run')}, {length_text(estimate(planned, loaded), known)}"
     most = loaded.kind.most(loaded)
     if len(most.runs) != len(planned.runs):
-        words += f", and at most {len(most.runs)} runs, {length_text(estimate(most, loaded), known)}"
+        words += f", and at most {counted(len(most.runs), 'run')}, {length_text(estimate(most, loaded), known)}"
     return words if known else f"{words} ({UNKNOWN})"
 
 

@@ -15,7 +15,7 @@ from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cli.topics import Topic, option
 from loadframe.errors import BadInput
-from loadframe.units import format_duration, parse_duration
+from loadframe.units import counted, format_duration, parse_duration
 
 if TYPE_CHECKING:
     from loadframe.experiment.batch import Batch
@@ -132,8 +132,8 @@ def slurm(
 def _show(batch: "Batch", planned: "Extent", job: str | None) -> None:
     held, least = batch.machines + batch.generators, "" if planned.known else "at least "
     lines = [
-        f"{batch.script}: {planned.runs} runs, expected to take {least}{format_duration(planned.seconds)}, in a job of"
-        f" {held} {'machine' if held == 1 else 'machines'} for {format_duration(batch.time)}",
+        f"{batch.script}: {counted(planned.runs, 'run')}, expected to take {least}{format_duration(planned.seconds)},"
+        f" in a job of {counted(held, 'machine')} for {format_duration(batch.time)}",
     ]
     if planned.seconds > batch.time:
         lines.append(

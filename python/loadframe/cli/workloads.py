@@ -10,7 +10,7 @@ from rich.table import Table
 from loadframe.cli import completion
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json
-from loadframe.units import format_count, format_duration
+from loadframe.units import counted, format_count, format_duration
 
 if TYPE_CHECKING:
     from loadframe.workload import Workload
@@ -114,7 +114,7 @@ def _end(phase: "Phase") -> str:
         return format_duration(phase.duration) + warmup
     if phase.requests is None:
         return "with the corpus"
-    return "after 1 request" if phase.requests == 1 else f"after {format_count(phase.requests)} requests"
+    return f"after {counted(phase.requests, 'request')}"
 
 
 def _load(stream: dict[str, Any]) -> str:

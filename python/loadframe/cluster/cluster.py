@@ -30,6 +30,7 @@ from loadframe.host.base import Host, Process
 from loadframe.host.link import Link, Shape
 from loadframe.store import OPEN, Access, Store
 from loadframe.store.access import Auth, Tls, require_known, split_address
+from loadframe.units import format_nodes
 
 Report = Callable[[str], None]
 
@@ -509,4 +510,4 @@ class Cluster(ClusterView):
 
 
 def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
+    return format_nodes(count)

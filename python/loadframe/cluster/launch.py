@@ -23,6 +23,7 @@ from loadframe.host import copying, files
 from loadframe.host.base import Command, Host
 from loadframe.host.limits import Limits
 from loadframe.store import Installation, NodeSpec, Store
+from loadframe.units import format_nodes
 
 #: Seconds. Three nodes on two slow cores that others use as well need a minute; more than this is a failure.
 _READY_WITHIN = 240.0
@@ -60,7 +61,7 @@ def start(
         )
     users = {machine.hostname: server_user(machine, software.store) for machine in machines}
     for hostname, count in Counter(machine.hostname for machine in machines).items():
-        machine, nodes = host.machine(hostname), "1 node" if count == 1 else f"{count} nodes"
+        machine, nodes = host.machine(hostname), format_nodes(count)
         room = (machine.folder(folder), users[hostname], count * _ROOM_PER_NODE, f"starting {nodes}")
         machine.call(files.make_room, *room)
     present = [node for node in roster.nodes if node.alive]

@@ -10,6 +10,7 @@ from loadframe.cluster.growth import balance
 from loadframe.cluster.node import State
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import files
+from loadframe.units import format_nodes
 
 #: Seconds between telling clients that a node has left and stopping it. The load looks for changes five times a second;
 #: the rest is for the answers to what it has sent by then, on a machine that is as busy as such machines are.
@@ -25,7 +26,7 @@ def shrink(change: ClusterChange, numbers: Sequence[int]) -> list[str]:
     """
     if len(numbers) >= len(change.roster.numbers):
         raise BadInput(
-            f"a cluster of {change.spec.nodes} nodes cannot lose {len(numbers)}",
+            f"a cluster of {format_nodes(change.spec.nodes)} cannot lose {len(numbers)}",
             remedy="to stop it, use `loadframe cluster down`",
         )
     for node in (node for number in numbers for node in change.roster.of(number)):

@@ -8,7 +8,7 @@ from loadframe.cluster.node import Node, State
 from loadframe.cluster.roster import Roster
 from loadframe.host.limits import PERIOD, Limits
 from loadframe.store import Health
-from loadframe.units import format_nodes
+from loadframe.units import counted, format_nodes
 
 
 def describe(roster: Roster) -> dict[str, Any]:
@@ -123,8 +123,7 @@ def incomplete(health: Health, size: int) -> list[str]:
     # What was declared and cannot be is as it was declared: a replica beside its primary on the only node.
     as_declared = health.declared and health.missing <= health.unheld(size)
     if not health.ready and not as_declared:
-        copies = "1 copy" if health.missing == 1 else f"{health.missing} copies"
-        missing = f", with {copies} of data not in service" if health.missing else ""
+        missing = f", with {counted(health.missing, *health.piece)} not in service" if health.missing else ""
         return [f"the cluster is {health.status}{missing}"]
     return []
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from loadframe.errors import ExitCode
+from loadframe.units import counted
 
 #: By this line a script is known as one that may be written anew.
 MARK = "# Written by `loadframe slurm`"
@@ -111,11 +112,11 @@ class Batch:
 
 
 def _machines(count: int) -> str:
-    return "1 machine" if count == 1 else f"{count} machines"
+    return counted(count, "machine")
 
 
 def _ranks(count: int) -> str:
-    return "1 rank" if count == 1 else f"{count} ranks"
+    return counted(count, "rank")
 
 
 def _time(seconds: float) -> str:

@@ -35,6 +35,7 @@ from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler,
 from loadframe.printable import without_compressed
 from loadframe.record import ManifestDraft, RunWriter
 from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
+from loadframe.units import counted
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
 
 T = TypeVar("T")
@@ -498,12 +499,12 @@ def _missing(phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
     """Return the error for a phase that prepares and whose requests or events were not all done; None if they were."""
     for name, source in outcome.get("sources", {}).items():
         if source["left_over"]:
-            return _incomplete(f"{source['left_over']:,} events of {name} are left over", phase)
+            return _incomplete(f"{counted(source['left_over'], 'event')} of {name} left over", phase)
     for operation in outcome["operations"]:
         failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
         if failed:
             words = "".join(f": {without_compressed(error['message'])}" for error in operation["errors"][:1])
-            return _incomplete(f"{failed} requests of {operation['operation']} failed{words}", phase)
+            return _incomplete(f"{counted(failed, 'request')} of {operation['operation']} failed{words}", phase)
     return None
 
 

@@ -11,7 +11,7 @@ def trust(folder: RecordedExperiment) -> str:
     """Return how many runs the figures rest on, and what became of the others."""
     total, left_out, faulty = len(folder.runs), folder.left_out, folder.faulty
     bounded = sum(run.bounded for run in folder.used)
-    words = f"All {total} runs are used."
+    words = "The run is used." if total == 1 else f"All {total} runs are used."
     # Such a run has errors, and nothing that a curve or a mean could be made of.
     nothing = [run for run in folder.used if any(failure.kind == "success" for failure in run.failures)]
     if left_out or nothing:
@@ -20,7 +20,7 @@ def trust(folder: RecordedExperiment) -> str:
         used = total - len(left_out) - len(nothing)
         words = f"{used} of {total} runs are used; left out of every figure: {counts}."
     elif not faulty and not bounded:
-        words = f"All {total} runs are valid."
+        words = "The run is valid." if total == 1 else f"All {total} runs are valid."
     # Comparisons warn of it themselves: a group is a level, too.
     if folder.description["kind"] != "compare" and (selection := selected_runs(folder)):
         words += f" Beware: {selection.cause}."

@@ -124,7 +124,9 @@ class Health:
     status: str  #: in the store's own words, such as `green`
     nodes: int
     moving: int  #: pieces on their way to another node
-    missing: int  #: copies that no node serves, or not yet
+    missing: int  #: what no node serves, or not yet; see `piece`
+    #: The name of one of `missing`, and of several.
+    piece: tuple[str, str] = ("copy of data", "copies of data")
     #: How many copies of how many pieces were declared, where copies are missing and the store says: (pieces, copies).
     declared: tuple[tuple[int, int], ...] = ()
 

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from loadframe.errors import BadInput
+from loadframe.units import counted
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _SHAPE = (
@@ -98,4 +99,4 @@ def _number(cell: str, column: str, where: str) -> float:
 
 
 def _columns(count: int) -> str:
-    return "1 column" if count == 1 else f"{count} columns"
+    return counted(count, "column")

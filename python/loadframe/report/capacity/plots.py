@@ -25,7 +25,7 @@ from loadframe.report.plot import (
     logarithmic,
     numbers,
 )
-from loadframe.units import format_count
+from loadframe.units import format_count, format_nodes
 
 _MARKS = {
     Outcome.PASSED: Mark(COLORS[2], size=9),
@@ -96,7 +96,7 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
             mark=Mark(INK, size=9),
             low=numbers([low for low, _ in bars]),
             high=numbers([high for _, high in bars]),
-            texts=[f"{capacity.nodes} nodes: {format_count(rate.value)} {unit}" for capacity, rate in known],
+            texts=[f"{format_nodes(capacity.nodes)}: {format_count(rate.value)} {unit}" for capacity, rate in known],
         )
     )
     return Figure(

@@ -14,6 +14,7 @@ from loadframe.report.plot import COLORS, SYMBOLS, Axis, Figure, Mark, Panel, Ru
 from loadframe.report.setup import manifest_facts
 from loadframe.report.tables import Cell, Sections, Table
 from loadframe.report.trust import runs_view
+from loadframe.units import counted
 
 _TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "open": ""}
 
@@ -109,8 +110,8 @@ def _row(contrast: Contrast) -> list[Cell]:
         Cell(words.name(contrast)),
         Cell(contrast.label),
         Cell(words.OUTCOMES[contrast.outcome], tone=_TONES[contrast.outcome]),
-        Cell(words.quantity(contrast.medians[0], contrast.measure), f"{len(contrast.first)} runs"),
-        Cell(words.quantity(contrast.medians[1], contrast.measure), f"{len(contrast.second)} runs"),
+        Cell(words.quantity(contrast.medians[0], contrast.measure), counted(len(contrast.first), "run")),
+        Cell(words.quantity(contrast.medians[1], contrast.measure), counted(len(contrast.second), "run")),
         Cell(value, f"[{interval}" if bracket else ""),
         Cell(words.p_text(contrast.p)),
         Cell(f"{contrast.delta:+.2f}"),

@@ -9,7 +9,7 @@ from loadframe.analyze.effects.settings import aliases_text as named_aliases
 from loadframe.report.comparison.words import p_text, ratio_text
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text
-from loadframe.units import format_change, format_count, format_share
+from loadframe.units import counted, format_change, format_count, format_share
 
 _LISTED = 4
 
@@ -175,5 +175,5 @@ def _confirmed(result: SettingsAt) -> str:
     figures = f"ratio {ratio_text(again)}, p = {p_text(again.p)}".replace("= <", "<")
     return (
         f"{held[again.outcome]}: measured again, {format_change(again.ratio.value - 1)} in {result.objective.phrase}"
-        f" against the default ({len(again.second)} runs against {len(again.first)}; {figures})"
+        f" against the default ({counted(len(again.second), 'run')} against {len(again.first)}; {figures})"
     )

@@ -14,6 +14,7 @@ from loadframe.report.scale.answer import heading
 from loadframe.report.setup import design_facts
 from loadframe.report.strong_weak import words
 from loadframe.report.tables import Cell, Table
+from loadframe.units import format_nodes
 
 _STEPS = 80
 #: An interval that knows no bound is cut here, as a multiple of the most nodes.
@@ -91,7 +92,7 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
                 mark=Mark(color, symbol, 9),
                 low=numbers([at.low if at.is_finite else at.value for _, at in measured]),
                 high=numbers([at.high if at.is_finite else at.value for _, at in measured]),
-                texts=[f"{scaling}\n{nodes} nodes: {speedup.value:.3g}" for nodes, speedup in measured],
+                texts=[f"{scaling}\n{format_nodes(nodes)}: {speedup.value:.3g}" for nodes, speedup in measured],
                 group=scaling,
             )
         )

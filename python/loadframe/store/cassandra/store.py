@@ -33,6 +33,7 @@ from loadframe.store.cassandra.cql import NOT_LET_IN, NOT_NOW, Connection, CqlEr
 from loadframe.store.cassandra.ring import Ring, figures
 from loadframe.store.distribution import Distribution
 from loadframe.store.encryption import Encryption
+from loadframe.units import counted, format_nodes
 
 KEYSPACE = "loadframe"
 #: The user that clients log in as, of clusters that loadframe starts.
@@ -387,7 +388,8 @@ class Cassandra(Store):
             name, copies = str(keyspace["keyspace_name"]), _copies(keyspace["replication"])
             if not name.startswith("system") and copies > others:
                 raise BadInput(
-                    f"keyspace {name} wants {copies} copies, and {others} nodes would be left",
+                    f"keyspace {name} wants {counted(copies, 'copy', 'copies')},"
+                    f" and {format_nodes(others)} would be left",
                     where=member.name,
                     remedy="keep the node, or lower replication_factor by ALTER KEYSPACE first",
                 )

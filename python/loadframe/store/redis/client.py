@@ -88,7 +88,8 @@ class Client:
             return BadInput(
                 f"the server denies access: {reply}",
                 where=self.address,
-                remedy="give --user, with an account that may do it",
+                remedy="give --user (default, if the server has no others), and its password with --password-file or in"
+                " LOADFRAME_PASSWORD; the user needs the right to these commands",
             )
         if reply.code == _NOT_YET:
             return Unreachable(f"the server does not answer yet ({reply})", where=self.address)

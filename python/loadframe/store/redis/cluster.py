@@ -95,10 +95,11 @@ def health(seen: Ring, clients: Clients) -> Health:
     complete = served == SLOTS and len(present) == len(seen.nodes)
     return Health(
         ready=complete and seen.state == "ok",
-        status=seen.state if complete else f"{seen.state}, {served} of {SLOTS} slots served",
+        status=seen.state,
         nodes=len(present),
         moving=moving,
         missing=SLOTS - served,
+        piece=("hash slot", "hash slots"),
     )
 
 

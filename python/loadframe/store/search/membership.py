@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from loadframe import nofollow
 from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.base import Balancing, Member, NodeSpec, Watch
-from loadframe.units import format_size
+from loadframe.units import counted, format_nodes, format_size
 
 #: Seconds between looks.
 _POLL = 0.5
@@ -223,7 +223,8 @@ def _require_place(request: Request, addresses: Sequence[str], member: Member) -
         copies = 1 + int(settings["index.number_of_replicas"])
         if copies > remaining and settings.get("index.auto_expand_replicas", "false") == "false":
             raise BadInput(
-                f"{member.name} cannot leave: {index} is kept in {copies} copies, and {remaining} nodes would remain",
+                f"{member.name} cannot leave: {index} is kept in {counted(copies, 'copy', 'copies')},"
+                f" and {format_nodes(remaining)} would remain",
                 remedy=f"lower number_of_replicas of {index} to {remaining - 1}, or keep the node",
             )
 
