@@ -110,7 +110,7 @@ def test_growth_above_linear_within_the_noise_is_mentioned():
 
 
 def test_a_peak_beyond_the_measured_sizes_is_not_claimed():
-    data = simulate([1, 2, 4, 8, 12, 16], lam=1000, sigma=0.03, kappa=5e-4, noise=0.002, repetitions=5, seed=2)
+    data = simulate([1, 2, 4, 8, 12, 16], lam=1000, sigma=0.03, kappa=5e-4, noise=0.0002, repetitions=5, seed=2)
     result = fit(data, over="nodes")
     assert result.best == "usl"
     assert result.models["usl"].parameters["kappa"].low > 0

@@ -21,6 +21,7 @@ from loadframe.analyze.scalability.observations import RESOLUTION, Observations,
 from loadframe.analyze.scalability.outliers import Outlier, outliers
 from loadframe.analyze.scalability.peak import CeilingChange, Peak, PeakStanding, ceiling_change, peak_of, standing_of
 from loadframe.analyze.scalability.result import ModelFit, Robust, ScalabilityFit
+from loadframe.analyze.scalability.saturation import saturates
 from loadframe.analyze.scalability.selection import aicc, choose, possible
 
 
@@ -113,6 +114,8 @@ def _conclude(data: Observations, seed: int, scaling: Scaling) -> _Conclusion:
     ceiling = ceiling_change(fitted[KNEE.name][0], data)
     largest = float(data.sizes[-1])
     standing = standing_of(candidate, kappa, ceiling, best=best, possible=left, largest=largest)
+    if standing in ("shown", "beyond") and saturates(usl[0], data):
+        standing = "open"
     return _Conclusion(fitted, best, left, candidate, ceiling, standing)
 
 

@@ -108,6 +108,8 @@ def _about_peak(
     kappa, largest, n = models["usl"].parameters["kappa"], float(data.sizes[-1]), candidate.n
     if standing == "open" and USL.name not in possible:
         yield warnings.CeilingMayFall(ceiling, over)
+    elif standing == "open" and set(possible) == {USL.name} and kappa.low > 0 and n.is_finite:
+        yield warnings.PerhapsSaturated(n.value, largest, over)
     elif standing == "open":
         flat = tuple(name for name in possible if name != USL.name)
         yield warnings.PeakOpen(flat, kappa.value, kappa.high, (n.value, n.low, n.high), largest, over)

@@ -153,6 +153,26 @@ class PeakOpen(Finding):
 
 
 @dataclass(frozen=True)
+class PerhapsSaturated(Finding):
+    """The USL has a peak, and a curve that approaches a limit without falling fits as well within the noise."""
+
+    peak: float
+    largest: float
+    over: str
+
+    def _cause(self) -> str:
+        return (
+            f"the USL puts a peak at {format_count(self.peak)} {self.over}, but a curve that approaches a limit without"
+            " falling fits as well within the noise"
+        )
+
+    def _remedy(self) -> str:
+        return (
+            f"measure beyond {format_count(self.largest)} {self.over} to see whether throughput falls, and repeat runs"
+        )
+
+
+@dataclass(frozen=True)
 class CeilingMayFall(Finding):
     """The knee explains the data better than the USL does, and yet throughput falls, or may fall, on its ceiling."""
 

@@ -72,6 +72,10 @@ def _of_a_peak(fit: ScalabilityFit) -> str:
     if "usl" not in fit.possible:
         return f"whether throughput falls beyond it is open{_fall(fit)}"
     place = fit.candidate.n
+    kappa = fit.models["usl"].parameters["kappa"]
+    if set(fit.possible) == {"usl"} and kappa.low > 0 and place.is_finite:
+        rivals = "a curve that approaches a limit without falling fits as well within the noise"
+        return f"whether there is a peak is open: the USL puts one at {estimate_text(place)} {fit.over}, {rivals}"
     if place.value <= fit.largest:
         rivals = "other models, which fit as well within the noise, have none"
         return f"whether there is a peak is open: the USL puts one at {estimate_text(place)} {fit.over}, {rivals}"

@@ -1,0 +1,26 @@
+"""Throughput that approaches a limit has no peak; throughput that falls has one."""
+
+import pytest
+from benchmarks.simulate_curves import PEAKED, SATURATING, claims, experiment, whole
+
+from loadframe.analyze.scalability import fit, warnings
+from loadframe.report.fit.words import sentence
+
+
+@pytest.mark.parametrize("name", SATURATING)
+def test_smooth_saturation_seldom_shows_a_peak(name):
+    shown, _ = claims(SATURATING[name], whole(32, 8), 0.02, 24)
+    assert shown <= 3 / 24, "5 %, and two standard errors"
+
+
+def test_a_fall_of_13_percent_shows_a_peak():
+    shown, denied = claims(PEAKED, whole(48, 8), 0.02, 24)
+    assert (shown >= 20 / 24, denied) == (True, 0)
+
+
+def test_a_curve_that_may_saturate_is_left_open_and_says_why():
+    runs, _ = experiment(SATURATING["exponential"], whole(32, 12), 1, noise=0.02, spread=0, seed=1)
+    result = fit(runs)
+    assert (result.peak, result.standing) == (None, "open")
+    assert any(isinstance(warning, warnings.PerhapsSaturated) for warning in result.warnings)
+    assert "a curve that approaches a limit without falling fits as well" in sentence(result)
