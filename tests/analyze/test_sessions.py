@@ -11,7 +11,8 @@ from loadframe.analyze.comparison import Group
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Thresholds, judge_gate
 from loadframe.analyze.history import Shift, ShortHistory, since_last_change
-from loadframe.analyze.sessions import block_of, sessions_of
+from loadframe.analyze.sessions import block_of, blocks_of, sessions_of
+from loadframe.analyze.sweep.treatments import points
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.manifest import Hardware
@@ -134,6 +135,24 @@ def test_blocks_are_shared_within_one_experiments_folder_only():
     first, same, other = run(0, block=1), run(1, block=1), run(2, block=1, folder="f/runs")
     assert block_of(first) == block_of(same) != block_of(other)
     assert block_of(run(3)) is None
+
+
+def test_a_block_that_two_sessions_made_is_two_blocks():
+    runs = [run(0, block=1), run(4, block=1), run(600, block=1), run(604, block=2), run(608)]
+    assert blocks_of(runs) == [(1, 0), (1, 0), (1, 1), (2, 1), None]
+
+
+def test_points_of_a_block_that_two_nights_made_are_of_two_blocks():
+    """Four blocks of two sizes; each was interrupted after its first size and went on in a slower night."""
+    runs = []
+    for block in range(4):
+        for place, nodes in enumerate((1, 2) if block % 2 else (2, 1)):
+            night = 2 * block + place
+            level = 0.5 if place else 1.0
+            made = run(24 * 60 * night, throughput=100 * nodes * level, block=block)
+            runs.append(RecordedRun(made.id, block, {"nodes": nodes}, made.run))
+    labels = [point.block for point in points(runs, "a", "read")]
+    assert len(set(labels)) == 8
 
 
 def history(random, nights, *, runs=3, spread=0.05, fall=1.0, since=0):

@@ -121,6 +121,16 @@ def block_of(run: RecordedRun) -> Hashable:
     return run.run.path.parent, run.block
 
 
+def blocks_of(runs: Sequence[RecordedRun]) -> list[Hashable]:
+    """Return a name for each run's block in an experiment; None without one.
+
+    The parts of a block that were made in several sessions are blocks of their own: what a session does falls on its
+    runs only.
+    """
+    sessions = sessions_of(runs)
+    return [None if run.block is None else (run.block, number) for run, number in zip(runs, sessions, strict=True)]
+
+
 def _start(run: RecordedRun) -> float | None:
     try:
         return datetime.fromisoformat(started(run)).timestamp()

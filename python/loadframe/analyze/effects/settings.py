@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
@@ -28,6 +28,7 @@ from loadframe.analyze.executions import AGAIN, FIRST
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import RATES
+from loadframe.analyze.sessions import blocks_of
 from loadframe.analyze.sweep.telemetry import cores_used
 from loadframe.analyze.sweep.treatments import main_operation
 from loadframe.record import Run
@@ -144,7 +145,7 @@ class _Designed:
     used: Sequence[RecordedRun]
     #: The indices of the levels of each run in `used`, in the order of the factors.
     rows: Sequence[tuple[int, ...]]
-    blocks: Sequence[Any]
+    blocks: Sequence[Hashable]
 
 
 def _designed(
@@ -157,7 +158,7 @@ def _designed(
     used = [run for run in designed if run.usable and objective.of(run) and math.isfinite(objective.figure(run).high)]
     rows = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in used]
     adaptive = description["scheme"] in ADAPTIVE
-    blocks = [0 if adaptive else run.block for run in used]
+    blocks: Sequence[Hashable] = [0] * len(used) if adaptive else blocks_of(used)
     return _Designed(at, phase, main, objective, factors, runs, designed, used, rows, blocks)
 
 

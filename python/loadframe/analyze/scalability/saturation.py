@@ -19,8 +19,7 @@ from loadframe.analyze.scalability.fitting import PointFit
 from loadframe.analyze.scalability.models import Array
 from loadframe.analyze.scalability.observations import Observations
 
-#: The level of the test of the better family. `python -m benchmarks.simulate_curves 60 saturating` holds it to what it is
-#: for.
+#: The level of the test of the better family; `python -m benchmarks.simulate_curves 60 saturating` checks it.
 _LEVEL = 0.05
 #: The grid from which fits start: sizes of the bend, and sharpnesses.
 _BENDS, _SHARPNESSES = 60, np.geomspace(0.5, 16, 40)

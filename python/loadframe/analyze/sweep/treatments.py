@@ -6,7 +6,7 @@ coefficient of variation, pooled over all treatments that were repeated, with St
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -16,6 +16,7 @@ from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.figures import EXACT, State, Stretch, stretch_of
 from loadframe.analyze.rates import THROUGHPUT, Rate
+from loadframe.analyze.sessions import blocks_of
 from loadframe.record.schema.summary import Latency
 
 
@@ -34,7 +35,8 @@ class Point:
     response_p99: float | None
     response_mean: float | None
     usable: bool
-    block: int | None = None
+    #: Its block, within its session.
+    block: Hashable = None
     per_request: float = 1.0
     #: What the bounds of its throughput allow.
     stretch: Stretch = EXACT
@@ -105,7 +107,8 @@ def points(
 ) -> tuple[Point, ...]:
     """Return a point for each run that measured the phase, also for those that may not be used."""
     points = []
-    for run in runs:
+    listed = list(runs)
+    for run, block in zip(listed, blocks_of(listed), strict=True):
         entry = run.phase(phase)
         if entry is None:
             continue
@@ -123,7 +126,7 @@ def points(
                 response_p99=response.p99,
                 response_mean=response.mean,
                 usable=run.sound and throughput.counts,
-                block=run.block,
+                block=block,
                 per_request=rate.of(entry) / entry.throughput if entry.throughput else 1.0,
                 stretch=stretch_of([throughput]),
                 response_p50_low=times[0].low if times[0].counts else None,
