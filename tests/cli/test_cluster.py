@@ -110,7 +110,7 @@ def test_every_command_has_examples(cluster, word):
 def test_a_url_of_another_store_says_which_store_to_name(cluster):
     answer = cluster("status", "--hosts", "redis://127.0.0.1:1")
     assert answer.returncode == 2
-    assert "redis:// is an address of redis, and the store to ask is opensearch" in answer.stderr
+    assert "redis:// is an address of redis, and --store is opensearch" in answer.stderr
     assert "give --store redis" in answer.stderr
 
 

@@ -74,7 +74,7 @@ def test_a_node_that_is_lost_meanwhile_is_told(state):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--", "no-such-program"), "there is no program 'no-such-program'"),
+        (("--", "no-such-program"), "the program 'no-such-program' does not exist"),
         (("--json", "--", "true"), "--json cannot be combined with a COMMAND"),
         (("--keep-data",), "--keep-data requires a COMMAND"),
     ],

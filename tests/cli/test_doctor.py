@@ -35,7 +35,7 @@ def test_a_java_that_is_not_there_is_lacking_and_gives_status_1(monkeypatch, tmp
     monkeypatch.setenv("LOADFRAME_JAVA_HOME", str(tmp_path))
     answer = doctor()
     assert answer.returncode == 1
-    assert "Embedded stores cannot be started here: see Java." in answer.stderr
+    assert "This machine cannot start embedded stores: see Java." in answer.stderr
     assert findings()["Java"]["remedy"].startswith("set LOADFRAME_JAVA_HOME")
 
 

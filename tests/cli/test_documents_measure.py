@@ -39,7 +39,7 @@ def test_fewer_documents_are_a_regression_and_break_a_bound(results):
         assert done.returncode == status, done.stdout
     done = loadframe("gate", results / "after", "--bound", "documents<=10/s")
     assert done.returncode == 2
-    assert "bounds documents on its good side" in done.stderr
+    assert "documents needs a lower bound" in done.stderr
 
 
 def test_documents_are_compared(tmp_path):

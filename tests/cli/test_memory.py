@@ -12,5 +12,5 @@ def test_memory_that_runs_out_is_one_message(tmp_path, monkeypatch):
     monkeypatch.setattr("loadframe.cli.fit.read_input", lambda path, most: np.empty(1 << 60, dtype=np.uint8))
     status, output, errors = within("fit", file)
     assert (status, output) == (1, "")
-    assert errors.startswith("loadframe: memory has run out: Unable to allocate")
+    assert errors.startswith("loadframe: out of memory: Unable to allocate")
     assert "Traceback" not in errors

@@ -115,7 +115,7 @@ def test_an_experiment_of_days_wants_to_be_meant(place):
 def test_an_interrupt_keeps_the_runs_that_are_whole(interrupted, design):
     status, said, kept = interrupted
     assert status == 130
-    assert "stopped; the same command goes on with what is missing in results/small" in said
+    assert "stopped; repeat the command to resume results/small" in said
     assert "Traceback" not in said
     before = [run["run"] for run in design[: len(kept)]]
     assert kept == sorted(before), "no half run, and none out of turn"

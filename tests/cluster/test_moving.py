@@ -207,7 +207,7 @@ def test_data_that_is_gone_or_out_of_reach_is_refused_and_no_node_starts_without
     deleted = loadframe("cluster", "down", "lost", "--delete-data")
     assert deleted.returncode == 0
     assert f"the data of node-1 stays on m5 in {PLACE}/lost/node-1: m5 cannot be reached" in deleted.stderr
-    assert "deleted, as far as its machines can be reached" in deleted.stderr
+    assert "deleted on the machines that can be reached" in deleted.stderr
     assert "node-0" not in kept(there, "m4")
     assert "lost" not in named.names()
 

@@ -194,7 +194,7 @@ def test_what_grows_may_have_another_value_at_one_node(tmp_path):
 def test_two_folders_have_no_other_format(tmp_path):
     status, _, errors = within("report", tmp_path, tmp_path, "--format", "queries")
     assert status == 2
-    assert "two folders cannot be written as queries" in errors
+    assert "--format queries requires one run" in errors
 
 
 def test_a_folder_that_is_missing_is_named(folders, tmp_path):
