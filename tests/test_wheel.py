@@ -12,6 +12,8 @@ import pytest
 
 from commands import PATIENCE, Running, servers
 
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).parent.parent
 #: Bytes.
 LARGEST = 15_000_000

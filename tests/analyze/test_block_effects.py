@@ -11,6 +11,8 @@ from loadframe.analyze.scalability.observations import block_effects, gather
 from loadframe.analyze.scalability.table import parse_table
 from loadframe.report.fit.words import sentence
 
+pytestmark = pytest.mark.slow
+
 SIZES = (1, 2, 4, 8, 16, 32)
 TRUTH = {"lambda": 1000.0, "sigma": 0.03, "kappa": 1.5e-3}
 

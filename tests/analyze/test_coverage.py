@@ -3,9 +3,12 @@
 The bounds on counts leave a chance below 1 in 1000 that correct code fails with another seed; seeds are fixed.
 """
 
+import pytest
 from usl_data import simulate
 
 from loadframe.analyze.scalability import fit
+
+pytestmark = pytest.mark.slow
 
 SIZES = [1, 2, 4, 8, 16, 32]
 EXPERIMENTS = 60

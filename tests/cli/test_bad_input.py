@@ -16,6 +16,8 @@ import pytest
 
 from commands import LOADFRAME, loadframe, servers
 
+pytestmark = pytest.mark.slow
+
 WORKLOAD = """\
 workload: small
 parameters: {documents: 10, file: ""}
