@@ -111,7 +111,8 @@ class Witness(Listener):
 @pytest.mark.store
 def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     (tmp_path / "small.yaml").write_text(WORKLOAD)
-    (tmp_path / "e.yaml").write_text(EXPERIMENT.replace("factor: 1.5", "factor: 1.5, precision: 25%") + "repetitions: 2\n")
+    text = EXPERIMENT.replace("factor: 1.5", "factor: 1.5, precision: 25%") + "repetitions: 2\n"
+    (tmp_path / "e.yaml").write_text(text)
     experiment = load_experiment(tmp_path / "e.yaml")
     planned = design(experiment)
     folder = ExperimentFolder(tmp_path / "results", describe(experiment, planned))
