@@ -1,0 +1,187 @@
+"""Clients of each store after an outage: they succeed again soon after another client is answered."""
+
+import csv
+import math
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadframe import folders
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.errors import LoadframeError
+from loadframe.host.netns import NetnsHost
+from loadframe.load import Progress, run_phase
+from loadframe.store import find
+
+OBSTACLE = NetnsHost().obstacle
+pytestmark = [
+    pytest.mark.store,
+    pytest.mark.alone,
+    pytest.mark.skipif(OBSTACLE is not None, reason=f"no networks for nodes here, whose links can be cut: {OBSTACLE}"),
+]
+
+#: What each store is started with: connections for all clients and one more, and little memory.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "redis": {},
+    "postgresql": {"max_connections": 600},
+    "mongodb": {},
+    "cassandra": {"heap": "320m"},
+}
+COLLECTIONS: dict[str, dict[str, Any]] = {
+    "postgresql": {"columns": {"age": "integer"}},
+    "cassandra": {"columns": {"age": "int"}},
+}
+#: Seconds that a request may take, which all outages outlast.
+TIMEOUT = 1.0
+OUTAGE = 2.5
+#: Seconds that anything may take before the test fails.
+PATIENCE = 240.0
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def cluster(request: pytest.FixtureRequest, module_state: Path) -> Iterator[Cluster]:
+    """One node of the store, with an empty collection, for all of its tests."""
+    kind: str = request.param
+    if kind == "redis" and not (shutil.which("redis-server") or shutil.which("valkey-server")):
+        pytest.skip("there is no redis-server and no valkey-server on this machine")
+    spec = ClusterSpec(store=kind, name=f"outage-{kind}", host="netns", settings=SETTINGS[kind])
+    with Cluster.start(spec) as started:
+        started.create_collection("things", COLLECTIONS.get(kind, {}))
+        yield started
+
+
+def pause(cluster: Cluster) -> None:
+    """Have the node stand still for longer than a request may take."""
+    cluster.pause("node-0")
+    time.sleep(OUTAGE)
+    cluster.resume("node-0")
+
+
+def kill(cluster: Cluster) -> None:
+    """Kill the node, and start it again."""
+    cluster.kill("node-0")
+    time.sleep(OUTAGE)
+    cluster.mend()
+
+
+def cut(cluster: Cluster) -> None:
+    """Cut the node's link for longer than a request may take."""
+    cluster.cut("node-0")
+    time.sleep(OUTAGE)
+    cluster.restore("node-0")
+
+
+class Load:
+    """Clients that insert documents meanwhile."""
+
+    def __init__(self, cluster: Cluster, clients: int, folder: Path) -> None:
+        self._cluster, self._clients, self._folder = cluster, clients, folders.make(folder)
+        self._over, self._answered = threading.Event(), threading.Condition()
+        self._seconds = 0
+        self._began = math.nan
+        self._failures: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        self.wait_for(1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        target = {"driver": self._cluster.store.driver, "hosts": self._cluster.addresses, **self._cluster.target()}
+        document = {"collection": "things", "id": f"{self._folder.name}-${{new}}", "document": {"age": "${new}"}}
+        stream = {
+            "name": "s",
+            "mix": [["put", 1]],
+            "pacing": {"closed": {"clients": self._clients, "think_time": 0.2}},
+            "stop": {"duration": 900},
+        }
+        plan = {
+            "seed": 1,
+            "phase": "p",
+            "target": target,
+            "variables": {"new": {"sequential": {"from": 0}}},
+            "operations": {"put": {"insert": document, "timeout": TIMEOUT}},
+            "streams": [stream],
+        }
+        try:
+            run_phase(plan, self._folder, self._tell, lambda: self._cluster.addresses, started=self._start)
+        except BaseException as failure:
+            self._failures.append(failure)
+
+    def _start(self, _: float) -> None:
+        self._began = time.monotonic()
+
+    def _tell(self, progress: Progress) -> None:
+        with self._answered:
+            self._seconds = progress.seconds
+            self._answered.notify_all()
+        if self._over.is_set():
+            raise KeyboardInterrupt
+
+    def wait_for(self, more: int) -> None:
+        """Wait for so many further seconds of the phase."""
+        with self._answered:
+            wanted = self._seconds + more
+            assert self._answered.wait_for(lambda: self._seconds >= wanted or self._failures, PATIENCE)
+        assert not self._failures, self._failures
+
+    def now(self) -> float:
+        """Return the instant, in s of the phase."""
+        return time.monotonic() - self._began
+
+    def successes(self) -> dict[int, int]:
+        """Return how many requests succeeded in each second, after the load has ended."""
+        seconds: dict[int, int] = {}
+        with (self._folder / "series.csv").open() as lines:
+            for row in csv.DictReader(lines):
+                seconds[int(row["second"])] = seconds.get(int(row["second"]), 0) + int(row["successes"])
+        return seconds
+
+
+def wait_for_answer(cluster: Cluster) -> None:
+    """Return when a client that is new is answered."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            if find(cluster.store.kind).with_access(cluster.access).health(cluster.addresses).ready:
+                return
+        except LoadframeError:
+            assert time.monotonic() < end, "the store does not answer"
+
+
+def known_delay(kind: str, outage: Callable[[Cluster], None], clients: int) -> str | None:
+    """Return why recovery may take longer than a second, if it may."""
+    if kind == "cassandra" and outage is kill:
+        return "the CQL library waits up to 10 s before it connects to a node again"
+    if kind == "postgresql" and outage is not kill and clients == 500:
+        return "hundreds of logins take two busy cores seconds"
+    return None
+
+
+@pytest.mark.parametrize("clients", [1, 100, 500])
+@pytest.mark.parametrize("outage", [pause, cut, kill])
+def test_clients_succeed_as_soon_as_another_client_does(
+    cluster: Cluster, outage: Callable[[Cluster], None], clients: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if reason := known_delay(cluster.store.kind, outage, clients):
+        request.applymarker(pytest.mark.xfail(reason=reason))
+    with Load(cluster, clients, tmp_path / f"{outage.__name__}-{clients}") as load:
+        load.wait_for(1)
+        outage(cluster)
+        wait_for_answer(cluster)
+        answered = load.now()
+        load.wait_for(4)
+    successes = load.successes()
+    # The outage left at least one whole second without an answer before this one.
+    recovered = [second for second in range(math.floor(answered), math.floor(answered) + 2) if successes.get(second)]
+    assert recovered, f"another client was answered at {answered:.2f} s; successes by second: {successes}"
