@@ -1,0 +1,70 @@
+"""Coverage of ratios where the load generator disturbs runs, and the bias of leaving disturbed runs out.
+
+In each experiment, two groups of six runs differ by a known ratio. A disturbed generator lacks a core for a share of
+the time, more often in fast runs.
+
+    python -m benchmarks.simulate_bounds
+"""
+
+import numpy as np
+from benchmarks.promises import Promises
+from benchmarks.simulate_gate import made_up
+
+from loadframe.analyze.comparison import Group, Measure
+from loadframe.analyze.comparison.contrast_values import contrast_values
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.record.schema.summary import GeneratorFigures
+
+_RATE, _RATIO, _SPREAD, _RUNS = 1000.0, 1.1, 0.05, 6
+#: The groups that a generator disturbs, by the words for them.
+_CASES = {"neither group": (False, False), "both groups": (True, True), "the faster group": (False, True)}
+_MEASURE = Measure("mixed", "throughput")
+
+
+def main(trials: int = 1000) -> None:
+    """Print a table with a row for each case."""
+    promise = Promises()
+    print("| disturbed | coverage with bounds | coverage without bounds | ratio of undisturbed runs |")
+    print("|---|--:|--:|--:|")
+    for words, disturbed in _CASES.items():
+        random = np.random.default_rng(1)
+        held, ratios = np.zeros(2), []
+        for _ in range(trials):
+            estimates, undisturbed = _experiment(random, disturbed)
+            held += [it.low <= _RATIO <= it.high for it in estimates]
+            ratios.append(undisturbed)
+        coverage = held / trials
+        promise.at_least(f"coverage, {words}", coverage[0], trials, 0.95)
+        bias = np.nanmean(ratios) / _RATIO - 1
+        print(f"| {words} | {coverage[0]:.1%} | {coverage[1]:.1%} | {bias:+.1%} |")
+    promise.settle()
+
+
+def _experiment(random: np.random.Generator, disturbed: tuple[bool, bool]) -> tuple[list[Estimate], float]:
+    """Return the estimates of the ratio with and without bounds, and the ratio of runs with a valid verdict."""
+    groups: list[list[Group]] = [[], []]
+    means = []
+    for side, is_disturbed in enumerate(disturbed):
+        deviations = random.normal(0, _SPREAD, _RUNS)
+        true = _RATE * _RATIO**side * np.exp(deviations)
+        waited = np.clip(0.15 + 3 * deviations + random.uniform(-0.05, 0.05, _RUNS), 0, 0.5) * is_disturbed
+        measured = true * (1 - waited * random.uniform(0, 1, _RUNS))
+        for bounded, gathered in zip((True, False), groups, strict=True):
+            runs = [_run(side, block, rate, share if bounded else 0.0)
+                    for block, (rate, share) in enumerate(zip(measured, waited, strict=True))]  # fmt: skip
+            gathered.append(Group(str(side), tuple(runs)))
+        means.append(np.mean(measured[waited <= 0.2]) if (waited <= 0.2).any() else np.nan)
+    estimates = [contrast_values(_MEASURE, first, second, 0.0).estimate for first, second in groups]
+    return [it.ratio for it in estimates if it], float(means[1] / means[0])
+
+
+def _run(side: int, block: int, rate: float, waited: float) -> RecordedRun:
+    """Return a run whose generator waited for a core for a share of the time."""
+    generator = GeneratorFigures(threads=1, cpu_share=0.5, cpu_share_peak=0.6, waited_share=waited)
+    figures = {"read": {"throughput": rate, "p50": 0.01, "p99": 0.02}}
+    return made_up(str(side), block, figures, 2 * block + side, generator=generator)
+
+
+if __name__ == "__main__":
+    main()
