@@ -2,10 +2,16 @@
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
 from commands import servers
+from loadframe.analyze.capacity import Outcome, Slo, judge
+from loadframe.analyze.comparison import Group, compare
+from loadframe.analyze.experiment import read_experiment
+from loadframe.analyze.gate import Thresholds, judge_gate
+from loadframe.analyze.sweep import read_sweep
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.experiment.design import describe, design
@@ -75,6 +81,26 @@ def folder(experiment, tmp_path):
     return ExperimentFolder(tmp_path / "results", describe(experiment, design(experiment)))
 
 
+def _assert_failed_everywhere(folder, died):
+    """Assert that a run that the store did not survive is a failure for capacity, the gate, a comparison and scale."""
+    judged = judge(Run(folder.runs_path / died), Slo(response=3600.0, errors=1.0), ["look"], None)
+    assert judged.outcome is Outcome.FAILED
+    assert any("did not survive the load: node-0 is gone" in reason for reason in judged.reasons)
+    recorded = read_experiment(folder.path)
+    assert died in [run.id for run in recorded.failed]
+    # Numbers of clients are of no interest here.
+    runs = [replace(run, treatment={}) for run in recorded.runs]
+    new = Group("new", tuple(run for run in runs if run.id == died))
+    old = Group("old", tuple(run for run in runs if run.id != died))
+    gate = judge_gate(new, old, Thresholds())
+    assert gate.standing == "regression"
+    assert any("the store failed in 1 of 1 runs" in check.why for check in gate.checks)
+    comparison = compare([old, new], intended=True)
+    assert not any(contrast.outcome == "better" for contrast in comparison.contrasts)
+    assert any("the store failed in 1 of 1 runs of new" in warning.cause for warning in comparison.warnings)
+    assert any(died in warning.cause for curves in read_sweep(folder.path).curves for warning in curves.warnings)
+
+
 @pytest.mark.store
 def test_when_a_node_dies_its_run_says_so_and_the_rest_gets_a_new_cluster(experiment, folder, state):
     planned = design(experiment)
@@ -101,6 +127,7 @@ def test_when_a_node_dies_its_run_says_so_and_the_rest_gets_a_new_cluster(experi
     ]
     assert not any(reason["code"] == "cluster_state" for reason in lost["verdict"]["reasons"])
     assert "a node is gone; the rest gets a new cluster" in witness.heard
+    _assert_failed_everywhere(folder, second)
     for run in [run for name, run in runs.items() if name != second]:
         assert run.raw_summary["status"] == "done"
         assert run.raw_summary["phases"][0]["operations"]["look"]["successes"] > 0
