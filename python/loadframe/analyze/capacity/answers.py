@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from loadframe.analyze.capacity.criteria import Judgement, Slo, judge
+from loadframe.analyze.capacity.order import OrderEffect, order_effect
 from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
 from loadframe.analyze.capacity.thresholds import Array, Thresholds, thresholds
 from loadframe.analyze.estimate import Estimate, mean_interval
@@ -142,6 +143,18 @@ class Capacity:
         return tuple(left)
 
     @property
+    def order(self) -> OrderEffect | None:
+        """By how much response times grow from trial to trial; None where too few trials repeat a rate."""
+        rates: dict[tuple[int, float, str | None], list[tuple[int, float]]] = {}
+        for place, made in enumerate(self.searches):
+            for number, attempt in enumerate(made.attempts):
+                judgement = attempt.judgement
+                if judgement.outcome is not Outcome.INVALID and judgement.response:
+                    trials = rates.setdefault((place, attempt.rate, judgement.operation), [])
+                    trials.append((number, judgement.response))
+        return order_effect(list(rates.values()))
+
+    @property
     def telling(self) -> tuple[Answer, ...]:
         """The answers that say something of the capacity."""
         return tuple(search.answer for search in self.searches if search.answer and search.tells)
@@ -241,9 +254,20 @@ def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int, ov
     known = [searches for searches in telling if searches]
     fitted = iter(thresholds([[_trials(search) for search in searches] for searches in known]))
     return [
-        replace(_capacity(searches, next(fitted) if treatment else None, default_nodes), over=over)
+        _with_order(replace(_capacity(searches, next(fitted) if treatment else None, default_nodes), over=over))
         for searches, treatment in zip(treatments, telling, strict=True)
     ]
+
+
+def _with_order(capacity: Capacity) -> Capacity:
+    """Widen the interval, where the store slows down, from the lowest rate that failed to the highest that passed."""
+    order, rate = capacity.order, capacity.rate
+    if rate is None or order is None or not order.is_slower:
+        return capacity
+    attempts = [attempt for made in capacity.searches for attempt in made.attempts]
+    passed = [attempt.rate for attempt in attempts if attempt.judgement.outcome is Outcome.PASSED]
+    failed = [attempt.rate for attempt in attempts if attempt.judgement.outcome is Outcome.FAILED]
+    return replace(capacity, rate=Estimate(rate.value, min([rate.low, *failed]), max([rate.high, *passed])))
 
 
 def _trials(search: Search) -> list[Trial]:

@@ -6,7 +6,7 @@ from typing import Any
 from loadframe.analyze.capacity import USERS, Capacities, Capacity, Demand, ErrorsOpen, Kind, Slo
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text
-from loadframe.units import format_count, format_duration, format_nodes, format_share
+from loadframe.units import format_change, format_count, format_duration, format_nodes, format_share
 
 PERCENTILE_NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"}
 
@@ -72,7 +72,15 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
         return f"{name}: the trials that decide it are invalid; see why below."
     documents = f", which are {documents_text(capacity)} documents/s" if capacity.documents else ""
     words = f"{name}: {rate_text(capacity)} {unit_of(capacity.over)}{_basis(capacity)}{documents}"
-    return _worth(capacity, words) + "".join(f" {_open_text(left)}" for left in capacity.errors_open)
+    further = [_open_text(left) for left in capacity.errors_open]
+    if (order := capacity.order) and order.is_slower:
+        further.append(
+            f"Response times at the same rate grow by {format_change(order.factor.value - 1)} from trial to trial"
+            f" (p = {order.p:.2g}): the store slows down during the search, so the capacity depends on the order of"
+            " trials. Its interval reaches from the lowest rate that failed to the highest that passed. Find out why"
+            " (data that grow, caches, throttling), or start each trial from the same state."
+        )
+    return " ".join([_worth(capacity, words), *further])
 
 
 def _worth(capacity: Capacity, words: str) -> str:
@@ -205,6 +213,7 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
                 "documents": documents.as_dict() if (documents := capacity.documents) else None,
                 "bracket": capacity.bracket and {"held": capacity.bracket[0], "failed": capacity.bracket[1]},
                 "errors_inconclusive": [vars(left) for left in capacity.errors_open],
+                "order_effect": {"factor": order.factor.as_dict(), "p": order.p} if (order := capacity.order) else None,
                 "searches": [_search(search) for search in capacity.searches],
             }
             for capacity in capacities.capacities

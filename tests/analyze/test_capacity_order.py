@@ -1,0 +1,59 @@
+"""Order effects of capacity searches: a store that slows from trial to trial is reported, others seldom are."""
+
+import numpy as np
+
+from loadframe.analyze.capacity import Bounds, Judgement, Next, Outcome, Slo, Trial, capacities_of, search
+from loadframe.analyze.capacity.answers import Attempt, Search
+from loadframe.report.capacity.words import sentence
+
+BOUNDS = Bounds(start=100, least=1, most=1e6)
+
+
+def searched(random, block, *, slows):
+    """Search at a queue of 10 ms whose capacity falls by a share per trial; p99 within 100 ms, noise 5 %."""
+    attempts = []
+    while isinstance(step := search(BOUNDS, [Trial(it.rate, it.judgement.outcome) for it in attempts]), Next):
+        load = min(step.rate / (1000 * (1 - slows) ** len(attempts)), 0.999)
+        response = 0.01 / (1 - load) * np.exp(0.05 * random.standard_normal())
+        outcome = Outcome.PASSED if response <= 0.1 else Outcome.FAILED
+        judgement = Judgement(outcome, ("slow",), float(response), 0.0, 1.0, 0.0, 0.1)
+        attempts.append(Attempt(f"t{len(attempts)}", step.rate, judgement))
+    return Search(block, {}, tuple(attempts), step)
+
+
+def reported(slows, trials=60):
+    """Return the share of experiments of three searches in which an order effect is reported."""
+    random = np.random.default_rng(9)
+    found = 0
+    for _ in range(trials):
+        (capacity,) = capacities_of([[searched(random, block, slows=slows) for block in range(3)]], 1)
+        found += capacity.order.is_slower
+    return found / trials
+
+
+def test_a_store_that_slows_by_1_percent_per_trial_is_reported():
+    assert reported(0.01) > 0.9
+
+
+def test_a_store_that_does_not_slow_is_seldom_reported():
+    assert reported(0.0) <= 0.1
+
+
+def test_the_report_says_that_the_capacity_depends_on_the_order():
+    random = np.random.default_rng(1)
+    (capacity,) = capacities_of([[searched(random, block, slows=0.01) for block in range(3)]], 1)
+    assert "the store slows down during the search" in sentence(capacity, Slo(0.1))
+    (steady,) = capacities_of([[searched(random, block, slows=0.0) for block in range(3)]], 1)
+    assert "slows down" not in sentence(steady, Slo(0.1))
+
+
+def test_the_interval_holds_the_capacity_from_the_middle_of_the_searches_to_their_end():
+    random = np.random.default_rng(2)
+    held = []
+    for _ in range(40):
+        searches = [searched(random, block, slows=0.01) for block in range(3)]
+        (capacity,) = capacities_of([searches], 1)
+        trials = np.mean([len(made.attempts) for made in searches])
+        middle, last = 900 * 0.99 ** (trials / 2), 900 * 0.99**trials
+        held.append(capacity.rate.low <= last * 1.05 and capacity.rate.high >= middle)
+    assert np.mean(held) >= 0.85
