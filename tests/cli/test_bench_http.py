@@ -208,9 +208,15 @@ def test_connections_that_the_server_closes_are_opened_again_and_counted(tmp_pat
     with RestService(answers=10) as service:
         words = ["bench", path, "--hosts", service.address, "--store", "http", "--output", tmp_path / "run"]
         done = loadframe(*words)
-    (phase,) = Run(tmp_path / "run").summary.phases
+    run = Run(tmp_path / "run")
+    (phase,) = run.summary.phases
     operation = phase.operations["ask"]
     # Each connection serves ten requests; one that is sent while the server closes fails.
     assert operation.requests == 200
     assert 15 <= operation.reconnects <= 40
     assert f"{operation.reconnects} reconnects" in done.stdout
+    assert sum(run.series["reconnects"].to_pylist()) == operation.reconnects
+    # The connections that replaced others, and the first one of each client.
+    assert phase.setup.count == operation.reconnects + 2
+    assert 0 < phase.setup.p50 <= phase.setup.max
+    assert f"setup of {phase.setup.count} connections: p50 " in done.stdout

@@ -19,9 +19,9 @@ GENERATOR_HEADER = ",".join(["second", "worker", *(field.name for field in GENER
 
 def write_phase(folder: Path, seconds: int, *, phase: str = "range", offset: int = 0) -> None:
     """Write what the engine leaves in `folder` for a phase with one stream, one operation and one worker."""
-    counts = "10,9,90,1000,20000,0,0,0,0,1,0,0,0,0,0"
+    counts = "10,9,90,1000,20000,0,0,0,0,0,1,0,0,0,0,0"
     rows = [
-        f"main,range,measure,{s},{counts},0.001000,0.002000,0.003000,0.001000,0.002000,0.003000,0.004000,0.004000,0.004000,2,0.500000"
+        f"main,range,measure,{s},{counts},0.001000,0.002000,0.003000,0.001000,0.002000,0.003000,0.004000,0.004000,0.004000,,,,2,0.500000"
         for s in range(seconds)
     ]
     (folder / "series.csv").write_text("\n".join([SERIES_HEADER, *rows]) + "\n")
@@ -129,6 +129,7 @@ def summary(**parts: Any) -> dict[str, Any]:
         "warmup": 0.0,
         "duration": 3.0,
         "first_failure": 1.0,
+        "setup": latency(),
         "streams": [
             {
                 "name": "main",

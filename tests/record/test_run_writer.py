@@ -206,7 +206,7 @@ def test_a_second_without_a_success_has_no_percentile(tmp_path):
         folder = writer.phase("range", 0.0)
         write_phase(folder, 1)
         with (folder / "series.csv").open("a") as series:
-            series.write("main,range,measure,1,5,0,0,0,0,0,0,5,0,0,0,0,0,0,0,,,,,,,,,,0,\n")
+            series.write("main,range,measure,1,5,0,0,0,0,0,0,0,5,0,0,0,0,0,0,0,,,,,,,,,,,,,0,\n")
         writer.finish(manifest().as_dict(), summary())
     assert Run(tmp_path / "r1").series["response_p50"].to_pylist() == [0.001, None]
 

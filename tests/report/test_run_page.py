@@ -12,7 +12,7 @@ from rich.console import Console
 
 from loadframe.analyze.percentiles import Percentile
 from loadframe.record import Run, RunWriter
-from loadframe.record.schema.summary import FailureMessage, RankFigures
+from loadframe.record.schema.summary import FailureMessage, Latency, RankFigures
 from loadframe.report.labels import (
     ends_text,
     few_text,
@@ -20,6 +20,7 @@ from loadframe.report.labels import (
     messages_texts,
     reconnects_texts,
     retries_texts,
+    setup_texts,
 )
 from loadframe.report.plot import Axis, Figure, Panel, Trace
 from loadframe.report.plot.draw import data, draw
@@ -250,3 +251,10 @@ def test_failures_have_their_messages(run):
     assert reconnects_texts(phase) == ["7 reconnects: the server closed connections, or they broke"]
     assert retries_texts(phase) == ["1 retry of range_100: its response times include the pauses"]
     assert failures_table([first]) is None
+
+
+def test_connection_setup_is_shown_where_connections_were_opened(run):
+    (first, *_) = run.summary.phases
+    setup = Latency(count=1200, mean=2e-3, p50=1e-3, p90=3e-3, p99=5e-3, p999=8e-3, max=9e-3)
+    assert setup_texts(replace(first, setup=setup)) == ["setup of 1,200 connections: p50 1 ms, p99 5 ms, max 9 ms"]
+    assert setup_texts(replace(first, setup=Latency())) == setup_texts(replace(first, setup=None)) == []

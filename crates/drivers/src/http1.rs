@@ -26,6 +26,7 @@ use self::client::HttpClient;
 use self::request::{Buffers, Request};
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
+use crate::net::marks::Setup;
 use crate::net::per_thread::PerThread;
 use crate::net::pool::Pool;
 use crate::net::route::{self, Route};
@@ -209,7 +210,10 @@ impl Http1 {
             client.forget();
             let sent = Instant::now();
             match Wire::open_for(wire, &node.host, self.access.tls.as_ref(), limit).await {
-                Ok(_) => node.rise(),
+                Ok(setup) => {
+                    node.rise();
+                    setup.into_iter().for_each(Setup::finish);
+                }
                 Err(trouble) => {
                     assignment.refused(&trouble.message);
                     let exchanged = Exchanged { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 };

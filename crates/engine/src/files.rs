@@ -59,12 +59,12 @@ impl Files {
         };
         write!(
             files.series,
-            "stream,operation,segment,second,requests,successes,documents,bytes_sent,bytes_received,dropped,retries"
+            "stream,operation,segment,second,requests,successes,documents,bytes_sent,bytes_received,dropped,retries,reconnects"
         )?;
         for class in ErrorClass::ALL {
             write!(files.series, ",error_{}", class.name())?;
         }
-        for measure in ["response", "service", "failure"] {
+        for measure in ["response", "service", "failure", "setup"] {
             write!(files.series, ",{measure}_p50,{measure}_p99,{measure}_max")?;
         }
         writeln!(files.series, ",unanswered,oldest_unanswered")?;
@@ -151,8 +151,8 @@ impl Files {
         let c = &cell.counts;
         write!(
             self.series,
-            "{stream},{operation},{segment},{second},{},{},{},{},{},{},{}",
-            c.requests, c.successes, c.documents, c.bytes_sent, c.bytes_received, c.dropped, c.retries
+            "{stream},{operation},{segment},{second},{},{},{},{},{},{},{},{}",
+            c.requests, c.successes, c.documents, c.bytes_sent, c.bytes_received, c.dropped, c.retries, c.reconnects
         )?;
         for errors in c.errors {
             write!(self.series, ",{errors}")?;

@@ -1,5 +1,6 @@
 //! Writing `histograms.hlog`, the HdrHistogram log (version 1.3): values in nanoseconds, tags `PHASE/OPERATION/response`,
-//! `.../service` and `.../failure`, with `/warmup` behind it for the warm-up; `generator/lateness`, `generator/lag`.
+//! `.../service`, `.../failure` and `.../setup`, with `/warmup` behind it for the warm-up; `generator/lateness`,
+//! `generator/lag`.
 
 use std::fs::File;
 use std::io::{self, LineWriter, Write};

@@ -26,6 +26,7 @@ use crate::panics;
 use crate::phase::{Leftover, Phase};
 use crate::plan::{Plan, PlanError};
 use crate::rank::RankRecorder;
+use crate::reconnects;
 use crate::recorder::{Interval, Recorder};
 use crate::slot::Slot;
 use crate::source::{self, Source, Told};
@@ -342,8 +343,20 @@ pub fn validate<D: Driver>(plan: Plan, together: bool) -> Result<(), PlanError> 
     prepare::<D>(plan, together).map(|_| ())
 }
 
-/// Each operation of the plan once, as readable text: what `loadframe check` shows.
-pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Reply, Exchange)>, PlanError> {
+/// One operation that was sent once.
+pub struct Checked {
+    /// Its name.
+    pub operation: String,
+    /// What became of it.
+    pub reply: Reply,
+    /// Request and answer as readable text.
+    pub exchange: Exchange,
+    /// How long the connections took that were opened for it; `None` if none was.
+    pub setup: Option<Duration>,
+}
+
+/// Each operation of the plan once: what `loadframe check` shows.
+pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError> {
     let draw = Draw::new(plan.seed, 0, 0);
     let (phase, slots) = prepare::<D>(plan, false)?;
     phase.context.corpora.make_ready()?;
@@ -360,7 +373,9 @@ pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Reply, Exc
                 }
                 None => phase.driver.show(&mut connection, &choice.operation, &phase.context, &draw).await,
             };
-            shown.push((name.to_owned(), reply, exchange));
+            let mut setup = None;
+            reconnects::take_setups(|duration| setup = Some(setup.unwrap_or_default() + duration));
+            shown.push(Checked { operation: name.to_owned(), reply, exchange, setup });
         }
         Ok(shown)
     })

@@ -60,6 +60,7 @@ struct Part {
     response: Sparse,
     service: Sparse,
     failure: Sparse,
+    setup: Sparse,
     nodes: BTreeMap<String, u64>,
     unanswered: u64,
     oldest_unanswered: Duration,
@@ -88,6 +89,7 @@ impl Second {
                 response: Sparse::of(&cell.response),
                 service: Sparse::of(&cell.service),
                 failure: cell.failure.as_ref().map(Sparse::of).unwrap_or_default(),
+                setup: cell.setup.as_ref().map(Sparse::of).unwrap_or_default(),
                 nodes: nodes.map(|(node, requests)| (name(hosts, node), *requests)).collect(),
                 unanswered: cell.unanswered,
                 oldest_unanswered: cell.oldest_unanswered,
@@ -127,7 +129,8 @@ impl Second {
     /// Reads what [`Self::to_bytes`] has written; an error in words for anything else.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let second: Self = postcard::from_bytes(bytes).map_err(|error| format!("this is not a second: {error}"))?;
-        let histograms = second.cells.values().flat_map(|part| [&part.response, &part.service, &part.failure]);
+        let histograms =
+            (second.cells.values()).flat_map(|part| [&part.response, &part.service, &part.failure, &part.setup]);
         if !histograms.chain([&second.lateness, &second.lag]).all(Sparse::is_valid) {
             return Err("this is not a second: it has a histogram of another layout".into());
         }
@@ -233,6 +236,7 @@ impl Part {
         self.response.add(&other.response);
         self.service.add(&other.service);
         self.failure.add(&other.failure);
+        self.setup.add(&other.setup);
         for (node, requests) in other.nodes {
             *self.nodes.entry(node).or_default() += requests;
         }
@@ -244,8 +248,10 @@ impl Part {
         cell.counts = self.counts.clone();
         self.response.add_to(&mut cell.response);
         self.service.add_to(&mut cell.service);
-        if self.failure != Sparse::default() {
-            self.failure.add_to(cell.failure.get_or_insert_with(histogram));
+        for (rare, durations) in [(&self.failure, &mut cell.failure), (&self.setup, &mut cell.setup)] {
+            if *rare != Sparse::default() {
+                rare.add_to(durations.get_or_insert_with(histogram));
+            }
         }
         for (name, requests) in &self.nodes {
             let node = number(hosts, name);

@@ -30,7 +30,9 @@ use loadframe_engine::durations;
 use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::panics;
 use loadframe_engine::plan::{Plan, PlanError, PlanErrorKind};
-use loadframe_engine::run::{Prepared, Running, check_operations, prepare_rank, render_operations, start, validate};
+use loadframe_engine::run::{
+    Checked, Prepared, Running, check_operations, prepare_rank, render_operations, start, validate,
+};
 use loadframe_engine::tally::Progress;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyRuntimeError, PyValueError};
@@ -234,13 +236,14 @@ fn validate_plan(py: Python<'_>, plan: &str) -> PyResult<()> {
 #[pyfunction]
 fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let plan = parse(plan)?;
-    let shown: Vec<(String, Reply, Exchange)> = ask(py, || with_driver!(plan, check_operations(plan)))?;
-    let describe = |(operation, reply, exchange): (String, Reply, Exchange)| {
+    let shown: Vec<Checked> = ask(py, || with_driver!(plan, check_operations(plan)))?;
+    let describe = |Checked { operation, reply, exchange, setup }| {
         let dict = PyDict::new(py);
         dict.set_item("operation", operation)?;
         dict.set_item("request", exchange.request)?;
         dict.set_item("answer", exchange.answer)?;
         dict.set_item("service_time", (reply.done - reply.sent).as_secs_f64())?;
+        dict.set_item("setup_time", setup.map(|setup| setup.as_secs_f64()))?;
         dict.set_item("documents", reply.documents)?;
         dict.set_item("node", reply.node)?;
         let failure = reply.outcome.err();

@@ -1,7 +1,8 @@
 """The summary of a run, from its parts: figures per phase and operation, the generator, the verdict. Pure."""
 
 import functools
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,7 @@ def _phase(
         warmup=outcome["warmup"],
         duration=outcome["measured"],
         first_failure=first_failure(rows),
+        setup=_setup(outcome["phase"], names, histograms),
         streams=tuple(
             StreamSummary(stream["name"], stream["pacing"], stream["measured"], stream["ran_out"])
             for stream in outcome["streams"]
@@ -270,6 +272,12 @@ def _figures(
         # A failure that was slow was waited for, too.
         "all": _latency(response + failure),
     }
+
+
+def _setup(phase: str, operations: Iterable[str], histograms: "HistogramLog") -> Latency:
+    """Return how long the connections of a phase took to set up, those of its warm-up included."""
+    tags = [f"{phase}/{name}/setup{segment}" for name in operations for segment in ("", "/warmup")]
+    return _latency(functools.reduce(operator.add, map(histograms.total, tags)))
 
 
 def _counts(rows: pa.Table) -> list[str]:

@@ -281,7 +281,8 @@ def _print(answer: dict[str, Any]) -> None:
     out.print(escape(answer["request"]), style="dim")
     out.print(escape(answer["answer"]))
     documents = f"{format_count(answer['documents'])} documents in {format_duration(answer['service_time'])}"
-    out.print(f"[{style}]{escape(verdict)}[/{style}] · {documents}")
+    setup = "" if answer["setup_time"] is None else f" · connection setup {format_duration(answer['setup_time'])}"
+    out.print(f"[{style}]{escape(verdict)}[/{style}] · {documents}{setup}")
     if answer["empty"]:
         words = "0 hits: is the data loaded, and does the operation match it?"
         out.print(f"[yellow]{words}[/yellow]")

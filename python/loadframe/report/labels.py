@@ -180,6 +180,15 @@ def retries_texts(phase: "PhaseSummary") -> list[str]:
     ]
 
 
+def setup_texts(phase: "PhaseSummary") -> list[str]:
+    """Write how long a phase's connections took to set up; nothing if none is recorded."""
+    setup = phase.setup
+    if setup is None or not setup.count or setup.p50 is None or setup.p99 is None or setup.max is None:
+        return []
+    times = f"p50 {format_duration(setup.p50)}, p99 {format_duration(setup.p99)}, max {format_duration(setup.max)}"
+    return [f"setup of {format_count(setup.count)} connections: {times}"]
+
+
 def recall_text(figures: "Figures") -> str | None:
     """Write which share of the right documents was found: `recall 0.934`; None where that was not asserted."""
     operation = _operation(figures)

@@ -69,12 +69,13 @@ impl Default for Line {
 impl Line {
     /// Connects, authenticates and selects the bucket, if there is no usable connection.
     pub async fn open(&mut self, host: &Host, terms: &Terms, bucket: &str, limit: Limit) -> Result<(), Failure> {
-        if !Wire::open_for(&mut self.wire, host, terms.tls.as_ref(), limit).await? {
+        let Some(setup) = Wire::open_for(&mut self.wire, host, terms.tls.as_ref(), limit).await? else {
             return Ok(());
-        }
+        };
         let opened = self.enter(terms, bucket, limit).await;
-        if opened.is_err() {
-            self.wire = None;
+        match opened {
+            Ok(_) => setup.finish(),
+            Err(_) => self.wire = None,
         }
         opened
     }

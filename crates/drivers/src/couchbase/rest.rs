@@ -7,6 +7,7 @@ use crate::http1::answer::{Answer, Body};
 use crate::http1::client::HttpClient;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
+use crate::net::marks::Setup;
 use crate::net::target_node::Host;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
@@ -57,7 +58,8 @@ impl Service {
             self.wire = None;
             self.at.clone_from(&host.text);
         }
-        Wire::open_for(&mut self.wire, host, terms.tls.as_ref(), limit).await?;
+        let setup = Wire::open_for(&mut self.wire, host, terms.tls.as_ref(), limit).await?;
+        setup.into_iter().for_each(Setup::finish);
         Ok(())
     }
 

@@ -32,6 +32,7 @@ use super::row::Row;
 use super::table::{KEYSPACE, Table, TableName};
 use crate::net::deadline::{Deadline, Limit};
 use crate::net::exchange::Exchanged;
+use crate::net::marks::Setup;
 
 /// How often each connection is checked. The library gives up a connection only when a check is not answered in time,
 /// and never for requests that are not: with its own 30 s a cut link would look like a store that is down for a minute.
@@ -126,8 +127,13 @@ impl Thread {
     pub async fn session(&self, nodes: &CqlNodes, settings: &Settings, limit: Limit) -> Result<&Session, Failure> {
         let open = async {
             let contacts = nodes.contacts();
+            let setup = Setup::begin();
             match limit.within(open(&contacts, settings, limit.timeout)).await {
-                Some(opened) => opened.map_err(|error| failure::session(&error)),
+                Some(Ok(session)) => {
+                    setup.finish();
+                    Ok(session)
+                }
+                Some(Err(error)) => Err(failure::session(&error)),
                 None => {
                     Err(failure(ErrorClass::Connect, format!("no session within {} s", limit.timeout.as_secs_f64())))
                 }

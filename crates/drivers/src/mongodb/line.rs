@@ -87,12 +87,13 @@ impl Line {
     /// Connects and authenticates, if there is no usable connection. The error is a refusal if the node answered that it
     /// does not let this user in.
     pub async fn open(&mut self, host: &Host, terms: &Terms, limit: Limit) -> Result<(), Failure> {
-        if !Wire::open_for(&mut self.wire, host, terms.tls.as_ref(), limit).await? {
+        let Some(setup) = Wire::open_for(&mut self.wire, host, terms.tls.as_ref(), limit).await? else {
             return Ok(());
-        }
+        };
         let opened = self.enter(terms, limit).await;
-        if opened.is_err() {
-            self.wire = None;
+        match opened {
+            Ok(_) => setup.finish(),
+            Err(_) => self.wire = None,
         }
         opened.map(drop)
     }

@@ -1,4 +1,5 @@
-//! A connection that a library drives: its bytes, and when a request's first byte was written and its last one came.
+//! The instants of connections: how long setting one up took, and of a connection that a library drives when a request's
+//! first byte was written and its last one came.
 
 use std::io;
 use std::pin::Pin;
@@ -7,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use loadframe_engine::reconnects;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::exchange::Exchanged;
@@ -14,6 +16,23 @@ use super::wire::Wire;
 
 /// No byte went that way since the request began.
 const NEVER: u64 = u64::MAX;
+
+/// A connection that is being set up: from before TCP connects until the server has authenticated the client.
+#[must_use = "a setup that is not finished is not recorded"]
+#[derive(Debug)]
+pub struct Setup(Instant);
+
+impl Setup {
+    /// Begins to connect.
+    pub fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Records the setup of a connection that can be used now. One that failed is dropped instead.
+    pub fn finish(self) {
+        reconnects::set_up(self.0.elapsed());
+    }
+}
 
 /// What was observed of a connection. Bytes of TLS are not among those counted.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use super::deadline::Limit;
+use super::marks::Setup;
 use super::target_node::Host;
 use super::tls::{Tls, refusal};
 use super::trouble::Trouble;
@@ -37,21 +38,23 @@ impl Wire {
     }
 
     /// Opens the connection of a client, unless `wire` is usable. A connection that the server has closed is replaced.
+    /// Returns the setup of a new connection, to be finished once the client is authenticated.
     pub async fn open_for(
         wire: &mut Option<Self>,
         host: &Host,
         tls: Option<&Tls>,
         limit: Limit,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<Option<Setup>, Trouble> {
         if wire.as_mut().is_some_and(Self::is_idle) {
-            return Ok(false);
+            return Ok(None);
         }
         if wire.take().is_some() {
             reconnects::lost();
         }
+        let setup = Setup::begin();
         *wire = Some(Self::connect(host, tls, limit).await?);
         reconnects::opened();
-        Ok(true)
+        Ok(Some(setup))
     }
 
     /// Returns why the host and this client can never connect by TLS; `None` if they can, or if the host does not

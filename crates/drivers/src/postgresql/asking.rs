@@ -12,6 +12,7 @@ use super::operation::Kind;
 use super::turn::{Asking, Turn};
 use crate::capture::Memory;
 use crate::net::deadline::Deadline;
+use crate::net::marks::Setup;
 use crate::neutral::Neutral;
 
 /// What keeps an operation from being sent, and the number of the server that it was for.
@@ -36,9 +37,11 @@ impl Asking<'_> {
         if !lines[at].as_mut().is_some_and(Line::is_open) {
             drop_line(&mut lines[at]);
             let host = self.nodes.host(node).map_err(|failure| (failure, node))?;
+            let setup = Setup::begin();
             let opened = Line::open(&host, &self.nodes.terms, self.limit).await;
             lines[at] = Some(opened.map_err(|failure| (self.doubting(failure), node))?);
             reconnects::opened();
+            setup.finish();
         }
         let line = lines[at].as_mut().expect("it was opened");
         // All of its statements; each of them has its own marks.

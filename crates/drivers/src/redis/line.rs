@@ -73,9 +73,9 @@ impl Wired for Line {
 impl Line {
     /// Connects and authenticates, if there is no usable connection.
     pub async fn open(&mut self, host: &Host, terms: &Terms, limit: Limit) -> Result<(), Failure> {
-        if !Wire::open_for(&mut self.wire, host, terms.tls.as_ref(), limit).await? {
+        let Some(setup) = Wire::open_for(&mut self.wire, host, terms.tls.as_ref(), limit).await? else {
             return Ok(());
-        }
+        };
         if let Some((user, password)) = &terms.user {
             let words = [b"AUTH", user.as_bytes(), password.expose().as_bytes()];
             let mut answer = self.ask(&words, limit).await?;
@@ -85,6 +85,7 @@ impl Line {
                 return Err(refused);
             }
         }
+        setup.finish();
         Ok(())
     }
 

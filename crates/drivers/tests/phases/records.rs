@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 
 /// The rows of a phase's series, by column.
-fn rows(folder: &Folder) -> Vec<BTreeMap<String, String>> {
+pub fn rows(folder: &Folder) -> Vec<BTreeMap<String, String>> {
     let text = std::fs::read_to_string(folder.0.join("series.csv")).unwrap();
     let names: Vec<String> = text.lines().next().unwrap().split(',').map(str::to_owned).collect();
     series(folder).into_iter().map(|row| names.iter().cloned().zip(row).collect()).collect()

@@ -11,6 +11,7 @@ use loadframe_drivers::postgresql::Postgres;
 use loadframe_drivers::redis::Redis;
 use loadframe_drivers::search::Search;
 
+use super::records::rows;
 use super::*;
 
 /// Seconds that a request may take.
@@ -79,13 +80,20 @@ fn recovers<D: Driver>(driver: &str, operation: Value) {
             });
         }
     }
-    for (_, running, _folder) in &loads {
+    for (clients, running, folder) in &loads {
         running.stop();
         assert!(running.wait(PATIENCE));
         let outcome = running.outcome().unwrap();
         // The library of CQL does not tell of its connections.
         let reconnects = outcome["operations"][0]["reconnects"].as_u64().unwrap();
         assert_eq!(reconnects > 0, driver != "cql", "{driver}: {reconnects} reconnects");
+        let in_seconds: u64 = rows(folder).iter().map(|row| row["reconnects"].parse::<u64>().unwrap()).sum();
+        assert_eq!(in_seconds, reconnects, "{driver}");
+        let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
+        let setups = log.total("p/a/setup", 0.0, f64::INFINITY).unwrap();
+        // Of CQL the sessions of the threads that have a client.
+        let first = if driver == "cql" { 2.min(*clients) } else { *clients };
+        assert!(setups.len() >= first, "{driver}: {} setups of {clients} clients", setups.len());
     }
 }
 

@@ -72,6 +72,8 @@ pub struct Cell {
     pub service: Histogram<u64>,
     /// done - scheduled of the failures; made at the first one, since most operations have none.
     pub failure: Option<Histogram<u64>>,
+    /// Durations of connection setups; made at the first one, since most seconds have none.
+    pub setup: Option<Histogram<u64>>,
     /// Attempts by the host that served them.
     pub nodes: Vec<u64>,
     /// Requests that were in flight when the second ended.
@@ -88,6 +90,7 @@ impl Cell {
             response: histogram(),
             service: histogram(),
             failure: None,
+            setup: None,
             nodes: Vec::new(),
             unanswered: 0,
             oldest_unanswered: Duration::ZERO,
@@ -99,10 +102,12 @@ impl Cell {
         self.counts = Counts::default();
         clear(&mut self.response);
         clear(&mut self.service);
-        // A second without failures is followed by others as a rule, and gives its room back.
-        self.failure = self.failure.take().filter(|failure| !failure.is_empty());
-        if let Some(failure) = &mut self.failure {
-            failure.reset();
+        // A second without failures or setups is followed by others as a rule, and gives its room back.
+        for rare in [&mut self.failure, &mut self.setup] {
+            *rare = rare.take().filter(|durations| !durations.is_empty());
+            if let Some(durations) = rare {
+                durations.reset();
+            }
         }
         self.nodes.fill(0);
         self.unanswered = 0;
@@ -114,6 +119,7 @@ impl Cell {
     pub(super) fn exchanged(&mut self, reply: &Reply, in_window: bool) {
         let counts = &mut self.counts;
         counts.reconnects += reconnects::take();
+        reconnects::take_setups(|duration| record(self.setup.get_or_insert_with(histogram), duration));
         counts.bytes_sent += reply.bytes_sent;
         counts.bytes_received += reply.bytes_received;
         counts.documents += reply.documents;
@@ -129,8 +135,13 @@ impl Cell {
     }
 
     /// What was timed, by the name that it has in the records.
-    pub fn measures(&self) -> [(&'static str, Option<&Histogram<u64>>); 3] {
-        [("response", Some(&self.response)), ("service", Some(&self.service)), ("failure", self.failure.as_ref())]
+    pub fn measures(&self) -> [(&'static str, Option<&Histogram<u64>>); 4] {
+        [
+            ("response", Some(&self.response)),
+            ("service", Some(&self.service)),
+            ("failure", self.failure.as_ref()),
+            ("setup", self.setup.as_ref()),
+        ]
     }
 
     /// Adds another's; exact, since the layouts are equal.
@@ -138,8 +149,10 @@ impl Cell {
         self.counts.add(&other.counts);
         self.response.add(&other.response).expect("layouts are equal");
         self.service.add(&other.service).expect("layouts are equal");
-        if let Some(failure) = &other.failure {
-            self.failure.get_or_insert_with(histogram).add(failure).expect("layouts are equal");
+        for (mine, theirs) in [(&mut self.failure, &other.failure), (&mut self.setup, &other.setup)] {
+            if let Some(theirs) = theirs {
+                mine.get_or_insert_with(histogram).add(theirs).expect("layouts are equal");
+            }
         }
         self.unanswered += other.unanswered;
         self.oldest_unanswered = self.oldest_unanswered.max(other.oldest_unanswered);

@@ -48,6 +48,7 @@ that of the sum of its histograms.
 | `PHASE/OPERATION/response` | done - scheduled of the successes in the measured segment |
 | `PHASE/OPERATION/service` | done - sent of the same requests |
 | `PHASE/OPERATION/failure` | done - scheduled of the failures; added to those of the successes, it makes all requests |
+| `PHASE/OPERATION/setup` | setup of connections that were opened for its requests: TCP, TLS and authentication |
 | `PHASE/OPERATION.PART/response`, `.../service`, `.../failure` | done - sent of a part of the operation, all three |
 | `PHASE/OPERATION/response/warmup`, and so on | the same of the warm-up |
 | `generator/lateness` | how late clients handled requests that were due |

@@ -34,6 +34,7 @@ SERIES_RECORDED = (
     Field("bytes_received", "int64", "B", "read, heads included; of every attempt"),
     Field("dropped", "int64", "requests", "due and never sent, since too many were in flight (open pacing)"),
     Field("retries", "int64", "requests", "attempts beyond the first, where failed requests are tried again"),
+    Field("reconnects", "int64", "connections", "that were lost and opened again"),
     *(Field(f"error_{error.name}", error.type, error.unit, error.says) for error in ERROR_CLASSES),
     Field("response_p50", "double", "s", "median of done - scheduled of the successes; null when there was none"),
     Field("response_p99", "double", "s", "99th percentile of the same"),
@@ -44,6 +45,9 @@ SERIES_RECORDED = (
     Field("failure_p50", "double", "s", "median of done - scheduled of the failures; null when there was none"),
     Field("failure_p99", "double", "s", "99th percentile of the same"),
     Field("failure_max", "double", "s", "greatest of the same"),
+    Field("setup_p50", "double", "s", "median time to set up a connection; null when none was opened"),
+    Field("setup_p99", "double", "s", "99th percentile of the same"),
+    Field("setup_max", "double", "s", "greatest of the same"),
     Field("unanswered", "int64", "requests", "in flight when the second ended; 0 for parts"),
     Field(
         "oldest_unanswered",
@@ -54,6 +58,17 @@ SERIES_RECORDED = (
 )
 
 #: Columns that older runs lack; they are read as null, which means that it is not known.
-SERIES_LATER = ("error_unseen", "failure_p50", "failure_p99", "failure_max", "unanswered", "oldest_unanswered")
+SERIES_LATER = (
+    "reconnects",
+    "error_unseen",
+    "failure_p50",
+    "failure_p99",
+    "failure_max",
+    "setup_p50",
+    "setup_p99",
+    "setup_max",
+    "unanswered",
+    "oldest_unanswered",
+)
 
 SERIES = (_PHASE, *SERIES_RECORDED[:3], _TIME, *SERIES_RECORDED[3:])

@@ -328,6 +328,14 @@ class PhaseSummary:
             null=True,
         ),
     )
+    #: None in older runs.
+    setup: Latency | None = field(
+        default=None,
+        metadata=told(
+            "setup of the target's connections (TCP, TLS, authentication), warm-up included; part of the response time"
+            " of requests that wait for it, never of the service time: "
+        ),
+    )
     streams: tuple[StreamSummary, ...] = field(metadata=told(""))
     set_aside: tuple[SetAside, ...] = field(default=(), metadata=told(""))
     operations: Mapping[str, OperationFigures] = field(metadata=told("", of="OPERATION"))

@@ -18,6 +18,7 @@ from loadframe.report.labels import (
     retries_texts,
     seconds_text,
     set_aside_texts,
+    setup_texts,
     sources_texts,
     with_failures,
 )
@@ -61,6 +62,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
                 *sources_texts(phase),
                 *reconnects_texts(phase),
                 *retries_texts(phase),
+                *setup_texts(phase),
                 *delayed_texts(run, phase),
             )
         ]

@@ -29,6 +29,7 @@ from loadframe.report.labels import (
     retries_texts,
     seconds_text,
     set_aside_texts,
+    setup_texts,
     sources_texts,
     with_failures,
     with_parts,
@@ -73,6 +74,7 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
             *messages_texts(phase),
             *reconnects_texts(phase),
             *retries_texts(phase),
+            *setup_texts(phase),
             *delayed_texts(run, phase),
         ):
             console.print(Text(words, style="yellow"))
