@@ -20,7 +20,9 @@ use super::failure::failure;
 /// Bytes of the client's nonce.
 const NONCE: usize = 24;
 /// Iterations that a server may ask for: the least of RFC 7677, and a number that costs seconds.
-const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=10_000_000;
+const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=1_000_000;
+/// Keys that are kept: the servers of a cluster share one salt for each mechanism.
+const KEYS: usize = 16;
 
 /// A user with a password, and the keys that were derived from it.
 pub struct User {
@@ -129,6 +131,9 @@ impl User {
                 (pbkdf2::PBKDF2_HMAC_SHA256, prepared, digest::SHA256_OUTPUT_LEN)
             }
         };
+        if keys.len() >= KEYS {
+            keys.clear();
+        }
         let mut key = vec![0; length];
         pbkdf2::derive(algorithm, iterations, &place.1, password.as_bytes(), &mut key);
         keys.insert(place, key.clone());
@@ -153,11 +158,20 @@ impl<'a> Login<'a> {
     /// Return the second command, and the signature that proves the server's knowledge, from the answer to the first.
     pub fn next(&self, answer: &Document) -> Result<(Document, String), Failure> {
         let text = words(answer)?;
+        if is_done(answer) || text.split(',').any(|field| field.starts_with("m=")) {
+            // Ended without the server's proof, or an extension that a client has to know.
+            return Err(broken());
+        }
         let field = |name: &str| text.split(',').find_map(|field| field.strip_prefix(name)).ok_or_else(broken);
         let (nonce, salt, iterations) = (field("r=")?, field("s=")?, field("i=")?);
         let salt = STANDARD.decode(salt).map_err(|_| broken())?;
-        let iterations = iterations.parse().ok().filter(|count| ITERATIONS.contains(count)).and_then(NonZeroU32::new);
-        let iterations = iterations.ok_or_else(broken)?;
+        let iterations: u32 = iterations.parse().map_err(|_| broken())?;
+        if !ITERATIONS.contains(&iterations) {
+            let (least, most) = (ITERATIONS.start(), ITERATIONS.end());
+            let words = format!("the server asks for {iterations} iterations of SCRAM; allowed are {least} to {most}");
+            return Err(failure(ErrorClass::Connect, words));
+        }
+        let iterations = NonZeroU32::new(iterations).ok_or_else(broken)?;
         if !nonce.starts_with(&self.nonce) || nonce.len() == self.nonce.len() {
             return Err(broken());
         }
@@ -178,9 +192,31 @@ impl<'a> Login<'a> {
     }
 }
 
-/// Check that the answer to the second command has the server's signature.
-pub fn verify(answer: &Document, signature: &str) -> Result<(), Failure> {
-    if words(answer)?.strip_prefix("v=") == Some(signature) { Ok(()) } else { Err(broken()) }
+/// Check that the answer to the second command has the server's signature; return the third command, if there is one.
+///
+/// Servers before 4.4 do not know `skipEmptyExchange`, and end the conversation after an empty message.
+pub fn verify(answer: &Document, signature: &str) -> Result<Option<Document>, Failure> {
+    // Extensions may follow.
+    let mut fields = words(answer)?;
+    if let Some(end) = fields.find(',') {
+        fields.truncate(end);
+    }
+    if fields.strip_prefix("v=") != Some(signature) {
+        return Err(broken());
+    }
+    Ok((!is_done(answer)).then(|| {
+        let conversation = answer.get("conversationId").cloned().unwrap_or(1.into());
+        doc! {"saslContinue": 1, "conversationId": conversation, "payload": payload("")}
+    }))
+}
+
+/// Check that the answer to the third command ends the conversation.
+pub fn end(answer: &Document) -> Result<(), Failure> {
+    if is_done(answer) { Ok(()) } else { Err(broken()) }
+}
+
+fn is_done(answer: &Document) -> bool {
+    answer.get_bool("done").unwrap_or(false)
 }
 
 fn payload(text: &str) -> Binary {
@@ -229,11 +265,36 @@ mod tests {
             "r=abc,s=W22Z,i=4096",
             "r=abcd,s=W22Z,i=1",
             "r=abcd,s=?,i=4096",
+            "m=more,r=abcd,s=W22Z,i=4096",
+            "r=abcd,s=W22Z,i=4096,m=more",
+            "r=abcd,s=W22Z,i=1000001",
+            "r=abcd,s=W22Z,i=-4096",
         ] {
             assert!(login.next(&doc! {"payload": payload(first)}).is_err(), "{first}");
         }
-        assert!(verify(&doc! {"payload": payload("v=wrong")}, "right").is_err());
+        let early = doc! {"payload": payload("r=abcd,s=W22Z,i=4096"), "done": true};
+        assert!(login.next(&early).is_err(), "the server has proved nothing yet");
+        assert!(verify(&doc! {"payload": payload("v=wrong"), "done": true}, "right").is_err());
+        assert!(verify(&doc! {"payload": payload("e=other-error"), "done": true}, "right").is_err());
         assert!(!format!("{user:?}").contains("pencil"));
+    }
+
+    #[test]
+    fn a_conversation_lasts_until_the_server_says_that_it_is_done() {
+        let signed = |done: bool| doc! {"payload": payload("v=right"), "conversationId": 7, "done": done};
+        assert_eq!(verify(&signed(true), "right").unwrap(), None);
+        let third = verify(&signed(false), "right").unwrap().unwrap();
+        assert_eq!((third.get_i32("conversationId").unwrap(), words(&third).unwrap()), (7, String::new()));
+        assert!(end(&signed(true)).is_ok() && end(&signed(false)).is_err() && end(&doc! {"done": "yes"}).is_err());
+    }
+
+    #[test]
+    fn a_server_that_changes_its_salt_does_not_fill_the_memory() {
+        let user = User::new("user".to_owned(), Secret::from("pencil".to_owned()));
+        for salt in 0..3 * KEYS as u8 {
+            user.key(Mechanism::Sha1, vec![salt], NonZeroU32::new(1).unwrap());
+            assert!((1..=KEYS).contains(&user.keys.lock().unwrap().len()));
+        }
     }
 
     #[test]
