@@ -12,7 +12,7 @@ use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
 use loadframe_engine::variables::{Values, Variables};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::form::Form;
 use crate::json::{Cursor, Unexpected};
@@ -306,16 +306,32 @@ impl Bulk {
     }
 }
 
-/// Refuses a corpus whose action lines, judged by the first one, have ids; `why` they cannot be used.
+/// Refuses a corpus whose action lines, judged by the first one, have ids or cannot be read; `why` ids cannot be used.
 pub fn refuse_action_ids(corpus: &Corpus, why: &str) -> Result<(), PlanError> {
-    let mut first = Vec::new();
-    corpus.append_actions(0, 1, &mut first);
-    let action: Value = serde_json::from_slice(&first).unwrap_or_default();
-    let said =
-        |key: &&str| action.as_object().is_some_and(|action| action.values().any(|meta| meta.get(key).is_some()));
+    let Some(action) = first_action(corpus)? else { return Ok(()) };
+    let said = |key: &&str| action.values().any(|meta| meta.get(key).is_some());
     match ["_id", "routing"].iter().find(|key| said(key)) {
         Some(key) => Err(PlanError::new(format!("the corpus's action lines have {key:?}: {why}"))),
         None => Ok(()),
+    }
+}
+
+/// Returns the first action line of a corpus: its action, and what it says of the document. `None` if it has none; the
+/// error is that of a line that cannot be read.
+pub fn first_action(corpus: &Corpus) -> Result<Option<Map<String, Value>>, PlanError> {
+    let mut first = Vec::new();
+    corpus.append_actions(0, 1, &mut first);
+    if first.is_empty() {
+        return Ok(None);
+    }
+    let refuse = |why: String| {
+        let remedy = "expected a line such as {\"index\": {\"_id\": \"1\"}}";
+        PlanError::new(format!("the corpus's first action line cannot be read: {why}; {remedy}"))
+    };
+    let action: Value = serde_json::from_slice(&first).map_err(|error| refuse(format!("it is not JSON: {error}")))?;
+    match action {
+        Value::Object(action) if !action.is_empty() && action.values().all(Value::is_object) => Ok(Some(action)),
+        other => Err(refuse(format!("it is {other}"))),
     }
 }
 

@@ -97,12 +97,9 @@ fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
 /// The ids of the corpus's action lines. Refuses a corpus whose first action line names another index.
 fn actions(form: &Form, corpus: &Corpus) -> Result<Ids, PlanError> {
     let collection = form.text("collection")?;
-    let mut first = Vec::new();
-    corpus.append_actions(0, 1, &mut first);
-    let action: Value = serde_json::from_slice(&first)
-        .map_err(|error| PlanError::new(format!("the corpus's first action line is not JSON: {error}")))?;
-    let index = action.as_object().and_then(|action| action.values().next()).and_then(|meta| meta.get("_index"));
-    match index {
+    let action = neutral::first_action(corpus)?;
+    let meta = action.as_ref().and_then(|action| action.values().next());
+    match meta.and_then(|meta| meta.get("_index")) {
         Some(index) if index != collection && form.get("per").is_none() => Err(PlanError::new(format!(
             "the corpus's action lines write to the index {index}, not to the collection \"{collection}\"; name that \
              collection, or remove \"_index\" from the lines"

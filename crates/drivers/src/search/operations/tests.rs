@@ -305,6 +305,20 @@ fn action_lines_that_cannot_be_kept_are_refused() {
     assert!(neutral(form).unwrap_err().message.contains("this store's driver does not take them"));
     let named = json!({"collection": "logs", "corpus": "lines", "size": 1, "id": "n"});
     assert!(neutral(named).is_ok());
+    for unreadable in ["{\"index\": {\"_id\"}", "{\"index\": \"k\"}", "{\"create\": {\"_id\": \"1\""] {
+        let lines = Lines::new("unreadable", &format!("{unreadable}\n{{\"n\": 0}}\n"));
+        let corpora = BTreeMap::from([("lines".to_owned(), json!({"files": [&lines.0], "actions": true}))]);
+        let context = Context { corpora: Corpora::open(&corpora, 1).unwrap(), ..self::context() };
+        let form = json!({"collection": "logs", "corpus": "lines", "size": 1});
+        let refused = crate::neutral::Neutral::map("bulk", &form, &context).unwrap().unwrap_err().message;
+        assert!(refused.contains("first action line cannot be read"), "{unreadable}: {refused}");
+        for extra in [json!({}), json!({"conflicts": "random"})] {
+            let mut form = json!({"bulk": {"collection": "c", "corpus": "lines", "size": 1}});
+            form["bulk"].as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            let refused = lines.map(form).unwrap_err().message;
+            assert!(refused.contains("first action line cannot be read"), "{unreadable}: {refused}");
+        }
+    }
 }
 
 #[test]
