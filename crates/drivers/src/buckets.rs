@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, ready};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use loadframe_engine::calendar::DAY;
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
@@ -119,17 +118,17 @@ impl Buckets {
         Dealt { days, _flowing: flowing }
     }
 
-    /// Has `make` make the day that begins at an instant, unless that was done; says whether it took any time.
-    pub async fn make(&self, begin: i64, make: impl AsyncFnOnce() -> Result<(), Failure>) -> Result<bool, Failure> {
+    /// Has `make` make the day that begins at an instant, unless that was done.
+    pub async fn make(&self, begin: i64, make: impl AsyncFnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         if self.made().contains(&begin) {
-            return Ok(false);
+            return Ok(());
         }
         let _one = self.making.lock().await;
         if !self.made().contains(&begin) {
             make().await?;
             self.made().insert(begin);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Deletes days: all, or those that were over more than `keep` milliseconds ago. What fails keeps nothing else from
@@ -140,17 +139,19 @@ impl Buckets {
     }
 
     async fn delete_by(&self, days: &mut impl Days, keep: Option<i64>) -> Result<(), Failure> {
-        let began = Instant::now();
+        let begun = days.exchanges().begin();
         let begins = days.begins().await;
-        let begins = days.exchanges().took(LOOK, began, begins)?;
+        days.exchanges().end(LOOK, begun, class(&begins));
+        let begins = begins?;
         let (ending, still) = self.ending(&begins, keep).await;
         // Events of days that are kept need not wait; where none is kept they make the days anew.
         let _still = still.filter(|_| keep.is_none());
         let mut outcome = Ok(());
         for begin in &ending {
-            let began = Instant::now();
+            let begun = days.exchanges().begin();
             let dropped = days.drop(*begin).await;
-            outcome = outcome.and(days.exchanges().took(DELETE, began, dropped));
+            days.exchanges().end(DELETE, begun, class(&dropped));
+            outcome = outcome.and(dropped);
         }
         if ending.is_empty() { outcome } else { outcome.and(days.dropped().await) }
     }
@@ -176,6 +177,11 @@ impl Buckets {
     }
 }
 
+/// The class of a failure.
+fn class<T>(outcome: &Result<T, Failure>) -> Option<ErrorClass> {
+    outcome.as_ref().err().map(|failure| failure.class)
+}
+
 /// How long days are kept, in milliseconds, as `{"collection": NAME, "keep": SECONDS}` says; and whose they are. Without
 /// `keep` none is.
 pub fn deletion(argument: &Value) -> Result<(String, Option<i64>), PlanError> {
@@ -186,6 +192,7 @@ pub fn deletion(argument: &Value) -> Result<(String, Option<i64>), PlanError> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::time::Instant;
 
     use super::*;
     use crate::take_in::Daily;
@@ -227,8 +234,8 @@ mod tests {
         };
         assert!(buckets.make(NOON, make).await.is_err());
         let (one, other) = tokio::join!(buckets.make(NOON, make), buckets.make(NOON, make));
-        assert_eq!((one.unwrap(), other.unwrap(), made.get()), (true, true, 2), "both had to wait");
-        assert!(!buckets.make(NOON, make).await.unwrap());
+        assert_eq!((one.is_ok(), other.is_ok(), made.get()), (true, true, 2), "one made it for both");
+        buckets.make(NOON, make).await.unwrap();
         assert_eq!(made.get(), 2);
     }
 
@@ -273,7 +280,13 @@ mod tests {
         let begins = [NOON - DAY / 2];
         buckets.make(begins[0], async || Ok(())).await.unwrap();
         assert_eq!(buckets.ending(&begins, None).await.0, begins);
-        assert!(buckets.make(begins[0], async || Ok(())).await.unwrap());
+        let mut again = false;
+        let make = async || {
+            again = true;
+            Ok(())
+        };
+        buckets.make(begins[0], make).await.unwrap();
+        assert!(again);
         assert_eq!(dealt(&buckets, &batch(&[(0, "a", NOON, "")]), None).await.1, vec![0; 0], "none is refused");
     }
 

@@ -24,7 +24,7 @@ mod verbs;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loadframe_engine::access::{Auth, Secret};
 use loadframe_engine::draw::Draw;
@@ -208,14 +208,13 @@ impl Cql {
         ask: impl AsyncFnOnce(Asking<'_>) -> Result<Reply, Failure>,
     ) -> Reply {
         let thread = self.threads.get(Thread::default);
-        let begun = Instant::now();
         let limit = Limit::starting_now(operation.terms.timeout);
         let session = match thread.session(&self.nodes, &self.settings(), limit).await {
             Ok(session) => session,
-            Err(failure) => return Reply::new(begun, Instant::now(), Err(failure)),
+            Err(failure) => return Reply::unsent(failure),
         };
         let asking = Asking { nodes: &self.nodes, thread: &thread, session, operation, limit };
-        ask(asking).await.unwrap_or_else(|failure| Reply::new(begun, Instant::now(), Err(failure)))
+        ask(asking).await.unwrap_or_else(Reply::unsent)
     }
 
     /// Asks with the values that were drawn.

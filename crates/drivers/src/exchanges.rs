@@ -4,10 +4,18 @@ use std::time::Instant;
 
 use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
 
+use crate::net::exchange::Exchanged;
+
+/// Where a part of several exchanges begins; see [`Exchanges::begin`].
+#[derive(Clone, Copy, Debug)]
+pub struct Begun(usize);
+
 /// The outcomes of the exchanges so far.
 #[derive(Default)]
 pub struct Exchanges {
     whole: Option<Reply>,
+    /// When each exchange was sent and done.
+    times: Vec<(Instant, Instant)>,
     parts: Vec<Part>,
     /// How the last one failed, if it did.
     last: Option<ErrorClass>,
@@ -17,20 +25,27 @@ impl Exchanges {
     /// Adds an exchange, which is the part number `name`; says whether it was a success.
     pub fn add(&mut self, name: usize, reply: Reply) -> bool {
         let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
-        self.note(Part { name, sent: reply.sent, done: reply.done, documents: reply.documents, failed });
+        self.parts.push(Part { name, sent: reply.sent, done: reply.done, documents: reply.documents, failed });
         self.join(reply)
     }
 
-    /// Adds a part that consists of other exchanges.
-    pub fn note(&mut self, part: Part) {
-        self.parts.push(part);
+    /// Begins a part that consists of the exchanges from here on.
+    pub fn begin(&self) -> Begun {
+        Begun(self.times.len())
     }
 
-    /// Adds a part that began at an instant and is over now; returns how it went.
-    pub fn took<T>(&mut self, name: usize, sent: Instant, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        let failed = outcome.as_ref().err().map(|failure| failure.class);
-        self.note(Part { name, sent, done: Instant::now(), documents: 0, failed });
-        outcome
+    /// Adds a part that is over: from when the first of its exchanges was sent until the last was done.
+    pub fn end(&mut self, name: usize, begun: Begun, failed: Option<ErrorClass>) {
+        let times = &self.times[begun.0..];
+        let never = Exchanged::never();
+        let sent = times.first().map_or(never.sent, |(sent, _)| *sent);
+        let done = times.last().map_or(never.done, |(_, done)| *done);
+        self.parts.push(Part { name, sent, done, documents: 0, failed });
+    }
+
+    /// Returns when the first exchange was sent; `None` if there was none.
+    pub fn sent(&self) -> Option<Instant> {
+        self.times.first().map(|(sent, _)| *sent)
     }
 
     /// Adds an exchange that could not begin, and returns the reason.
@@ -41,6 +56,7 @@ impl Exchanges {
 
     /// Adds an exchange, but not as a part; says whether it was a success.
     pub fn join(&mut self, reply: Reply) -> bool {
+        self.times.push((reply.sent, reply.done));
         self.last = reply.outcome.as_ref().err().map(|failure| failure.class);
         self.whole = Some(match self.whole.take() {
             None => reply,

@@ -14,7 +14,7 @@ pub mod text;
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loadframe_engine::driver::{Exchange, Failure, Nodes, Reply};
 use loadframe_engine::plan::{PlanError, Target};
@@ -208,7 +208,6 @@ impl Http1 {
         let (number, documents) = (node.number, rendered.documents);
         if wire.is_none() {
             client.forget();
-            let sent = Instant::now();
             match Wire::open_for(wire, &node.host, self.access.tls.as_ref(), limit).await {
                 Ok(setup) => {
                     node.rise();
@@ -216,7 +215,7 @@ impl Http1 {
                 }
                 Err(trouble) => {
                     assignment.refused(&trouble.message);
-                    let exchanged = Exchanged { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 };
+                    let exchanged = Exchanged::never();
                     return Err(Answered { exchanged, node: number, documents }.without(trouble));
                 }
             }

@@ -1,7 +1,6 @@
 //! Answers at once without a server: what remains is the generator's own cost, which is its ceiling.
 
 use std::future::{Future, ready};
-use std::time::Instant;
 
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
@@ -9,6 +8,7 @@ use loadframe_engine::event::Batch;
 use loadframe_engine::plan::{PlanError, Target};
 use serde_json::Value;
 
+use crate::net::exchange::Exchanged;
 use crate::take_in::{TAKE_IN, count};
 
 /// The driver that does nothing.
@@ -45,8 +45,7 @@ impl Driver for Null {
         _draw: &Draw,
         _only: Option<&[u32]>,
     ) -> impl Future<Output = Reply> {
-        let sent = Instant::now();
-        let done = Instant::now();
+        let Exchanged { sent, done, .. } = Exchanged::at_once();
         ready(Reply { documents: 1, ..Reply::new(sent, done, Ok(())) })
     }
 
@@ -62,8 +61,7 @@ impl Driver for Null {
         batch: &Batch,
         only: Option<&[u32]>,
     ) -> impl Future<Output = Reply> {
-        let sent = Instant::now();
-        let done = Instant::now();
+        let Exchanged { sent, done, .. } = Exchanged::at_once();
         ready(Reply { documents: count(batch, only) as u64, ..Reply::new(sent, done, Ok(())) })
     }
 
@@ -78,7 +76,7 @@ impl Driver for Null {
         _context: &Context,
         batch: &Batch,
     ) -> impl Future<Output = (Reply, Vec<bool>)> {
-        let (sent, done) = (Instant::now(), Instant::now());
+        let Exchanged { sent, done, .. } = Exchanged::at_once();
         ready((Reply::new(sent, done, Ok(())), vec![true; batch.events.len()]))
     }
 

@@ -15,6 +15,7 @@ use super::row::Row;
 use super::statement::{Document, columns};
 use super::table::Table;
 use crate::net::deadline::Deadline;
+use crate::net::exchange::Exchanged;
 use crate::neutral::{Action, Bulk};
 use crate::tally::Tally;
 
@@ -61,9 +62,9 @@ pub async fn execute(asking: &Asking<'_>, ready: &[Placed], tally: Tally, shown:
     };
     let executions = ready.iter().map(execute);
     let answers: Vec<(usize, Asked)> = iter(executions).buffer_unordered(IN_FLIGHT).collect().await;
-    let now = Instant::now();
-    let sent = answers.iter().map(|(_, asked)| asked.sent).min().unwrap_or(now);
-    let done = answers.iter().map(|(_, asked)| asked.done).max().unwrap_or(now);
+    let never = Exchanged::never();
+    let sent = answers.iter().map(|(_, asked)| asked.sent).min().unwrap_or(never.sent);
+    let done = answers.iter().map(|(_, asked)| asked.done).max().unwrap_or(never.done);
     if let (Some(shown), Some((_, (statement, _))), Some((_, asked))) = (shown, ready.first(), answers.first()) {
         show(shown, statement, &asked.answer);
     }

@@ -1,7 +1,6 @@
 //! The events of a source, each as one insertion into its row: its own column.
 
 use std::rc::Rc;
-use std::time::Instant;
 
 use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
 use loadframe_engine::event::{Batch, Event};
@@ -14,7 +13,7 @@ use super::failure::failure;
 use super::row::Row;
 use super::statement::{SEPARATOR, event_row};
 use super::table::{Table, TableName};
-use crate::buckets::Buckets;
+use crate::buckets::{Buckets, Days as _};
 use crate::take_in::{TakeIn, chosen, id};
 use crate::tally::Tally;
 
@@ -37,14 +36,17 @@ pub async fn take_in(
         return Ok(execute(asking, &ready, tally, shown).await);
     };
     let dealt = buckets.deal(form, batch, only, &mut tally).await;
-    let (began, mut waited) = (Instant::now(), false);
+    let mut sent = None;
     for (begin, bucket) in &dealt.days {
         let day = of.day(&bucket.name);
-        let table = match buckets.make(*begin, async || Days::new(asking, of, buckets).make(&day).await).await {
-            Ok(made) => {
-                waited |= made;
-                asking.table(&day).await
-            }
+        let make = async || {
+            let mut days = Days::new(asking, of, buckets);
+            let made = days.make(&day).await;
+            sent = sent.or(days.exchanges().sent());
+            made
+        };
+        let table = match buckets.make(*begin, make).await {
+            Ok(()) => asking.table(&day).await,
             Err(failure) => Err(failure),
         };
         match table {
@@ -61,8 +63,8 @@ pub async fn take_in(
         }
     }
     let reply = execute(asking, &ready, tally, shown).await;
-    // The store has made a table for the request.
-    Ok(Reply { sent: if waited { began } else { reply.sent }, ..reply })
+    // That of the first statement, which may be one that makes a table.
+    Ok(Reply { sent: sent.unwrap_or(reply.sent), ..reply })
 }
 
 async fn bind(

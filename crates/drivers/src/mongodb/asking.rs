@@ -1,12 +1,10 @@
 //! Sending one command of a client to the node that is to serve it, and judging the answer.
 
-use std::sync::Arc;
-use std::time::Instant;
-
 use bson::{Document, RawDocumentBuf};
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
 use loadframe_engine::variables::Values;
+use std::sync::Arc;
 
 use super::Connection;
 use super::answer::Answer;
@@ -180,8 +178,7 @@ impl Asking<'_> {
 
 /// The reply to commands of which `whole` has the instants and bytes.
 pub fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
-    let now = Instant::now();
-    let whole = whole.unwrap_or_else(|| Reply::new(now, now, Ok(())));
+    let whole = whole.unwrap_or_else(|| Exchanged::never().reply(0, 0, Ok(())));
     let Reply { sent, done, bytes_sent, bytes_received, node, .. } = whole;
     Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
 }

@@ -1,7 +1,5 @@
 //! Carrying one operation out by the commands that its kind takes.
 
-use std::time::Instant;
-
 use bson::RawDocument;
 use loadframe_engine::answers::LONGEST;
 use loadframe_engine::driver::Reply;
@@ -16,7 +14,7 @@ use super::days::Days;
 use super::failure::unfit;
 use super::operation::Kind;
 use super::taking_in;
-use crate::buckets::Buckets;
+use crate::buckets::{Buckets, Days as _};
 use crate::neutral::{Action, Bulk, Neutral};
 use crate::take_in::{TakeIn, chosen, without_source};
 use crate::tally::Tally;
@@ -98,22 +96,24 @@ impl Asking<'_> {
             return self.write_events(connection, (form, batch), vec![(form.collection.clone(), events)], tally).await;
         };
         let dealt = buckets.deal(form, batch, self.only, &mut tally).await;
-        let (began, mut waited) = (Instant::now(), false);
+        let mut sent = None;
         let mut lists = Vec::new();
         for (begin, bucket) in dealt.days.iter().rev() {
-            let make = async || Days::new(self, connection, buckets).make(*begin).await;
+            let make = async || {
+                let mut days = Days::new(self, connection, buckets);
+                let made = days.make(*begin).await;
+                sent = sent.or(days.exchanges().sent());
+                made
+            };
             match buckets.make(*begin, make).await {
-                Ok(made) => {
-                    waited |= made;
-                    lists.push((bucket.name.clone(), bucket.events.clone()));
-                }
+                Ok(()) => lists.push((bucket.name.clone(), bucket.events.clone())),
                 // The day's events are not to blame.
                 Err(failure) => tally.fail_at(&bucket.places(), failure.denied()),
             }
         }
         let reply = self.write_events(connection, (form, batch), lists, tally).await;
-        // The store has made a collection for the request.
-        Reply { sent: if waited { began } else { reply.sent }, ..reply }
+        // That of the first command, which may be one that makes a collection.
+        Reply { sent: sent.unwrap_or(reply.sent), ..reply }
     }
 
     /// Sends events, each list to its collection; those that could not be written are in `tally`.

@@ -151,10 +151,43 @@ impl AsyncWrite for Marked {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    /// The source files below a folder that read the clock outside of tests.
+    fn clock_readers(folder: &Path, seen: &mut usize) -> Vec<PathBuf> {
+        let mut readers = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                readers.extend(clock_readers(&path, seen));
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                *seen += 1;
+                let text = std::fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+                // When the event of a sample arrived, which is never sent.
+                let code = code.replace("arrived: Instant::now()", "");
+                if code.contains("Instant::now") || code.contains(".elapsed()") {
+                    readers.push(path);
+                }
+            }
+        }
+        readers
+    }
+
+    #[test]
+    fn no_driver_stamps_its_requests_itself() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut seen = 0;
+        let readers = clock_readers(&folder, &mut seen);
+        let (shared, others): (Vec<_>, Vec<_>) = readers.iter().partition(|path| path.starts_with(folder.join("net")));
+        assert!(seen > 50 && shared.contains(&&folder.join("net/marks.rs")), "{seen} files");
+        assert!(others.is_empty(), "take the instants from net::exchange::Exchanged: {others:?}");
+    }
 
     #[tokio::test]
     async fn a_request_lasts_from_its_first_written_byte_to_the_last_that_was_read() {

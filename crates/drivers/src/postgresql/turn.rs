@@ -105,8 +105,7 @@ impl Turn<'_> {
         let wanted = statement.params().len();
         if wanted != params.len() {
             let message = format!("the statement has {wanted} values, and there are {}", params.len());
-            let now = Instant::now();
-            return Asked { sent: now, done: now, answer: Err(failure(ErrorClass::Client, message)) };
+            return Asked::unsent(failure(ErrorClass::Client, message));
         }
         let limit = self.asking.limit;
         let shown = self.shown.is_some();
@@ -155,10 +154,7 @@ impl Turn<'_> {
         let drawn = draw(&native.values, values);
         let params = match params(&drawn) {
             Ok(params) => params,
-            Err(failure) => {
-                let now = Instant::now();
-                return Asked { sent: now, done: now, answer: Err(failure) };
-            }
+            Err(failure) => return Asked::unsent(failure),
         };
         let asked = match (&native.pieces, prepared) {
             (Some(pieces), _) => {
@@ -308,10 +304,7 @@ impl Turn<'_> {
                 }
                 let written = match self.write(table, write, Way::Update, values).await {
                     Ok(asked) => asked.there(),
-                    Err(failure) => {
-                        let now = Instant::now();
-                        Asked { sent: now, done: now, answer: Err(failure) }
-                    }
+                    Err(failure) => Asked::unsent(failure),
                 };
                 parts.push(written.part(1));
                 let second = written.reply();
@@ -448,6 +441,12 @@ pub fn add(text: &mut String, line: &str) {
 }
 
 impl Asked {
+    /// A statement that was not sent.
+    fn unsent(failure: Failure) -> Self {
+        let Exchanged { sent, done, .. } = Exchanged::never();
+        Self { sent, done, answer: Err(failure) }
+    }
+
     /// Fails if no document was read or written.
     fn there(self) -> Self {
         Self { answer: self.answer.and_then(Answer::there), ..self }

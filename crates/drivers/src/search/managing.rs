@@ -9,7 +9,7 @@ mod shrinking;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use loadframe_engine::variables::Values;
@@ -93,7 +93,7 @@ impl Managing {
         seen: &mut impl FnMut(&Connection, &Request, &Reply),
     ) -> Reply {
         let mut round = Round { search, connection, timeout, values, seen, exchanges: Exchanges::default() };
-        let began = Instant::now();
+        let began = round.exchanges.begin();
         let looked = self.look(&mut round, sizes).await;
         let outcome = looked.as_ref().map(drop).map_err(|Failed| Failed);
         round.note(LOOK, began, &outcome);
@@ -146,7 +146,7 @@ impl Managing {
             || size.is_some_and(|most| has.bytes >= most)
             || age.is_some_and(|most| newest - from >= most);
         let Some(begin) = reached.then(|| self.generations.begin(now)).flatten() else { return };
-        let (began, name) = (Instant::now(), self.generations.name(begin));
+        let (began, name) = (round.exchanges.begin(), self.generations.name(begin));
         // An event may have made the index already.
         let outcome = round.send("PUT", &[&name], None, Judge::Present).await;
         round.note(ROLL_OVER, began, &outcome);
@@ -163,7 +163,7 @@ impl Managing {
         // From here on no event makes the index anew.
         self.generations.delete(until);
         for index in looked.indices.iter().filter(|index| self.end(index) <= until) {
-            let began = Instant::now();
+            let began = round.exchanges.begin();
             let outcome = round.send("DELETE", &[&index.name], None, Judge::Absent).await;
             round.note(DELETE, began, &outcome);
         }

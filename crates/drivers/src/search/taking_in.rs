@@ -4,7 +4,7 @@
 //! events around it must get through, so the batch is halved until the line stands alone.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, ErrorClass, Failure, Reply};
@@ -16,6 +16,7 @@ use super::{Operation, Search};
 use crate::generations::{DELETED, List, Names, Style};
 use crate::http1::Connection;
 use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
 use crate::search::operations::take_in;
 use crate::take_in::{TakeIn, chosen, count};
 use crate::tally::Tally;
@@ -60,8 +61,7 @@ impl Search {
         let kept: Vec<u32> =
             (0..count(batch, only) as u32).filter(|place| deleted.binary_search(place).is_err()).collect();
         tally.fail_at(&deleted, Failure::new(ErrorClass::Client, DELETED));
-        let now = Instant::now();
-        let mut reply = Reply::new(now, now, Ok(()));
+        let mut reply = Exchanged::never().reply(0, 0, Ok(()));
         if !kept.is_empty() {
             let of_batch = |place: &u32| only.map_or(*place, |only| only[*place as usize]);
             let places: Vec<u32> = kept.iter().map(of_batch).collect();

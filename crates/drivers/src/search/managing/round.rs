@@ -1,14 +1,14 @@
 //! One execution of the operation: its requests one after the other, and what is recorded of them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
+use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::template::Template;
 use loadframe_engine::variables::Values;
 use serde_json::Value;
 
-use crate::exchanges::Exchanges;
+use crate::exchanges::{Begun, Exchanges};
 use crate::http1::Connection;
 use crate::http1::request::{Body, Line, Request};
 use crate::net::deadline::Limit;
@@ -72,9 +72,9 @@ impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
         })
     }
 
-    /// Records what began at an instant as a part.
-    pub fn note(&mut self, name: usize, sent: Instant, outcome: &Result<(), Failed>) {
+    /// Records the exchanges since `begun` as a part.
+    pub fn note(&mut self, name: usize, begun: Begun, outcome: &Result<(), Failed>) {
         let failed = outcome.as_ref().err().map(|Failed| self.exchanges.failed().unwrap_or(ErrorClass::Server));
-        self.exchanges.note(Part { name, sent, done: Instant::now(), documents: 0, failed });
+        self.exchanges.end(name, begun, failed);
     }
 }

@@ -1,12 +1,11 @@
 //! Replacing an index that no event comes for any more by a smaller one.
 
-use std::time::Instant;
-
 use loadframe_engine::driver::{ErrorClass, Reply};
 use serde_json::{Value, json};
 
 use super::round::{Failed, Round};
 use super::{BLOCKED, Looked, Managing, SHRINK, Shrink};
+use crate::exchanges::Begun;
 use crate::http1::Connection;
 use crate::http1::request::{Body, Line, Request};
 use crate::search::index::{Index, SHRUNK};
@@ -29,7 +28,7 @@ impl Managing {
             !index.shrunk && index.shards > form.shards && end - 1 <= now - form.after && end > deleted
         };
         for index in looked.indices.iter().filter(due) {
-            let (began, mut blocked) = (Instant::now(), None);
+            let (began, mut blocked) = (round.exchanges.begin(), None);
             let target = format!("{SHRUNK}{}", index.name);
             let there = looked.unfinished.contains(&target);
             let mut outcome = self.replace(round, index, &target, (form, there), &mut blocked).await;
@@ -47,15 +46,15 @@ impl Managing {
         }
     }
 
-    /// Has another index of the same documents take the place of this one; `blocked` becomes the instant from which on
-    /// it takes no writes.
+    /// Has another index of the same documents take the place of this one; `blocked` becomes where it
+    /// begins to take no writes.
     async fn replace<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
         index: &Index,
         target: &str,
         (form, there): (&Shrink, bool),
-        blocked: &mut Option<Instant>,
+        blocked: &mut Option<Begun>,
     ) -> Result<(), Failed> {
         // One that is complete was left by a process that ended before the other could go.
         let complete = there && index.blocked;
@@ -72,7 +71,7 @@ impl Managing {
             let steps = steps.or_else(|error| round.refuse(error).map(|()| Vec::new()))?;
             for (number, step) in steps.iter().enumerate() {
                 if number == BLOCK {
-                    *blocked = Some(Instant::now());
+                    *blocked = Some(round.exchanges.begin());
                 }
                 if let Err(failed) = round.ask(step).await {
                     self.reopen(round, index).await;
