@@ -213,7 +213,7 @@ impl Cql {
             Ok(session) => session,
             Err(failure) => return Reply::unsent(failure),
         };
-        let asking = Asking { nodes: &self.nodes, thread: &thread, session, operation, limit };
+        let asking = Asking { nodes: &self.nodes, thread: &thread, session: &session, operation, limit };
         ask(asking).await.unwrap_or_else(Reply::unsent)
     }
 

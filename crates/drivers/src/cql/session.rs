@@ -3,7 +3,7 @@
 //!
 //! The library's tasks live on the runtime that the session was opened on, so a thread never waits for another.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use loadframe_engine::access::Secret;
 use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::reconnects;
 use scylla::client::PoolSize;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
@@ -21,7 +22,7 @@ use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::response::query_result::QueryResult;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 use tokio_rustls::rustls::ClientConfig;
 use uuid::Uuid;
 
@@ -37,6 +38,11 @@ use crate::net::marks::Setup;
 /// How often each connection is checked. The library gives up a connection only when a check is not answered in time,
 /// and never for requests that are not: with its own 30 s a cut link would look like a store that is down for a minute.
 const CHECK: Duration = Duration::from_secs(2);
+
+/// How long a session may take to open that replaces one without connections, and the pause between two attempts. The
+/// library waits up to 10 s between its own attempts after a long outage, and has no stable setting for that.
+const REOPENING: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// How sessions are opened.
 #[derive(Clone, Debug)]
@@ -64,7 +70,15 @@ type Preparing = Rc<OnceCell<Rc<PreparedStatement>>>;
 /// What a thread holds.
 #[derive(Default)]
 pub struct Thread {
-    session: OnceCell<Session>,
+    session: RefCell<Option<Rc<Session>>>,
+    /// Held by the client that opens a session.
+    opening: Mutex<()>,
+    /// Until when no other attempt is made to replace the session.
+    pause: Cell<Option<Limit>>,
+    /// A request has failed since all nodes were seen to be connected.
+    doubted: Cell<bool>,
+    /// The nodes that had no connection when they were last looked at.
+    down: RefCell<Vec<Uuid>>,
     /// By operation, then by the names of the columns, which may be drawn.
     prepared: RefCell<Vec<HashMap<Box<[u8]>, Preparing>>>,
     tables: RefCell<HashMap<TableName, Rc<Table>>>,
@@ -123,23 +137,75 @@ pub async fn open(
 }
 
 impl Thread {
-    /// The session, which is opened when it is first asked for.
-    pub async fn session(&self, nodes: &CqlNodes, settings: &Settings, limit: Limit) -> Result<&Session, Failure> {
-        let open = async {
-            let contacts = nodes.contacts();
-            let setup = Setup::begin();
-            match limit.within(open(&contacts, settings, limit.timeout)).await {
-                Some(Ok(session)) => {
-                    setup.finish();
-                    Ok(session)
+    /// The session, which is opened when it is first asked for, and replaced when none of its nodes is connected.
+    pub async fn session(&self, nodes: &CqlNodes, settings: &Settings, limit: Limit) -> Result<Rc<Session>, Failure> {
+        if let Some(session) = self.current() {
+            return Ok(self.replaced(session, nodes, settings, limit).await);
+        }
+        let late = || failure(ErrorClass::Connect, format!("no session within {} s", limit.timeout.as_secs_f64()));
+        let _one = limit.within(self.opening.lock()).await.ok_or_else(late)?;
+        if let Some(session) = self.current() {
+            return Ok(session);
+        }
+        let contacts = nodes.contacts();
+        let setup = Setup::begin();
+        let opened = limit.within(open(&contacts, settings, limit.timeout)).await.ok_or_else(late)?;
+        let session = Rc::new(opened.map_err(|error| failure::session(&error))?);
+        setup.finish();
+        *self.session.borrow_mut() = Some(session.clone());
+        Ok(session)
+    }
+
+    fn current(&self) -> Option<Rc<Session>> {
+        self.session.borrow().clone()
+    }
+
+    /// Returns the session, or another in its place if none of its nodes is connected and the other can be opened. One
+    /// client opens it; the others keep the old one meanwhile, which may recover by itself.
+    async fn replaced(&self, session: Rc<Session>, nodes: &CqlNodes, settings: &Settings, limit: Limit) -> Rc<Session> {
+        if !self.doubted.get()
+            || self.is_connected(&session)
+            || self.pause.get().is_some_and(|limit| !limit.has_passed())
+        {
+            return session;
+        }
+        let Ok(_one) = self.opening.try_lock() else { return session };
+        let contacts = nodes.contacts();
+        let setup = Setup::begin();
+        let opened = limit.at_most(REOPENING).within(open(&contacts, settings, limit.timeout)).await;
+        self.pause.set(Some(Limit::starting_now(PAUSE)));
+        let Some(Ok(other)) = opened else { return session };
+        setup.finish();
+        let other = Rc::new(other);
+        self.prepared.borrow_mut().clear();
+        self.tables.borrow_mut().clear();
+        self.is_connected(&other);
+        *self.session.borrow_mut() = Some(other.clone());
+        other
+    }
+
+    /// Whether any node is connected. Counts each node whose connections were lost and are there again as a reconnect.
+    fn is_connected(&self, session: &Session) -> bool {
+        let state = session.get_cluster_state();
+        let mut down = self.down.borrow_mut();
+        let mut connected = 0;
+        for node in state.get_nodes_info() {
+            let is_connected = node.is_connected();
+            connected += usize::from(is_connected);
+            match down.iter().position(|id| *id == node.host_id) {
+                Some(place) if is_connected => {
+                    down.swap_remove(place);
+                    reconnects::opened();
                 }
-                Some(Err(error)) => Err(failure::session(&error)),
-                None => {
-                    Err(failure(ErrorClass::Connect, format!("no session within {} s", limit.timeout.as_secs_f64())))
+                None if !is_connected => {
+                    down.push(node.host_id);
+                    reconnects::lost();
                 }
+                _ => {}
             }
-        };
-        self.session.get_or_try_init(|| open).await
+        }
+        self.doubted.set(connected < state.get_nodes_info().len());
+        connected > 0
     }
 
     /// What is known of a table; the session has to be open.
@@ -177,7 +243,9 @@ impl Thread {
                 None => prepared[operation].entry(names.into()).or_default().clone(),
             }
         };
-        slot.get_or_try_init(async || prepare(session, text(), terms, limit).await.map(Rc::new)).await.cloned()
+        let prepared = slot.get_or_try_init(async || prepare(session, text(), terms, limit).await.map(Rc::new)).await;
+        self.doubt(prepared.as_ref().err());
+        prepared.cloned()
     }
 
     /// Executes a statement within the `deadline` of its client.
@@ -199,8 +267,16 @@ impl Thread {
             Some(answer) => answer.map_err(|error| failure::execution(&error)),
             None => Err(limit.missed()),
         };
+        self.doubt(answer.as_ref().err());
         let node = served.map_or(0, |id| self.place(session, nodes, id));
         Executed { sent, done, answer, node }
+    }
+
+    /// Has the next request look whether nodes are connected, if this one failed for that reason.
+    fn doubt(&self, failure: Option<&Failure>) {
+        if failure.is_some_and(|failure| matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout)) {
+            self.doubted.set(true);
+        }
     }
 
     fn place(&self, session: &Session, nodes: &CqlNodes, id: Uuid) -> u16 {

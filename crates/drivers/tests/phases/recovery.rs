@@ -84,9 +84,9 @@ fn recovers<D: Driver>(driver: &str, operation: Value) {
         running.stop();
         assert!(running.wait(PATIENCE));
         let outcome = running.outcome().unwrap();
-        // The library of CQL does not tell of its connections.
         let reconnects = outcome["operations"][0]["reconnects"].as_u64().unwrap();
-        assert_eq!(reconnects > 0, driver != "cql", "{driver}: {reconnects} reconnects");
+        // CQL's nodes are looked at when a request has failed, which a single client may do too late to see them down.
+        assert!(reconnects > 0 || (driver == "cql" && *clients == 1), "{driver}: {reconnects} reconnects");
         let in_seconds: u64 = rows(folder).iter().map(|row| row["reconnects"].parse::<u64>().unwrap()).sum();
         assert_eq!(in_seconds, reconnects, "{driver}");
         let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
@@ -137,4 +137,31 @@ fn cql_recovers() {
 #[test]
 fn couchbase_recovers() {
     recovers::<Couchbase>("couchbase", read());
+}
+
+/// The library's eighth attempt to connect comes 12.75 s after the connection was lost, and its next one 9 s later.
+const LONG: Duration = Duration::from_millis(13_500);
+
+#[test]
+fn cql_opens_another_session_after_a_long_outage() {
+    let server = NullServer::start("cql").unwrap();
+    let folder = Folder::new();
+    let running = begin::<Cql>(&target("cql", &server, &read(), 4, json!({"duration": 600})), &folder);
+    let successes = || {
+        let progress = running.progress();
+        progress.requests - progress.errors
+    };
+    wait("nothing succeeds", || successes() >= 4);
+    server.kill();
+    sleep(LONG);
+    let before = successes();
+    server.restart();
+    wait("the load does not recover", || successes() >= before + 8);
+    running.stop();
+    assert!(running.wait(PATIENCE));
+    let outcome = running.outcome().unwrap();
+    assert!(outcome["operations"][0]["reconnects"].as_u64().unwrap() > 0);
+    let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
+    let setups = log.total("p/a/setup", 0.0, f64::INFINITY).unwrap();
+    assert!(setups.len() >= 3, "one for each of two threads, and one in place of another: {}", setups.len());
 }
