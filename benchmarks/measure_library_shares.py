@@ -1,0 +1,42 @@
+"""The share of each driver in a request, against the null server of its protocol.
+
+The null server answers at once, so service time is the least that the protocol costs here. The time that one client
+needs beyond it is spent on building and judging. The driver for CQL hides its connection, so that the library's share
+lies inside its service time and shows in the CPU time alone.
+"""
+
+import statistics
+from collections.abc import Sequence
+from contextlib import closing
+
+from benchmarks import engine_run
+
+from loadframe import _engine
+from loadframe.load.calibrate import PROBES
+from loadframe.units import format_duration
+
+REQUESTS = 20_000
+ROUNDS = 3
+
+
+def main() -> None:
+    """Take all rounds of each driver and print medians."""
+    print("  driver      CPU per request  service p50  outside of service")
+    for driver in sorted(set(PROBES) - {"null"}):
+        cpu, service, outside = _measure(driver)
+        print(
+            f"  {driver:<11} {format_duration(cpu):>15} {format_duration(service):>12} {format_duration(outside):>19}"
+        )
+
+
+def _measure(driver: str) -> Sequence[float]:
+    """Return medians of CPU time per request, service time, and time per request beyond service, s."""
+    rounds = []
+    for _ in range(ROUNDS):
+        with closing(_engine.NullServer(driver)) as server:
+            target = {"driver": driver, "hosts": [server.address]}
+            one = {"closed": {"clients": 1}}
+            plan = engine_run.phase(target, PROBES[driver].request, one, {"requests": REQUESTS})
+            measured = engine_run.measure(plan)
+        rounds.append((measured.worker_cpu / measured.requests, measured.p50, 1 / measured.rate - measured.p50))
+    return [statistics.median(figures) for figures in zip(*rounds, strict=True)]
