@@ -191,6 +191,8 @@ class Capacities:
     def selection(self) -> SelectedRuns | None:
         """The warning that invalid trials are a selection; None if they are not."""
         names = {attempt.run for attempt in self.invalid}
+        if not names:
+            return None
         return selected_runs(self.folder, [run for run in self.folder.runs if run.id not in names])
 
 
