@@ -8,7 +8,7 @@ UV := $(shell command -v uv || echo .tools/bin/uv)
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: build demo test trials lint format bench dist lock clean
+.PHONY: build demo test check trials lint lint-python lint-rust format bench dist lock clean
 
 build: .venv/.built
 
@@ -16,17 +16,26 @@ demo: build
 	$(BIN)/loadframe demo
 
 # A test that fails runs once more, alone, at the end; tests/unreliable.md counts those that pass then.
-test: build lint
+test: build lint-python
 	$(BIN)/python tests/suite.py
+
+# A quick check of a change: lint, types, unit tests, and the operations of the contract on Redis and PostgreSQL.
+check: build lint
+	$(BIN)/pytest -n 3 --dist loadscope -m check
 
 # What takes longer than every change can wait for: hostile servers, kills, damaged files, simulations of the statistics.
 trials: build
 	$(BIN)/python -m trials
 
-lint: build
+lint: lint-python lint-rust
+
+lint-python: build
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# Needs no build, so that the suite can run it beside the tests without replacing what they use.
+lint-rust:
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: not checked"; fi
 	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --locked --quiet --workspace --all-targets -- -D warnings; else echo "clippy is not installed: not checked"; fi
 

@@ -32,6 +32,28 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{' and '.join(paths)} have the same name: rename one of them")
 
 
+#: Fixtures that start real nodes.
+_STORES = {"shared_node", "shared_mongodb", "shared_cassandra", "_turn"}
+#: Contract tests that `make check` runs.
+_CHECKED = ("test_contract_verbs.py", {"redis", "postgresql"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests of real nodes by their fixtures, and those of `make check`; put modules that start nodes first."""
+    started = set()
+    for item in items:
+        if _STORES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("store")
+        if item.get_closest_marker("store"):
+            started.add(item.path)
+        callspec = getattr(item, "callspec", None)
+        checked = item.path.name == _CHECKED[0] and callspec and callspec.params.get("kind") in _CHECKED[1]
+        if checked or not any(map(item.get_closest_marker, ("store", "alone", "slow"))):
+            item.add_marker("check")
+    # Waiting for nodes takes longest: short modules fill the workers at the end.
+    items.sort(key=lambda item: item.path not in started)
+
+
 @pytest.fixture(autouse=True)
 def _interrupts() -> Iterator[None]:
     """Leave the next test neither a handler of interrupts nor an interrupt that nobody has answered."""
@@ -110,15 +132,19 @@ def drop_all(cluster: Cluster) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Share the work in pieces that start nothing costly twice."""
+    # Keep the order of the collection, instead of modules with most tests first.
+    config.option.loadscopereorder = False
     return _ByCluster(config, log)
 
 
 class _ByCluster(LoadScopeScheduling):
-    """The tests of a module stay together, and those of the contract by the store whose cluster they share."""
+    """Keep the tests of a module together, those of the contract by store, and those that share nodes or Slurm."""
 
     def _split_scope(self, nodeid: str) -> str:
         module, _, name = nodeid.partition("::")
         if module.startswith("tests/contract/"):
             parameters = name.partition("[")[2].rstrip("]").split("-")
             return next((f"{kind} cluster" for kind in parameters if kind in loadframe.store.stores()), module)
-        return module
+        if module.startswith("tests/workload/") and module.endswith("_on_a_store.py"):
+            return "shared nodes"
+        return "slurm" if "slurm" in module else module

@@ -116,6 +116,13 @@ def run_cargo(cwd: Path = ROOT) -> Stage:
     return Stage(failed)
 
 
+def run_rust(cwd: Path = ROOT) -> Stage:
+    """Run the lints and then the tests of Rust; they share a folder of compiled files, which cargo locks."""
+    status, _ = _printed(["make", "lint-rust"], cwd)
+    stage = run_cargo(cwd)
+    return stage if status == 0 else Stage(stage.failed, stage.fatal or "make lint-rust failed")
+
+
 def run_cargo_again(names: Sequence[str], cwd: Path = ROOT) -> set[str]:
     """Run Rust tests by name, one after the other; return the names of passed tests."""
     passed = set()
@@ -196,11 +203,11 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["--outcomes"]:
         return int(pytest.main([*arguments[2:]], plugins=[Outcomes(Path(arguments[1]))]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", default="2", help="processes that run tests which do not measure time")
+    parser.add_argument("--workers", default="3", help="processes that run tests which do not measure time")
     options = parser.parse_args(arguments)
     # Much of the Python tests is waiting for stores, so that compilers fit in beside them.
     with ThreadPoolExecutor() as pool:
-        rust = pool.submit(run_cargo)
+        rust = pool.submit(run_rust)
         beside, _ = run_pytest(["-n", options.workers, "--dist", "loadscope", "-m", "not alone"])
     alone, _ = run_pytest(["-m", "alone"])
     return conclude([beside, alone], rust.result())

@@ -54,6 +54,7 @@ def test_events_that_were_not_all_taken_in_are_no_measurement():
         events.require_all(6, 7)
 
 
+@pytest.mark.slow
 def test_the_engine_takes_in_all_lines_that_a_measurement_sends(tmp_path):
     log = tmp_path / "log.ndjson"
     lines = events.write(log, 500)

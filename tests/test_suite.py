@@ -1,12 +1,16 @@
 """The runner of the suite: conditions for success and failure, and the second run of failed tests."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import suite
 from suite import Stage
+
+pytestmark = pytest.mark.slow
 
 #: Fails the first time that it runs in this folder, and passes from then on.
 ONCE = """
@@ -138,7 +142,35 @@ def test_rust_tests_are_run_again_by_name(project: Path, monkeypatch: pytest.Mon
         "crash": (1, (), True),
     }
     assert "`tests::once`" in (project / "unreliable.md").read_text()
+    (project / "Makefile").write_text("lint-rust:\n\tfalse\n")
+    monkeypatch.setenv("CASE", "none")
+    assert suite.run_rust(project) == Stage(fatal="make lint-rust failed")
+    (project / "Makefile").write_text("lint-rust:\n")
+    assert suite.run_rust(project) == Stage()
     (project / "src" / "lib.rs").write_text("fn")
     assert suite.run_cargo(project).fatal
     (project / "src" / "lib.rs").write_text("")
     assert suite.run_cargo(project).fatal == "cargo test ran no tests"
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        ("store", ["test_node"]),
+        ("check", ["test_unit"]),
+        ("store or check or slow", ["test_node", "test_slow", "test_unit"]),
+    ],
+)
+def test_tests_of_real_nodes_are_marked_by_their_fixtures_and_come_first(
+    project: Path, marks: str, expected: list[str]
+) -> None:
+    unit, real = project / "test_unit.py", project / "test_real.py"
+    unit.write_text("import pytest\n@pytest.mark.slow\ndef test_slow(): pass\ndef test_unit(): pass\n")
+    real.write_text("def test_node(shared_node): pass\n")
+    command = [sys.executable, "-m", "pytest", "-p", "conftest", "--rootdir", suite.ROOT, "--collect-only", "-m", marks]
+    paths = {"PYTHONPATH": f"{suite.ROOT / 'tests'}:{suite.ROOT}"}
+    done = subprocess.run(
+        [*command, unit, real], cwd=project, env=os.environ | paths, capture_output=True, text=True, check=True
+    )
+    lines = [line for line in done.stdout.splitlines() if "::" in line]
+    assert [line.rsplit("::", 1)[-1] for line in lines] == expected

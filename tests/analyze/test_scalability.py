@@ -62,6 +62,7 @@ def test_a_peak_below_1_is_shown_where_the_sizes_reach_below_it():
     assert result.candidate.n.value == pytest.approx(0.75, rel=0.02)
 
 
+@pytest.mark.slow
 def test_hundreds_of_fractional_sizes_that_occur_once_are_fitted():
     random = np.random.default_rng(3)
     sizes = random.uniform(0.2, 6.3, 240)
@@ -125,6 +126,7 @@ def test_where_a_simpler_model_explains_the_data_better_the_peak_of_the_usl_is_d
     assert warnings.PeakNotBest in kinds(result)
 
 
+@pytest.mark.slow
 def test_six_single_runs_past_a_peak_show_it_as_five_and_seven_do():
     shown = []
     for runs in (5, 6, 7, 8):
@@ -136,6 +138,7 @@ def test_six_single_runs_past_a_peak_show_it_as_five_and_seven_do():
     assert shown == sorted(shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "curve", [lambda n: 1000 * n, lambda n: 1000 * n / (1 + 0.05 * (n - 1)), lambda n: min(n, 5.3)]
 )

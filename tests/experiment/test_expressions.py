@@ -193,6 +193,7 @@ def test_settings_experiments_take_each_level_everywhere(refused):
     assert "open load" in error.what
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_what_they_are(load, tmp_path):
     load(SCALE)
     shown = loadframe("run", tmp_path / "e.yaml", "--dry-run").stdout

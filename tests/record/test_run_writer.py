@@ -314,6 +314,7 @@ def test_telemetry_from_several_threads_is_complete(tmp_path):
     assert run.telemetry["value"].to_pylist() == [1.0] * 40_000
 
 
+@pytest.mark.slow
 def test_memory_for_telemetry_does_not_grow_with_the_run(tmp_path):
     def peak(rows: int) -> int:
         tracemalloc.start()

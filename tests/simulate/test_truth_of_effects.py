@@ -14,6 +14,8 @@ from loadframe.analyze.effects.model import Data, fit_model
 from loadframe.simulate import closed
 from loadframe.store.sim.model import SimModel
 
+pytestmark = pytest.mark.slow
+
 TRIALS = 100
 NOISE = 0.03
 CORNERS = np.array(list(itertools.product((0, 1), repeat=3)))

@@ -8,6 +8,8 @@ from loadframe.analyze.elasticity.measures import ChangeInRun, Value, measure
 from loadframe.store.sim.model import SimModel
 from virtual_transition import Change, transition
 
+pytestmark = pytest.mark.slow
+
 #: A node takes 20 s to join, and 40 s to get two of six copies; moving costs both ends more than half of their speed.
 MODEL = SimModel(service=0.01, sigma=0.05, shard_size=200, bandwidth=10, join_delay=20.0, move_cost=0.6)
 CLIENTS = 64

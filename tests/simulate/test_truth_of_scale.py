@@ -4,9 +4,13 @@ Of 400 trials the 95 % intervals held each of them in 377 (`python -m benchmarks
 seeds, which held them in 98 and 96 when this was written; other seeds may fall below 93 by chance.
 """
 
+import pytest
+
 from loadframe.analyze.scalability import fit
 from loadframe.simulate import closed
 from loadframe.store.sim.model import SimModel
+
+pytestmark = pytest.mark.slow
 
 TRIALS = 100
 

@@ -9,6 +9,8 @@ import pytest
 import fuzz
 from loadframe.workload.importers.rally import isolated, template
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = list(fuzz.hostile())
 NAMES = list(dict.fromkeys(name for name, _, _ in HOSTILE))
 #: Bytes of address space beside what the tests have already.
