@@ -15,7 +15,8 @@ from loadframe import _engine
 from loadframe.load.calibrate import PROBES
 from loadframe.units import format_duration
 
-REQUESTS = 20_000
+#: Length of a round after its warm-up, s.
+DURATION = 2.0
 ROUNDS = 3
 
 
@@ -36,7 +37,7 @@ def _measure(driver: str) -> Sequence[float]:
         with closing(_engine.NullServer(driver)) as server:
             target = {"driver": driver, "hosts": [server.address]}
             one = {"closed": {"clients": 1}}
-            plan = engine_run.phase(target, PROBES[driver].request, one, {"requests": REQUESTS})
+            plan = engine_run.phase(target, PROBES[driver].request, one, {"duration": DURATION})
             measured = engine_run.measure(plan)
         rounds.append((measured.worker_cpu / measured.requests, measured.p50, 1 / measured.rate - measured.p50))
     return [statistics.median(figures) for figures in zip(*rounds, strict=True)]
