@@ -12,7 +12,6 @@ use loadframe_engine::reconnects;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::exchange::Exchanged;
-use super::wire::Wire;
 
 /// No byte went that way since the request began.
 const NEVER: u64 = u64::MAX;
@@ -98,19 +97,19 @@ impl Marks {
 }
 
 /// A connection whose bytes leave marks.
-pub struct Marked {
-    wire: Wire,
+pub struct Marked<W> {
+    wire: W,
     marks: Arc<Marks>,
 }
 
-impl Marked {
+impl<W> Marked<W> {
     /// Observes a connection.
-    pub fn new(wire: Wire, marks: Arc<Marks>) -> Self {
+    pub fn new(wire: W, marks: Arc<Marks>) -> Self {
         Self { wire, marks }
     }
 }
 
-impl AsyncRead for Marked {
+impl<W: AsyncRead + Unpin> AsyncRead for Marked<W> {
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
@@ -125,7 +124,7 @@ impl AsyncRead for Marked {
     }
 }
 
-impl AsyncWrite for Marked {
+impl<W: AsyncWrite + Unpin> AsyncWrite for Marked<W> {
     #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();

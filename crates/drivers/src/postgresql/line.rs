@@ -23,6 +23,7 @@ use crate::net::deadline::Limit;
 use crate::net::marks::{Marked, Marks};
 use crate::net::target_node::Host;
 use crate::net::tls::Tls;
+use crate::net::wire::Wire;
 
 /// The database that all collections are in.
 const DATABASE: &str = "loadframe";
@@ -62,7 +63,7 @@ pub struct Line {
     statements: Vec<HashMap<Box<[u8]>, Statement>>,
 }
 
-type Driven = Pin<Box<tokio_postgres::Connection<Marked, tokio_postgres::tls::NoTlsStream>>>;
+type Driven = Pin<Box<tokio_postgres::Connection<Marked<Wire>, tokio_postgres::tls::NoTlsStream>>>;
 
 impl Terms {
     /// Reads certificates; refuses what the protocol does not have.
