@@ -194,7 +194,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
         let marks = Arc::new(Marks::default());
-        let mut marked = Marked::new(Wire::Plain(stream), marks.clone());
+        let mut marked = Marked::new(stream, marks.clone());
         for _ in 0..2 {
             let begun = marks.begin();
             // What a library does before it writes, such as encoding.
