@@ -9,7 +9,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 
 NAMES = sorted(path.stem.removeprefix("measure_") for path in Path(__file__).parent.glob("measure_*.py"))
 

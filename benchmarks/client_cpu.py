@@ -19,8 +19,8 @@ from typing import Any
 from benchmarks import engine_run, wrk
 from benchmarks.rally import COLLECTION, Tool
 
+from loadframe.base.units import format_count, format_duration
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.units import format_count, format_duration
 
 TRIPS = Path(__file__).parents[1] / "tests" / "data" / "nyc_taxis" / "documents-1k.json"
 CLIENTS = 8

@@ -10,8 +10,8 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from loadframe.base.errors import LoadframeError
 from loadframe.cluster import artefacts, java
-from loadframe.errors import LoadframeError
 from loadframe.store.access import Access, Auth
 from loadframe.store.distribution import Distribution, Jar
 

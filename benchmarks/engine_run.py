@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 from loadframe.load import run_phase
 from loadframe.record import RunWriter
 

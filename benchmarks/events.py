@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any
 
 from loadframe import _engine
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 
 #: What a source has to read out of the lines.
 EVENTS: dict[str, Any] = {

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from benchmarks import engine_run
 
-from loadframe.units import format_count
+from loadframe.base.units import format_count
 
 CONNECTIONS = 32
 SECONDS = 4

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks import peers, spent
 
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 from loadframe.store.access import Auth
 
 

@@ -20,12 +20,12 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from loadframe import folders
-from loadframe.errors import BadInput
+from loadframe.base import folders
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_duration
 from loadframe.host.agent import PATIENCE
 from loadframe.record import Run
 from loadframe.record.schema.event_kinds import BALANCED
-from loadframe.units import format_duration
 from machines import Machines, machines, obstacle
 
 LOADFRAME = Path(sys.executable).with_name("loadframe")

@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from loadframe.errors import LoadframeError
-from loadframe.units import format_count, format_duration, format_size
+from loadframe.base.errors import LoadframeError
+from loadframe.base.units import format_count, format_duration, format_size
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from simulated import write_experiment

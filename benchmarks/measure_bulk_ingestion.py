@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks import engine_run
 from benchmarks.machine import cores, null_server
 
-from loadframe.units import format_count, format_duration, format_size
+from loadframe.base.units import format_count, format_duration, format_size
 
 DOCUMENT = 500
 DOCUMENTS = 20_000

@@ -2,7 +2,7 @@
 
 from benchmarks.engine_example import measured
 
-from loadframe.units import format_count, format_size
+from loadframe.base.units import format_count, format_size
 
 DOCUMENTS = 1_000_000
 #: Documents per second and core; a store takes a tenth of that.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from loadframe.units import format_share
+from loadframe.base.units import format_share
 
 LOADFRAME = Path(sys.executable).with_name("loadframe")
 SECONDS = 18

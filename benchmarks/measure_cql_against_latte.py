@@ -11,8 +11,8 @@ from typing import Any
 
 from benchmarks import engine_run, latte
 
+from loadframe.base.units import format_count, format_duration
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.units import format_count, format_duration
 
 #: Of latte's CPU time per request, what the driver may need at most.
 AIM = 1.0

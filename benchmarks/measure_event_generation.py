@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks import events
 
-from loadframe.units import format_count, format_duration
+from loadframe.base.units import format_count, format_duration
 
 BIDS = 1_000_000
 ROUNDS = 3

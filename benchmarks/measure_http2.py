@@ -10,7 +10,7 @@ from benchmarks import nginx, oha
 from benchmarks.http_peers import CONNECTIONS, ROUNDS, SECONDS
 from benchmarks.machine import cores
 
-from loadframe.units import format_count
+from loadframe.base.units import format_count
 
 #: Connections and streams on each: as many requests are in flight in all.
 _WAYS = {"HTTP/1.1": (CONNECTIONS, 0), "HTTP/2": (CONNECTIONS, 1), "HTTP/2, 8 on a connection": (CONNECTIONS // 8, 8)}

@@ -6,7 +6,7 @@ from benchmarks import http_peers, nginx, wrk
 from benchmarks.http_peers import CONNECTIONS, ROUNDS, SECONDS
 from benchmarks.machine import cores
 
-from loadframe.units import format_count, format_duration
+from loadframe.base.units import format_count, format_duration
 
 #: Of wrk's requests per second and core, what the driver is to reach at least.
 AIM = 0.95

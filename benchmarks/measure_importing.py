@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from loadframe.units import format_count, format_duration, format_size
+from loadframe.base.units import format_count, format_duration, format_size
 from loadframe.workload.importers import import_rally
 
 CHALLENGES, TASKS, OPERATIONS, CORPORA, DOCUMENTS, TEMPLATES, FIELDS = 50, 60, 300, 30, 12, 200, 250

@@ -23,9 +23,9 @@ from pathlib import Path
 import psutil
 from benchmarks import events, rsyslog
 
+from loadframe.base.errors import LoadframeError, StoreFailed
+from loadframe.base.units import format_count, format_duration
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import LoadframeError, StoreFailed
-from loadframe.units import format_count, format_duration
 
 BIDS = 50_000
 ROUNDS = 3

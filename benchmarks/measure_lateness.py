@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks import engine_run, sleeper
 from benchmarks.machine import busy, cores, null_server
 
-from loadframe.units import format_count, format_duration
+from loadframe.base.units import format_count, format_duration
 
 RATES = (1_000, 10_000, 50_000)
 SECONDS = 3

@@ -12,8 +12,8 @@ from contextlib import closing
 from benchmarks import engine_run
 
 from loadframe import _engine
+from loadframe.base.units import format_duration
 from loadframe.load.calibrate import PROBES
-from loadframe.units import format_duration
 
 #: Length of a round after its warm-up, s.
 DURATION = 2.0

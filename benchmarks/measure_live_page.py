@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 
 SECONDS = 30
 REPETITIONS = 2

@@ -9,13 +9,13 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from loadframe.experiment.design import describe, design
-from loadframe.experiment.file import load_experiment
-from loadframe.experiment.folder import ExperimentFolder
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.loop import run_experiment
+from loadframe.base.units import format_duration
+from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.file.reader import load_experiment
+from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.loop import run_experiment
 from loadframe.record import Run
-from loadframe.units import format_duration
 
 LOAD, LEVELS, LIMIT = 1.0, 12, 2.0
 WORKLOAD = """\

@@ -2,7 +2,7 @@
 
 from benchmarks import engine_run
 
-from loadframe.units import format_size
+from loadframe.base.units import format_size
 
 OPERATIONS = 20
 SHORT, LONG = 10, 60

@@ -13,8 +13,8 @@ from pathlib import Path
 from benchmarks import engine_run
 from benchmarks.machine import cores, null_server
 
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.units import format_count, format_duration
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import format_count, format_duration
 
 ROOT = Path(__file__).parents[1]
 CLIENTS = 32

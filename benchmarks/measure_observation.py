@@ -9,11 +9,11 @@ from pathlib import Path
 
 from benchmarks.machine import used
 
+from loadframe.base.units import format_size
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.experiment.watching import samplers
+from loadframe.experiment.runner.node_samplers import samplers
 from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler
 from loadframe.record import RunWriter
-from loadframe.units import format_size
 
 NODES = 8
 SECONDS = 20

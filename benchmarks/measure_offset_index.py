@@ -6,8 +6,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.units import format_count, format_size
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import format_count, format_size
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = 500

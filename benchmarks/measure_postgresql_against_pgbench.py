@@ -13,12 +13,12 @@ from typing import Any
 
 from benchmarks import engine_run, spent
 
+from loadframe.base.errors import LoadframeError
+from loadframe.base.units import format_count, format_duration
 from loadframe.cluster import Cluster, ClusterSpec, artefacts
-from loadframe.errors import LoadframeError
 from loadframe.store import Installation, find
 from loadframe.store.postgresql import config
 from loadframe.store.postgresql.client import DATABASE, USER
-from loadframe.units import format_count, format_duration
 from loadframe.workload import load_workload
 from loadframe.workload.resolved import ResolvedPhase
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks import engine_run, rank_run
 from benchmarks.machine import null_server
 
-from loadframe.units import format_count, format_duration, format_share
+from loadframe.base.units import format_count, format_duration, format_share
 
 RANKS = 4
 #: Of a core, for each rank: so much that ranks and server together fit on two cores.

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from benchmarks.measure_cost_of_a_rank import LOADFRAME, WORKLOAD
 
-from loadframe.errors import LoadframeError
-from loadframe.units import format_size
+from loadframe.base.errors import LoadframeError
+from loadframe.base.units import format_size
 
 RANKS = 16
 RATE, SECONDS = 400, 30

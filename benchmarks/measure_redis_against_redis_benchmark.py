@@ -8,9 +8,9 @@ import statistics
 
 from benchmarks import engine_run, spent
 
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import format_count
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.units import format_count
 
 #: Of redis-benchmark's requests per second and core, what the driver is to reach at least.
 AIM = 0.8

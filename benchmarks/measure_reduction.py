@@ -16,9 +16,9 @@ from typing import Any
 
 from benchmarks import engine_run, rank_run
 
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.ranks.member import ALERT
-from loadframe.units import format_duration, format_size
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import format_duration, format_size
+from loadframe.ranks.phase_participant import ALERT
 
 ROOT = Path(__file__).parents[1]
 RANKS = 10_000

@@ -13,9 +13,9 @@ from pathlib import Path
 from benchmarks import engine_run
 from benchmarks.machine import cores, null_server
 
+from loadframe.base.units import format_count, format_duration, format_size
 from loadframe.load import run_phase
 from loadframe.record import RunWriter, schema
-from loadframe.units import format_count, format_duration, format_size
 
 CLIENTS = 32
 SECONDS = 5

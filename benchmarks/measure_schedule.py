@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 
 ROOT = Path(__file__).parents[1]
 #: s of a generator's CPU for each of its requests, for as many generators as there may ever be.

@@ -18,8 +18,8 @@ import psutil
 from benchmarks import rank_run
 from benchmarks.measure_cost_of_a_rank import LOADFRAME, WORKLOAD
 
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.units import format_count, format_duration
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import format_count, format_duration
 
 RANKS = 16
 #: Of the ranks whose files are counted, and which of them is looked at.
@@ -38,7 +38,7 @@ import sys, time
 import loadframe.cli
 from loadframe.ranks import entry, environment
 def together():
-    from loadframe.ranks.hub import present
+    from loadframe.ranks.coordinator import present
     present().ranks()
     print("together", flush=True)
     time.sleep(2)

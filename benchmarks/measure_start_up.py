@@ -5,8 +5,8 @@ import time
 
 from benchmarks.machine import used
 
+from loadframe.base.units import format_duration, format_size
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.units import format_duration, format_size
 
 NODES = 3
 ROUNDS = 2

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import engine_run, events
 from benchmarks.machine import cores, null_server
 
-from loadframe.units import format_count, format_duration
+from loadframe.base.units import format_count, format_duration
 
 BIDS = 100_000
 #: How often the log is sent over each connection.

@@ -15,8 +15,8 @@ from benchmarks.machine import null_server
 from benchmarks.measure_stream_ingestion import plan
 from scipy import stats
 
-from loadframe.errors import LoadframeError
-from loadframe.units import format_count, format_size
+from loadframe.base.errors import LoadframeError
+from loadframe.base.units import format_count, format_size
 
 BIDS = 100_000
 #: Bids per second: ten times those of the study.

@@ -9,7 +9,7 @@ import statistics
 from benchmarks import engine_run
 from benchmarks.machine import cores, null_server
 
-from loadframe.units import format_duration
+from loadframe.base.units import format_duration
 
 CLIENTS = 8
 SECONDS = 3

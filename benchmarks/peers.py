@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from loadframe import folders
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base import folders
+from loadframe.base.errors import BadInput, LoadframeError
 
 #: What each is fetched by: the program that it is, and the registry's own client.
 _FETCH = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks import peers, spent
 
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 
 COLLECTION = "trips"
 

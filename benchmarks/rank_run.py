@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe import _engine
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.ranks import environment
 from loadframe.ranks.entry import run
 
@@ -86,7 +86,7 @@ def held(ranks: int, share: float | None) -> Iterator[list[list[str]]]:
 
 
 def _load(task: Path, plan: dict[str, Any]) -> int:
-    from loadframe.ranks.hub import present
+    from loadframe.ranks.coordinator import present
 
     folder = task.parent
     hub = present()

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import engine_run
 
-from loadframe.units import format_count
+from loadframe.base.units import format_count
 
 CLIENTS = 16
 RECORDS = 10_000

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 
 #: Queue and batches are as large as the ingester's: 4 workers, 4,096 events in a request.
 _COMMON = """\

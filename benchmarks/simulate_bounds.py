@@ -10,8 +10,8 @@ import numpy as np
 from benchmarks.promises import Promises
 from benchmarks.simulate_gate import made_up
 
-from loadframe.analyze.comparison import Group, Measure
-from loadframe.analyze.comparison.contrast_values import contrast_values
+from loadframe.analyze.compare import Group, Measure
+from loadframe.analyze.compare.contrasts import contrast_values
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.record.schema.summary import GeneratorFigures

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.promises import Promises
 from scipy import special
 
-from loadframe.analyze.comparison.estimate_ratio import Observation, RatioEstimate, estimate_ratio
+from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
 
 NOISE = 0.03
 RUNS = (2, 3, 5, 8, 10)

@@ -7,10 +7,10 @@ a window of 60 s. Noise of throughput is normal and that of p99 lognormal, of fi
 import numpy as np
 from benchmarks.promises import Promises
 
-from loadframe.analyze.elasticity.course import Course
-from loadframe.analyze.elasticity.measures import ChangeInRun, disturbed, measure
-from loadframe.analyze.elasticity.repeated import interval
-from loadframe.simulate.noise import autoregressive
+from loadframe.analyze.elastic.course import Course
+from loadframe.analyze.elastic.measures import ChangeInRun, disturbed, measure
+from loadframe.analyze.elastic.repeated import interval
+from loadframe.simulate.load import autoregressive
 
 BEFORE, AFTER, WINDOW, REPETITIONS = 60, 240, 60.0, 3
 SEED = 18

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from benchmarks.promises import Promises
 
-from loadframe.analyze.comparison import Group
+from loadframe.analyze.compare import Group
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Bound, Gate, Thresholds, judge_gate
 from loadframe.record import Manifest, Run, Summary

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 from benchmarks.promises import Promises
 
-from loadframe.analyze.growth import growth
-from loadframe.simulate.noise import autoregressive
+from loadframe.analyze.verdict.growth import growth
+from loadframe.simulate.load import autoregressive
 
 SEED = 18
 SECONDS, RHOS = (20, 60, 200, 600), (0.0, 0.4, 0.8)

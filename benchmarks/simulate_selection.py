@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from benchmarks.promises import Promises
 
-from loadframe.analyze.effects.ranking import rank
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.sweep.choice import choose, highest_lower_bound
-from loadframe.analyze.sweep.treatments import Point, gather
+from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound
+from loadframe.analyze.settings.ranking import rank
 
 Array = npt.NDArray[np.float64]
 

@@ -3,8 +3,8 @@
 import numpy as np
 from benchmarks.promises import Promises
 
-from loadframe.analyze.steadiness import steadiness
-from loadframe.simulate.noise import autoregressive
+from loadframe.analyze.verdict.steadiness import steadiness
+from loadframe.simulate.load import autoregressive
 
 SEED = 22
 SECONDS, RHOS, NOISES = (20, 40, 60, 99, 100, 300), (0.0, 0.4, 0.8), (0.03, 0.10)

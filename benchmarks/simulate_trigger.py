@@ -3,8 +3,8 @@
 import numpy as np
 from benchmarks.promises import Promises
 
-from loadframe.experiment.elastic.falling import fall
-from loadframe.simulate.noise import autoregressive
+from loadframe.experiment.elastic.triggers import fall
+from loadframe.simulate.load import autoregressive
 
 SEED = 23
 SECONDS, SINCE, LENGTH, DROP = 900, 60, 10, 0.05

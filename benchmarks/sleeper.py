@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 
 _PR_SET_TIMERSLACK, _CLOCK_MONOTONIC, _TIMER_ABSTIME = 29, 1, 1
 _NS = 1_000_000_000

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 
 _PR_SET_CHILD_SUBREAPER = 36
 

@@ -8,8 +8,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.units import parse_duration
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import parse_duration
 
 
 @dataclass(frozen=True)

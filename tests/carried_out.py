@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from commands import open_folder
-from loadframe.experiment.design import describe, design
-from loadframe.experiment.file import load_experiment
-from loadframe.experiment.folder import ExperimentFolder
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.loop import run_experiment
+from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.file.reader import load_experiment
+from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.loop import run_experiment
 
 
 def carry_out(path: Path, experiment: str, workload: str, name: str) -> ExperimentFolder:

@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 import loadframe.store
 import slurm_daemons
 from commands import open_folder
-from loadframe import interrupts
+from loadframe.base import interrupts
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import Store
 from slurm_daemons import SlurmDaemons
@@ -85,7 +85,7 @@ def toy(monkeypatch: pytest.MonkeyPatch, state: Path, cache: Path) -> Store:
     """The toy, which is a store because its module lies where stores lie."""
     monkeypatch.setattr(loadframe.store, "__path__", [*loadframe.store.__path__, str(Path(__file__).parent / "toys")])
     # Nobody is served who would have to be waited for.
-    monkeypatch.setattr("loadframe.cluster.shrinking._FAREWELL", 0.1)
+    monkeypatch.setattr("loadframe.cluster.scale_in._FAREWELL", 0.1)
     store = loadframe.store.find("toy")
     store.reset()
     return store

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.cluster import Cluster
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.session import Session
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.session import Session
 from loadframe.load import Generator, check_operations
 from loadframe.workload.resolved import ResolvedPhase, ResolvedWorkload
 

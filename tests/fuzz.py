@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from damage import damaged
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload import load_workload
 from loadframe.workload.importers import import_queries, import_rally, import_ycsb
 from loadframe.workload.importers.rally import isolated, template

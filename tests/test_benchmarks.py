@@ -8,7 +8,7 @@ import pytest
 from benchmarks import __main__ as benchmarks
 from benchmarks import events, measure_stream_ingestion, rsyslog
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 
 
 @pytest.mark.parametrize("name", benchmarks.NAMES)

@@ -14,47 +14,23 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "loadframe"
 
-#: What everybody may use: it knows no part.
-COMMON = {
-    "errors",
-    "interrupts",
-    "units",
-    "ranges",
-    "reading",
-    "folders",
-    "nofollow",
-    "printable",
-    "terminal",
-    "yardstick",
-    "loadframe",
-}
+#: What every part may import.
+COMMON = {"base", "loadframe"}
 MAY_IMPORT: dict[str, set[str]] = {
-    "errors": set(),
-    "interrupts": set(),
-    "units": {"errors"},
-    "ranges": set(),
-    "reading": {"errors", "units"},
-    "yardstick": set(),
-    "quota": set(),
-    "nofollow": {"errors"},
-    "printable": set(),
-    "folders": {"errors", "units", "nofollow", "loadframe"},
-    "terminal": {"printable"},
-    "progress": {"terminal", "units"},
-    "download": COMMON | {"progress"},
-    "yamlfile": {"errors", "units"},
-    # What a rank that only loads imports; it must be little.
-    "ranks": {"errors", "interrupts", "printable", "quota", "yardstick", "loadframe", "_engine"},
+    "base": {"loadframe"},
+    "yamlfile": {"base"},
+    # Ranks that only load import nothing else, so that many of them start quickly.
+    "ranks": COMMON | {"_engine"},
     "store": COMMON,
     # The ranks of a command may be the machines of its nodes.
     "host": COMMON | {"ranks"},
     # The file format is its own, and the engine checks what a workload asks of it.
-    "workload": COMMON | {"yamlfile", "download"},
+    "workload": COMMON | {"yamlfile"},
     # A run folder's histograms are read by the engine.
     "record": COMMON | {"_engine"},
     # Certificates are made by the library that the engine has for TLS.
-    "cluster": COMMON | {"progress", "download", "store", "host", "_engine"},
-    "observe": COMMON | {"quota", "store", "record"},
+    "cluster": COMMON | {"store", "host", "_engine"},
+    "observe": COMMON | {"store", "record"},
     "load": COMMON | {"ranks", "workload", "record", "_engine"},
     "analyze": COMMON | {"record"},
     # It has no node and no clock: of the store it knows the law alone.
@@ -125,12 +101,34 @@ def test_the_directions_have_no_circle():
         rest = {part: others for part, others in rest.items() if part not in free}
 
 
+def imported_modules(module: Path, known: dict[str, Path]) -> set[str]:
+    """Return the modules that a module imports, also in functions and for type checking."""
+    imported = set()
+    for node in ast.walk(ast.parse(module.read_text(), str(module))):
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            imported |= {name if name in known else str(node.module) for name in names}
+        elif isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+    return imported & known.keys()
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in MODULES}
+    known = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    left = {name: imported_modules(path, known) - {name} for name, path in known.items()}
+    while free := [name for name, imported in left.items() if not imported & left.keys()]:
+        for name in free:
+            del left[name]
+    assert not {name: sorted(imported & left.keys()) for name, imported in left.items()}
+
+
 @pytest.mark.parametrize(
     ("source", "parts"),
     [
         ("import loadframe.cli.app", {"cli"}),
         ("from loadframe.cluster import up", {"cluster"}),
-        ("from loadframe import cluster, errors", {"cluster", "errors"}),
+        ("from loadframe import cluster, base", {"cluster", "base"}),
         ("from loadframe import __version__", {"loadframe"}),
         ("from ..load import run", {"load"}),
         ("from .. import load", {"load"}),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.yamlfile import Duration, Model, Name, Rate, Scalar, Size, load, read, scalar
 
 

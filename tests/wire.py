@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from loadframe.cluster import authority
+from loadframe.cluster import credentials
 
 _PATIENCE = 10.0
 
@@ -52,7 +52,7 @@ def _folder() -> "TemporaryDirectory[str]":
 @cache
 def _of_a_node(vouching: Path) -> tuple[Path, Path]:
     """Return the files of a certificate as a node gets one, and of its key."""
-    certificates = authority.certify(vouching.parent.parent, "test", "127.0.0.1")
+    certificates = credentials.certify(vouching.parent.parent, "test", "127.0.0.1")
     folder = Path(_folder().name) / vouching.parent.parent.name
     folder.mkdir()
     for name, text in (("certificate.pem", certificates.certificate), ("key.pem", certificates.key)):

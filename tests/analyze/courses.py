@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from loadframe.analyze.elasticity.course import Course, Event
-from loadframe.simulate.noise import autoregressive
+from loadframe.analyze.elastic.course import Course, Event
+from loadframe.simulate.load import autoregressive
 
 
 def course(

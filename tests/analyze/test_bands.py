@@ -7,7 +7,7 @@ import pytest
 
 from loadframe.analyze.bands import Bands, band_names, bands_at, bands_of, check_bounds
 from loadframe.analyze.experiment import read_experiment
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.record import Run
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page

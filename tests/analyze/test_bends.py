@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from loadframe.analyze.sweep import read_sweep
-from loadframe.analyze.sweep.bends import Bend
+from loadframe.analyze.scale.bends import Bend
+from loadframe.analyze.scale.sweep import read_sweep
 from simulated import Truth, write_experiment
 
 #: 32 clients do the work of 2.9.

@@ -3,7 +3,7 @@
 from loadframe.analyze.capacity.answers import Attempt, Search, capacities_of
 from loadframe.analyze.capacity.criteria import ErrorCount, Judgement, Slo
 from loadframe.analyze.capacity.search import Answer, Kind, Outcome
-from loadframe.report.capacity.words import documents_text, sentence
+from loadframe.report.capacity_words import documents_text, sentence
 
 
 def searched(answer: Answer, *trials: tuple[float, Outcome]) -> Search:

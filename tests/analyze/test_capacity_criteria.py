@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from loadframe.analyze.capacity import Outcome, Slo, judge
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.record import Run, Summary
 from loadframe.record.attempts import set_aside
 from made_up_runs import invalid

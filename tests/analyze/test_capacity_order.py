@@ -4,7 +4,7 @@ import numpy as np
 
 from loadframe.analyze.capacity import Bounds, Judgement, Next, Outcome, Slo, Trial, capacities_of, search
 from loadframe.analyze.capacity.answers import Attempt, Search
-from loadframe.report.capacity.words import sentence
+from loadframe.report.capacity_words import sentence
 
 BOUNDS = Bounds(start=100, least=1, most=1e6)
 
@@ -24,11 +24,11 @@ def searched(random, block, *, slows):
 def reported(slows, trials=60):
     """Return the share of experiments of three searches in which an order effect is reported."""
     random = np.random.default_rng(9)
-    found = 0
+    reports = 0
     for _ in range(trials):
         (capacity,) = capacities_of([[searched(random, block, slows=slows) for block in range(3)]], 1)
-        found += capacity.order.is_slower
-    return found / trials
+        reports += capacity.order.is_slower
+    return reports / trials
 
 
 def test_a_store_that_slows_by_1_percent_per_trial_is_reported():

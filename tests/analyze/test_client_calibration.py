@@ -2,9 +2,9 @@
 
 import pytest
 
-from loadframe.analyze.sweep import read_sweep
-from loadframe.analyze.sweep.calibration import Calibration, ClientsTried, calibrate, next_clients
-from loadframe.report.scale import answer
+from loadframe.analyze.scale.client_calibration import Calibration, ClientsTried, calibrate, next_clients
+from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.report import scale_words
 from simulated import Truth, write_experiment
 
 
@@ -62,4 +62,4 @@ def test_the_most_clients_without_idling_or_overload_are_the_calibrated_ones():
 def test_the_report_says_it(tmp_path, cpu, said):
     truth = Truth(node_cpu=cpu, seconds=2)
     (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, nodes=(1,), clients=(2, 4), repetitions=1)).curves
-    assert any(words.startswith(said) for words in answer.limits(curves))
+    assert any(words.startswith(said) for words in scale_words.limits(curves))

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 from pytest import approx
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.sweep import pitfalls, read_sweep
-from loadframe.analyze.sweep.telemetry import by_source, cpu_shares
+from loadframe.analyze.scale import pitfalls
+from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.analyze.scale.telemetry import by_source, cpu_shares
 from loadframe.cluster.node import Node
-from loadframe.cluster.roster import Roster
+from loadframe.cluster.node_table import Roster
 from loadframe.cluster.spec import ClusterSpec
-from loadframe.cluster.state import describe
+from loadframe.cluster.view import describe
 from loadframe.experiment.elastic.director import keepers
 from simulated import Truth, write_experiment, write_run
 

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from loadframe.analyze.sweep import read_sweep
-from loadframe.analyze.sweep.equal import equal_resources
-from loadframe.report.scale import answer
+from loadframe.analyze.scale.sweep import equal_resources, read_sweep
+from loadframe.report import scale_words
 from simulated import Truth, write_experiment
 
 
@@ -35,7 +34,7 @@ def test_shapes_of_the_same_cpus_are_compared_with_the_fewest_nodes(curves):
 
 
 def test_it_is_said_in_words(curves):
-    words = answer.equal_resources(equal_resources(curves), "requests/s")
+    words = scale_words.equal_resources(equal_resources(curves), "requests/s")
     assert len(words) == 2
     assert words[0].startswith("range_100, 1 CPUs in all: 2 nodes of 0.5 gave 0.")
     assert "times what 1 node of 1 gave" in words[0]

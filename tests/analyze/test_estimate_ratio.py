@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from loadframe.analyze.comparison.estimate_ratio import Observation, estimate_ratio
+from loadframe.analyze.compare.estimate_ratio import Observation, estimate_ratio
 
 NOISE = 0.03
 

@@ -4,11 +4,11 @@ import inspect
 
 import pytest
 
-from loadframe.analyze import reasons
 from loadframe.analyze.capacity import Outcome, Slo, judge
 from loadframe.analyze.experiment import RecordedRun, read_experiment
-from loadframe.analyze.reasons import effect_of, fault_of
-from loadframe.analyze.sweep import read_sweep
+from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.analyze.verdict import rules
+from loadframe.analyze.verdict.rules import effect_of, fault_of
 from loadframe.record import Summary
 from loadframe.report.standing import exclusions, standing, trust
 from made_up_runs import MadeUp, invalid, summary
@@ -21,8 +21,8 @@ def run_with(*codes):
 
 def test_every_reason_says_whose_fault_it_is():
     kinds = [
-        kind for _, kind in inspect.getmembers(reasons, inspect.isclass)
-        if issubclass(kind, reasons.Reason) and "code" in vars(kind)
+        kind for _, kind in inspect.getmembers(rules, inspect.isclass)
+        if issubclass(kind, rules.Reason) and "code" in vars(kind)
     ]  # fmt: skip
     faults = {kind.code: fault_of(kind.code) for kind in kinds}
     assert {code for code, fault in faults.items() if fault == "store"} == {

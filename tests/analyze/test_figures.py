@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadframe.analyze.comparison import Group, Measure
-from loadframe.analyze.comparison.contrast_values import contrast_values
+from loadframe.analyze.compare import Group, Measure
+from loadframe.analyze.compare.contrasts import contrast_values
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.figures import Evidence, measured_figures
-from loadframe.analyze.sweep.treatments import gather, points
+from loadframe.analyze.scale.treatments import gather, points
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.summary import GeneratorFigures, Latency, RankFigures, StreamSummary

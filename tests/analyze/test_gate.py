@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from loadframe.analyze.comparison import Group, read_groups
-from loadframe.analyze.comparison.doubts import OtherPace
+from loadframe.analyze.compare import Group, read_groups
+from loadframe.analyze.compare.doubts import OtherPace
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
 from simulated import Truth, write_run
 

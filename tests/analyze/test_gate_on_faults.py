@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from benchmarks.simulate_gate import made_up
 
-from loadframe.analyze.comparison import Group, Measure, compare
+from loadframe.analyze.compare import Group, Measure, compare
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
-from loadframe.analyze.gate.more_errors import more_errors
-from loadframe.errors import BadInput
+from loadframe.analyze.gate.gate import more_errors
+from loadframe.base.errors import BadInput
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict, StreamSummary
-from loadframe.report.comparison.words import lead
-from loadframe.report.gate.files import junit, markdown
+from loadframe.report.compare_words import lead
+from loadframe.report.gate import junit, markdown
 from made_up_runs import invalid
 
 FIGURES = {"read": {"throughput": 1000.0, "p50": 0.01, "p99": 0.05}}

@@ -7,10 +7,8 @@ import pytest
 from benchmarks.simulate_gate import Scenario, bound_outcomes, outcomes
 from scipy import stats
 
-from loadframe.analyze.comparison.ranks import holm
-from loadframe.analyze.gate.multiplicity import Graph
-from loadframe.analyze.gate.power import detectable, power
-from loadframe.analyze.means import geometric_mean, mean_share
+from loadframe.analyze.estimate import geometric_mean, holm, mean_share
+from loadframe.analyze.gate.power import Graph, detectable, power
 
 
 @pytest.mark.parametrize("members", [[1, 1, 1], [3], [3, 3, 1], [6, 2]])

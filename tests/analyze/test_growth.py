@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from loadframe.analyze.documents import documents_by_second
-from loadframe.analyze.growth import growth, without_growth
-from loadframe.analyze.steadiness import steadiness
-from loadframe.analyze.verdict import JudgedPhase, judge
+from loadframe.analyze.summary import documents_by_second
+from loadframe.analyze.verdict.growth import growth, without_growth
+from loadframe.analyze.verdict.judge import JudgedPhase, judge
+from loadframe.analyze.verdict.steadiness import steadiness
 from loadframe.record.schema.summary import GeneratorFigures, GrowthFigures, Latency, StreamSummary
-from loadframe.simulate.noise import autoregressive
+from loadframe.simulate.load import autoregressive
 from made_up_runs import operation, phase
 
 SECONDS = 120

@@ -5,12 +5,12 @@ import json
 import pytest
 
 from loadframe.analyze.experiment import read_experiment
-from loadframe.analyze.sweep import read_sweep
-from loadframe.analyze.sweep.over_factor import curves_over
+from loadframe.analyze.scale.factor_curves import curves_over
+from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.report import scale_words
 from loadframe.report.further import further
 from loadframe.report.kinds import read_report
-from loadframe.report.scale import answer
-from loadframe.report.scale.page import sweep_page
+from loadframe.report.kinds.scale import sweep_page
 from simulated import Truth, write_experiment, write_run
 
 #: What a simulated request brings.
@@ -84,7 +84,7 @@ def test_curves_over_clients_count_documents_too_and_say_so(experiment):
     assert one.throughput.value == pytest.approx(DOCUMENTS * rate(10, 1), rel=0.05)
     # Little's law is about requests, whatever is counted.
     assert one.parallelism == pytest.approx(one.clients, rel=0.05)
-    assert "documents/s" in answer.lead(first)
+    assert "documents/s" in scale_words.lead(first)
     assert sweep.as_dict()["unit"] == "documents/s"
     more = further(sweep.folder)
     page = sweep_page(sweep, more.sections, more.curves)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from loadframe.analyze.elasticity.course import Event
-from loadframe.analyze.elasticity.provisioning import demand, level_at, score, supply
+from loadframe.analyze.elastic.course import Event
+from loadframe.analyze.elastic.groups import demand, level_at, score, supply
 
 CAPACITY = {1: 100.0, 2: 190.0, 3: 270.0}
 TIMES = np.arange(100) + 0.5

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadframe.analyze.comparison.ranks import cliffs_delta, holm
+from loadframe.analyze.estimate import cliffs_delta, holm
 
 
 def test_cliffs_delta_counts_pairs():

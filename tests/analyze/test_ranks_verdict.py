@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadframe.analyze.verdict import JudgedPhase, judge
+from loadframe.analyze.verdict.judge import JudgedPhase, judge
 from loadframe.record.schema.summary import GeneratorFigures, Latency, RankFigures
 from made_up_runs import operation, phase
 

@@ -4,7 +4,7 @@ import pytest
 from benchmarks.simulate_curves import PEAKED, SATURATING, claims, experiment, whole
 
 from loadframe.analyze.scalability import fit, warnings
-from loadframe.report.fit.words import sentence
+from loadframe.report.fit import sentence
 
 
 @pytest.mark.parametrize("name", SATURATING)

@@ -7,7 +7,7 @@ import pytest
 from usl_data import read_pairs, simulate
 
 from loadframe.analyze.scalability import fit, warnings
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 DOUBLING = [1, 2, 4, 8, 16, 32]
 #: Throughput peaks at 25.

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadframe.analyze.comparison import Group
+from loadframe.analyze.compare import Group
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Thresholds, judge_gate
 from loadframe.analyze.history import Shift, ShortHistory, since_last_change
+from loadframe.analyze.scale.treatments import points
 from loadframe.analyze.sessions import block_of, blocks_of, sessions_of
-from loadframe.analyze.sweep.treatments import points
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.manifest import Hardware

@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 
-from loadframe.analyze.effects.ranking import rank
-from loadframe.analyze.effects.settings import analyse
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.settings.analysis import analyse
+from loadframe.analyze.settings.ranking import rank
 from loadframe.record.schema.summary import Latency
 from made_up_runs import MadeUp, operation, phase, summary
 

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from loadframe.analyze.effects.ranking import rank
-from loadframe.analyze.shrinkage import shrink
+from loadframe.analyze.estimate import shrink
+from loadframe.analyze.settings.ranking import rank
 
 
 def test_values_that_differ_by_much_more_than_their_noise_stay_as_they_are():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.summary import summarize
-from loadframe.analyze.verdict import JudgedPhase, judge
+from loadframe.analyze.verdict.judge import JudgedPhase, judge
 from loadframe.load import run_phase
 from loadframe.record import RunWriter
 from loadframe.record.schema.source import SourceFigures, StoredEvents

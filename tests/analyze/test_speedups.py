@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadframe.analyze.sweep.choice import speedup_of
-from loadframe.analyze.sweep.treatments import Point, gather
+from loadframe.analyze.scale.treatments import Point, gather, speedup_of
 
 NOISE = 0.02
 #: The true throughputs of one, two and four nodes, 1/s.

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from loadframe.analyze.steadiness import steadiness
-from loadframe.simulate.noise import autoregressive
+from loadframe.analyze.verdict.steadiness import steadiness
+from loadframe.simulate.load import autoregressive
 
 
 def noise(seconds, seed=0, level=1000.0, spread=0.03):

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.generator import achieved_share, done_in_window
+from loadframe.analyze.scale.treatments import main_operation
 from loadframe.analyze.summary import first_failure, summarize, throughput_by_second
-from loadframe.analyze.sweep.treatments import main_operation
+from loadframe.analyze.verdict.self_monitor import achieved_share, done_in_window
 from loadframe.load import run_phase
 from loadframe.record import Run, RunWriter, schema
 from loadframe.record.schema.summary import whole_seconds

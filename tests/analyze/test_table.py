@@ -3,7 +3,7 @@
 import pytest
 
 from loadframe.analyze.scalability.table import parse_table
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 PAIRS = ((1.0, 20.0), (4.0, 78.5), (8.0, 1.3e2))
 

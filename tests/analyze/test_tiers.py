@@ -3,7 +3,7 @@
 import pytest
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.sweep.tiers import tiers
+from loadframe.analyze.scale.sweep import tiers
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.manifest import RecordedStore

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from benchmarks.simulate_comparison import normal, slow_runs, tailed
 
-from loadframe.analyze.comparison import Group, asks_robust, compare, read_variants
-from loadframe.analyze.comparison.estimate_ratio import Observation, estimate_ratio
-from loadframe.errors import BadInput
+from loadframe.analyze.compare import Group, asks_robust, compare, read_variants
+from loadframe.analyze.compare.estimate_ratio import Observation, estimate_ratio
+from loadframe.base.errors import BadInput
 
 
 def claims(draw, loss, *, robust, blocks, trials=400):

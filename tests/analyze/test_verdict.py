@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadframe.analyze.silences import silences
-from loadframe.analyze.verdict import JudgedPhase, judge
+from loadframe.analyze.summary import silences
+from loadframe.analyze.verdict.judge import JudgedPhase, judge
 from loadframe.record.schema.summary import GeneratorFigures, Latency, MachineFigures, RankFigures, StreamSummary
 from made_up_runs import operation, phase
 

@@ -8,7 +8,7 @@ from loadframe.analyze.scalability.fitting import fit_model
 from loadframe.analyze.scalability.intervals import parameters, spread
 from loadframe.analyze.scalability.models import GUSTAFSON
 from loadframe.analyze.scalability.observations import gather
-from loadframe.report.fit.words import sentence
+from loadframe.report.fit import sentence
 
 SIZES = (1, 2, 4, 8, 12, 16)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from commands import loadframe, within
+from loadframe.base.errors import BadInput
 from loadframe.cluster.events import KILLED, PAUSED, RESUMED
-from loadframe.errors import BadInput
 from loadframe.experiment.elastic.schedule import parse_schedule
 from loadframe.record import Run
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from commands import loadframe
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.record import Run
 from loadframe.workload import load_workload
 from rest_service import RestService

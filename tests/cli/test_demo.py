@@ -9,8 +9,8 @@ import pytest
 
 from commands import Running, servers
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.sweep.curves import SpeedUp
-from loadframe.analyze.sweep.treatments import Treatment
+from loadframe.analyze.scale.curves import SpeedUp
+from loadframe.analyze.scale.treatments import Treatment
 from loadframe.cli.demo import conclusion
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from commands import loadframe, result
-from loadframe.analyze.comparison import Measure
-from loadframe.analyze.comparison.measures import measures_of
+from loadframe.analyze.compare import Measure
+from loadframe.analyze.compare.measures import measures_of
 from loadframe.analyze.experiment import read_experiment
-from loadframe.experiment.gate_outlook import GateShape
+from loadframe.experiment.power import GateShape
 from simulated import Truth, write_experiment, write_variants
 
 

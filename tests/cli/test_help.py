@@ -11,10 +11,10 @@ from typer.core import TyperOption
 
 from commands import commands_of, loadframe
 from loadframe import __version__, cli
+from loadframe.base.units import parse_duration
 from loadframe.cli.app import SUMMARIES, Commands, _first_paragraph, app
 from loadframe.cli.topics import MOST_UNGROUPED, Topic
-from loadframe.cluster.patience import WITHIN
-from loadframe.units import parse_duration
+from loadframe.cluster.change_watch import WITHIN
 
 #: What scripts and documents rely on.
 COMMANDS = {"bench", "check", "cluster", "demo", "doctor", "fit", "report", "run", "stores", "workloads"}

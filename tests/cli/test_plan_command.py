@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands import within
-from loadframe.experiment.kind_outlook import capacity_half_width
+from loadframe.experiment.power import capacity_half_width
 from loadframe.simulate import outlook
 from simulated import Truth, write_experiment
 

@@ -3,11 +3,11 @@
 import pytest
 from typer.testing import CliRunner
 
+from loadframe.base.errors import BadInput
+from loadframe.base.ranges import LAST_PORT, MOST_NODES, MOST_SEED, MOST_THREADS
 from loadframe.cli import bench, cluster, cluster_change
 from loadframe.cli.app import app
-from loadframe.errors import BadInput
-from loadframe.experiment.file import load_experiment
-from loadframe.ranges import LAST_PORT, MOST_NODES, MOST_SEED, MOST_THREADS
+from loadframe.experiment.file.reader import load_experiment
 from loadframe.store.access import split_address
 
 #: Commands are known to the app once their modules are imported.

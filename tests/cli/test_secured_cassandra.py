@@ -12,9 +12,9 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from commands import PATIENCE, open_folder, within
+from loadframe.base.errors import BadInput
 from loadframe.cluster import ClusterSpec
 from loadframe.cluster.software import prepare
-from loadframe.errors import BadInput
 from loadframe.host.local import LocalHost
 from loadframe.load import check_operations
 from loadframe.record import Run

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from loadframe import folders
+from loadframe.base import folders
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import artefacts
-from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.distribution import Archive, Distribution, Jar
 
 CONTENTS = {"org.example:one:1.0": b"1" * 100_000, "org.example:two:2.0": b"2" * 300_000}

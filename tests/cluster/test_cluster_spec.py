@@ -5,8 +5,8 @@ import os
 
 import pytest
 
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec, DiskLimits, Encryption, Limits
-from loadframe.errors import BadInput, LoadframeError
 
 
 def test_a_spec_survives_being_written_down():

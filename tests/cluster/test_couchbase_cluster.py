@@ -9,16 +9,16 @@ import pytest
 from commands import servers
 from couchbase_home import install
 from couchbase_service import VBUCKETS, CouchbaseService
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.cluster.endpoints import seats_again
 from loadframe.cluster.node import Node
-from loadframe.cluster.seats import seats_again
-from loadframe.errors import BadInput
 from loadframe.host.netns import NetnsHost
 
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[CouchbaseService]:
-    monkeypatch.setattr("loadframe.cluster.shrinking._FAREWELL", 0.1)
+    monkeypatch.setattr("loadframe.cluster.scale_in._FAREWELL", 0.1)
     monkeypatch.setattr("loadframe.store.couchbase.membership._POLL", 0.01)
     with CouchbaseService() as running:
         yield running

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadframe.cluster.state import miscounted, unready
+from loadframe.cluster.view import miscounted, unready
 from loadframe.store.base import Health
 
 

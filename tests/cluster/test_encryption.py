@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from commands import within
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cli.cluster_command import variables
-from loadframe.cluster import Cluster, ClusterSpec, Encryption, authority
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.cluster import Cluster, ClusterSpec, Encryption, credentials
 from loadframe.host.local import LocalHost
 from loadframe.load import check_operations
 from loadframe.record import Run
@@ -41,7 +41,7 @@ def encrypted(kind: str, encryption: str, **more: object) -> Iterator[Cluster]:
 
 def authority_of(cluster: Cluster) -> Path:
     assert cluster._folder
-    return authority.certificate(cluster._folder)
+    return credentials.certificate(cluster._folder)
 
 
 def written_and_read(cluster: Cluster) -> list[str | None]:
@@ -191,7 +191,7 @@ def test_a_passing_cluster_takes_its_authority_along_when_it_ends(module_state):
 
 def _another(folder: Path) -> Path:
     """The authority of some other cluster."""
-    return authority.certificate(folder / "other")
+    return credentials.certificate(folder / "other")
 
 
 @pytest.mark.skipif(REDIS is None, reason="there is no redis-server on this machine")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from loadframe.base.errors import BadInput
 from loadframe.cluster import java
-from loadframe.errors import BadInput
 
 
 @pytest.fixture

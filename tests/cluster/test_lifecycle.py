@@ -12,9 +12,9 @@ from random import Random
 import pytest
 
 from commands import servers
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec, named
 from loadframe.cluster.node import State
-from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import identity
 from loadframe.host.local import LocalHost
 from loadframe.host.local_process import LocalProcess

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import commands
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec, Limits, Placement, named, transport
-from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import files
 from loadframe.record import Run
 from machines import Machines, machines, obstacle

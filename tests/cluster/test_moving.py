@@ -12,8 +12,8 @@ import pytest
 
 from commands import loadframe, result
 from documents import compare, write
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec, moving, named
-from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.placement import Placement
 from loadframe.host.ssh import SshHost
 from loadframe.store import find

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from commands import LOADFRAME
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.host import choice
 from loadframe.record import Run
 

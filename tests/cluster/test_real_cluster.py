@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec, Limits
-from loadframe.errors import BadInput
 from loadframe.host.files import SERVER_USER
 from loadframe.host.limits import choose
 

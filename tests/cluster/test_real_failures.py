@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from commands import servers
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import BadInput, LoadframeError
 
 pytestmark = pytest.mark.store
 

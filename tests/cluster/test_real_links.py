@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from commands import loadframe
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec, Shape
-from loadframe.errors import BadInput
 from loadframe.host.netns import NetnsHost
 from loadframe.observe.process import ProcessSampler
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from loadframe import folders
+from loadframe.base import folders
+from loadframe.base.errors import LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import LoadframeError
 from loadframe.host.netns import NetnsHost
 from loadframe.load import Progress, run_phase
 from loadframe.store import find

@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from commands import open_folder
-from loadframe import folders
-from loadframe.cluster import Cluster, ClusterSpec, named, password
-from loadframe.errors import BadInput
+from loadframe.base import folders
+from loadframe.base.errors import BadInput
+from loadframe.cluster import Cluster, ClusterSpec, credentials, named
 from loadframe.load import check_operations
 from loadframe.store import Access, find
 
@@ -125,7 +125,7 @@ def test_the_users_own_installation_is_started_and_described(module_state, home)
 def test_a_start_that_was_cut_off_before_its_first_node_is_no_obstacle_to_the_next(module_state):
     folder = named.folder_of("early")
     folders.make(folder)
-    (folder / password.FILE).write_text("kept")
+    (folder / credentials.FILE).write_text("kept")
     with Cluster.start(ClusterSpec(store="redis", name="early")) as cluster:
         assert cluster.access.auth.secret == "kept"
     named.delete("early")
@@ -138,13 +138,13 @@ def test_a_kill_while_the_password_is_made_leaves_no_empty_one(module_state, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(password, "token_urlsafe", killed)
-        password.password(store, {}, folder, new=True)
-    made = password.password(store, {}, folder, new=True)
+        patch.setattr(credentials, "token_urlsafe", killed)
+        credentials.password(store, {}, folder, new=True)
+    made = credentials.password(store, {}, folder, new=True)
     assert made
-    assert password.password(store, {}, folder, new=False) == made
-    assert password.file_of(folder).stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in folder.iterdir()] == [password.FILE]
+    assert credentials.password(store, {}, folder, new=False) == made
+    assert credentials.file_of(folder).stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in folder.iterdir()] == [credentials.FILE]
 
 
 def test_a_cluster_from_before_there_were_passwords_works_while_it_runs_and_is_not_started_again(module_state):
@@ -152,7 +152,7 @@ def test_a_cluster_from_before_there_were_passwords_works_while_it_runs_and_is_n
     with Cluster.start(spec) as cluster:
         for section in ("requirepass", "masterauth"):
             cluster.store.client(cluster.addresses[0]).ask("CONFIG", "SET", section, "")
-        password.file_of(named.folder_of("old")).unlink()
+        credentials.file_of(named.folder_of("old")).unlink()
         old = Cluster.load("old")
         assert old.deviations() == []
         with pytest.raises(BadInput, match="cluster old has no password") as caught:
@@ -195,4 +195,4 @@ def test_the_folder_of_the_state_may_have_a_blank_in_its_path(state, monkeypatch
         console = cluster.console()
         assert console is not None
         # It is a command line of a shell.
-        assert f"'{password.file_of(named.folder_of('kept'))}'" in console
+        assert f"'{credentials.file_of(named.folder_of('kept'))}'" in console

@@ -6,8 +6,8 @@ import time
 import httpx
 import pytest
 
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec, Limits
-from loadframe.errors import BadInput, LoadframeError
 
 pytestmark = pytest.mark.store
 

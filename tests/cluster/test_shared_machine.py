@@ -6,14 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec, named
-from loadframe.cluster.dealing import deal
 from loadframe.cluster.node import Node
-from loadframe.cluster.placing import places
+from loadframe.cluster.placement import deal, places
 from loadframe.cluster.planned import Planned
-from loadframe.cluster.state import sharing
-from loadframe.errors import BadInput
-from loadframe.experiment.watching import _groups
+from loadframe.cluster.view import sharing
+from loadframe.experiment.runner.node_samplers import _groups
 from loadframe.host.limits import Limits, SystemdLimiter, choose
 from loadframe.host.local import LocalHost
 from loadframe.store import ProcessSpec

@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from commands import LOADFRAME, Running, open_folder
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec, Placement
-from loadframe.errors import BadInput
 
 pytestmark = pytest.mark.store
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from loadframe import download
+from loadframe.base import download
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec, vendor
 from loadframe.cluster.software import Software, prepare
-from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.local import LocalHost
 from loadframe.store import find
 

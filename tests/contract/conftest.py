@@ -9,7 +9,7 @@ from held import Held, home_of
 from subjects import KINDS, subject_of
 
 from commands import open_folder
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import find
 
 

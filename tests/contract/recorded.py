@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from held import Held
 
-from loadframe import folders
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.session import Labels, Session
+from loadframe.base import folders
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.session import Labels, Session
 from loadframe.load import Generator, Progress, run_phase
 from loadframe.record import Run
 from loadframe.workload import load_workload

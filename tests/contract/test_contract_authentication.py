@@ -13,7 +13,7 @@ from held import Held
 from recorded import Loaded
 
 from commands import loadframe
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 from loadframe.host.files import SERVER_USER
 from loadframe.host.local import LocalHost
 from loadframe.load import check_operations

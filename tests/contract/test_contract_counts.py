@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from held import Held
 
-from loadframe import folders
+from loadframe.base import folders
 from loadframe.load import run_phase
 
 pytestmark = pytest.mark.store

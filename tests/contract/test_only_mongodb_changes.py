@@ -11,9 +11,9 @@ import pytest
 from held import Held
 from recorded import run_while
 
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.cluster.software import prepare
-from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.files import write_node
 from loadframe.host.local import LocalHost
 from loadframe.store import Access, Balancing, Member, NodeSpec, find

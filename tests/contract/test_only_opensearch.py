@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 pytestmark = pytest.mark.store
 ONLY = "opensearch"

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from recorded import served
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.load import run_phase
 
 pytestmark = pytest.mark.store

@@ -5,8 +5,8 @@ from textwrap import dedent
 
 import pytest
 
-from loadframe.errors import BadInput
-from loadframe.experiment.file import load_experiment
+from loadframe.base.errors import BadInput
+from loadframe.experiment.file.reader import load_experiment
 
 WORKLOAD = """\
 workload: small

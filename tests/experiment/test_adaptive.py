@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from loadframe.experiment.plans import spsa, tpe
+from loadframe.experiment.design.plans import spsa, tpe
 
 LEVELS = [4, 4, 4, 4]
 

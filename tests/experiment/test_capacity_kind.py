@@ -5,11 +5,11 @@ from rich.console import Console
 
 from loadframe.analyze.capacity import Kind, read_capacities
 from loadframe.analyze.experiment import read_experiment
-from loadframe.experiment.design import describe, design
-from loadframe.experiment.file import load_experiment
-from loadframe.experiment.folder import ExperimentFolder
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.loop import run_experiment
+from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.file.reader import load_experiment
+from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.loop import run_experiment
 from loadframe.report.kinds import read_report
 
 HEAD = """\

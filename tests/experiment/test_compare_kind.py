@@ -2,8 +2,8 @@
 
 import pytest
 
-from loadframe.errors import BadInput
-from loadframe.experiment.design import design
+from loadframe.base.errors import BadInput
+from loadframe.experiment.design.blocks import design
 from loadframe.workload.collections import redefined
 
 EXPERIMENT = """\

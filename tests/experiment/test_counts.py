@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadframe.experiment.counts import Acknowledged
+from loadframe.experiment.runner.document_counts import Acknowledged
 
 BULK = {"collection": "c", "corpus": "c", "size": 10}
 

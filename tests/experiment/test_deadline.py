@@ -4,14 +4,14 @@ import time
 
 import pytest
 
-from loadframe import interrupts
-from loadframe.errors import ExitCode, LoadframeError
-from loadframe.experiment.deadline import NEVER, Deadline, OutOfTime
-from loadframe.experiment.design import describe, design
-from loadframe.experiment.file import load_experiment
-from loadframe.experiment.folder import ExperimentFolder
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.loop import run_experiment
+from loadframe.base import interrupts
+from loadframe.base.errors import ExitCode, LoadframeError
+from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.file.reader import load_experiment
+from loadframe.experiment.runner.deadline import NEVER, Deadline, OutOfTime
+from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.loop import run_experiment
 
 WORKLOAD = """\
 workload: small

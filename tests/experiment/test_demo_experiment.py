@@ -2,11 +2,11 @@
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.experiment import demo
-from loadframe.experiment.design import design
-from loadframe.experiment.design_estimate import estimate
-from loadframe.experiment.file import load_experiment
+from loadframe.experiment.design.blocks import design
+from loadframe.experiment.design.estimate import estimate
+from loadframe.experiment.file.reader import load_experiment
 
 NO_GROUPS = "cgroup v2: Permission denied (/sys/fs/cgroup/probe)"
 

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from loadframe.errors import BadInput
-from loadframe.experiment.design import design
-from loadframe.experiment.design_estimate import estimate, length_is_known
-from loadframe.experiment.file import load_experiment
+from loadframe.base.errors import BadInput
+from loadframe.experiment.design.blocks import design
+from loadframe.experiment.design.estimate import estimate, length_is_known
+from loadframe.experiment.file.reader import load_experiment
 
 EXPERIMENT = """\
 experiment: e

@@ -8,8 +8,8 @@ import pytest
 
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.experiment.elastic.director import Director, Planned, Ruled
-from loadframe.experiment.elastic.file import PolicyEntry, Step
 from loadframe.experiment.elastic.triggers import trigger_of
+from loadframe.experiment.file.elastic import PolicyEntry, Step
 from loadframe.load import Progress
 from loadframe.record import RunWriter
 

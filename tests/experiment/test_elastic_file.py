@@ -2,9 +2,9 @@
 
 import pytest
 
-from loadframe.errors import BadInput
-from loadframe.experiment.design import design
-from loadframe.experiment.design_estimate import estimate
+from loadframe.base.errors import BadInput
+from loadframe.experiment.design.blocks import design
+from loadframe.experiment.design.estimate import estimate
 
 EXPERIMENT = """\
 experiment: e

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from carried_out import carry_out
-from loadframe.analyze.elasticity import read_elasticity
+from loadframe.analyze.elastic import read_elasticity
 from loadframe.host.netns import NetnsHost
 from loadframe.record import Run
 

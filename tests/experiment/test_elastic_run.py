@@ -4,7 +4,7 @@ import pyarrow.compute as pc
 import pytest
 
 from carried_out import carry_out
-from loadframe.analyze.elasticity.course import read_course
+from loadframe.analyze.elastic.course import read_course
 from loadframe.record import Run
 from loadframe.report.kinds import read_report
 

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.autocorrelation import stepwise_noise
-from loadframe.experiment.elastic.falling import fall
-from loadframe.experiment.elastic.file import Objective, Overload, Step
+from loadframe.experiment.elastic.live_metrics import Sight
 from loadframe.experiment.elastic.policies import Observed, target_tracking, thresholds
-from loadframe.experiment.elastic.sight import Sight
-from loadframe.experiment.elastic.triggers import AtTime, Balanced, Moment, Overloaded, SloBroken, trigger_of
+from loadframe.experiment.elastic.triggers import AtTime, Balanced, Moment, Overloaded, SloBroken, fall, trigger_of
+from loadframe.experiment.file.elastic import Objective, Overload, Step
 from loadframe.load import Progress, SourceProgress
-from loadframe.simulate.noise import autoregressive
+from loadframe.simulate.load import autoregressive
 
 
 def progress(seconds, throughput, errors=0, p99=0.01):

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from loadframe.analyze.elasticity import MEASURES
-from loadframe.experiment.design import design
-from loadframe.experiment.elastic.file import CHANGES, TRIGGERS, PolicyEntry
-from loadframe.experiment.file import load_experiment
+from loadframe.analyze.elastic import MEASURES
+from loadframe.experiment.design.blocks import design
+from loadframe.experiment.file.elastic import CHANGES, TRIGGERS, PolicyEntry
+from loadframe.experiment.file.reader import load_experiment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "elasticity.md").read_text()
 WHOLE, *PARTS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -7,11 +7,10 @@ import pytest
 import yaml
 
 from loadframe.experiment import kinds
-from loadframe.experiment.design import design
-from loadframe.experiment.file import load_experiment
-from loadframe.experiment.file_factors import EASY, READERS
-from loadframe.experiment.file_model import ExperimentFile
-from loadframe.experiment.file_store import LimitsEntry, StoreEntry
+from loadframe.experiment.design.blocks import design
+from loadframe.experiment.file.factors import EASY, READERS
+from loadframe.experiment.file.model import ExperimentFile, LimitsEntry, StoreEntry
+from loadframe.experiment.file.reader import load_experiment
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "experiments.md").read_text()

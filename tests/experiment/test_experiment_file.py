@@ -5,10 +5,10 @@ import json
 import pytest
 
 from damage import damaged
-from loadframe.errors import BadInput, StoreFailed
-from loadframe.experiment.design import describe, design
-from loadframe.experiment.folder import ExperimentFolder
-from loadframe.experiment.loop import _record_failure
+from loadframe.base.errors import BadInput, StoreFailed
+from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.loop import _record_failure
 from loadframe.record import Run
 from loadframe.report.setup import manifest_facts
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from commands import loadframe
-from loadframe.errors import BadInput
-from loadframe.experiment.design import design
-from loadframe.experiment.expression import expression, is_expression
+from loadframe.base.errors import BadInput
+from loadframe.experiment.design.blocks import design
+from loadframe.experiment.file.expression import expression, is_expression
 
 SCALE = """\
 experiment: e

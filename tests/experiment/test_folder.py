@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from loadframe.analyze.experiment import read_experiment
-from loadframe.errors import BadInput, StoreFailed
-from loadframe.experiment.design import PlannedRun
-from loadframe.experiment.folder import ExperimentFolder
-from loadframe.experiment.session import Labels
+from loadframe.base.errors import BadInput, StoreFailed
+from loadframe.experiment.design.runs import PlannedRun
+from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.session import Labels
 from loadframe.record import Run
 from loadframe.record.attempts import attempts
 from loadframe.report.standing import trust
@@ -161,7 +161,7 @@ def test_two_commands_do_not_work_in_one_folder(folder):
     program = f"""
 import sys
 from pathlib import Path
-from loadframe.experiment.folder import ExperimentFolder
+from loadframe.experiment.runner.folder import ExperimentFolder
 folder = ExperimentFolder(Path({str(folder)!r}), {DESCRIPTION!r})
 print("holds", flush=True)
 sys.stdin.read()

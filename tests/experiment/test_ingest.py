@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
-from loadframe.experiment.ingest import fed_by, ingested, phase_of
+from loadframe.base.errors import BadInput
+from loadframe.experiment.runner.ingest import fed_by, ingested, phase_of
 from loadframe.record.schema.source import SourceFigures
 from loadframe.record.schema.summary import Latency, PartFigures
 from loadframe.workload import load_workload

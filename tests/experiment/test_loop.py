@@ -8,18 +8,18 @@ import pytest
 
 from commands import servers
 from loadframe.analyze.capacity import Outcome, Slo, judge
-from loadframe.analyze.comparison import Group, compare
+from loadframe.analyze.compare import Group, compare
 from loadframe.analyze.experiment import read_experiment
 from loadframe.analyze.gate import Thresholds, judge_gate
-from loadframe.analyze.sweep import read_sweep
+from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import BadInput, LoadframeError, StoreFailed
-from loadframe.experiment.design import describe, design
-from loadframe.experiment.file import load_experiment
-from loadframe.experiment.folder import ExperimentFolder
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.loop import run_experiment
-from loadframe.experiment.session import Beside, Labels, Session
+from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.file.reader import load_experiment
+from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.loop import run_experiment
+from loadframe.experiment.runner.session import Beside, Labels, Session
 from loadframe.record import Run
 
 WORKLOAD = """\

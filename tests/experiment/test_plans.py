@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from loadframe.experiment.plans import changes, fraction, full, plackett_burman, resolution_of
+from loadframe.experiment.design.plans import changes, fraction, full, plackett_burman, resolution_of
 
 
 def balanced(rows, size):

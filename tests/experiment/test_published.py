@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from loadframe.errors import BadInput
-from loadframe.experiment.design import describe, design
-from loadframe.experiment.folder import ExperimentFolder
+from loadframe.base.errors import BadInput
+from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.runner.folder import ExperimentFolder
 
 EXPERIMENT = """\
 experiment: e

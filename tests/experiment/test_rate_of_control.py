@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 from loadframe.experiment.kinds.elastic import capacity_shown
 from simulated import Truth, write_run
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from loadframe.errors import StoreFailed
-from loadframe.experiment import ready
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.ready import wait_until_ready
+from loadframe.base.errors import StoreFailed
+from loadframe.experiment.runner import preflight
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.preflight import wait_until_ready
 from loadframe.store import Health
 from loadframe.store.base import Unreachable
 
@@ -41,7 +41,7 @@ class States:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(ready, "_LOOK", 0.01)
+    monkeypatch.setattr(preflight, "_LOOK", 0.01)
 
 
 def test_a_phase_waits_until_every_copy_is_in_service():

@@ -5,11 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from loadframe.analyze.comparison import read_runs
-from loadframe.analyze.precision import widest_interval
-from loadframe.analyze.sweep.treatments import pooled_noise
-from loadframe.experiment.design import design
-from loadframe.experiment.repetition import Stopping
+from loadframe.analyze.compare import read_runs
+from loadframe.analyze.scale.treatments import pooled_noise
+from loadframe.experiment.design.blocks import design
+from loadframe.experiment.design.repetition import Stopping, widest_interval
 from simulated import Truth, write_run
 
 EXPERIMENT = """\

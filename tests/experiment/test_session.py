@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.session import Labels, Session
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.session import Labels, Session
 from loadframe.load import Generator
 from loadframe.record import Run
 from loadframe.workload import load_workload

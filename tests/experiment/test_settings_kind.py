@@ -6,15 +6,15 @@ import re
 import pytest
 from rich.console import Console
 
-from loadframe.analyze.effects.document import settings_document
-from loadframe.analyze.effects.settings import read_settings
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.experiment.design import describe, design
-from loadframe.experiment.folder import ExperimentFolder
+from loadframe.analyze.settings.analysis import read_settings
+from loadframe.experiment.design.blocks import describe, design
 from loadframe.experiment.kinds.settings import loss
+from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.record import RunWriter
 from loadframe.record.schema import FORMAT
 from loadframe.report.kinds import read_report
+from loadframe.report.kinds.settings import settings_document
 from simulated import Truth, write_run
 
 EXPERIMENT = """\

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.experiment.design import design
-from loadframe.experiment.design_estimate import estimate
-from loadframe.experiment.file import load_experiment
+from loadframe.experiment.design.blocks import design
+from loadframe.experiment.design.estimate import estimate
+from loadframe.experiment.file.reader import load_experiment
 
 FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*/*.yaml"))
 

@@ -6,8 +6,8 @@ import pytest
 
 from answering import Answering
 from loadframe.cluster import Cluster
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.session import Labels, Session
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.session import Labels, Session
 from loadframe.load import Generator, PhaseFailed, run_phase
 from loadframe.record import Run
 from loadframe.workload import load_workload
@@ -64,7 +64,7 @@ def test_what_was_measured_until_the_generator_died_is_kept_and_marked(session, 
             raise PhaseFailed("a client panicked", outcome)
         return outcome
 
-    monkeypatch.setattr("loadframe.experiment.session.run_phase", dying)
+    monkeypatch.setattr("loadframe.experiment.runner.session.run_phase", dying)
     with pytest.raises(PhaseFailed, match="a client panicked"):
         session.record(tmp_path, "run", session.workload.phases, Labels())
     summary = Run(tmp_path / "run").raw_summary

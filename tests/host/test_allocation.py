@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from loadframe.errors import BadInput
-from loadframe.host import allocation
+from loadframe.base.errors import BadInput
+from loadframe.host import slurm as allocation
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from commands import open_folder
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec, Limits
-from loadframe.errors import BadInput
 from loadframe.host import Command, choice
 from loadframe.host.container import ContainerHost
 from loadframe.host.runtimes import RUNTIMES, EngineLimiter, choose

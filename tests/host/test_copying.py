@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.host import copying
 
 MIB = 2**20

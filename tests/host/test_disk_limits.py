@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
-from loadframe.host import cgroups, disk
-from loadframe.host.disk import DiskLimits, device_of
-from loadframe.host.limits import Limits, choose
+from loadframe.base.errors import BadInput
+from loadframe.host import cgroups
+from loadframe.host import limits as disk
+from loadframe.host.limits import DiskLimits, Limits, choose, device_of
 from loadframe.host.local import LocalHost
 from loadframe.host.local_process import LocalProcess
 

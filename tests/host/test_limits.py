@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.host import cgroups
 from loadframe.host.limits import PERIOD, Limits, SystemdGroup, choose, limiters
 

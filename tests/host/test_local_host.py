@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.host import local
 from loadframe.host.files import SERVER_USER
 from loadframe.host.local import LocalHost

@@ -14,7 +14,7 @@ from secrets import token_hex
 import pytest
 
 from commands import open_folder
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.host import Command, Limits
 from loadframe.host.link import Shape
 from loadframe.host.local_process import Identity, LocalProcess

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
-from loadframe.host import Command, Limits, choice, files, identity, places
+from loadframe.base.errors import BadInput
+from loadframe.host import Command, Limits, choice, files, identity
 from loadframe.host.line import MachineLost
 from loadframe.host.placement import Placement
 from loadframe.host.remote import RemoteMachine
@@ -254,6 +254,6 @@ def test_what_a_crash_of_this_machine_has_left_is_removed(tmp_path, monkeypatch)
         if folder != written_since:
             os.utime(folder / "node-0", (1e9, 1e9))
             os.utime(folder, (1e9, 1e9))
-    folder = places.passing("9abc")
+    folder = identity.passing("9abc")
     assert sorted(parent.iterdir()) == sorted((written_since, other, older))
     assert folder.parent == parent

@@ -45,11 +45,10 @@ def test_all_that_is_called_on_other_machines_needs_python_alone(tmp_path):
     (tmp_path / "bundle").write_bytes(bundle())
     called = (
         "host.agent",
-        "cluster.placing",
+        "cluster.placement",
         "cluster.planned",
-        "cluster.dealing",
         "cluster.transport",
-        "observe.there",
+        "observe.remote",
     )
     program = f"""
 import importlib, sys

@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 
 from loadframe.live.feed import Feed
-from loadframe.live.following import commands
-from loadframe.live.relay import Relay
+from loadframe.live.relay import Relay, commands
 from loadframe.live.server import Server
 
 #: Seconds; machines are busy.

@@ -2,8 +2,8 @@
 
 import json
 
-from loadframe.live.answers import BARS, COLUMNS, LETTERS, drawn
-from loadframe.live.history import History
+from loadframe.live.feed import History
+from loadframe.live.publisher import BARS, COLUMNS, LETTERS, drawn
 
 BARS_OF = {
     "kind": "bars",

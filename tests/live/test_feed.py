@@ -6,9 +6,8 @@ import sys
 import pytest
 from feeds import command, feed, until
 
-from loadframe.live.feed import Feed, folder
-from loadframe.live.following import Following, commands
-from loadframe.live.history import FIGURES, History
+from loadframe.live.feed import FIGURES, Feed, History, folder
+from loadframe.live.relay import Following, commands
 
 pytestmark = pytest.mark.usefixtures("state")
 

@@ -8,7 +8,7 @@ import pytest
 from feeds import command, feed, served, told, until
 
 from commands import within
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.live.server import parse_address
 
 pytestmark = pytest.mark.usefixtures("state")

@@ -6,7 +6,7 @@ import pytest
 
 import loadframe
 from loadframe import _engine
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.load import Calibration, calibration
 from loadframe.load.calibrate import PROBES
 from loadframe.load.calibration import DriverCeiling, Lateness

@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from loadframe import _engine
-from loadframe.record.merge import PhaseRecording, sampled_phases
-from loadframe.record.samples import write_samples
+from loadframe.record.merge import PhaseRecording, sampled_phases, write_samples
 
 PLAN = {
     "seed": 5,

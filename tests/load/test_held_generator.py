@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from answering import Answering
-from loadframe.analyze.reasons import THROTTLED_LIMIT
+from loadframe.analyze.verdict.rules import THROTTLED_LIMIT
 from loadframe.host.cgroups import V1, V2, remove
 
 pytestmark = pytest.mark.alone

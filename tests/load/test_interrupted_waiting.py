@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from loadframe import interrupts
-from loadframe.load.waiting import interruptible
+from loadframe.base import interrupts
+from loadframe.load.phase import interruptible
 
 
 def test_an_interrupt_is_raised_though_the_engine_has_not_answered():

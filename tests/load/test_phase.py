@@ -16,9 +16,9 @@ import trustme
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
-from loadframe import interrupts
 from loadframe._engine import HistogramLog
-from loadframe.errors import BadInput, GeneratorFailed
+from loadframe.base import interrupts
+from loadframe.base.errors import BadInput, GeneratorFailed
 from loadframe.load import check_operations, run_phase
 
 

@@ -3,7 +3,7 @@
 import pytest
 from looked_for import plan
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.load import run_phase
 
 

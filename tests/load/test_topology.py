@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from answering import Answering
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 from loadframe.load import run_phase
 from loadframe.record import RunWriter
 

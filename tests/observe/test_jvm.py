@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from loadframe.observe import jvm
-from loadframe.observe.jvm import JvmSampler, seconds_stopped
+from loadframe.observe import process
+from loadframe.observe.process import JvmSampler, seconds_stopped
 
 
 def entry(name, value):
@@ -36,7 +36,7 @@ def test_another_file_says_nothing():
 
 def test_a_node_has_the_share_of_time_that_it_stood_still(tmp_path, monkeypatch):
     file = tmp_path / "42"
-    monkeypatch.setattr(jvm, "published_by", lambda pid: file if pid == 42 else None)
+    monkeypatch.setattr(process, "published_by", lambda pid: file if pid == 42 else None)
     sampler = JvmSampler(lambda: {"node-0": 42, "node-1": 43})
     file.write_bytes(counters(1_000_000_000))
     assert list(sampler.sample(10.0)) == []
@@ -47,7 +47,7 @@ def test_a_node_has_the_share_of_time_that_it_stood_still(tmp_path, monkeypatch)
 
 def test_a_file_that_is_gone_or_half_written_is_passed_over(tmp_path, monkeypatch):
     file = tmp_path / "42"
-    monkeypatch.setattr(jvm, "published_by", lambda pid: file)
+    monkeypatch.setattr(process, "published_by", lambda pid: file)
     sampler = JvmSampler(lambda: {"node-0": 42})
     assert list(sampler.sample(10.0)) == []
     file.write_bytes(counters(1)[:50])

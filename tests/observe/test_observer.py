@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 from loadframe.observe import Gap, HostSampler, Observer, ProcessSampler, Sample, StoreSampler
 from loadframe.record import Run, RunWriter
 

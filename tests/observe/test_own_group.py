@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from loadframe.base.quota import own_groups
 from loadframe.host.cgroups import V1, V2, remove
 from loadframe.observe import OwnGroupSampler, Sample
-from loadframe.quota import own_groups
 from loadframe.record.schema import OWN_GROUP
 
 pytestmark = pytest.mark.alone

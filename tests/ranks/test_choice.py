@@ -1,6 +1,6 @@
 """Which of the ranks that were started take part."""
 
-from loadframe.ranks.hub import Rank, evenly
+from loadframe.ranks.coordinator import Rank, evenly
 
 
 def rank(number, machine):

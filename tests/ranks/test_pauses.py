@@ -5,8 +5,7 @@ import time
 import pytest
 
 from loadframe.ranks.clock import BRISK
-from loadframe.ranks.member import ALERT, CALM, Member
-from loadframe.ranks.reduction import Reduction
+from loadframe.ranks.phase_participant import ALERT, CALM, Member, Reduction
 
 
 class Quiet:

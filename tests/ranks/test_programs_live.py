@@ -15,7 +15,7 @@ SCRIPT = """
 import sys
 from loadframe.ranks.entry import run
 from loadframe.ranks.environment import place
-from loadframe.ranks.hub import present
+from loadframe.ranks.coordinator import present
 
 def command():
     hub = present()

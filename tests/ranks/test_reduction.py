@@ -1,6 +1,6 @@
 """Seconds of several ranks, added when they are complete."""
 
-from loadframe.ranks.reduction import Reduction
+from loadframe.ranks.phase_participant import Reduction
 
 
 def joined(parts):

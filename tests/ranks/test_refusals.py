@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from loadframe.errors import BadInput
-from loadframe.ranks.hub import Rank, _alike
-from loadframe.ranks.member import Member
-from loadframe.ranks.top import Top
+from loadframe.base.errors import BadInput
+from loadframe.ranks.coordinator import Rank, _alike
+from loadframe.ranks.phase_participant import Member
+from loadframe.ranks.phase_top import Top
 
 ORDER = {
     "kind": "phase",

@@ -10,7 +10,7 @@ import pytest
 from recordings import manifest
 
 import loadframe
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.record import file_record
 from loadframe.record.machine import cgroup_kind, hardware, versions
 

@@ -9,7 +9,7 @@ from hdrh.histogram import HdrHistogram
 from recordings import manifest, summary, write_phase
 
 from commands import within
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.record import Run, RunWriter
 from loadframe.record.schema import MEMBERS, SERIES_LATER
 

@@ -16,10 +16,10 @@ import pytest
 from hdrh.log import HistogramLogReader
 from recordings import manifest, summary, write_phase
 
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.record import Run, RunWriter, partial
-from loadframe.record.partial import partial_name
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.record import Run, RunWriter, unfinished
 from loadframe.record.schema import MEMBERS
+from loadframe.record.unfinished import partial_name
 
 
 def record(parent: Path, run_id: str = "r1") -> Run:
@@ -146,7 +146,7 @@ def test_a_run_of_a_container_with_the_same_host_name_is_left_alone(tmp_path):
         assert list(tmp_path.glob(".elsewhere.*"))
         child.kill()
     end = time.monotonic() + 60
-    while not partial.stale(tmp_path) and time.monotonic() < end:
+    while not unfinished.stale(tmp_path) and time.monotonic() < end:
         time.sleep(0.01)
     record(tmp_path, "r2")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r1", "r2"]
@@ -156,11 +156,11 @@ def test_a_run_of_a_container_with_the_same_host_name_is_left_alone(tmp_path):
 def test_a_folder_of_another_kernel_is_removed_where_its_lock_would_be_seen(tmp_path, monkeypatch, kind, kept):
     old = tmp_path / re.sub("-[0-9a-f]{8}-", "-00000000-", partial_name("old"))
     old.mkdir()
-    (old / partial.LOCK_FILE).touch()
+    (old / unfinished.LOCK_FILE).touch()
     device = tmp_path.stat().st_dev
     mounts = tmp_path / "mounts"
     mounts.write_text(f"22 1 {os.major(device)}:{os.minor(device)} / /data rw - {kind} server:/data rw\n")
-    monkeypatch.setattr(partial, "_MOUNTS", mounts)
+    monkeypatch.setattr(unfinished, "_MOUNTS", mounts)
     record(tmp_path)
     assert old.exists() == kept
 
@@ -181,7 +181,7 @@ def test_partial_folders_of_earlier_versions_and_other_machines_are_left_alone(t
 
 def test_a_finished_run_has_no_lock_file(tmp_path):
     record(tmp_path)
-    assert not (tmp_path / "r1" / partial.LOCK_FILE).exists()
+    assert not (tmp_path / "r1" / unfinished.LOCK_FILE).exists()
 
 
 def test_series_join_the_phases_on_the_time_axis_of_the_run(tmp_path):

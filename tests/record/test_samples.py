@@ -11,8 +11,7 @@ from recordings import manifest, summary
 from loadframe import _engine
 from loadframe.record import Run, RunWriter, schema
 from loadframe.record.columns import SAMPLES_SCHEMA
-from loadframe.record.merge import PhaseRecording, sampled_phases
-from loadframe.record.samples import write_samples
+from loadframe.record.merge import PhaseRecording, sampled_phases, write_samples
 
 HOSTS = ["127.0.0.1:9200"]
 PLAN = {

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadframe.analyze.effects.settings import analyse
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.settings.analysis import analyse
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.summary import Latency
-from loadframe.report.settings.words import lead
+from loadframe.report.settings_words import lead
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 
 #: What the setting does to each operation's throughput.

@@ -9,10 +9,10 @@ from pages import Page
 from rich.console import Console
 
 from elastic_folder import ASKED, BALANCED, GAIN, JOINED, SECONDS, write_elastic
-from loadframe.analyze.elasticity import read_elasticity
-from loadframe.report.elastic.page import elastic_page
+from loadframe.analyze.elastic import read_elasticity
+from loadframe.base.units import format_share
 from loadframe.report.kinds import read_report
-from loadframe.units import format_share
+from loadframe.report.kinds.elastic import elastic_page
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from elastic_folder import ASKED as BEGUN
 from elastic_folder import CAUSE, JOINED, KILLED_AND_STARTED, write_elastic
-from loadframe.analyze.elasticity import read_elasticity
-from loadframe.analyze.elasticity.course import Event
-from loadframe.analyze.elasticity.provisioning import supply
+from loadframe.analyze.elastic import read_elasticity
+from loadframe.analyze.elastic.course import Event
+from loadframe.analyze.elastic.groups import supply
 from loadframe.report.kinds import read_report
 
 

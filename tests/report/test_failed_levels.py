@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from loadframe.analyze.sweep import read_sweep
+from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.record import RunWriter
 from loadframe.report.kinds import read_report
 from loadframe.report.standing import trust

@@ -5,10 +5,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from loadframe.analyze.comparison import Measure
+from loadframe.analyze.compare import Measure
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.gate import Bound, Check, Gate
-from loadframe.report.gate.files import headline, junit, markdown
+from loadframe.report.gate import headline, junit, markdown
 
 MEASURE = Measure("range|100", "p99", "range|100")
 

@@ -7,8 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from loadframe.report.plot import Axis, Band, Figure, Label, Line, Mark, Panel, Rule, Trace, logarithmic, spread
-from loadframe.report.plot.draw import data, draw
-from loadframe.report.plot.scale import scale, ticks
+from loadframe.report.plot.draw import data, draw, scale, ticks
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 

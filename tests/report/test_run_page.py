@@ -11,6 +11,7 @@ from pages import Page
 from rich.console import Console
 
 from loadframe.analyze.percentiles import Percentile
+from loadframe.base.units import format_duration
 from loadframe.record import Run, RunWriter
 from loadframe.record.schema.summary import FailureMessage, Latency, RankFigures
 from loadframe.report.labels import (
@@ -24,12 +25,11 @@ from loadframe.report.labels import (
 )
 from loadframe.report.plot import Axis, Figure, Panel, Trace
 from loadframe.report.plot.draw import data, draw
+from loadframe.report.plots.run import phase_over_time
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
-from loadframe.report.run.plots import phase_over_time
 from loadframe.report.run.terminal import print_run
 from loadframe.report.tables import failures_table, ranks_table
-from loadframe.units import format_duration
 from simulated import Truth, write_run
 
 EVIL = "a \x1b[2Jtxt.exe\u202e\x9b1m\u2066 b"

@@ -2,7 +2,7 @@
 
 import json
 
-from loadframe.analyze.comparison import read_groups
+from loadframe.analyze.compare import read_groups
 from loadframe.analyze.experiment import read_experiment
 from loadframe.record.attempts import set_aside
 from loadframe.report.standing import exclusions, trust

@@ -11,9 +11,9 @@ from scipy import special
 
 from commands import loadframe, within
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.sweep.strong_weak import independent_ratio, read_strong_and_weak
-from loadframe.report.strong_weak import words
-from loadframe.report.strong_weak.page import strong_weak_page
+from loadframe.analyze.scale.strong_weak import independent_ratio, read_strong_and_weak
+from loadframe.report import strong_weak
+from loadframe.report.strong_weak import strong_weak_page
 from simulated import Truth, write_experiment
 
 NODES = (1, 2, 4, 8)
@@ -70,8 +70,8 @@ def test_sigma_is_translated_into_a_share_of_the_run_on_n_nodes(pair):
 def test_the_answer_compares_speed_ups_on_the_same_nodes(pair):
     assert pair.largest == 8
     assert pair.ratio.low <= 7.3 / (8 / 1.7) <= pair.ratio.high
-    assert "More nodes pay off more where the data grow with them: at 8 nodes speed-up was 4." in words.lead(pair)
-    said = " ".join(words.laws(pair))
+    assert "More nodes pay off more where the data grow with them: at 8 nodes speed-up was 4." in strong_weak.lead(pair)
+    said = " ".join(strong_weak.laws(pair))
     assert "Strong, by Amdahl's law: a serial share σ of" in said
     assert "Weak, by Gustafson's law: a serial share s of" in said
     assert "are not the same quantity" in said
@@ -85,12 +85,12 @@ def test_one_curve_under_both_laws_is_not_called_two(tmp_path):
     (pair,) = result.pairs
     # The shares differ, since they are of different runs.
     assert pair.laws["weak"].share.low > pair.laws["strong"].share.high
-    assert "These runs do not show that the curves differ" in words.lead(pair)
+    assert "These runs do not show that the curves differ" in strong_weak.lead(pair)
 
 
 def test_a_law_that_misses_the_data_is_said_to(tmp_path):
     result = read_strong_and_weak(strong(tmp_path / "a"), weak(tmp_path / "b", STRONG))
-    assert "Gustafson's law misses these data by more than the noise." in words.laws(result.pairs[0])
+    assert "Gustafson's law misses these data by more than the noise." in strong_weak.laws(result.pairs[0])
 
 
 def test_few_nodes_have_speed_ups_but_no_law(tmp_path):
@@ -98,14 +98,14 @@ def test_few_nodes_have_speed_ups_but_no_law(tmp_path):
     assert pair.laws == {"strong": None, "weak": None}
     # By the fewest nodes, since one node was not measured.
     assert pair.rows[-1].measured["weak"].value == pytest.approx(3.7 / 1.9, rel=0.02)
-    assert "More nodes pay off more" in words.lead(pair)
-    assert "The weak curve has no law: only 2 distinct sizes" in words.laws(pair)[1]
+    assert "More nodes pay off more" in strong_weak.lead(pair)
+    assert "The weak curve has no law: only 2 distinct sizes" in strong_weak.laws(pair)[1]
     assert json.loads(json.dumps(pair.as_dict(), allow_nan=False))["laws"] == pair.laws
 
 
 def test_curves_that_begin_at_other_nodes_have_no_common_base(tmp_path):
     result = read_strong_and_weak(strong(tmp_path / "a", nodes=(1, 2, 4)), weak(tmp_path / "b", nodes=(2, 4, 6)))
-    assert "the strong curve begins at 1 node and the weak one at 2 nodes" in words.lead(result.pairs[0])
+    assert "the strong curve begins at 1 node and the weak one at 2 nodes" in strong_weak.lead(result.pairs[0])
     assert "c0-speedups" not in Page(strong_weak_page(result)).plots
 
 
@@ -188,7 +188,7 @@ def test_what_is_no_pair_is_refused(tmp_path, first, second, what):
 def test_what_grows_may_have_another_value_at_one_node(tmp_path):
     folders = described(tmp_path / "a"), described(tmp_path / "b", **GROWN, **{"with": {"documents": 5}})
     (pair,) = read_strong_and_weak(*folders).pairs
-    assert words.lead(pair).startswith("No answer: there are runs that can be used at fewer than")
+    assert strong_weak.lead(pair).startswith("No answer: there are runs that can be used at fewer than")
 
 
 def test_two_folders_have_no_other_format(tmp_path):

@@ -5,10 +5,9 @@ import io
 from rich.console import Console
 
 from loadframe.analyze.scalability import fit
-from loadframe.analyze.sweep import read_sweep
-from loadframe.report.fit.terminal import print_fit
-from loadframe.report.fit.words import sentence
-from loadframe.report.scale.terminal import print_sweep
+from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.report.fit import print_fit, sentence
+from loadframe.report.kinds.scale import print_sweep
 from simulated import write_experiment
 
 USL = [(n, 100 * n / (1 + 0.05 * (n - 1) + 0.004 * n * (n - 1))) for n in (1, 2, 4, 8, 16, 32)]

@@ -9,8 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from loadframe.analyze.comparison.estimate_ratio import Observation, estimate_ratio
-from loadframe.analyze.effects.model import Data, fit_model
+from loadframe.analyze.compare.estimate_ratio import Observation, estimate_ratio
+from loadframe.analyze.settings.model import Data, fit_model
 from loadframe.simulate import closed
 from loadframe.store.sim.model import SimModel
 

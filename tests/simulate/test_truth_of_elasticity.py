@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from loadframe.analyze.elasticity.course import Course, Event
-from loadframe.analyze.elasticity.measures import ChangeInRun, Value, measure
+from loadframe.analyze.elastic.course import Course, Event
+from loadframe.analyze.elastic.measures import ChangeInRun, Value, measure
 from loadframe.store.sim.model import SimModel
 from virtual_transition import Change, transition
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import find
 from loadframe.store.access import OPEN, Access, Auth, Tls, endpoints, split_address
 

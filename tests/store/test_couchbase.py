@@ -2,8 +2,8 @@
 
 import pytest
 
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import BadInput
 from loadframe.store import find
 from loadframe.store.access import Access, Auth
 from loadframe.store.base import Unreachable

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from couchbase_home import install
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.couchbase.store import Couchbase
 

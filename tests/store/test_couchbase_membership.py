@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from couchbase_service import STEPS, VBUCKETS, CouchbaseService
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.store import Balancing, Member, find
 from loadframe.store.access import Access, Auth
 from loadframe.store.couchbase.store import Couchbase

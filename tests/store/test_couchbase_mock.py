@@ -11,7 +11,7 @@ import pytest
 from benchmarks import couchbase_mock
 from benchmarks.couchbase_mock import ADMINISTRATOR, USER
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.load import check_operations, run_phase
 from loadframe.store import find
 from loadframe.store.access import Access, Auth

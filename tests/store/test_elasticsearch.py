@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodeSpec, find
 from loadframe.store.base import NodePlan
 

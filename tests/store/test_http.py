@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import BadInput
 from loadframe.store import find
 from loadframe.store.base import Unreachable
 from rest_service import RestService

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodeSpec, find
 
 NODE = NodeSpec(

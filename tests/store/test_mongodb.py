@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.access import Access, Auth, Tls
 from loadframe.store.base import Found

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.store import Balancing, Member, find
 from loadframe.store.mongodb import shards
 from loadframe.store.mongodb.client import MongoError

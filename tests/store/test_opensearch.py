@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.search.store import METRICS
 

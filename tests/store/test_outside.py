@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import find
 from loadframe.store.outside import below, is_path
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.access import Access, Auth
-from loadframe.store.postgresql import config, tables
+from loadframe.store.postgresql import config, store
 
 STORE = find("postgresql")
 
@@ -157,15 +157,15 @@ def test_an_installation_without_its_tools_is_refused(installation):
 
 
 def test_a_collection_is_a_table_of_columns_or_of_documents():
-    assert list(tables.create("t", {})) == [
+    assert list(store.create("t", {})) == [
         'CREATE TABLE "t" ("id" text, "document" jsonb NOT NULL, PRIMARY KEY ("id"))'
     ]
     definition = {"columns": {"n": "int", "a": "text"}, "key": "n", "indexes": ["(a)"], "with": "fillfactor=90"}
-    assert list(tables.create('a"b', definition | {"unlogged": True})) == [
+    assert list(store.create('a"b', definition | {"unlogged": True})) == [
         'CREATE UNLOGGED TABLE "a""b" ("n" int, "a" text, PRIMARY KEY ("n")) WITH (fillfactor=90)',
         'CREATE INDEX ON "a""b" (a)',
     ]
-    assert list(tables.create("t", {"columns": {"a": "text"}, "key": None})) == ['CREATE TABLE "t" ("a" text)']
+    assert list(store.create("t", {"columns": {"a": "text"}, "key": None})) == ['CREATE TABLE "t" ("a" text)']
 
 
 def test_a_replica_has_a_name_that_a_slot_may_have():

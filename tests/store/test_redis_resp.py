@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from loadframe.errors import BadInput, StoreFailed
+from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.store.access import OPEN, Access, Auth
 from loadframe.store.base import Unreachable
 from loadframe.store.redis.client import Client

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import NodeSpec
-from loadframe.store.search.machine import FILES, MAPS, Machine, adapted
+from loadframe.store.search.node_settings import FILES, MAPS, Machine, adapted
 
 GENEROUS = Machine(files=FILES, maps=MAPS)
 MAPPED = "node.store.allow_mmap"

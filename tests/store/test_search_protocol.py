@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
+from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.cluster import Cluster
-from loadframe.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store import find
 from loadframe.store.search.store import Unreachable
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store.secrets import credentials
 
 NOTHING = {"user": None, "password_file": None, "api_key_file": None, "token_file": None}

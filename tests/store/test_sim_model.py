@@ -5,7 +5,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import find
 from loadframe.store.sim.model import SimModel, inflation
 

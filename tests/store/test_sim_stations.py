@@ -5,7 +5,7 @@ import random
 import pytest
 
 from loadframe.store.sim.model import SimModel
-from loadframe.store.sim.stations import SIZE, Stations
+from loadframe.store.sim.shared import SIZE, Stations
 
 
 def admitted(model, *instants, nodes=1):

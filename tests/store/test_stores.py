@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import Store, find, stores
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from commands import PATIENCE
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, artefacts
-from loadframe.errors import BadInput
 from loadframe.store import find
 from loadframe.store.access import Access, Auth
 

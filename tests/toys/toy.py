@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.store.base import Balancing, Figure, Health, NodePlan, ProcessSpec, Store, Unreachable
 from loadframe.store.distribution import Distribution
 

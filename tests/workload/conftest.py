@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 
 from commands import open_folder
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import BadInput
 from loadframe.workload import Workload, load_workload
 
 Load = Callable[..., Workload]

@@ -16,9 +16,9 @@ from commands import result
 from documents import uri
 from loadframe import _engine
 from loadframe.cluster import Cluster
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.session import Session
-from loadframe.live.answers import drawn
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.session import Session
+from loadframe.live.publisher import drawn
 from loadframe.load import Generator, check_operations, render_operations
 from loadframe.workload import load_workload
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.load import render_operations
 from loadframe.workload import load_workload
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loadframe import download
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base import download
+from loadframe.base.errors import BadInput, LoadframeError
 
 WORKLOAD = """\
 workload: w

@@ -6,8 +6,8 @@ from itertools import product
 import httpx
 import pytest
 
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.session import Session
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.session import Session
 from loadframe.load import Generator, render_operations
 from loadframe.workload import load_workload
 

@@ -3,7 +3,7 @@
 import pytest
 from workload_texts import pointed_at
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload import load_workload
 
 TEXT = """\

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.summary import summarize
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import BadInput
 from loadframe.load import check_operations, run_phase
 from loadframe.record import RunWriter
 from loadframe.workload import load_workload

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from every_step import failed_steps
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.session import Session
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.session import Session
 from loadframe.load import Generator, check_operations
 from loadframe.workload import load_workload
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from loadframe.errors import BadInput
-from loadframe.experiment.soundness import require_sound
+from loadframe.base.errors import BadInput
+from loadframe.experiment.runner.preflight import require_sound
 from loadframe.load import Generator
 from loadframe.workload import load_workload
 

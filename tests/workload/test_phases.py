@@ -6,7 +6,7 @@ import pytest
 from workload_texts import pointed_at
 
 from loadframe import _engine
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 WORKLOAD = """\
 workload: w

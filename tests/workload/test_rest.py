@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload import load_workload
-from loadframe.workload.rest import Http
+from loadframe.workload.forms.rest import Http
 
 TEXT = """\
 workload: app

@@ -9,10 +9,10 @@ import pytest
 
 from commands import open_folder
 from documents import uri
+from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.errors import BadInput
-from loadframe.experiment.listener import Listener
-from loadframe.experiment.session import Session
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.session import Session
 from loadframe.load import Generator
 from loadframe.workload import load_workload
 

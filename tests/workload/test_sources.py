@@ -6,7 +6,7 @@ import json
 import pytest
 from workload_texts import pointed_at
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 WORKLOAD = """\
 workload: w

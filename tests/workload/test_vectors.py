@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload import load_workload, vectors
 
 FLOATS = np.array([[0.5, -1, 2], [3, 4.25, 5]], "<f4")

@@ -7,7 +7,7 @@ import pytest
 from workload_texts import MINIMAL
 
 from damage import damaged
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload import library, load_workload
 from loadframe.workload.catalogue import LIBRARY
 from loadframe.workload.model import WorkloadFile

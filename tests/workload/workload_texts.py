@@ -1,6 +1,6 @@
 """A small workload, and what an error about a text points to."""
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 MINIMAL = """\
 workload: small

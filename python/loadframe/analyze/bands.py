@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.estimate import Estimate, mean_share
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_treatment
-from loadframe.analyze.means import mean_share
 from loadframe.analyze.percentiles import at_most
 from loadframe.analyze.sessions import sessions_of
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_duration
 from loadframe.record import Run
-from loadframe.units import format_duration
 
 
 @dataclass(frozen=True)

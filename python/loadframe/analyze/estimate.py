@@ -1,10 +1,31 @@
-"""A number never travels without its interval: the type in which results are given, and intervals by Student's t."""
+"""Estimates with intervals: means over runs, shares, shrunken effects, rank tests and adjusted p-values.
+
+Geometric means have Student's t interval (95 %) of the mean of logarithms. Shares of requests have the interval of a
+binomial share (Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial",
+Biometrika 26, 1934) at the effective number of requests, by which the variance between runs is that of a share (Korn
+and Graubard, "Confidence intervals for proportions with small expected number of positive counts estimated from survey
+data", Survey Methodology 24, 1998). Shares are skewed, and Student's interval of their mean is too narrow. Where runs
+are of several sessions, means of sessions are the units, since runs of one session are alike.
+
+The greatest of some noisy values is greater than its truth on average, the more so the more values and the more noise.
+An empirical-Bayes estimate is not: values are taken as drawn from a normal distribution about a common mean (or about a
+regression on known columns), whose spread the values themselves tell (Efron and Morris, "Stein's paradox in
+statistics", Scientific American 236, 1977; Morris, "Parametric empirical Bayes inference", Journal of the American
+Statistical Association 78, 1983). Here the spread is averaged over, with half of the prior weight on none at all, and
+the rest flat on the share by which a value of typical noise is drawn in.
+
+Cliff, "Dominance statistics" (Psychological Bulletin 114, 1993); Holm, "A simple sequentially rejective multiple test
+procedure" (Scandinavian Journal of Statistics 6, 1979).
+"""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean, stdev, variance
 
+import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 #: Beyond this logarithm a number is taken as infinite.
@@ -53,3 +74,136 @@ def within(estimate: Estimate, least: float = 0.0, most: float = math.inf) -> Es
 def on_log_scale(value: float, half: float) -> Estimate:
     """Return a positive value with an interval that is symmetric on a log scale, where `half` is its half-width."""
     return Estimate(value, value * math.exp(-half), value * math.exp(half) if half < _GREATEST_LOG else math.inf)
+
+
+#: The probability beyond each end of an interval whose ends are one-sided 95 % limits.
+ONE_SIDED = 0.05
+#: The step, as a factor, in which numbers of requests are tried.
+_STEP = 1.02
+
+
+def geometric_mean(values: Sequence[float], sessions: Sequence[int | None]) -> Estimate:
+    """Return the geometric mean with its 95 % interval; unbounded for one unit. Values are above 0."""
+    mean = mean_interval(_units(np.log(values).tolist(), sessions))
+    return Estimate(math.exp(mean.value), math.exp(mean.low), math.exp(mean.high) if mean.is_finite else math.inf)
+
+
+def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None], outside: float = 0.025) -> Estimate:
+    """Return the mean share over runs with its interval; a run is how many were counted, and of how many requests.
+
+    `outside` is the probability beyond each end; `ONE_SIDED` makes each end a one-sided 95 % limit.
+    """
+    units = _units([count / of if of else 0.0 for count, of in counts], sessions)
+    share = fmean(units)
+    if len(units) < 2:
+        return Estimate(share, -math.inf, math.inf)
+    effective = float(sum(of for _, of in counts))
+    if error := variance(units) / len(units):
+        caution = float(special.ndtri(outside) / special.stdtrit(len(units) - 1, outside)) ** 2
+        effective = min(effective, share * (1 - share) / error * caution)
+    return proportion(share * effective, effective, outside)
+
+
+def proportion(count: float, total: float, outside: float = 0.025) -> Estimate:
+    """Return the share of `count` in `total` with its interval by Clopper and Pearson, `outside` beyond each end."""
+    low = float(special.betaincinv(count, total - count + 1, outside)) if count else 0.0
+    high = float(special.betaincinv(count + 1, total - count, 1 - outside)) if count < total else 1.0
+    return Estimate(count / total if total else 0.0, low, high)
+
+
+def requests_needed(share: float, limit: float) -> int | None:
+    """Return how many requests show that fewer than `limit` fail, if `share` of them do; None if too many do.
+
+    They show it where the one-sided 95 % limit of Clopper and Pearson is at most `limit`.
+    """
+    if not share < limit:
+        return None
+    needed = math.ceil(math.log(ONE_SIDED) / math.log1p(-limit)) if limit < 1 else 1
+    while special.betaincinv(share * needed + 1, (1 - share) * needed, 1 - ONE_SIDED) > limit:
+        needed = math.ceil(needed * _STEP)
+    return needed
+
+
+def _units(values: Sequence[float], sessions: Sequence[int | None]) -> list[float]:
+    """Return the runs' values, or where there are several sessions the sessions' means."""
+    if len(set(sessions)) < 2:
+        return list(values)
+    groups = defaultdict(list)
+    for value, session in zip(values, sessions, strict=True):
+        groups[session].append(value)
+    return [fmean(group) for group in groups.values()]
+
+
+Array = npt.NDArray[np.float64]
+
+#: Shares by which values may be drawn in, closer together near 0, where values differ by much more than their noise.
+#: The last is all of the way, for values that do not differ.
+_EDGES = np.concatenate([[0.0], np.geomspace(1e-9, 0.025, 16), np.linspace(0.05, 1.0, 39)])
+_SHARES = np.append((_EDGES[1:] + _EDGES[:-1]) / 2, 1.0)
+_PRIOR = np.append(np.diff(_EDGES) / 2, 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Shrunken:
+    """Values after shrinkage, and the standard deviation that each is left with."""
+
+    values: Array
+    errors: Array
+
+
+def shrink(values: Array, variances: Array, design: Array | None = None) -> Shrunken:
+    """Return the values drawn towards their common mean; `variances` are those of each value's noise, above 0.
+
+    With `design` (values, columns), which must have independent columns, they are drawn towards the regression on it.
+    Where there are as many columns as values nothing is common, and they stay as they are.
+    """
+    columns = np.ones((len(values), 1)) if design is None else design
+    if len(values) <= columns.shape[1]:
+        return Shrunken(values, np.sqrt(variances))
+    typical = 1 / float(np.mean(1 / variances))
+    likelihoods, means, spreads = [], [], []
+    for share in _SHARES:
+        between = typical * (1 - share) / share
+        weights = 1 / (variances + between)
+        information = columns.T @ (weights[:, None] * columns)
+        inverse = np.linalg.inv(information)
+        common = columns @ (inverse @ (columns.T @ (weights * values)))
+        drawn = variances * weights
+        rest = values - common
+        likelihoods.append((np.log(weights).sum() - np.linalg.slogdet(information)[1] - weights @ rest**2) / 2)
+        means.append(values - drawn * rest)
+        spreads.append(variances * (1 - drawn) + drawn**2 * np.einsum("ij,jk,ik->i", columns, inverse, columns))
+    posterior = special.softmax(np.array(likelihoods) + np.log(_PRIOR))
+    centres = np.array(means)
+    middle: Array = posterior @ centres
+    spread: Array = np.sqrt(posterior @ (np.array(spreads) + (centres - middle) ** 2))
+    return Shrunken(middle, spread)
+
+
+Values = Sequence[float] | Array
+
+
+def cliffs_delta(first: Values, second: Values) -> float:
+    """Return how often a run of the second is above one of the first, less how often below: from -1 to 1."""
+    n, m = len(first), len(second)
+    if not n or not m:
+        return 0.0
+    return 2 * _wins(first, second) / (n * m) - 1
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Return the p values adjusted for their number: below a level only if the chance of any false claim is."""
+    adjusted = [0.0] * len(ps)
+    largest = 0.0
+    for rank, index in enumerate(sorted(range(len(ps)), key=lambda place: ps[place])):
+        largest = max(largest, min(1.0, (len(ps) - rank) * ps[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def _wins(first: Values, second: Values) -> float:
+    """Return in how many pairs the second's run is above, ties counted as halves."""
+    ordered = np.sort(np.asarray(first, dtype=float))
+    below = np.searchsorted(ordered, second, side="left").sum()
+    upto = np.searchsorted(ordered, second, side="right").sum()
+    return float(below + upto) / 2

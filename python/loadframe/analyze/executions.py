@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.estimate import Estimate, geometric_mean
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_treatment
-from loadframe.analyze.means import geometric_mean
 from loadframe.analyze.sessions import sessions_of
 from loadframe.record.schema.summary import Latency, OperationFigures
 

@@ -23,8 +23,8 @@ from loadframe.analyze.figures import (
     measured_figures,
     stretch_of,
 )
-from loadframe.analyze.reasons import Fault, effect_of, fault_of
-from loadframe.errors import BadInput
+from loadframe.analyze.verdict.rules import Fault, effect_of, fault_of
+from loadframe.base.errors import BadInput
 from loadframe.record import Manifest, Run
 from loadframe.record.attempts import attempts
 from loadframe.record.fingerprint import changes

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from loadframe.analyze.reasons import (
+from loadframe.analyze.verdict.rules import (
     ChangeFailed,
     ClusterState,
     CopiesLost,

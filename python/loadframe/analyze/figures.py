@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.reasons import ACHIEVED_LIMIT, effect_of
+from loadframe.analyze.verdict.rules import ACHIEVED_LIMIT, effect_of
 from loadframe.record.schema.summary import (
     Figures,
     GeneratorFigures,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
-from loadframe.errors import BadInput
-from loadframe.units import parse_duration, parse_size
+from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_duration, parse_size
 
 Spacing = Literal["linear", "log"]
 

@@ -11,21 +11,28 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from loadframe.analyze.documents import documents_by_second, growth_figures
-from loadframe.analyze.generator import combine, generator_figures
-from loadframe.analyze.ranks import machine_figures, rank_figures
-from loadframe.analyze.reasons import Reason
-from loadframe.analyze.silences import silences
-from loadframe.analyze.sources import both, offered_share, reader_share
-from loadframe.analyze.verdict import JudgedPhase, judge
-from loadframe.printable import without_compressed
+from loadframe.analyze.verdict.growth import growth
+from loadframe.analyze.verdict.judge import JudgedPhase, judge
+from loadframe.analyze.verdict.rules import Reason
+from loadframe.analyze.verdict.self_monitor import (
+    both,
+    combine,
+    generator_figures,
+    machine_figures,
+    offered_share,
+    rank_figures,
+    reader_share,
+)
+from loadframe.base.printable import without_compressed
 from loadframe.record import Summary
 from loadframe.record.redact import plain
 from loadframe.record.schema import ERROR_CLASSES
+from loadframe.record.schema.event_kinds import GAP, GAP_OVER
 from loadframe.record.schema.source import SourceFigures, StoredEvents
 from loadframe.record.schema.summary import (
     Clock,
     FailureMessage,
+    GrowthFigures,
     Latency,
     OperationFigures,
     PartFigures,
@@ -37,6 +44,94 @@ from loadframe.record.schema.summary import (
 
 if TYPE_CHECKING:
     from loadframe.record import Histogram, HistogramLog
+
+
+Array = npt.NDArray[np.float64]
+
+
+def documents_by_second(outcome: Mapping[str, Any], rows: pa.Table) -> Array | None:
+    """Return the documents at the middle of each whole second of the measured window; None where none were written.
+
+    `rows` are the phase's, of its warm-up, too. Documents count when they are acknowledged, and of several generators
+    those of all. Those from before the phase count as far as they are known.
+    """
+    gains: Mapping[str, Mapping[str, Any]] = outcome.get("gains") or {}
+    seconds = whole_seconds(outcome["warmup"], outcome["measured"])
+    first, last = seconds.start, seconds.stop
+    if not gains or last <= first:
+        return None
+    added = np.zeros(last)
+    for name, gain in gains.items():
+        of_operation = rows.filter(pc.equal(rows["operation"], name))
+        second = of_operation["second"].to_numpy()
+        within = second < last
+        np.add.at(added, second[within], gain["amount"] * of_operation[gain["by"]].to_numpy()[within])
+    held: Array = (outcome.get("held") or 0) + np.cumsum(added) - added / 2
+    return held[first:]
+
+
+def growth_figures(
+    operation: str, outcome: Mapping[str, Any], histograms: "HistogramLog", documents: Array | None
+) -> GrowthFigures | None:
+    """Return how an operation's response times grew with the documents; None where too little is known to say it."""
+    if documents is None or np.ptp(documents) <= 0:
+        return None
+    first = whole_seconds(outcome["warmup"], outcome["measured"]).start
+    sums, counts = np.zeros(len(documents)), np.zeros(len(documents))
+    tag = f"{outcome['phase']}/{operation}/response"
+    if tag not in histograms.tags():
+        return None
+    for start, histogram in histograms.seconds(tag):
+        place = round(start - outcome["offset"]) - first
+        if histogram.count and 0 <= place < len(documents):
+            sums[place] += histogram.count * (histogram.mean or 0.0)
+            counts[place] += histogram.count
+    means = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
+    grown = growth(means, counts, documents)
+    if grown is None:
+        return None
+    sure = all(gain["sure"] for gain in outcome["gains"].values())
+    return GrowthFigures(
+        slope=grown.slope,
+        low=grown.low,
+        high=grown.high,
+        begin=grown.begin,
+        end=grown.end,
+        held=sure,
+        all=outcome.get("held") is not None,
+        apart=grown.apart,
+    )
+
+
+_MACHINE = "machine:"
+
+
+def silences(events: Iterable[Mapping[str, Any]], begin: float, end: float) -> dict[str, float]:
+    """Return for how many s each machine did not answer between two instants, s since the run began.
+
+    Those that always answered are not in it. Events are in the order of time.
+    """
+    since: dict[str, float] = {}
+    silent: dict[str, float] = {}
+
+    def count(machine: str, until: float) -> None:
+        seconds = min(until, end) - max(since.pop(machine), begin)
+        if seconds > 0:
+            silent[machine] = silent.get(machine, 0.0) + seconds
+
+    for event in events:
+        source = str(event.get("source", ""))
+        machine = source.removeprefix(_MACHINE)
+        if not source.startswith(_MACHINE):
+            continue
+        if event["kind"] == GAP:
+            since.setdefault(machine, event["time"])
+        elif event["kind"] == GAP_OVER and machine in since:
+            count(machine, event["time"])
+    for machine in list(since):
+        count(machine, end)
+    return silent
+
 
 _ERROR = "error_"
 #: Messages of failures that a summary keeps of an operation, and their length.

@@ -10,9 +10,9 @@ import signal
 import sys
 from pathlib import Path
 
-from loadframe import interrupts
-from loadframe.errors import BadInput, ExitCode, LoadframeError
-from loadframe.printable import printable
+from loadframe.base import interrupts
+from loadframe.base.errors import BadInput, ExitCode, LoadframeError
+from loadframe.base.printable import printable
 from loadframe.ranks.environment import place
 
 _TOO_DEEP = "the input is nested too deeply"
@@ -38,7 +38,7 @@ def _rescue(folder: Path) -> None:
     A run of an experiment is not recovered: repeating the command repeats the run.
     """
     from loadframe.analyze.experiment import EXPERIMENT_FILE
-    from loadframe.experiment.rescue import rescue
+    from loadframe.experiment.runner.recover_run import rescue
 
     if (folder.parent.parent / EXPERIMENT_FILE).exists():
         _say("rank 0 was killed; repeat the command to repeat the current run")

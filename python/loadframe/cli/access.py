@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_count
 from loadframe.cli.output import tell
 from loadframe.cli.topics import Topic, option
-from loadframe.errors import BadInput
-from loadframe.units import format_count
 
 if TYPE_CHECKING:
     from loadframe.cluster import Cluster
-    from loadframe.experiment.session import Loss
+    from loadframe.experiment.runner.session import Loss
     from loadframe.store import Access, Store
     from loadframe.store.access import Tls
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from loadframe import __version__, interrupts
+from loadframe import __version__
+from loadframe.base import interrupts
+from loadframe.base.errors import ExitCode
 from loadframe.cli.topics import MOST_UNGROUPED, Topic
-from loadframe.errors import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

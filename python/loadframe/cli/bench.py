@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from loadframe.base.errors import BadInput
+from loadframe.base.ranges import MOST_SEED
+from loadframe.base.units import parse_duration, parse_rate, parse_size
 from loadframe.cli import access
 from loadframe.cli.app import app
 from loadframe.cli.choices import (
@@ -48,9 +51,6 @@ from loadframe.cli.choices import (
 from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import Web, WebAddress, published, require_web
-from loadframe.errors import BadInput
-from loadframe.ranges import MOST_SEED
-from loadframe.units import parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
     from loadframe.workload import ResolvedPhase, ResolvedWorkload
@@ -212,11 +212,11 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
 
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Encryption, Limits
-    from loadframe.experiment.design_estimate import resolved_seconds
-    from loadframe.experiment.listener import Listeners
-    from loadframe.experiment.rescue import rescue
-    from loadframe.experiment.session import Labels, Session
-    from loadframe.experiment.soundness import require_sound
+    from loadframe.experiment.design.estimate import resolved_seconds
+    from loadframe.experiment.runner.listener import Listeners
+    from loadframe.experiment.runner.preflight import require_sound
+    from loadframe.experiment.runner.recover_run import rescue
+    from loadframe.experiment.runner.session import Labels, Session
     from loadframe.host.local import LocalHost
     from loadframe.load import Generator
     from loadframe.store import find

@@ -8,12 +8,12 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from loadframe import folders
+from loadframe.base import folders
+from loadframe.base.errors import GeneratorFailed
+from loadframe.base.units import format_count, format_duration, format_share
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, err, out, print_json, tell
-from loadframe.errors import GeneratorFailed
 from loadframe.report.labels import seconds_text
-from loadframe.units import format_count, format_duration, format_share
 
 if TYPE_CHECKING:
     from loadframe.load import Calibration

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.printable import without_compressed
+from loadframe.base.units import format_count, format_duration
 from loadframe.cli import access
 from loadframe.cli.app import app
 from loadframe.cli.choices import (
@@ -29,9 +32,6 @@ from loadframe.cli.choices import (
 )
 from loadframe.cli.output import Json, out, print_json
 from loadframe.cli.topics import Topic, option
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.printable import without_compressed
-from loadframe.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from loadframe.workload import ResolvedWorkload
@@ -97,7 +97,7 @@ def check(
 
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec
-    from loadframe.experiment.session import Session
+    from loadframe.experiment.runner.session import Session
     from loadframe.load import Generator, check_operations
     from loadframe.store import find
 

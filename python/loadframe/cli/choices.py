@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from loadframe.base.errors import BadInput
+from loadframe.base.ranges import MOST_NODES, MOST_RANKS, MOST_THREADS
+from loadframe.base.units import parse_cores
 from loadframe.cli import completion
 from loadframe.cli.topics import Topic, option
-from loadframe.errors import BadInput
-from loadframe.ranges import MOST_NODES, MOST_RANKS, MOST_THREADS
-from loadframe.units import parse_cores
 
 WorkloadName = Annotated[
     str, typer.Argument(help="Built-in workload, or workload file.", autocompletion=completion.workloads)
@@ -136,7 +136,7 @@ def start_ranks(number: int | None) -> None:
     """Run this command as several ranks and exit with its code. Return if it is a rank already, or is the only one."""
     if number is None or number == 1:
         return
-    from loadframe.ranks.hub import present
+    from loadframe.ranks.coordinator import present
     from loadframe.ranks.launch import launch
 
     if present() is not None:
@@ -194,7 +194,7 @@ def require_free(path: Path) -> None:
 
 def measure_kinds(text: str) -> tuple[str, ...]:
     """Parse a comma-separated list of measures. BadInput for an unknown one."""
-    from loadframe.analyze.comparison import KINDS
+    from loadframe.analyze.compare import KINDS
     from loadframe.yamlfile import did_you_mean
 
     kinds = tuple(word.strip() for word in text.split(",") if word.strip())

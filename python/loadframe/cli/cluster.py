@@ -5,6 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from loadframe.base.errors import BadInput
+from loadframe.base.ranges import FIRST_PORT, LAST_PORT
+from loadframe.base.units import format_nodes, format_size, parse_size
 from loadframe.cli import access, cluster_command, completion
 from loadframe.cli.app import Application, Group, app
 from loadframe.cli.choices import (
@@ -31,11 +34,8 @@ from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cli.topics import Topic, option
 from loadframe.cluster import Cluster, ClusterSpec, Encryption, Limits, moving, named
 from loadframe.cluster.spec import OF_HOST
-from loadframe.errors import BadInput
 from loadframe.host.kinds import ENDING
-from loadframe.ranges import FIRST_PORT, LAST_PORT
 from loadframe.report.labels import cores_text
-from loadframe.units import format_nodes, format_size, parse_size
 
 cluster = Application(
     cls=Group, help="Start and manage named clusters that stay up for other commands.", no_args_is_help=True

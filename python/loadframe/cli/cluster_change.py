@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
+from loadframe.base.errors import BadInput
+from loadframe.base.ranges import MOST_NODES
+from loadframe.base.units import parse_bandwidth, parse_duration, parse_share
 from loadframe.cli import completion
 from loadframe.cli.choices import exclude
 from loadframe.cli.cluster import Name, cluster, show, step
 from loadframe.cli.output import Json, err, print_json
 from loadframe.cluster import Cluster
+from loadframe.cluster.change_watch import WITHIN, Tell, describe
 from loadframe.cluster.events import ClusterEvent
-from loadframe.cluster.patience import WITHIN, Tell, describe
-from loadframe.errors import BadInput
-from loadframe.ranges import MOST_NODES
 from loadframe.store import Balancing
-from loadframe.units import parse_bandwidth, parse_duration, parse_share
 
 NodeName = Annotated[
     str, typer.Argument(help="Name of the node, such as node-1.", show_default=False, autocompletion=completion.nodes)

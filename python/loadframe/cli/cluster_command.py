@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from loadframe.base.errors import BadInput
 from loadframe.cli.output import tell
-from loadframe.errors import BadInput
 
 if TYPE_CHECKING:
     from loadframe.cluster import Cluster

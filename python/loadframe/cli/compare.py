@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loadframe.base.errors import BadInput
 from loadframe.cli.app import app
 from loadframe.cli.choices import measure_kinds, share
 from loadframe.cli.output import Json, out, print_json, tell
-from loadframe.errors import BadInput
 
 if TYPE_CHECKING:
-    from loadframe.analyze.comparison import Group
+    from loadframe.analyze.compare import Group
 
 _EXAMPLES = """\b
 Examples:
@@ -55,8 +55,8 @@ def compare(
             f"--level must be above 0 and below 1; got {level:g}", remedy="give a significance level such as 0.05"
         )
 
-    from loadframe.analyze.comparison import compare as compare_groups
-    from loadframe.report.comparison.terminal import print_comparison
+    from loadframe.analyze.compare import compare as compare_groups
+    from loadframe.report.kinds.compare import print_comparison
 
     comparison = compare_groups(
         # A single experiment compares its own treatments, so their differences are intended.
@@ -68,7 +68,7 @@ def compare(
         intended=len(groups) == 1,
     )
     if output:
-        from loadframe.report.comparison.page import comparison_page
+        from loadframe.report.kinds.compare import comparison_page
 
         try:
             output.write_text(comparison_page(comparison), encoding="utf-8")
@@ -84,7 +84,7 @@ def compare(
 
 
 def _groups(arguments: list[str]) -> "tuple[Group, ...]":
-    from loadframe.analyze.comparison import asks_robust, read_groups, read_runs, read_variants, split_by_treatment
+    from loadframe.analyze.compare import asks_robust, read_groups, read_runs, read_variants, split_by_treatment
 
     if len(arguments) > 1:
         return read_groups(arguments)

@@ -35,9 +35,9 @@ def clusters(incomplete: str) -> list[str]:
 
 def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the nodes of the cluster that the previous argument names."""
-    from loadframe.host import places
+    from loadframe.host import identity
 
     with contextlib.suppress(OSError):
-        folders = places.named(ctx.params["name"]).glob("node-*")
+        folders = identity.named(ctx.params["name"]).glob("node-*")
         return sorted(folder.name for folder in folders if folder.is_dir() and folder.name.startswith(incomplete))
     return []

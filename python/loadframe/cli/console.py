@@ -8,11 +8,11 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from loadframe.base.progress import TimeLeft
+from loadframe.base.units import format_count, format_duration
 from loadframe.cli.event_words import EventWords
 from loadframe.cli.output import err, tell
-from loadframe.experiment.listener import Listener
-from loadframe.progress import TimeLeft
-from loadframe.units import format_count, format_duration
+from loadframe.experiment.runner.listener import Listener
 
 if TYPE_CHECKING:
     from loadframe.load import Progress as PhaseProgress

@@ -11,7 +11,7 @@ from loadframe.cli.run import carry_out
 from loadframe.cli.web import published
 
 if TYPE_CHECKING:
-    from loadframe.analyze.sweep import Sweep
+    from loadframe.analyze.scale.sweep import Sweep
 
 _EXAMPLES = """\b
 Examples:
@@ -28,9 +28,9 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Start real clusters of one to four nodes, load them, and report how they scale. It takes about four minutes."""
-    from loadframe.analyze.sweep import read_sweep
+    from loadframe.analyze.scale.sweep import read_sweep
     from loadframe.experiment.demo import demo_experiment
-    from loadframe.experiment.design import design
+    from loadframe.experiment.design.blocks import design
 
     loaded = demo_experiment()
     with published("demo", loaded.name, output, None) as live:

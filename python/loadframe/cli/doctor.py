@@ -7,12 +7,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from loadframe import folders
+from loadframe.base import folders
+from loadframe.base.errors import ExitCode
+from loadframe.base.units import format_count, format_duration
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cluster import checks
-from loadframe.errors import ExitCode
-from loadframe.units import format_count, format_duration
 
 _EXAMPLES = """\b
 Examples:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from loadframe.units import format_count
+from loadframe.base.units import format_count
 
 if TYPE_CHECKING:
     from loadframe.load import SourceProgress

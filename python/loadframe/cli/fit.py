@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from loadframe.base.errors import BadInput
+from loadframe.base.user_input import read_input
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json
-from loadframe.errors import BadInput
-from loadframe.reading import read_input
 
 _EXAMPLES = """\b
 Examples:
@@ -45,7 +45,7 @@ def fit(
     """Fit linear scaling, Amdahl's law, a hard knee and the USL to measured throughputs."""
     from loadframe.analyze.scalability import fit as fit_models
     from loadframe.analyze.scalability.table import parse_table
-    from loadframe.report.fit.terminal import print_fit
+    from loadframe.report.fit import print_fit
 
     content = read_input(file, _MOST)
     table = parse_table(content, str(file))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loadframe.base.errors import BadInput, ExitCode, NothingUsable
+from loadframe.base.units import parse_duration, parse_rate
 from loadframe.cli.app import app
 from loadframe.cli.choices import Strict, assignments, exclude, measure_kinds, share
 from loadframe.cli.output import Json, out, print_json
 from loadframe.cli.topics import Topic, option
-from loadframe.errors import BadInput, ExitCode, NothingUsable
-from loadframe.units import parse_duration, parse_rate
 
 if TYPE_CHECKING:
     from loadframe.analyze.gate import Bound
@@ -90,11 +90,11 @@ def gate(
     earlier = baseline or history
     kinds = measure_kinds(measure)
 
-    from loadframe.analyze.comparison import read_groups, read_variants
+    from loadframe.analyze.compare import read_groups, read_variants
     from loadframe.analyze.gate import Thresholds, judge_gate
-    from loadframe.report.gate.files import junit as junit_text
-    from loadframe.report.gate.files import markdown as markdown_text
-    from loadframe.report.gate.terminal import print_gate
+    from loadframe.report.gate import junit as junit_text
+    from loadframe.report.gate import markdown as markdown_text
+    from loadframe.report.gate import print_gate
 
     thresholds = Thresholds(
         least=_shares(least, "--least", kinds),

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_duration, parse_size
 from loadframe.cli.app import Application, Group, app
 from loadframe.cli.choices import assignments
 from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.topics import Topic, option
-from loadframe.errors import BadInput
-from loadframe.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from loadframe.workload.importers import Imported

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loadframe import interrupts
+from loadframe.base import interrupts
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import counted, format_count, format_duration, parse_duration, parse_size
 from loadframe.cli import access
 from loadframe.cli.app import app
 from loadframe.cli.choices import (
@@ -37,11 +39,9 @@ from loadframe.cli.choices import (
 from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import published
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.units import counted, format_count, format_duration, parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from loadframe.experiment.ingest import Ingested
+    from loadframe.experiment.runner.ingest import Ingested
     from loadframe.workload.sources import Feed
 
 #: Kind of the dead letters that the store refused.
@@ -132,7 +132,7 @@ def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
     duration = _positive(for_, "--for")
 
     # These imports take a second or two. Help and usage errors do not need them.
-    from loadframe.experiment.ingest import documents, fed_by, ingested, phase_of
+    from loadframe.experiment.runner.ingest import documents, fed_by, ingested, phase_of
     from loadframe.workload import load_workload
 
     loaded = load_workload(workload, assignments(set_))
@@ -144,9 +144,9 @@ def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
 
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Limits
-    from loadframe.experiment.listener import Listeners
-    from loadframe.experiment.session import Labels, Session
-    from loadframe.experiment.soundness import require_sound
+    from loadframe.experiment.runner.listener import Listeners
+    from loadframe.experiment.runner.preflight import require_sound
+    from loadframe.experiment.runner.session import Labels, Session
     from loadframe.load import Closing, Generator
     from loadframe.record import Run
     from loadframe.store import find

@@ -3,8 +3,8 @@
 import json
 from typing import Annotated, Any
 
+from loadframe.base.terminal import PrintableConsole
 from loadframe.cli.topics import Topic, option
-from loadframe.terminal import PrintableConsole
 
 #: Emoji are off: `:name:` stays text, and rich does not load its long list of emoji.
 out = PrintableConsole(emoji=False)

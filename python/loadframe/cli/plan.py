@@ -9,16 +9,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from loadframe.base.errors import BadInput
+from loadframe.base.units import counted, format_share
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json
-from loadframe.errors import BadInput
-from loadframe.units import counted, format_share
 
 if TYPE_CHECKING:
     from loadframe.analyze.estimate import Estimate
-    from loadframe.experiment.extent import Extent
-    from loadframe.experiment.gate_outlook import Power
-    from loadframe.experiment.outlook import Plan
+    from loadframe.experiment.design.estimate import Extent
+    from loadframe.experiment.plan import Plan
+    from loadframe.experiment.power import Power
     from loadframe.simulate.outlook import Law
 
 _EXAMPLES = """\b
@@ -48,9 +48,9 @@ def plan(
 
     For a file, contention, coherency and run-to-run variance are assumed. For a folder, its runs provide them.
     """
-    from loadframe.experiment.file import load_experiment
-    from loadframe.experiment.outlook import document, of_file, of_folder
-    from loadframe.experiment.outlook import plan as simulate
+    from loadframe.experiment.file.reader import load_experiment
+    from loadframe.experiment.plan import document, of_file, of_folder
+    from loadframe.experiment.plan import plan as simulate
 
     assumed = _assumed(sigma, kappa, noise)
     question = of_folder(path, assumed) if path.is_dir() else of_file(load_experiment(path), assumed, generators)
@@ -62,7 +62,7 @@ def plan(
 
 
 def _assumed(sigma: float | None, kappa: float | None, noise: float | None) -> "Law":
-    from loadframe.experiment.outlook import SUPPOSED
+    from loadframe.experiment.plan import SUPPOSED
     from loadframe.simulate.outlook import Law
 
     for name, value in (("sigma", sigma), ("kappa", kappa), ("noise", noise)):
@@ -141,7 +141,7 @@ def _designs(planned: "Plan") -> Table:
 
 
 def _powers(powers: "Sequence[Power]") -> Table:
-    from loadframe.experiment.gate_outlook import WORSENINGS
+    from loadframe.experiment.power import WORSENINGS
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("check")
@@ -170,7 +170,7 @@ def _advice(planned: "Plan") -> str:
 
 
 def _extent_text(held: "Extent") -> str:
-    from loadframe.experiment.design_estimate import length_text
+    from loadframe.experiment.design.estimate import length_text
 
     machines = held.machines + held.generators
     words = (

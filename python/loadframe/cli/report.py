@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from loadframe.base.errors import BadInput, NothingUsable
 from loadframe.cli.app import app
 from loadframe.cli.choices import Strict
 from loadframe.cli.output import Json, out, print_json, tell
-from loadframe.errors import BadInput, NothingUsable
 
 if TYPE_CHECKING:
     from loadframe.record import Run
@@ -89,7 +89,7 @@ def _bounds(text: str | None) -> tuple[float, ...]:
     if text is None:
         return ()
     from loadframe.analyze.bands import check_bounds
-    from loadframe.units import parse_duration
+    from loadframe.base.units import parse_duration
 
     return check_bounds([parse_duration(part.strip()) for part in text.split(",")])
 
@@ -105,9 +105,8 @@ def _write_queries(path: Path, target: Path, *, as_json: bool) -> None:
 
 
 def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: bool) -> None:
-    from loadframe.analyze.sweep.strong_weak import read_strong_and_weak
-    from loadframe.report.strong_weak.page import strong_weak_page
-    from loadframe.report.strong_weak.terminal import print_strong_weak
+    from loadframe.analyze.scale.strong_weak import read_strong_and_weak
+    from loadframe.report.strong_weak import print_strong_weak, strong_weak_page
 
     pair = read_strong_and_weak(first, second)
     _write(output, strong_weak_page(pair))
@@ -153,7 +152,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple
     from loadframe.record.schema import MANIFEST_FILE
 
     if not path.exists():
-        from loadframe.experiment.rescue import rescue
+        from loadframe.experiment.runner.recover_run import rescue
 
         # A killed run left its records under another name.
         rescue(path.parent, lambda run: run == path.name)

@@ -7,22 +7,22 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from loadframe import interrupts
+from loadframe.base import interrupts
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import counted, format_nodes
 from loadframe.cli.app import app
 from loadframe.cli.choices import Ranks, Samples, Strict, start_ranks
 from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import Web, WebAddress, published, require_web
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.units import counted, format_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from loadframe.experiment.deadline import Deadline
-    from loadframe.experiment.design import Design
+    from loadframe.experiment.design.runs import Design
     from loadframe.experiment.experiment import Experiment
-    from loadframe.experiment.file_factors import Level
+    from loadframe.experiment.file.factors import Level
+    from loadframe.experiment.runner.deadline import Deadline
     from loadframe.live.publisher import Publisher
 
 #: More columns than any line of a design has.
@@ -69,9 +69,9 @@ def run(
     page = require_web(web, web_address)
     if not dry_run:
         start_ranks(ranks)
-    from loadframe.experiment.design import design
-    from loadframe.experiment.design_estimate import LONG, estimate, length_is_known, length_text
-    from loadframe.experiment.file import load_experiment
+    from loadframe.experiment.design.blocks import design
+    from loadframe.experiment.design.estimate import LONG, estimate, length_is_known, length_text
+    from loadframe.experiment.file.reader import load_experiment
 
     loaded = load_experiment(experiment)
     if samples:
@@ -111,10 +111,10 @@ def carry_out(
     """
     from loadframe.cli.console import Console
     from loadframe.cli.report import require_usable, write_report
-    from loadframe.experiment.design import describe
-    from loadframe.experiment.folder import ExperimentFolder
-    from loadframe.experiment.listener import Listeners
-    from loadframe.experiment.loop import run_experiment
+    from loadframe.experiment.design.blocks import describe
+    from loadframe.experiment.runner.folder import ExperimentFolder
+    from loadframe.experiment.runner.listener import Listeners
+    from loadframe.experiment.runner.loop import run_experiment
 
     folder = ExperimentFolder(path, describe(loaded, planned))
     if retry_failed:
@@ -144,11 +144,11 @@ def carry_out(
 
 def _deadline() -> "Deadline":
     """Return the end of the Slurm job that runs this command; NEVER outside of Slurm."""
-    from loadframe.experiment.deadline import NEVER, Deadline
-    from loadframe.host import allocation
+    from loadframe.experiment.runner.deadline import NEVER, Deadline
+    from loadframe.host import slurm
 
     try:
-        given = allocation.current()
+        given = slurm.current()
     except LoadframeError as error:
         tell(f"the end of this job is unknown: {error.what}", style="yellow")
         return NEVER
@@ -157,7 +157,7 @@ def _deadline() -> "Deadline":
 
 def _extent(loaded: "Experiment", planned: "Design") -> str:
     """Return the number and duration of the runs as text, with the maximum if it depends on results."""
-    from loadframe.experiment.design_estimate import UNKNOWN, estimate, length_is_known, length_text
+    from loadframe.experiment.design.estimate import UNKNOWN, estimate, length_is_known, length_text
 
     known = length_is_known(loaded)
     words = f"{counted(len(planned.runs), 'run')}, {length_text(estimate(planned, loaded), known)}"
@@ -168,9 +168,9 @@ def _extent(loaded: "Experiment", planned: "Design") -> str:
 
 
 def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> None:
-    from loadframe.experiment.derived import values_of
-    from loadframe.experiment.design import describe
-    from loadframe.experiment.design_estimate import estimate, length_is_known
+    from loadframe.experiment.design.blocks import describe
+    from loadframe.experiment.design.estimate import estimate, length_is_known
+    from loadframe.experiment.experiment import values_of
 
     if as_json:
         most = loaded.kind.most(loaded)
@@ -213,7 +213,7 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
 def _cores(loaded: "Experiment", treatment: "Mapping[str, Level]") -> str | None:
     """Return the cores of each node of a treatment as text; None if the nodes share them."""
     from loadframe.cluster import Cluster
-    from loadframe.experiment.loop import spec_of
+    from loadframe.experiment.runner.loop import spec_of
 
     spec = spec_of(loaded, treatment)
     try:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loadframe.base.errors import BadInput
+from loadframe.base.units import counted, format_duration, parse_duration
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cli.topics import Topic, option
-from loadframe.errors import BadInput
-from loadframe.units import counted, format_duration, parse_duration
 
 if TYPE_CHECKING:
-    from loadframe.experiment.batch import Batch
+    from loadframe.experiment.design.estimate import Extent
     from loadframe.experiment.experiment import Experiment
-    from loadframe.experiment.extent import Extent
+    from loadframe.experiment.runner.slurm_script import Batch
 
 #: Margin of the time limit: a share of the expected time, at least this many s, rounded up to steps of s.
 _SPARE, _LEAST_SPARE, _STEP = 0.25, 600.0, 300.0
@@ -85,10 +85,9 @@ def slurm(
     The store's nodes and the ranks run on separate machines of the job, or share machines. If a job ends before all
     runs are done, submit the same script again to continue.
     """
-    from loadframe.experiment.batch import Batch
-    from loadframe.experiment.design_estimate import UNKNOWN
-    from loadframe.experiment.extent import extent
-    from loadframe.experiment.file import load_experiment
+    from loadframe.experiment.design.estimate import UNKNOWN, extent
+    from loadframe.experiment.file.reader import load_experiment
+    from loadframe.experiment.runner.slurm_script import Batch
 
     loaded = load_experiment(experiment)
     planned = extent(loaded, generators)
@@ -188,7 +187,7 @@ def _loadframe() -> str:
 
 def _write(path: Path, batch: "Batch") -> None:
     """Write the script. BadInput if the file exists and is not a script of this command."""
-    from loadframe.experiment.batch import MARK
+    from loadframe.experiment.runner.slurm_script import MARK
 
     try:
         if path.exists() and MARK not in path.read_text(errors="replace"):

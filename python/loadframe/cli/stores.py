@@ -4,13 +4,13 @@ from typing import Any
 
 from rich.table import Table
 
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_size
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json
 from loadframe.cluster import artefacts
-from loadframe.errors import BadInput
 from loadframe.store import Store
 from loadframe.store import stores as known
-from loadframe.units import format_size
 
 _EXAMPLES = """\b
 Examples:

@@ -12,18 +12,18 @@ from rich.console import Group
 from rich.live import Live as Screen
 from rich.table import Table
 
-from loadframe import interrupts
+from loadframe.base import interrupts
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_count, format_share, format_size
 from loadframe.cli import completion
 from loadframe.cli.app import app
 from loadframe.cli.choices import exclude
 from loadframe.cli.output import out
 from loadframe.cli.web import WebAddress, require_web, serving
 from loadframe.cluster import Cluster
-from loadframe.errors import BadInput
-from loadframe.units import format_count, format_share, format_size
 
 if TYPE_CHECKING:
-    from loadframe.observe.live import Look
+    from loadframe.observe.observer import Look
 
 _EXAMPLES = """\b
 Examples:
@@ -95,8 +95,7 @@ def watch(
 
 def _serve(name: str | None, page: tuple[str, int]) -> None:
     """Serve the page of the newest run, and of later ones, until Ctrl-C. BadInput if no run is active."""
-    from loadframe.live.following import commands
-    from loadframe.live.relay import Relay
+    from loadframe.live.relay import Relay, commands
 
     active = commands(name)
     if not active:
@@ -116,8 +115,8 @@ def _serve(name: str | None, page: tuple[str, int]) -> None:
 
 def _polls(cluster: Cluster, limit: int | None) -> "Iterator[tuple[float, Look]]":
     """Yield the time, s since the epoch, and the metrics of each poll. The first poll has no rates and is left out."""
-    from loadframe.experiment.watching import samplers
-    from loadframe.observe.live import Live
+    from loadframe.experiment.runner.node_samplers import samplers
+    from loadframe.observe.observer import Live
 
     live = Live(
         samplers(cluster),

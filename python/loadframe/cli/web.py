@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from loadframe.base.errors import BadInput
 from loadframe.cli.output import tell
 from loadframe.cli.topics import Topic, option
-from loadframe.errors import BadInput
 
 if TYPE_CHECKING:
     from loadframe.live.publisher import Publisher

@@ -7,10 +7,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from loadframe.base.units import counted, format_count, format_duration
 from loadframe.cli import completion
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json
-from loadframe.units import counted, format_count, format_duration
 
 if TYPE_CHECKING:
     from loadframe.workload import Workload

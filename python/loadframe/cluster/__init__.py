@@ -4,8 +4,7 @@ from loadframe.cluster.cluster import Cluster
 from loadframe.cluster.node import Node
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host.base import Machine
-from loadframe.host.disk import DiskLimits
-from loadframe.host.limits import Limits
+from loadframe.host.limits import DiskLimits, Limits
 from loadframe.host.link import Shape
 from loadframe.host.placement import Placement
 from loadframe.host.placement import parse as parse_machine

@@ -7,8 +7,8 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from loadframe import folders
-from loadframe.errors import LoadframeError
+from loadframe.base import folders
+from loadframe.base.errors import LoadframeError
 from loadframe.store.distribution import Archive
 
 

@@ -13,11 +13,11 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-from loadframe import folders
-from loadframe.cluster import environments, wheels
+from loadframe.base import folders
+from loadframe.base.errors import LoadframeError
+from loadframe.base.progress import Download
+from loadframe.cluster import environments, java
 from loadframe.cluster.archive import unpack
-from loadframe.errors import LoadframeError
-from loadframe.progress import Download
 from loadframe.store.distribution import Archive, Distribution, Jar
 
 _THREADS = 6
@@ -30,7 +30,7 @@ _STAMP = "installed.json"
 def home(distribution: Distribution) -> Path:
     """Return where the distribution is, or will be."""
     if distribution.wheel:
-        return wheels.home(distribution.wheel)
+        return java.home(distribution.wheel)
     if distribution.environment:
         return environments.home(distribution.environment)
     return folders.cache() / "stores" / f"{distribution.store}-{distribution.version}"
@@ -53,7 +53,7 @@ def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
     """Return the folder of the complete distribution; BadInput without network or room, with nothing half-written."""
     name = f"{distribution.store} {distribution.version}"
     if distribution.wheel:
-        return wheels.install(distribution.wheel, name, report)
+        return java.install(distribution.wheel, name, report)
     if distribution.environment:
         return environments.install(distribution.environment, name, report)
     target = home(distribution)

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loadframe.base.errors import BadInput
+from loadframe.cluster.change_watch import Patience, Tell
 from loadframe.cluster.events import ClusterEvent, Listener
 from loadframe.cluster.node import Node, State
-from loadframe.cluster.patience import Patience, Tell
-from loadframe.cluster.roster import Roster
+from loadframe.cluster.node_table import Roster
 from loadframe.cluster.spec import ClusterSpec
-from loadframe.errors import BadInput
 from loadframe.host.base import Host
 from loadframe.store import Store
 

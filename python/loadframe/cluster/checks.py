@@ -11,15 +11,15 @@ from pathlib import Path
 import psutil
 
 import loadframe.store as stores
-from loadframe import folders
+from loadframe.base import folders
+from loadframe.base.errors import LoadframeError
+from loadframe.base.units import format_size
 from loadframe.cluster import artefacts, java
-from loadframe.errors import LoadframeError
 from loadframe.host.limits import limiters
 from loadframe.host.local import LocalHost
 from loadframe.host.netns import NetnsHost
 from loadframe.host.runtimes import RUNTIMES
-from loadframe.store.search.machine import FILES, Machine
-from loadframe.units import format_size
+from loadframe.store.search.node_settings import FILES, Machine
 
 #: Bytes: a node with its default heap and what a JVM takes besides, and its software and first data.
 _NODE_MEMORY = 2**30

@@ -11,26 +11,25 @@ from types import TracebackType
 from typing import Any, Self
 
 import loadframe.store as stores
-from loadframe.cluster import authority, diary, electing, events, launch, mending, moving, named, password
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import format_nodes
+from loadframe.cluster import credentials, event_log, events, launch, moving, named, recovery, scale_in
 from loadframe.cluster.change import ClusterChange
-from loadframe.cluster.dealing import preview
+from loadframe.cluster.change_watch import WITHIN, Tell
 from loadframe.cluster.events import ClusterEvent, Listener
-from loadframe.cluster.founding import establish
-from loadframe.cluster.growth import grow
-from loadframe.cluster.mending import mend
 from loadframe.cluster.node import Node, State
-from loadframe.cluster.patience import WITHIN, Tell
-from loadframe.cluster.roster import Roster
-from loadframe.cluster.shrinking import shrink
+from loadframe.cluster.node_table import Roster
+from loadframe.cluster.placement import preview
+from loadframe.cluster.recovery import mend
+from loadframe.cluster.scale_in import shrink
+from loadframe.cluster.scale_out import establish, grow
 from loadframe.cluster.software import Software, prepare, require_reads, server_user, version
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.cluster.view import ClusterView
-from loadframe.errors import BadInput, LoadframeError
 from loadframe.host.base import Host, Process
 from loadframe.host.link import Link, Shape
 from loadframe.store import OPEN, Access, Store
 from loadframe.store.access import Auth, Tls, require_known, split_address
-from loadframe.units import format_nodes
 
 Report = Callable[[str], None]
 
@@ -134,7 +133,7 @@ class Cluster(ClusterView):
                 named.delete(spec.name)
                 saved = None
             # A start that was cut off early has left these alone.
-            known = (password.FILE, authority.FOLDER)
+            known = (credentials.FILE, credentials.FOLDER)
             if saved is None and folder.exists() and any(path.name not in known for path in folder.iterdir()):
                 raise BadInput(
                     "this folder does not belong to a cluster, and is not empty",
@@ -189,7 +188,7 @@ class Cluster(ClusterView):
                 grow(change, spec.nodes - before.nodes)
             if spec.nodes < before.nodes:
                 shrink(change, roster.numbers[: spec.nodes - 1 : -1])
-            electing.settle(change, software)
+            scale_in.settle(change, software)
         except BaseException:
             # Whatever ended it, an interrupt too: no node may go on without its cluster.
             cluster._stop_nodes()
@@ -243,11 +242,11 @@ class Cluster(ClusterView):
         """Log in as the store's administrator, where the cluster has one, and use TLS, where clients are to do so."""
         assert self._folder and self.spec
         folder = self._folder if self.spec.name else None
-        self._password = password.password(self.store, self.spec.settings, folder, new=new)
+        self._password = credentials.password(self.store, self.spec.settings, folder, new=new)
         if self.store.administrator and self._password is not None:
             self.access = Access(auth=Auth("basic", self._password, user=self.store.administrator))
         if self.spec.encryption.clients:
-            self.access = replace(self.access, tls=Tls(ca=authority.certificate(self._folder)))
+            self.access = replace(self.access, tls=Tls(ca=credentials.certificate(self._folder)))
         self.store = self.store.with_access(self.access)
 
     def __enter__(self) -> Self:
@@ -266,14 +265,14 @@ class Cluster(ClusterView):
         What other commands do to a named cluster meanwhile is told when it is left.
         """
         named_folder = self._folder if self.spec and self.spec.name else None
-        since = diary.length(named_folder) if named_folder else 0
+        since = event_log.length(named_folder) if named_folder else 0
         self._listeners.append(listener)
         try:
             yield
         finally:
             self._listeners.remove(listener)
             if named_folder:
-                for event in diary.by_others(named_folder, since):
+                for event in event_log.by_others(named_folder, since):
                     listener(event)
 
     def grow(
@@ -305,7 +304,7 @@ class Cluster(ClusterView):
         """Start nodes that are gone, and finish what was cut off; return whether there was anything to do."""
         with self._held(report):
             change = self._change(report, within, tell)
-            if not mending.needed(change):
+            if not recovery.needed(change):
                 return False
             mend(change, prepare(self.store, change.spec, change.host, report))
             return True
@@ -440,12 +439,12 @@ class Cluster(ClusterView):
             tell=tell,
             throttled=self._throttled,
             kept=not self._ours,
-            password=password.require(self._password, self._folder),
+            password=credentials.require(self._password, self._folder),
         )
 
     def _emit(self, event: ClusterEvent) -> None:
         if self._folder and self.spec and self.spec.name:
-            diary.write(self._folder, event)
+            event_log.write(self._folder, event)
         for listener in list(self._listeners):
             listener(event)
 
@@ -464,7 +463,7 @@ class Cluster(ClusterView):
         if not (self.store.console and self._password and self._folder and self._of_ours().name):
             return None
         host, port = split_address(self.addresses[0])
-        return self.store.console.format(host=host, port=port, file=shlex.quote(str(password.file_of(self._folder))))
+        return self.store.console.format(host=host, port=port, file=shlex.quote(str(credentials.file_of(self._folder))))
 
     def keep(self) -> None:
         """Let a named cluster outlive this command; `load` finds it again."""
@@ -493,7 +492,7 @@ class Cluster(ClusterView):
         self._stop_processes([node.process for node in self._roster.nodes if node.process and node.alive])
         if self._folder and self.spec and self.spec.name is None:
             # Guards remove the one on their machine, and there may have been none on this.
-            authority.discard(self._folder)
+            credentials.discard(self._folder)
             with contextlib.suppress(OSError):
                 self._folder.rmdir()
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from loadframe import folders
-from loadframe.errors import BadInput
+from loadframe.base import folders
+from loadframe.base.errors import BadInput
 from loadframe.store.distribution import Environment
 
 #: Bytes that an environment may take, with what is fetched for it.

@@ -8,22 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
-from loadframe import folders
-from loadframe.cluster import authority, placing
-from loadframe.cluster.dealing import deal
+from loadframe.base import folders
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import format_nodes
+from loadframe.cluster import credentials, placement
+from loadframe.cluster.change_watch import gone, not_up
+from loadframe.cluster.endpoints import seats, seats_again
 from loadframe.cluster.node import Node, State, log_of
-from loadframe.cluster.patience import gone, not_up
+from loadframe.cluster.node_table import Roster
+from loadframe.cluster.placement import deal
 from loadframe.cluster.planned import Planned, electors, plan
-from loadframe.cluster.roster import Roster
-from loadframe.cluster.seats import seats, seats_again
 from loadframe.cluster.software import Report, Software, server_user
 from loadframe.cluster.spec import ClusterSpec
-from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import copying, files
 from loadframe.host.base import Command, Host
 from loadframe.host.limits import Limits
 from loadframe.store import Installation, NodeSpec, Store
-from loadframe.units import format_nodes
 
 #: Seconds. Three nodes on two slow cores that others use as well need a minute; more than this is a failure.
 _READY_WITHIN = 240.0
@@ -53,7 +53,7 @@ def start(
     finds in the roster what to stop. The plan's facts go to the roster's.
     """
     folders.make(folder)
-    machines = placing.places(host, planned, roster.nodes)
+    machines = placement.places(host, planned, roster.nodes)
     if any(process.spec.shares for process in planned) and any(machine.own_addresses for machine in machines):
         raise BadInput(
             f"processes are to share a machine, and on the host {spec.host} each is a machine of its own",
@@ -97,7 +97,7 @@ def start(
             extra_ports=seat.extra_ports,
             electors=voting,
             encryption=spec.encryption,
-            certificates=authority.certify(folder, to_start.spec.name, seat.address) if spec.encryption.any else None,
+            certificates=credentials.certify(folder, to_start.spec.name, seat.address) if spec.encryption.any else None,
             password=password,
         )
         made = plan(machine, software.store, node, software.on(machine))
@@ -112,7 +112,7 @@ def start(
             log=log_of(node.folder),
             user=user,
             scratch=() if spec.name else (node.folder,),
-            shared=() if spec.name else tuple(above / name for name in (*made.shared, authority.FOLDER)),
+            shared=() if spec.name else tuple(above / name for name in (*made.shared, credentials.FOLDER)),
             stop_signal=made.stop_signal,
             address=node.address,
             shares=to_start.spec.shares and f"{name}-{to_start.spec.shares}",

@@ -15,17 +15,17 @@ from pathlib import Path
 from secrets import token_hex
 
 import loadframe.store as stores
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import format_size
 from loadframe.cluster import named
 from loadframe.cluster.named import Copy, Saved
 from loadframe.cluster.node import Node, State
-from loadframe.cluster.roster import Roster
+from loadframe.cluster.node_table import Roster
 from loadframe.cluster.software import server_user
-from loadframe.errors import BadInput, LoadframeError
 from loadframe.host import copying, files
 from loadframe.host.base import Host, Machine
 from loadframe.host.local import LocalHost
 from loadframe.store import Store
-from loadframe.units import format_size
 
 #: Bytes that go at once, and nodes whose data goes at a time.
 _PIECE, _AT_ONCE = 4 * 2**20, 4

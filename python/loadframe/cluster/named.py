@@ -11,11 +11,11 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from loadframe import folders, nofollow
+from loadframe.base import folders, nofollow
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.spec import ClusterSpec, require_name
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.host import copying, files, identity, places
+from loadframe.host import copying, files, identity
 from loadframe.host.base import Host, Machine, Process
 
 _RECORD = "cluster.json"
@@ -61,7 +61,7 @@ class Saved:
 def folder_of(name: str) -> Path:
     """Return where a named cluster is kept, or will be; BadInput for what cannot be a name."""
     require_name(name)
-    return places.named(name)
+    return identity.named(name)
 
 
 def names() -> list[str]:
@@ -327,7 +327,7 @@ def passing_folder() -> Path:
 
     What other machines have in the same place stays.
     """
-    folder = places.passing(token_hex(4))
+    folder = identity.passing(token_hex(4))
     folders.make(folder.parent)
     folders.shut(folder.parent)
     return folders.make(folder)

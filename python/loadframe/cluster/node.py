@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 from loadframe.host import files
 from loadframe.host.base import Machine, Process
 from loadframe.store import Member

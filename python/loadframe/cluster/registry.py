@@ -9,7 +9,7 @@ from pathlib import Path
 import requests
 from jgo.maven import MavenContext, PythonResolver
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store.distribution import Jar
 
 #: Seconds for a connection, and between two reads.

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from loadframe import folders
-from loadframe.cluster import placing, transport
+from loadframe.base import folders
+from loadframe.base.errors import BadInput
+from loadframe.cluster import placement, transport
 from loadframe.cluster.spec import ClusterSpec
-from loadframe.errors import BadInput
 from loadframe.host.base import Host, Machine
 from loadframe.host.local import LocalHost
 from loadframe.store import Found, Installation, Store
@@ -77,11 +77,11 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     if store.only_here and not all(machine.here for machine in host.machines):
         raise BadInput(f"nodes of {store.kind} run on this machine alone", remedy="take another store, or --host local")
     if store.own_address:
-        placing.require_apart(host, store.kind, spec.nodes)
+        placement.require_apart(host, store.kind, spec.nodes)
     if spec.racks and not store.knows_racks:
         raise BadInput(f"{store.kind} is not told of racks here", remedy="leave racks out")
     host.require()
-    placing.require(host, spec.limits, spec.nodes, report)
+    placement.require(host, spec.limits, spec.nodes, report)
     store.check_settings(spec.settings)
     store.require_encryption(spec.encryption, spec.settings, spec.nodes)
     others = [machine for machine in host.machines if not machine.here]

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
+from loadframe.base.ranges import MOST_NODES
 from loadframe.host import choice
 from loadframe.host.base import Host
-from loadframe.host.disk import DiskLimits
-from loadframe.host.limits import Limits
+from loadframe.host.limits import DiskLimits, Limits
 from loadframe.host.link import Shape
 from loadframe.host.netns import NetnsHost
 from loadframe.host.placement import Placement, parse
-from loadframe.ranges import MOST_NODES
 from loadframe.store.encryption import Encryption
 from loadframe.store.outside import below
 

@@ -16,11 +16,11 @@ from secrets import token_hex
 from typing import Any
 
 import loadframe.store as stores
-from loadframe import folders, nofollow
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base import folders, nofollow
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import format_size
 from loadframe.host.base import Machine
 from loadframe.store import Found, Store
-from loadframe.units import format_size
 
 #: Bytes that are sent at once, and machines that are sent to at once.
 _PIECE, _AT_ONCE = 2**20, 8

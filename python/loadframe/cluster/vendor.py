@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from loadframe import folders
+from loadframe.base import folders
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster.archive import unpack_tar
-from loadframe.errors import BadInput, LoadframeError
 from loadframe.store.vendors import Offer
 
 #: Hexadecimal digits of a checksum.
@@ -34,7 +34,7 @@ def install(offer: Offer, report: Callable[[str], None]) -> Path:
     download that goes on where it was.
     """
     # A fetch is rare, and its library takes long to import.
-    from loadframe import download
+    from loadframe.base import download
 
     target = folders.cache() / "vendor" / f"{offer.store}-{offer.version}"
     name = f"{offer.store} {offer.version}"
@@ -63,7 +63,7 @@ def install(offer: Offer, report: Callable[[str], None]) -> Path:
 
 def _published(offer: Offer, url: str, otherwise: str) -> str:
     """Return the checksum that stands beside an archive."""
-    from loadframe import download
+    from loadframe.base import download
 
     beside = f"{url}.{offer.checksum}"
     # Never from the cache: a mirror's that was wrong may be right by now.

@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from loadframe.base.errors import BadInput
 from loadframe.cluster import ClusterSpec, Limits
-from loadframe.errors import BadInput
 from loadframe.experiment.experiment import Experiment
-from loadframe.experiment.file import load_experiment
+from loadframe.experiment.file.reader import load_experiment
 
 #: The numbers of nodes of the file, as far as there are cores for them where nodes cannot be limited.
 _NODES = (1, 2, 4)

@@ -1,27 +1,79 @@
 """A checked experiment, and what it means for each of its treatments: cluster, workload, load."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
+from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_cores
 from loadframe.cluster import below
-from loadframe.errors import BadInput
-from loadframe.experiment import derived
-from loadframe.experiment.file_factors import COLLECTIONS, RANKS_PER_NODE, SETTINGS, WITH, Factor, Level
-from loadframe.experiment.file_model import ExperimentFile
-from loadframe.experiment.file_store import OTHER_MACHINES, PLACING
+from loadframe.experiment.design.runs import Design, PlannedRun
+from loadframe.experiment.file.expression import Expression, expression, is_expression, require_names
+from loadframe.experiment.file.factors import COLLECTIONS, RANKS_PER_NODE, SETTINGS, WITH, Factor, Level
+from loadframe.experiment.file.model import OTHER_MACHINES, PLACING, ExperimentFile, Levels
 from loadframe.load import Generator
-from loadframe.units import parse_cores
-from loadframe.workload import ResolvedWorkload, Workload
+from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.collections import redefined
-from loadframe.yamlfile import Document
+from loadframe.workload.pacing import Arrivals
+from loadframe.yamlfile import Document, Place
 
 if TYPE_CHECKING:
     from loadframe.analyze.published import PublishedFigure
-    from loadframe.experiment.kinds import Kind
+
 
 #: The key of published figures in experiment.json.
 PUBLISHED = "published"
+
+
+class ExperimentKind(Protocol):
+    """Methods of a kind of experiment; `kinds.base.Kind` documents them and has the defaults."""
+
+    model: type[ExperimentFile]
+    open_ended: bool
+    uneven: bool
+    grown: bool
+
+    def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
+        """Return what the file varies, as written under `factors`."""
+
+    def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
+        """Return the position of a factor, or of one of its levels, in the file."""
+
+    def check(self, experiment: "Experiment") -> None:
+        """Raise BadInput for values that contradict each other."""
+
+    def parameters(self, experiment: "Experiment", treatment: Mapping[str, Level]) -> Mapping[str, Level]:
+        """Return the parameters of the workload that follow from a treatment."""
+
+    def design(self, experiment: "Experiment") -> Design:
+        """Return the planned runs in their order."""
+
+    def most(self, experiment: "Experiment") -> Design:
+        """Return the design with the largest number of runs."""
+
+    def most_nodes(self, experiment: "Experiment") -> int:
+        """Return the number of nodes of the largest cluster."""
+
+    def code(self, experiment: "Experiment") -> dict[str, str]:
+        """Return digests of the user's code that takes part in runs."""
+
+    def further(self, experiment: "Experiment", runs_path: Path) -> Sequence[PlannedRun]:
+        """Return runs that follow from those recorded in `runs_path`."""
+
+    def phases(
+        self, experiment: "Experiment", workload: ResolvedWorkload, treatment: Mapping[str, Level]
+    ) -> list[ResolvedPhase]:
+        """Return the phases that a run measures."""
+
+    def arrivals(self, experiment: "Experiment") -> Iterable[Arrivals]:
+        """Return the arrival processes of open loads."""
+
+    def seconds(self, experiment: "Experiment", workload: Workload, treatment: Mapping[str, Level]) -> float:
+        """Return the estimated duration of one load, s."""
+
+    def record(self, stage: Any, run: PlannedRun) -> None:
+        """Carry out one run and record it."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +83,7 @@ class Experiment:
     document: Document
     #: As its kind has it.
     file: ExperimentFile
-    kind: "Kind"
+    kind: "ExperimentKind"
     #: With the parameters that are the same in every run.
     workload: Workload
     factors: tuple[Factor, ...]
@@ -77,7 +129,7 @@ class Experiment:
         store = self.file.store
         settings = {name.removeprefix(SETTINGS): v for name, v in treatment.items() if name.startswith(SETTINGS)}
         cores = parse_cores(str(told)) if (told := treatment.get("store.limits.cores")) else store.limits.cores
-        follows = derived.values_of(self, treatment)
+        follows = values_of(self, treatment)
         settings = {**store.settings, **settings}
         settings = {name: follows.get(SETTINGS + name, level) for name, level in settings.items()}
         return {
@@ -121,7 +173,7 @@ class Experiment:
 
     def workload_parameters(self, treatment: Mapping[str, Level]) -> dict[str, Level]:
         """Return the workload's parameters that a treatment sets, and those that follow from it."""
-        levels = {**treatment, **derived.values_of(self, treatment)}
+        levels = {**treatment, **values_of(self, treatment)}
         given = {name.removeprefix(WITH): level for name, level in levels.items() if name.startswith(WITH)}
         return {**given, **self.kind.parameters(self, treatment)}
 
@@ -167,7 +219,7 @@ class Experiment:
         sets is not there.
         """
         given = {key: getattr(self.file, key) for key in ("arrivals", "warmup", "duration", "ready_within")}
-        paces = {key: self.pace(key, treatment) for key in derived.PACES}
+        paces = {key: self.pace(key, treatment) for key in PACES}
         levels = {key: treatment[key] for key in ("clients", "rate", "users") if key in treatment}
         return {**{key: value for key, value in {**given, **paces}.items() if value is not None}, **levels}
 
@@ -176,7 +228,7 @@ class Experiment:
 
         None where it says nothing, or where clients are to be found.
         """
-        said: Level = derived.values_of(self, treatment).get(key, getattr(self.file, key, None))
+        said: Level = values_of(self, treatment).get(key, getattr(self.file, key, None))
         return None if isinstance(said, str) else said
 
     @property
@@ -213,3 +265,151 @@ class Experiment:
     def _published(self) -> dict[str, Any]:
         """Return what was published, so that a report needs no more than the experiment's folder."""
         return {"file": self.file.published, "figures": [figure.as_dict() for figure in self.published]}
+
+
+#: The keys of a file's own, beside its factors, that say what load the measured phases have.
+PACES = ("clients", "rate")
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A value of the file that is an expression."""
+
+    #: As a factor of that would be called: `clients`, `with.documents`, `store.settings.routers`.
+    name: str
+    place: Place
+    written: Expression
+
+    def value(self, levels: Mapping[str, object]) -> int | float:
+        """Return what it is at the levels of a run; BadInput for clients or a rate that cannot be."""
+        last = self.name.rsplit(".", 1)[-1] if self.name.startswith("loads.") else self.name
+        if last == "clients":
+            return self.written.whole(levels)
+        return self.written.positive(levels) if last == "rate" else self.written.value(levels)
+
+
+def derived(experiment: "Experiment") -> tuple[Derived, ...]:
+    """Return the values of an experiment's file that are expressions; BadInput, at the place, for an unsound one."""
+    document = experiment.document
+    written = []
+    for name, place, value in _values(experiment.file):
+        if is_expression(value):
+            try:
+                written.append(Derived(name, place, expression(value)))
+            except BadInput as error:
+                raise document.error(place, error.what, error.remedy) from None
+    return tuple(written)
+
+
+def levels_of(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, Level]:
+    """Return the names that expressions may have, with their values in a treatment."""
+    return {**treatment, "nodes": experiment.nodes(treatment)}
+
+
+def values_of(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, int | float]:
+    """Return what the expressions are in a treatment, by name; BadInput, at the place, for what cannot be.
+
+    Levels of a treatment that are expressions themselves are among them.
+    """
+    levels, values = levels_of(experiment, treatment), dict[str, int | float]()
+    for one in derived(experiment):
+        if one.name not in treatment:
+            try:
+                values[one.name] = one.value(levels)
+            except BadInput as error:
+                raise experiment.document.error(one.place, error.what, error.remedy) from None
+    for name, level in treatment.items():
+        if isinstance(level, str) and name.startswith((SETTINGS, WITH)) and is_expression(level):
+            try:
+                values[name] = expression(level).value(levels)
+            except BadInput as error:
+                place = experiment.kind.place(experiment.file, name, None)
+                raise experiment.document.error(place, error.what, error.remedy) from None
+    return values
+
+
+def hardened(experiment: "Experiment") -> "Experiment":
+    """Return the experiment with factors hard to change that the store or its data follow.
+
+    All are where a run measures what fills or prepares the store, or kills a node after its load: that can be done once
+    on each cluster.
+    """
+    phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
+    once = getattr(experiment.file, "crash", None) is not None
+    streams = [stream for phase in phases for stream in phase.named_streams]
+    takes_in = any(stream.source is not None for stream in streams)
+    if once or takes_in or any(phase.prepares or phase.until == "exhausted" for phase in phases):
+        return replace(experiment, factors=tuple(_hard(factor, True) for factor in experiment.factors))
+    shaping = experiment.workload.shaping(experiment.prepared)
+    written = [(one.name, one.written) for one in derived(experiment)]
+    for factor in experiment.factors:
+        written += [(factor.name, expression(str(level))) for level in factor.levels if is_expression(level)]
+    deep = {
+        name
+        for place, one in written
+        if place.startswith(SETTINGS) or (place.startswith(WITH) and place.removeprefix(WITH) in shaping)
+        for name in one.names
+    }
+    return replace(experiment, factors=tuple(_hard(factor, factor.name in deep) for factor in experiment.factors))
+
+
+def check(experiment: "Experiment") -> None:
+    """Refuse expressions of unknown names, and such as have a value in some run that cannot be there."""
+    document, names = experiment.document, [factor.name for factor in experiment.factors]
+    known = list(dict.fromkeys(["nodes", *names]))
+    for one in derived(experiment):
+        try:
+            require_names(one.written, known)
+        except BadInput as error:
+            raise document.error(one.place, error.what, error.remedy) from None
+    for factor in experiment.factors:
+        if factor.written and not experiment.kind.uneven:
+            what = f"experiments of kind {experiment.file.kind} take every level of {factor.name} at all others"
+            remedy = f"say {factor.name}: for all runs, outside of the factors, or write numbers"
+            raise document.error(experiment.kind.place(experiment.file, factor.name, None), what, remedy, key=True)
+        others = [name for name in known if name != factor.name]
+        for index, level in enumerate(factor.levels):
+            if is_expression(level):
+                try:
+                    require_names(expression(str(level)), others)
+                except BadInput as error:
+                    place = experiment.kind.place(experiment.file, factor.name, index)
+                    raise document.error(place, error.what, error.remedy) from None
+    _check_paces(experiment, names)
+    checked: set[str] = set()
+    for run in experiment.kind.design(experiment).runs:
+        values = values_of(experiment, run.treatment)
+        given = {name: value for name, value in values.items() if name.startswith(WITH)}
+        if given and repr(given) not in checked:
+            checked.add(repr(given))
+            experiment.workload_at(run.treatment)
+
+
+def _check_paces(experiment: "Experiment", names: list[str]) -> None:
+    """Refuse clients or a rate for all runs beside what says the same in another way."""
+    said = [key for key in PACES if getattr(experiment.file, key, None) is not None]
+    for key in said:
+        for other in (*PACES, RANKS_PER_NODE):
+            if other in names:
+                what = f"{key} is said for all runs, and {other} is a factor"
+                raise experiment.document.error((key,), what, "remove one of them", key=True)
+    if len(said) > 1:
+        what = "clients and rate are both there, but a load has the one (closed) or the other (open)"
+        raise experiment.document.error(("rate",), what, "remove one of them", key=True)
+
+
+def _hard(factor: Factor, hard: bool) -> Factor:
+    return replace(factor, hard=factor.hard or hard)
+
+
+def _values(file: "ExperimentFile") -> Iterator[tuple[str, Place, Any]]:
+    """Yield the values that may be expressions: their names, places, and what is written."""
+    for key in PACES:
+        yield key, (key,), getattr(file, key, None)
+    for name, load in getattr(file, "loads", {}).items():
+        for key in PACES:
+            yield f"loads.{name}.{key}", ("loads", name, key), getattr(load, key)
+    for name, value in file.with_.items():
+        yield WITH + name, ("with", name), value
+    for name, value in file.store.settings.items():
+        yield SETTINGS + name, ("store", "settings", name), value

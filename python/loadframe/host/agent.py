@@ -24,10 +24,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.host import kinds, wire
 from loadframe.host.base import Command
-from loadframe.host.facts import facts
+from loadframe.host.identity import facts
 from loadframe.host.limits import Limits
 from loadframe.host.local import LocalHost
 from loadframe.host.local_process import LocalProcess

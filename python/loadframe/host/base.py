@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from loadframe.host.facts import Facts
+from loadframe.host.identity import Facts
 from loadframe.host.limits import Limits
 from loadframe.host.link import Link
 

@@ -12,7 +12,7 @@ from pathlib import Path
 _PACKAGE = Path(__file__).parents[1]
 #: The parts whose functions are called on other machines. What gathers a part's modules for others to import would
 #: import libraries there, so of these parts it stays empty.
-_PARTS, _BARE = ("host", "store", "cluster", "observe"), ("cluster", "observe")
+_PARTS, _BARE = ("base", "host", "store", "cluster", "observe"), ("cluster", "observe")
 #: The oldest Python that the sources are written for.
 PYTHON = (3, 11)
 

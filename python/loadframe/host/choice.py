@@ -4,8 +4,8 @@ import atexit
 import threading
 from collections.abc import Sequence
 
-from loadframe.errors import BadInput
-from loadframe.host import allocation, kinds
+from loadframe.base.errors import BadInput
+from loadframe.host import kinds, slurm
 from loadframe.host.agent import Kind
 from loadframe.host.base import Host
 from loadframe.host.machines import MachinesHost
@@ -45,7 +45,7 @@ def find(
                 remedy="say --host ssh, slurm or mpi (host: ssh in an experiment), or leave them out",
             )
         return kinds.find(name, image, runtime)
-    asked = (name, image, runtime, tuple(machines), placement, scratch, allocation.job(), tuple(ssh()))
+    asked = (name, image, runtime, tuple(machines), placement, scratch, slurm.job(), tuple(ssh()))
     with _OPENING:
         host = _OPEN.get(asked)
         if host is None or host.lost:

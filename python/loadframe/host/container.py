@@ -7,7 +7,7 @@ Apptainer, a name for Podman and Docker. The network is the machine's own, so ad
 from functools import cached_property
 from pathlib import Path
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.host import runtimes
 from loadframe.host.base import Command
 from loadframe.host.limits import Limiter, Limits

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from loadframe import folders, nofollow
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base import folders, nofollow
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.nofollow import Owner
 from loadframe.host.files import server_owner
-from loadframe.nofollow import Owner
 
 #: A file in a folder, by which it is recognised from another machine, or at another path.
 _SIGN = ".sign"

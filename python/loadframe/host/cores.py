@@ -4,9 +4,9 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_nodes
 from loadframe.host.limits import Limits
-from loadframe.units import format_nodes
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from loadframe import folders, nofollow
-from loadframe.nofollow import Owner
+from loadframe.base import folders, nofollow
+from loadframe.base.nofollow import Owner
 
 #: The user and group that servers run as when loadframe is root and they refuse that. Nobody's account: it lies in the
 #: range that distributions and systemd leave unassigned, so no other service can interfere.

@@ -2,7 +2,7 @@
 
 import difflib
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.host.container import ContainerHost
 from loadframe.host.local import LocalHost
 from loadframe.host.netns import NetnsHost

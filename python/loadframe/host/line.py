@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 from loadframe.host import wire
 from loadframe.host.agent import BEAT, State
 from loadframe.host.bundle import bundle
 from loadframe.host.connection import Connection
-from loadframe.host.facts import Facts
+from loadframe.host.identity import Facts
 
 #: Seconds that an agent may take to begin.
 _BEGIN = 60.0

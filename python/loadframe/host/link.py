@@ -9,9 +9,9 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.host.guard import NODE_END
-from loadframe.units import format_bandwidth, format_duration
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import format_bandwidth, format_duration
+from loadframe.host.supervisor import NODE_END
 
 #: Bytes that may leave at once after a pause: as many as the rate allows in this time, and no less than a few packets.
 _BURST_TIME, _LEAST_BURST = 0.01, 16 * 1500

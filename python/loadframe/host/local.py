@@ -17,16 +17,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, ParamSpec, TypeVar
 
-from loadframe import nofollow
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.host import guard, limits
+from loadframe.base import nofollow
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.ranges import FIRST_PORT, LAST_PORT
+from loadframe.host import limits, supervisor
 from loadframe.host.base import Command
-from loadframe.host.disk import DiskLimits
-from loadframe.host.facts import Facts, facts
 from loadframe.host.files import SERVER_USER, is_mapped, server_owner
-from loadframe.host.limits import Limiter, Limits, NoGroup
+from loadframe.host.identity import Facts, facts
+from loadframe.host.limits import DiskLimits, Limiter, Limits, NoGroup
 from loadframe.host.local_process import GRACE, Identity, LocalProcess
-from loadframe.ranges import FIRST_PORT, LAST_PORT
 
 #: The account whose name servers borrow that look up the name of their user.
 _ACCOUNT = "nobody"
@@ -251,10 +250,10 @@ def _program() -> Iterator[tuple[Sequence[str], Sequence[int]]]:
 
     An agent has its sources in memory: its guards read theirs from there, and keep nothing open.
     """
-    if Path(guard.__file__).exists():
-        yield (guard.__file__,), ()
+    if Path(supervisor.__file__).exists():
+        yield (supervisor.__file__,), ()
         return
-    source = pkgutil.get_data(guard.__name__.rpartition(".")[0], "guard.py") or b""
+    source = pkgutil.get_data(supervisor.__name__.rpartition(".")[0], "guard.py") or b""
     descriptor = os.memfd_create("loadframe-guard")
     try:
         while source:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.host import identity
 from loadframe.host.connection import Connection
 from loadframe.host.placement import Placement
@@ -106,7 +106,7 @@ class MachinesHost:
 
 def _loading(machine: RemoteMachine) -> str | None:
     """Return what part of the generator runs on a machine, in words; None if none does."""
-    from loadframe.ranks.hub import present
+    from loadframe.ranks.coordinator import present
 
     facts, hub = machine.facts, present()
     for rank in hub.ranks() if hub else ():

@@ -7,7 +7,7 @@ generator is to share no machine, the ranks are split: those beside nodes keep a
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.host.agent import Kind
 from loadframe.host.bundle import agent_command
 from loadframe.host.connection import Connection, PipeConnection
@@ -16,7 +16,7 @@ from loadframe.host.placement import Placement, parse
 from loadframe.host.remote import RemoteMachine
 
 if TYPE_CHECKING:
-    from loadframe.ranks.hub import Hub
+    from loadframe.ranks.coordinator import Hub
 
 
 class MpiHost(LentMachinesHost):
@@ -27,7 +27,7 @@ class MpiHost(LentMachinesHost):
     ) -> None:
         """BadInput for a machine that has no rank. Without ranks there is none, which `require` says."""
         # A rank above 0 and a command without ranks import none of it.
-        from loadframe.ranks.hub import present
+        from loadframe.ranks.coordinator import present
 
         remedy = "start the command with mpirun or srun, one rank or more on each machine"
         trouble: BadInput | None = None

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.host.base import Command
 from loadframe.host.local import PORTS, LocalHost
 from loadframe.host.local_process import Identity

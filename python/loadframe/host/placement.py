@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 #: As ssh takes it: a name, perhaps with a user before it; and the number of nodes that it takes.
 _MACHINE = re.compile(r"(?P<name>(?:[\w.-]+@)?[\w][\w.-]*)(?::(?P<slots>\d+)|\s+slots=(?P<more>\d+))?")

@@ -8,13 +8,13 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueE
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.host import agent, places
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.host import agent, identity
 from loadframe.host.agent import BEAT, Kind, Started, State
 from loadframe.host.base import Command
 from loadframe.host.bundle import NO_PYTHON, PYTHON
 from loadframe.host.connection import Connection
-from loadframe.host.facts import Facts, has_address, resolved
+from loadframe.host.identity import Facts, has_address, resolved
 from loadframe.host.limits import Limits
 from loadframe.host.line import Line, MachineLost
 
@@ -102,9 +102,9 @@ class RemoteMachine:
     def folder(self, cluster: Path) -> Path:
         """Return the folder there for the nodes of the cluster with that folder here, in the state there or scratch."""
         if cluster not in self._folders:
-            passing = cluster.parent.name == places.PASSING
+            passing = cluster.parent.name == identity.PASSING
             name = cluster.name.rpartition("-")[2] if passing else cluster.name
-            self._folders[cluster] = self.call(places.passing if passing else places.named, name, self._scratch)
+            self._folders[cluster] = self.call(identity.passing if passing else identity.named, name, self._scratch)
         return self._folders[cluster]
 
     def require(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.host import cgroups
 from loadframe.host.base import Command
 from loadframe.host.limits import PERIOD, Limits

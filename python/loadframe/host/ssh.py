@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.host.agent import PATIENCE, Kind
 from loadframe.host.bundle import agent_command
 from loadframe.host.connection import Connection, PipeConnection

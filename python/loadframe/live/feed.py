@@ -1,4 +1,6 @@
-"""The feed of a command: a file of JSON lines in the state folder, which the command appends to once a second.
+"""Feed of a command: JSON lines in the state folder, and a bounded history for pages opened late.
+
+A record is a JSON object with a `kind`; docs/live.md lists the kinds.
 
 Whoever writes a feed holds a lock on it until it ends, however it ends; a feed that nobody holds is left over. A feed
 is removed at its end. One that has become long is written anew with what its history keeps, under the same name.
@@ -8,12 +10,67 @@ import contextlib
 import fcntl
 import json
 import secrets
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from loadframe import folders
-from loadframe.live.history import History, Record
+from loadframe.base import folders
+
+Record = Mapping[str, Any]
+
+#: Of figures, two records a second of a quarter of an hour; of events, runs that are over, and remarks the last ones.
+FIGURES, EVENTS, RUNS, REMARKS = 1800, 500, 500, 50
+#: Kinds of records of which only the last one counts, and which the next run does not keep.
+OF_A_RUN = ("phase", "answer")
+
+
+class History:
+    """Records in the order in which they were added, each with a number that only grows."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        #: Of kinds of which only the last one counts.
+        self._last: dict[str, tuple[int, Record]] = {}
+        self._many: dict[str, deque[tuple[int, Record]]] = {
+            "figures": deque(maxlen=FIGURES),
+            "event": deque(maxlen=EVENTS),
+            "finished": deque(maxlen=RUNS),
+            "remark": deque(maxlen=REMARKS),
+        }
+
+    def add(self, record: Record) -> None:
+        """Add a record, and forget those that it replaces."""
+        kind = record["kind"]
+        if kind == "command":
+            self._last.clear()
+            for records in self._many.values():
+                records.clear()
+        elif kind == "run":
+            self._last = {name: entry for name, entry in self._last.items() if entry[1]["kind"] not in OF_A_RUN}
+            self._many["figures"].clear()
+            self._many["event"].clear()
+        self._number += 1
+        entry = (self._number, record)
+        kept = self._many.get("figures" if kind in ("load", "watched") else kind)
+        if kept is None:
+            # Of answers the last one to each operation counts.
+            self._last[f"{kind} {record['operation']}" if kind == "answer" else kind] = entry
+        else:
+            kept.append(entry)
+
+    def after(self, number: int) -> tuple[int, list[Record]]:
+        """Return the number of the last record, and all records after record `number` that are still kept."""
+        if number == self._number:
+            return number, []
+        later = sorted((entry for entry in self._entries() if entry[0] > number), key=lambda entry: entry[0])
+        return self._number, [record for _, record in later]
+
+    def _entries(self) -> Iterator[tuple[int, Record]]:
+        yield from self._last.values()
+        for records in self._many.values():
+            yield from records
+
 
 SUFFIX = ".jsonl"
 #: Bytes after which a feed is written anew, or twice what it had after the last time: some hours of a small cluster.

@@ -1,10 +1,12 @@
-"""Serves the page and what it shows: two addresses of HTTP and nothing else.
+"""HTTP server of the live page.
 
 `/TOKEN/` is the page, and `/TOKEN/events` are server-sent events, each a JSON list of records. The token is random, and
 only the command prints it. No file is served. A request is only answered under a name that nobody else's DNS can give
 to this server, so that no page from elsewhere reads along.
 """
 
+import base64
+import hashlib
 import hmac
 import ipaddress
 import json
@@ -12,13 +14,36 @@ import socket
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from secrets import token_urlsafe
 from types import TracebackType
 from typing import Any, Self
 
-from loadframe.errors import BadInput
-from loadframe.live.page import PAGE, POLICY
+from loadframe.base.errors import BadInput
 from loadframe.live.relay import Relay
+
+_PARTS = Path(__file__).parent / "parts"
+
+
+def _part(name: str) -> str:
+    return (_PARTS / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """Return how a policy names an inline script or style (CSP, section `hash-source`)."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+_STYLE = _part("page.css")
+_SCRIPT = "".join(map(_part, ("chart.js", "answer.js", "page.js")))
+
+#: The document, as it is sent.
+PAGE = _part("page.html").replace("{style}", _STYLE).replace("{script}", _SCRIPT).encode()
+#: Its Content-Security-Policy: its own script and style, its own server, and nothing from anywhere else.
+POLICY = (
+    f"default-src 'none'; script-src {_hash(_SCRIPT)}; style-src {_hash(_STYLE)}; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 #: Seconds after which a browser that there is no news for gets an empty line, which finds out whether it is there.
 _HEARTBEAT = 5.0

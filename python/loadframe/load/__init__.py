@@ -16,7 +16,7 @@ from loadframe.load.phase import (
     run_phase,
     validate_plan,
 )
-from loadframe.ranks.hub import present
+from loadframe.ranks.coordinator import present
 
 __all__ = [
     "Calibration",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe import _engine
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 from loadframe.load.calibration import Calibration, DriverCeiling, Lateness
 from loadframe.load.phase import run_phase
 

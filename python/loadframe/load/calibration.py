@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import loadframe
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_share
 from loadframe.record.machine import hardware
-from loadframe.units import format_share
 
 #: Two machines are the same for a calibration if these agree: they determine the speed and the number of cores.
 _HARDWARE = ("cpu", "architecture", "virtual", "threads", "usable", "clock", "governor")

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from loadframe.errors import BadInput
-from loadframe.ranks.hub import Rank, present
+from loadframe.base.errors import BadInput
+from loadframe.ranks.coordinator import Rank, present
 
 #: Which host a request goes to: always the client's own (by turns, or near to its rank), each host in turn, or the one
 #: with the fewest in flight.

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
-from loadframe.errors import BadInput
-from loadframe.ranks.hub import Rank, present
+from loadframe.base.errors import BadInput
+from loadframe.ranks.coordinator import Rank, present
 from loadframe.ranks.reach import distances
 
 #: The cost of a node that a rank does not reach, s: more than any way there is.

@@ -2,22 +2,47 @@
 
 import json
 import math
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from loadframe import _engine, interrupts
-from loadframe.errors import BadInput, GeneratorFailed, LoadframeError
-from loadframe.load.waiting import interruptible
-from loadframe.ranks.cores import on
-from loadframe.ranks.hub import Rank, present
-from loadframe.ranks.phase import PhaseOfRanks
+from loadframe import _engine
+from loadframe.base import interrupts
+from loadframe.base.errors import BadInput, GeneratorFailed, LoadframeError
+from loadframe.ranks.coordinator import Rank, present
+from loadframe.ranks.phase_top import PhaseOfRanks
+from loadframe.ranks.threads import on
 from loadframe.record.redact import command, plain
 from loadframe.workload.targets import MAIN
 
+#: Interval between checks for an interrupt, s.
+_LOOK = 0.1
+
 T = TypeVar("T")
+
+
+def interruptible(call: Callable[[], T]) -> T:
+    """Return what `call` returns, or raise what it raises; KeyboardInterrupt as soon as an interrupt arrives.
+
+    The call runs in another thread, on the cores of this one. Its result after an interrupt is discarded.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="engine-call", daemon=True).start()
+    while not wait([future], _LOOK).done:
+        interrupts.check()
+    return future.result()
+
 
 #: Interval between reports of progress, and between checks for an interrupt, s.
 _TELL = 0.2

@@ -3,17 +3,14 @@
 They look once a second and write into the run's telemetry. They know process ids, folders and functions, not clusters.
 """
 
-from loadframe.observe.cgroup import CgroupSampler
-from loadframe.observe.health import HealthSampler
-from loadframe.observe.jvm import JvmSampler
+from loadframe.base.cpu_reference import yardstick
+from loadframe.observe.cgroup import CgroupSampler, OwnGroupSampler
 from loadframe.observe.machine import HostSampler
 from loadframe.observe.observer import Observer
-from loadframe.observe.own_group import OwnGroupSampler
-from loadframe.observe.process import ProcessSampler
+from loadframe.observe.process import JvmSampler, ProcessSampler
 from loadframe.observe.sampler import Gap, Sample, Sampler
 from loadframe.observe.sources import SourcesSampler
-from loadframe.observe.statistics import StoreSampler
-from loadframe.yardstick import yardstick
+from loadframe.observe.store import HealthSampler, StoreSampler
 
 __all__ = [
     "CgroupSampler",

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from loadframe.observe import pressure
+from loadframe.observe import cgroup
 from loadframe.observe.sampler import Gap, Rates, Sample
 
 _LOOPBACK = "lo"
@@ -37,7 +37,7 @@ class HostSampler:
         yield Sample(_SOURCE, "memory.available", self._available())
         carrying = {name: counts for name, counts in self._carried_by().items() if any(counts)}
         interfaces = {name: counts for name, counts in carrying.items() if not self._of_nodes(name)}
-        totals = pressure.of_machine(self._proc) | _networks(interfaces) | self._disks()
+        totals = cgroup.of_machine(self._proc) | _networks(interfaces) | self._disks()
         yield from self._rates.of(_SOURCE, now, totals)
         yield from self._network_share(now, interfaces)
 

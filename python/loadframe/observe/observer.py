@@ -1,4 +1,4 @@
-"""Looks at everything once a second while a run goes on, and writes down what it sees.
+"""Observer: takes a sample of every source once a second.
 
 Samplers that only read files share one thread. One that has to wait for an answer has its own, so that a slow
 answer delays nobody else. A look that takes longer than a second skips the seconds that it missed.
@@ -8,11 +8,12 @@ import math
 import platform
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 from loadframe.observe.sampler import Gap, Rates, Sample, Sampler
 from loadframe.record import RunWriter
 from loadframe.record.schema.event_kinds import GAP, GAP_OVER
@@ -101,3 +102,39 @@ class Observer:
 
 def _title(samplers: Sequence[Sampler]) -> str:
     return samplers[0].name if samplers[0].waits else "system"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen at one instant."""
+
+    figures: Mapping[str, Mapping[str, float]]  #: source, such as `node:node-0` or `host` -> metric -> value
+    gaps: Mapping[str, str]  #: source -> why it could not be seen
+
+
+@dataclass
+class Live:
+    """Looks by all samplers in turn. Of the metrics named in `totals` the growth per second is given as well.
+
+    That stands under the metric's name with `/s` behind it.
+    """
+
+    samplers: Sequence[Sampler]
+    totals: Sequence[str] = ()
+    _rates: Rates = field(default_factory=Rates)
+
+    def look(self, now: float) -> Look:
+        """Look at `now`, s on a clock of the caller's."""
+        figures: dict[str, dict[str, float]] = {}
+        gaps = {}
+        for sampler in self.samplers:
+            for seen in sampler.sample(now):
+                if isinstance(seen, Gap):
+                    gaps[seen.source] = seen.cause
+                else:
+                    figures.setdefault(seen.source, {})[seen.metric] = seen.value
+        for source, metrics in figures.items():
+            totals = {metric: metrics[metric] for metric in self.totals if metric in metrics}
+            for rate in list(self._rates.of(source, now, totals)):
+                metrics[f"{rate.metric}/s"] = rate.value
+        return Look(figures, gaps)

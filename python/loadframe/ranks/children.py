@@ -10,8 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from loadframe.ranks.messages import Header
-from loadframe.ranks.wire import Wire
+from loadframe.ranks.messages import Header, Wire
 
 #: Bytes that are read at a time, and lines that are kept of what a program says on its standard error.
 _PIECE = 1 << 16

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from loadframe.ranks import pulse
+from loadframe.ranks import liveness
 from loadframe.ranks.environment import STARTER, Place
 from loadframe.ranks.workspace import hold
 
@@ -20,16 +20,16 @@ def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None]
     """
     starter = os.environ.get(STARTER)
     if starter:
-        pulse.stay_local()
+        liveness.stay_local()
         # For as long as this process runs.
         hold(Path(starter))
     if place.rank:
-        from loadframe.ranks.serve import serve
+        from loadframe.ranks.rank_process import serve
 
         return serve(place)
-    from loadframe.ranks.hub import Hub
+    from loadframe.ranks.coordinator import Hub
     from loadframe.ranks.launch import adopt
-    from loadframe.ranks.outlet import outlive_readers
+    from loadframe.ranks.pipe_safe_stdout import outlive_readers
     from loadframe.ranks.protect import protect
 
     line = protect(place, rescue)

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from loadframe.errors import BadInput, GeneratorFailed
-from loadframe.printable import printable
+from loadframe.base.errors import BadInput, GeneratorFailed
+from loadframe.base.printable import printable
 from loadframe.ranks.environment import STARTER
-from loadframe.ranks.outlet import outlive_readers
+from loadframe.ranks.pipe_safe_stdout import outlive_readers
 from loadframe.ranks.workspace import remove_abandoned, workspace
 
 #: Signals that rank 0 gets in our place, by what stands for them on the socket.

@@ -16,13 +16,12 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from loadframe.errors import BadInput
-from loadframe.printable import printable
+from loadframe.base.errors import BadInput
+from loadframe.base.printable import printable
 from loadframe.ranks import tree
 from loadframe.ranks.clock import BRISK
 from loadframe.ranks.environment import Place, forget
-from loadframe.ranks.frames import Frames
-from loadframe.ranks.messages import Header
+from loadframe.ranks.messages import Frames, Header
 from loadframe.ranks.world import World
 
 _TO_CHILD = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import loadframe
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.ranks.environment import Place, forget
 from loadframe.ranks.messages import Header, decode, encode
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.record import machine
 from loadframe.record.schema import FORMAT
 

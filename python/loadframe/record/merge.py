@@ -1,26 +1,120 @@
 """Joins what the engine recorded in each phase into the members of a run folder.
 
+The engine's file has 46 bytes for each, as `crates/engine/src/sample.rs` writes them.
+
 Everything is streamed: memory does not grow with the length of a run. Percentiles are taken over as they are, since
 a second belongs to one phase; what spans seconds is computed from the histograms, by whoever needs it.
 """
 
 import json
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from loadframe.errors import LoadframeError
-from loadframe.record.columns import SERIES_SCHEMA, SERIES_TYPES, TELEMETRY_SCHEMA
-from loadframe.record.samples import SampledPhase
-from loadframe.record.schema import GENERATOR, WORKERS
+from loadframe.base.errors import LoadframeError
+from loadframe.record.columns import SAMPLES_SCHEMA, SERIES_SCHEMA, SERIES_TYPES, TELEMETRY_SCHEMA
+from loadframe.record.schema import ERROR_CLASSES, GENERATOR, WORKERS
+
+FILE = "samples.bin"
+_SLOTS = "slots.csv"
+
+#: Requests that are turned at a time: some 10 MB.
+_PIECE = 131_072
+
+_SAMPLE = np.dtype(
+    [
+        ("scheduled", "<i8"),
+        ("sent", "<i8"),
+        ("done", "<i8"),
+        ("documents", "<u4"),
+        ("client", "<u4"),
+        ("rank", "<u4"),
+        ("slot", "<u4"),
+        ("node", "<u2"),
+        ("status", "<u2"),
+        ("class", "u1"),
+        ("measured", "u1"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SampledPhase:
+    """A phase whose requests were recorded: where, when its load began (s since the run began), and who took part.
+
+    `hosts` and `ranks` are by the engine's numbers; without `ranks` a rank has its own number.
+    """
+
+    name: str
+    folder: Path
+    began: float
+    hosts: Sequence[str]
+    ranks: Sequence[int] | None
+
+
+def write_samples(phases: Sequence[SampledPhase], target: Path) -> None:
+    """Write the samples of the phases; no file where none was to be sampled."""
+    sampled = [phase for phase in phases if (phase.folder / FILE).exists()]
+    if not sampled:
+        return
+    with pq.ParquetWriter(target, SAMPLES_SCHEMA, compression="zstd") as writer:
+        for phase in sampled:
+            for batch in _batches(phase):
+                writer.write_batch(batch)
+
+
+def _batches(phase: SampledPhase) -> Iterator[pa.RecordBatch]:
+    slots = pa.csv.read_csv(phase.folder / _SLOTS).to_pydict()
+    names = {
+        "phase": [phase.name],
+        "stream": slots["stream"],
+        "operation": slots["operation"],
+        "segment": ["warmup", "measure"],
+        "node": list(phase.hosts),
+        "error": [error.name for error in ERROR_CLASSES],
+    }
+    words = {column: pa.array(values, pa.string()) for column, values in names.items()}
+    for samples in _pieces(phase.folder / FILE):
+        slot, node, failed = samples["slot"], samples["node"].astype(np.int64), samples["class"]
+        rank = samples["rank"].astype(np.int64)
+        numbers = {
+            "phase": pa.array(np.zeros(len(samples), np.int64)),
+            "stream": pa.array(slot),
+            "operation": pa.array(slot),
+            "segment": pa.array(samples["measured"]),
+            "node": pa.array(node, mask=node >= len(phase.hosts)),
+            "error": pa.array(failed.astype(np.int64) - 1, mask=failed == 0),
+        }
+        columns = {column: words[column].take(places) for column, places in numbers.items()}
+        columns |= {
+            "rank": pa.array(rank if phase.ranks is None else np.asarray(phase.ranks)[rank]),
+            "client": pa.array(samples["client"].astype(np.int64)),
+            **_instants(samples, phase.began),
+            "documents": pa.array(samples["documents"].astype(np.int64)),
+            "status": pa.array(samples["status"].astype(np.int64), mask=samples["status"] == 0),
+        }
+        yield pa.record_batch([columns[name] for name in SAMPLES_SCHEMA.names], SAMPLES_SCHEMA)
+
+
+def _instants(samples: np.ndarray, began: float) -> Mapping[str, pa.Array]:
+    return {name: pa.array(samples[name] / 1e9 + began) for name in ("scheduled", "sent", "done")}
+
+
+def _pieces(path: Path) -> Iterator[np.ndarray]:
+    """Yield the samples of a file; what a killed process left of one at the end is left out."""
+    with path.open("rb") as file:
+        while data := file.read(_PIECE * _SAMPLE.itemsize):
+            yield np.frombuffer(data[: len(data) // _SAMPLE.itemsize * _SAMPLE.itemsize], _SAMPLE)
+
 
 _GENERATOR_TYPES = {"second": pa.int64(), "worker": pa.int64()} | {field.name: pa.float64() for field in GENERATOR}
 _WORKERS_TYPES = {"second": pa.int64()} | {field.name: pa.float64() for field in WORKERS}
@@ -49,7 +143,7 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
             # An older version did not count what is not seen in time.
             absent = {_UNSEEN} - _header(path)
             types = {name: type_ for name, type_ in SERIES_TYPES.items() if name not in absent}
-            for batch in _batches(path, types):
+            for batch in _merge_batches(path, types):
                 columns = {name: batch.column(name) for name in batch.schema.names}
                 columns |= {name: pa.nulls(batch.num_rows, SERIES_TYPES[name]) for name in absent}
                 columns["phase"] = pa.array([phase.name] * batch.num_rows, pa.string())
@@ -83,7 +177,7 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     ranks = outcome.get("members")
     names = {entry["rank"]: entry["machine"] for entry in outcome.get("by_rank", ()) if "machine" in entry}
     types = {"rank": pa.int64(), **_GENERATOR_TYPES} if ranks else _GENERATOR_TYPES
-    for batch in _batches(phase.folder / "generator.csv", types):
+    for batch in _merge_batches(phase.folder / "generator.csv", types):
         worker = pc.cast(batch.column("worker"), pa.string())
         if ranks:
             # The engine numbers those that take part.
@@ -95,7 +189,7 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
         source = pc.binary_join_element_wise("generator", worker, ":")
         for field in GENERATOR:
             yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name), machine)
-    for batch in _batches(phase.folder / "workers.csv", _WORKERS_TYPES):
+    for batch in _merge_batches(phase.folder / "workers.csv", _WORKERS_TYPES):
         source, nowhere = pa.array(["workers"] * batch.num_rows, pa.string()), pa.nulls(batch.num_rows, pa.string())
         for field in WORKERS:
             yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name), nowhere)
@@ -104,7 +198,7 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
 def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     """Yield the rows of telemetry that a phase's nodes.csv makes: source `target:HOST`, metric `requests`."""
     rows = pa.Table.from_batches(
-        _batches(phase.folder / "nodes.csv", _NODES_TYPES), pa.schema(list(_NODES_TYPES.items()))
+        _merge_batches(phase.folder / "nodes.csv", _NODES_TYPES), pa.schema(list(_NODES_TYPES.items()))
     )
     # An operation has a row in each stream and segment; a host serves their sum.
     sums = rows.group_by(["node", "second"], use_threads=False).aggregate([("requests", "sum")])
@@ -143,7 +237,7 @@ def _copy_intervals(source: Path, log: TextIO) -> None:
             log.write(line)
 
 
-def _batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+def _merge_batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
     """Yield a CSV file in pieces; nothing when the phase ended before it was made."""
     if not path.exists():
         return

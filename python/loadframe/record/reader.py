@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.record import schema
 from loadframe.record.columns import SAMPLES_SCHEMA, SERIES_SCHEMA, TELEMETRY_SCHEMA
 from loadframe.record.schema.manifest import Manifest

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.record import schema
 from loadframe.record.columns import TELEMETRY_SCHEMA
 from loadframe.record.merge import (
@@ -27,13 +27,12 @@ from loadframe.record.merge import (
     merge_series,
     node_telemetry,
     sampled_phases,
+    write_samples,
 )
-from loadframe.record.partial import LOCK_FILE, hold, partial_name, remove_stale
 from loadframe.record.reader import Recordings
 from loadframe.record.redact import plain
-from loadframe.record.samples import write_samples
 from loadframe.record.subscriber import Closed, Finished, Happened, Sampled, Subscriber
-from loadframe.record.wreck import BEGUN, SCRATCH, Wreck
+from loadframe.record.unfinished import BEGUN, LOCK_FILE, SCRATCH, Wreck, hold, partial_name, remove_stale
 
 #: Samples kept in memory before they are written as a row group: about 2 MB, some minutes of a small cluster.
 _BUFFERED = 16_384

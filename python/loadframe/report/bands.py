@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from loadframe.analyze.bands import BandsAt, band_names, bands_of
+from loadframe.base.units import format_count, format_share
 from loadframe.record import Run
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import percent_text
 from loadframe.report.tables import Cell, Table, split
 from loadframe.report.terminal_table import TerminalTable
-from loadframe.units import format_count, format_share
 
 #: What becomes of a request that is in no band.
 _FAILED = "failed"

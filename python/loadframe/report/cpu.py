@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from loadframe.analyze.processes import ALL, Used, UsedAt
+from loadframe.base.units import format_count, format_duration, format_share
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import measured_text, seconds_estimate
 from loadframe.report.tables import Cell, Table, split
 from loadframe.report.terminal_table import TerminalTable
-from loadframe.units import format_count, format_duration, format_share
 
 _CORES = "cores"
 _COST = "CPU per request"

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from loadframe.analyze.executions import ExecutionsAt
+from loadframe.base.units import format_count
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, seconds_estimate
 from loadframe.report.tables import Cell, Table, split
 from loadframe.report.terminal_table import TerminalTable
-from loadframe.units import format_count
 
 TITLE = "First executions and later ones"
 _NOTE = (

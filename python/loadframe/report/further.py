@@ -11,13 +11,13 @@ from loadframe.analyze.executions import executions_at
 from loadframe.analyze.experiment import RecordedExperiment
 from loadframe.analyze.processes import processes_at
 from loadframe.analyze.published import beside
+from loadframe.analyze.scale.factor_curves import curves_over
 from loadframe.analyze.stored import stored_at
-from loadframe.analyze.sweep.over_factor import curves_over
 from loadframe.report.bands import experiment_bands, experiment_bands_on_terminal
 from loadframe.report.cpu import experiment_cpu, experiment_cpu_on_terminal
 from loadframe.report.executions import TITLE as EXECUTIONS
 from loadframe.report.executions import experiment_executions, experiment_executions_on_terminal
-from loadframe.report.over_factor import over_factor_section
+from loadframe.report.plots.factor import over_factor_section
 from loadframe.report.published import published_on_terminal, published_section
 from loadframe.report.stored import TITLE, experiment_stored, experiment_stored_on_terminal
 from loadframe.report.tables import Sections, Table

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loadframe.units import counted, format_count, format_duration, format_nodes, format_size
+from loadframe.base.units import counted, format_count, format_duration, format_nodes, format_size
 
 if TYPE_CHECKING:
     from loadframe.analyze.percentiles import Percentile

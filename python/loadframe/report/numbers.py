@@ -3,7 +3,7 @@
 import math
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.units import format_count, format_duration
+from loadframe.base.units import format_count, format_duration
 
 _MOST_DECIMALS = 5
 

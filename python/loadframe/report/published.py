@@ -6,12 +6,12 @@ from typing import Any
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.published import INSTANTS, PER_SECOND, SAMPLES, Beside, MeasuredBeside
 from loadframe.analyze.rates import RATES, THROUGHPUT
+from loadframe.base.units import format_change, format_count, format_duration, format_share
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace
 from loadframe.report.tables import Cell, Table, split
 from loadframe.report.terminal_table import TerminalTable
-from loadframe.units import format_change, format_count, format_duration, format_share
 
 _WORDS = {
     **{name: name.replace("_", " ") for name in INSTANTS},

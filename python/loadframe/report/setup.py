@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedExperiment
+from loadframe.base.units import format_count, format_duration, format_size
 from loadframe.record import Manifest, Run
 from loadframe.record.schema.manifest import GeneratorSetup, Hardware, RecordedStore, RecordedWorkload, Versions
 from loadframe.report.labels import limits_text
-from loadframe.units import format_count, format_duration, format_size
 
 _KINDS = {True: "virtual machine", False: "no hypervisor seen"}
 

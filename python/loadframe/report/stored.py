@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from loadframe.analyze.stored import EventsOfRun
+from loadframe.base.units import format_count
 from loadframe.record.schema.source import StoredEvents
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.tables import Cell, Table
 from loadframe.report.terminal_table import TerminalTable
-from loadframe.units import format_count
 
 TITLE = "Events in the store"
 _NOTE = (

@@ -7,10 +7,11 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.percentiles import percentiles_of
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
-from loadframe.analyze.sweep import PhaseCurves
+from loadframe.analyze.scale.sweep import PhaseCurves
+from loadframe.base.units import format_change, format_count, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary
-from loadframe.report.fit.words import NAMES
+from loadframe.report.fit import NAMES
 from loadframe.report.labels import (
     errors_text,
     few_text,
@@ -25,7 +26,6 @@ from loadframe.report.labels import (
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.plot import Figure
 from loadframe.report.standing import figures_text, standing, why
-from loadframe.units import format_change, format_count, format_duration, format_share
 
 _PARAMETERS = {
     "lambda": "λ, throughput of one",

@@ -8,7 +8,7 @@ import difflib
 import importlib
 import pkgutil
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import outside
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (

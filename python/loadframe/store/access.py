@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from loadframe.errors import BadInput
-from loadframe.ranges import LAST_PORT
+from loadframe.base.errors import BadInput
+from loadframe.base.ranges import LAST_PORT
 
 #: How long a host is waited for while its certificate is looked at, s.
 _PATIENCE = 5.0

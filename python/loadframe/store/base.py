@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from loadframe.errors import BadInput, StoreFailed
+from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.distribution import Distribution
 from loadframe.store.encryption import Certificates, Encryption

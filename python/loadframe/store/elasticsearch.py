@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import installed, vendors
 from loadframe.store.base import Found, Installation, Member, NodePlan, NodeSpec, Watch
 from loadframe.store.distribution import Archive, Distribution, Jar
 from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY, Encryption, refuse_settings
-from loadframe.store.search import jvm, machine, membership
+from loadframe.store.search import membership, node_settings
 from loadframe.store.search.store import SearchStore
 from loadframe.store.vendors import Offer
 
@@ -122,7 +122,7 @@ class Elasticsearch(SearchStore):
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of elasticsearch.yml, and those of its JVM."""
-        jvm.check_settings(settings, _OURS)
+        node_settings.check_settings(settings, _OURS)
 
     def require_encryption(
         self,
@@ -144,20 +144,20 @@ class Elasticsearch(SearchStore):
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:
         """Look at the heap, and at the open files that this machine allows."""
-        jvm.require_heap(settings, memory)
-        machine.require(self.kind, machine.Machine.here())
+        node_settings.require_heap(settings, memory)
+        node_settings.require(self.kind, node_settings.Machine.here())
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, elect by a majority, and leave the disk's fill level out."""
         if installation.java is None:
             raise BadInput("elasticsearch needs a Java runtime", remedy="see `loadframe doctor`")
-        node, adapted = machine.adapted(self.kind, node, machine.Machine.here())
-        heap, options = jvm.options(node)
+        node, adapted = node_settings.adapted(self.kind, node, node_settings.Machine.here())
+        heap, options = node_settings.options(node)
         version = _number(installation.version or _DISTRIBUTION.version)
         paths = [f"-Djava.io.tmpdir={node.folder / 'tmp'}", f"-XX:ErrorFile={node.folder / 'logs' / 'jvm-error.log'}"]
         files = {
             "config/elasticsearch.yml": _configuration(node, installation.home, version),
-            "config/log4j2.properties": jvm.logging("org.elasticsearch"),
+            "config/log4j2.properties": node_settings.logging("org.elasticsearch"),
             **(node.certificates.files() if node.certificates else {}),
         }
         environment = {"ES_TMPDIR": str(node.folder / "tmp"), "LANG": "C.UTF-8"}
@@ -301,7 +301,7 @@ def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
             settings["ingest.geoip.downloader.enabled"] = False
     if node.certificates:
         settings |= _encrypted(node, version)
-    return jvm.configuration(node, settings)
+    return node_settings.configuration(node, settings)
 
 
 def _encrypted(node: NodeSpec, version: tuple[int, ...]) -> dict[str, Any]:

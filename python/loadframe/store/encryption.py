@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 #: The folder of a node's certificate, below its own, and the files there.
 FOLDER = "config/tls"

@@ -7,11 +7,11 @@ whether it answers.
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.store.access import OPEN, Access
-from loadframe.store.asking import first_answer
 from loadframe.store.base import Health, Installation, NodePlan, NodeSpec, Store, Unreachable
 from loadframe.store.distribution import Distribution
+from loadframe.store.first_answer import first_answer
 from loadframe.store.web import Answer, UnansweredError, Web
 
 #: Seconds.

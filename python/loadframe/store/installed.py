@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 #: Where programs are in an installation: in itself, or where distributions and built sources have them.
 _PLACES = ("", "bin", "src")

@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_size, parse_size
 from loadframe.store.base import NodeSpec
-from loadframe.units import format_size, parse_size
 
 #: The settings of a store that are its JVM's, and none of the server's configuration.
 SETTINGS = frozenset({"heap", "jvm"})

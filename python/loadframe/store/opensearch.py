@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import distribution, installed
 from loadframe.store.base import Found, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
-from loadframe.store.search import jvm, machine, membership
+from loadframe.store.search import membership, node_settings
 from loadframe.store.search.store import SearchStore
 
 #: Decided by loadframe, since the cluster would not be found or would reach out of its folder otherwise.
@@ -68,26 +68,26 @@ class OpenSearch(SearchStore):
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of opensearch.yml, and those of its JVM."""
-        jvm.check_settings(settings, _OURS)
+        node_settings.check_settings(settings, _OURS)
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:
         """Look at the heap, and at the open files that this machine allows."""
-        jvm.require_heap(settings, memory)
-        machine.require(self.kind, machine.Machine.here())
+        node_settings.require_heap(settings, memory)
+        node_settings.require(self.kind, node_settings.Machine.here())
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, elect among the founders, and leave the disk's fill level out of the allocation."""
         if installation.java is None:
             raise BadInput("opensearch needs a Java runtime", remedy="see `loadframe doctor`")
-        node, adapted = machine.adapted(self.kind, node, machine.Machine.here())
-        heap, options = jvm.options(node)
+        node, adapted = node_settings.adapted(self.kind, node, node_settings.Machine.here())
+        heap, options = node_settings.options(node)
         old = int(installation.version.split(".")[0]) < 3 if installation.version else not _has_agent(installation.home)
         if old:
             # Version 2 installs a security manager, which Java 18 and later forbid unless told otherwise.
             options.append("-Djava.security.manager=allow")
         files = {
             "config/opensearch.yml": _configuration(node, installation.home),
-            "config/log4j2.properties": jvm.logging("org.opensearch"),
+            "config/log4j2.properties": node_settings.logging("org.opensearch"),
             membership.SEEDS: membership.seeds(node.peers),
         }
         argv = (
@@ -135,7 +135,7 @@ def _configuration(node: NodeSpec, home: Path) -> str:
     if (home / "plugins" / "opensearch-security").is_dir():
         # The vendor's archive has it, and without certificates of one's own no node of it starts.
         settings["plugins.security.disabled"] = True
-    return jvm.configuration(node, settings)
+    return node_settings.configuration(node, settings)
 
 
 def _descriptor(module: distribution.Module, listed: Distribution) -> str:

@@ -11,7 +11,7 @@ import traceback
 from functools import cache
 from pathlib import Path
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store.base import Store
 
 #: What a folder has to have.

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from loadframe.errors import BadInput
-from loadframe.reading import read_input
+from loadframe.base.errors import BadInput
+from loadframe.base.user_input import read_input
 from loadframe.store.access import Auth
 
 PASSWORD = "LOADFRAME_PASSWORD"

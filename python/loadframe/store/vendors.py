@@ -4,7 +4,7 @@ import platform
 import re
 from dataclasses import dataclass
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 _MACHINES = ("x86_64", "aarch64")
 

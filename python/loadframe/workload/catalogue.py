@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.yamlfile import did_you_mean
 
 LIBRARY = Path(__file__).parent / "library"

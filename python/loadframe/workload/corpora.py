@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from loadframe import download, folders
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base import download, folders
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.workload import vectors
 from loadframe.workload.forms import Positive
 from loadframe.yamlfile import NOT_EMPTY, Model, Name, shown, wrong

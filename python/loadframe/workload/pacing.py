@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Strict, Tag, model_validator
 
-from loadframe.units import parse_rate
+from loadframe.base.units import parse_rate
 from loadframe.workload.forms import Positive
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Rate, quantity, shown, wrong
 

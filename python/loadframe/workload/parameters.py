@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload.holes import Filler, Value, is_name
 from loadframe.yamlfile import Document, did_you_mean, scalar, shown
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload import corpora, journeys, sources
 from loadframe.workload.forms.repeat import Visible
 from loadframe.workload.holes import names

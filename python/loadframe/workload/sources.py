@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
-from loadframe.errors import BadInput
-from loadframe.ranges import MOST_SEED
-from loadframe.units import parse_size
+from loadframe.base.errors import BadInput
+from loadframe.base.ranges import MOST_SEED
+from loadframe.base.units import parse_size
 from loadframe.workload.corpora import describe_files, require_readable
 from loadframe.workload.forms import Positive, Text
 from loadframe.workload.pacing import Rates, plan_level

@@ -6,16 +6,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
-from loadframe.workload import catalogue, corpora, encryption, parameters, references, sources, truth
+from loadframe.base.errors import BadInput
+from loadframe.workload import catalogue, corpora, encryption, parameters, references, sources, vectors
 from loadframe.workload.corpora import Corpus
 from loadframe.workload.forms import Form, every_form, families, form_for
+from loadframe.workload.forms.rest import captured
 from loadframe.workload.holes import Filler, Place, Value, is_name, names
 from loadframe.workload.model import WorkloadFile
 from loadframe.workload.parameters import BUILT_IN, Parameters, Setting, check_names, origins
 from loadframe.workload.phases import Phase
 from loadframe.workload.resolved import ResolvedWorkload, resolve_phase
-from loadframe.workload.rest import captured
 from loadframe.workload.sources import Source
 from loadframe.workload.variables import closure
 from loadframe.yamlfile import Document, did_you_mean, read, shown, validate
@@ -139,7 +139,7 @@ class Workload:
         documents = {
             name: self._documents_of(filled, name, corpus, report, offline) for name, corpus in file.corpora.items()
         }
-        truth.check(self.document, operations, file.variables, documents)
+        vectors.check(self.document, operations, file.variables, documents)
         variables = {
             name: variable.dump(self._folder(filled, ("variables", name, "lines", "file"))[0])
             for name, variable in file.variables.items()

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 #: The largest public Rally tracks make workloads of 3 MB and 150,000 values, with tens of thousands of fields.
 MAX_BYTES = 16 * 2**20

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from loadframe.errors import BadInput
-from loadframe.units import parse_bandwidth, parse_duration, parse_rate, parse_size
+from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_bandwidth, parse_duration, parse_rate, parse_size
 
 
 def wrong(what: str, remedy: str | None = None, key: str | None = None) -> PydanticCustomError:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.yamlfile.compose import Document, Place, read
 from loadframe.yamlfile.fields import Model, did_you_mean, shown
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from damage import damaged
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload.importers import Triple, import_queries
 
 ALL = {"size": 100, "query": {"match_all": {}}}

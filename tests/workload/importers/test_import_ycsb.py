@@ -5,7 +5,7 @@ import math
 import pytest
 
 from damage import damaged
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload.importers import import_ycsb
 
 A = """\

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload import load_workload
 from loadframe.workload.importers import import_rally, parameters_of
 

@@ -8,7 +8,7 @@ import pytest
 from rally_tracks import simple
 
 from damage import damaged
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload.importers import import_rally
 from loadframe.workload.importers.rally import isolated
 

@@ -18,10 +18,9 @@ from loadframe.analyze.capacity.criteria import Judgement, Slo, judge
 from loadframe.analyze.capacity.order import OrderEffect, order_effect
 from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
 from loadframe.analyze.capacity.thresholds import Array, Thresholds, thresholds
-from loadframe.analyze.estimate import Estimate, mean_interval
+from loadframe.analyze.estimate import ONE_SIDED, Estimate, mean_interval, mean_share, proportion, requests_needed
 from loadframe.analyze.exclusion import SelectedRuns, selected_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
-from loadframe.analyze.means import ONE_SIDED, mean_share, proportion, requests_needed
 from loadframe.analyze.rates import RATES, THROUGHPUT
 from loadframe.record import Run
 

@@ -22,10 +22,10 @@ from loadframe.analyze.capacity.search import Outcome
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.failures import earlier_failures, failures, most_users, recorded_reasons
 from loadframe.analyze.figures import Figure, stretch_of
-from loadframe.analyze.reasons import effect_of, fault_of
+from loadframe.analyze.verdict.rules import effect_of, fault_of
+from loadframe.base.units import format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.summary import Latency, OperationFigures, PhaseSummary
-from loadframe.units import format_duration, format_share
 
 ACHIEVED = 0.99
 #: A backlog that grows by less than this share of the rate would not show in a longer run.

@@ -15,8 +15,8 @@ import numpy as np
 from loadframe.analyze.capacity.answers import Capacity
 from loadframe.analyze.capacity.search import Kind
 from loadframe.analyze.estimate import Estimate
-from loadframe.errors import BadInput
-from loadframe.units import format_count, format_nodes
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_count, format_nodes
 
 if TYPE_CHECKING:
     from loadframe.analyze.scalability import ScalabilityFit

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from scipy import special
 
-from loadframe.analyze.comparison import Contrast, Measure
-from loadframe.analyze.comparison.estimate_ratio import RatioEstimate
+from loadframe.analyze.compare import Contrast, Measure
+from loadframe.analyze.compare.estimate_ratio import RatioEstimate
 from loadframe.analyze.gate.power import detectable
 from loadframe.analyze.gate.thresholds import Bound, Thresholds
 from loadframe.analyze.rates import RATES
-from loadframe.units import format_change, format_count, format_duration, format_share
+from loadframe.base.units import format_change, format_count, format_duration, format_share
 
 #: Regression is worse than undecided, which is worse than passed.
 Standing = Literal["passed", "regression", "undecided"]

@@ -1,29 +1,184 @@
-"""New runs against earlier ones: regressions, what stays undecided, and since when the baseline has its level.
+"""Gate: new runs compared with earlier runs.
+
+A common change adds up in that mean while the noise of operations that is not common averages out, so that the joint
+check sees what no single one does. It is the ratio of geometric means over all operations and treatments, estimated
+like any other ratio, and exact where theirs are: no weights are taken from the data.
+
+A share that was 0 has no ratio that means anything, so its rise is judged, in percentage points.
+
+Two ways in which a rise can be chance have to be excluded. Runs differ in their shares: the difference of the mean
+shares is tested like any other difference between runs, with their blocks and sessions. And failures are counted: given
+how many there were in all, those of the new runs are binomial if nothing changed (the conditional test of Przyborowski
+and Wilenski, "Homogeneity of results in testing samples from Poisson series", Biometrika 31, 1940). The larger of the
+two p values counts. Neither needs a share that is above 0.
+
+The upper limit of the rise follows from the one-sided 95 % limits of both mean shares (Zou and Donner, "Construction of
+confidence limits about effect measures", Statistics in Medicine 27, 2008).
 
 Of a history, only the runs since the last change count: what changed and was accepted is not to be compared with.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
-from loadframe.analyze.comparison import SESSION_SPREAD, Comparison, Contrast, Group, Measure, compare
-from loadframe.analyze.comparison.doubts import OtherPace, failed_and_left_out, faulty_runs
-from loadframe.analyze.comparison.estimate_ratio import RatioEstimate
-from loadframe.analyze.comparison.groups import treatments_text
-from loadframe.analyze.comparison.measures import measures_of
+from scipy import special
+
+from loadframe.analyze.compare import SESSION_SPREAD, Comparison, Contrast, Group, Measure, compare
+from loadframe.analyze.compare.doubts import OtherPace, failed_and_left_out, faulty_runs
+from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
+from loadframe.analyze.compare.groups import treatments_text
+from loadframe.analyze.compare.measures import measures_of
+from loadframe.analyze.estimate import ONE_SIDED, mean_share
 from loadframe.analyze.experiment import RecordedRun, excluded
+from loadframe.analyze.figures import Stretch
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.gate.bounds import against_bound
+from loadframe.analyze.gate.absolute import against_bound, errors_needed, failed_runs, without_figure
 from loadframe.analyze.gate.checks import Check, Question, Standing, against_baseline, one_sided_p, together
-from loadframe.analyze.gate.completeness import failed_runs, without_figure
-from loadframe.analyze.gate.findings import MissingTreatments
-from loadframe.analyze.gate.joint import families, joint_estimate, runs_at
-from loadframe.analyze.gate.more_errors import errors_against_baseline, more_errors
-from loadframe.analyze.gate.multiplicity import Graph
+from loadframe.analyze.gate.power import Graph
 from loadframe.analyze.gate.thresholds import KINDS, Bound, Thresholds
 from loadframe.analyze.history import since_last_change
-from loadframe.errors import BadInput
+from loadframe.analyze.sessions import block_of, sessions_of
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_share
+
+
+@dataclass(frozen=True)
+class MissingTreatments(Finding):
+    """Treatments of the baseline that the new runs lack."""
+
+    label: str
+    count: int
+
+    def _cause(self) -> str:
+        return f"{self.label} lacks {self.count} of the baseline's treatments, about which nothing can be told"
+
+    def _remedy(self) -> str:
+        return "measure all of them, or give a baseline of fewer"
+
+
+_Unit = tuple[int, Hashable, Hashable]
+
+
+def joint_estimate(
+    contrasts: Sequence[Contrast], baseline: Group, new: Group, session_spread: float
+) -> RatioEstimate | None:
+    """Return the ratio of the geometric mean over all these measures; None where a side has nothing.
+
+    Runs of different treatments count together where they are of the same block, or else are the first, the second and
+    so on of their treatment in the same session.
+    """
+    sides = {0: baseline, 1: new}
+    everything = [(side, run) for side, group in sides.items() for run in group.usable]
+    numbers = sessions_of([run for _, run in everything], [side for side, _ in everything])
+    sessions: Mapping[int, int | None] = {id(run): number for (_, run), number in zip(everything, numbers, strict=True)}
+    logs: dict[_Unit, list[float]] = defaultdict(list)
+    blocks: dict[_Unit, Hashable] = {}
+    for contrast in contrasts:
+        rows: list[tuple[_Unit, float]] = []
+        for side, group in sides.items():
+            here = runs_at(group, contrast).usable
+            counts: dict[Hashable, int] = defaultdict(int)
+            for run in here:
+                session, block = sessions[id(run)], block_of(run)
+                value = contrast.measure.of(run)
+                place: Hashable = ("block", block) if block is not None else counts[session]
+                counts[session] += 1
+                if value is not None and value > 0:
+                    unit: _Unit = (side, session, place)
+                    blocks[unit] = block
+                    rows.append((unit, math.log(value)))
+        # Measures lie at different levels: what counts of each is by how much it is above or below its own.
+        level = fmean(value for _, value in rows)
+        for unit, value in rows:
+            logs[unit].append(value - level)
+    observations = [
+        Observation(math.exp(fmean(values)), unit[0], blocks[unit], unit[1]) for unit, values in logs.items()
+    ]
+    if {observation.group for observation in observations} != {0, 1}:
+        return None
+    # The mean over measures is within the bounds of the measure that is bounded least well.
+    bounds = [
+        contrast.measure.stretch(runs_at(new, contrast).usable).ratio(
+            contrast.measure.stretch(runs_at(baseline, contrast).usable)
+        )
+        for contrast in contrasts
+    ]
+    stretch = Stretch(min(it.low for it in bounds), max(it.high for it in bounds))
+    joint = estimate_ratio(observations, 0, 1, session_spread=session_spread, robust=baseline.robust)
+    return joint.widened(stretch)
+
+
+def families(contrasts: Sequence[Contrast]) -> dict[str, list[int]]:
+    """Return the places of the contrasts of each kind of measure, in the order of the kinds."""
+    members: dict[str, list[int]] = defaultdict(list)
+    for place, contrast in enumerate(contrasts):
+        members[contrast.measure.kind].append(place)
+    return dict(members)
+
+
+def runs_at(group: Group, contrast: Contrast) -> Group:
+    """Return the group's runs that a contrast is about: all where there is one treatment, whatever it is."""
+    return group.at(contrast.treatment) if len(group.treatments) > 1 else group
+
+
+def errors_against_baseline(contrast: Contrast, question: Question, baseline: Group, new: Group) -> Check:
+    """Judge the rise of a share of requests.
+
+    It is a regression if it is significant and at least the least effect. It passes if it is below that and its upper
+    limit below the rise that must be caught.
+    """
+    rise = fmean(contrast.second) - fmean(contrast.first)
+    shares = " and now ".join(format_share(fmean(values), 2) for values in (contrast.first, contrast.second))
+    why = f"{shares} of the requests failed, p = {question.p:.2g}"
+    high = _greatest_rise(question.measure, baseline, new)
+    if rise >= question.least:
+        standing: Standing = "regression" if question.is_significant else "undecided"
+        beyond = f"beyond {format_share(question.least, 2)}" if question.is_significant else "which may be chance"
+        why += f": {format_share(rise, 2)} more, {beyond}"
+    elif math.isinf(high):
+        standing, why = "undecided", f"{why}: a single run does not show how much runs scatter"
+    elif high >= question.catch:
+        need = errors_needed([question.measure.failures(run) for run in new.usable], question.catch)
+        caught = format_share(question.catch, 2)
+        standing, why = "undecided", f"{why}: up to {format_share(high, 2)} more are possible, beyond {caught}{need}"
+    else:
+        standing = "passed"
+    return Check(contrast.measure, contrast.treatment, standing, why, contrast=contrast, p=question.p)
+
+
+def _greatest_rise(measure: Measure, baseline: Group, new: Group) -> float:
+    """Return the upper one-sided 95 % limit of the rise; infinite for a single new run."""
+    before, now = (
+        mean_share([measure.failures(run) for run in group.usable], sessions_of(group.usable), ONE_SIDED)
+        for group in (baseline, new)
+    )
+    # A single earlier run has no limit, but no share is below 0.
+    fall = before.value - max(before.low, 0.0)
+    return now.value - before.value + math.hypot(now.high - now.value, fall)
+
+
+def more_errors(measure: Measure, baseline: Group, new: Group) -> float:
+    """Return the one-sided p of "no larger a share of the requests failed"; 1 where a side has no request."""
+    runs = [(side, run) for side, group in enumerate((baseline, new)) for run in group.usable]
+    sessions = sessions_of([run for _, run in runs], [side for side, _ in runs])
+    observations = []
+    failed, due = [0, 0], [0, 0]
+    for (side, run), session in zip(runs, sessions, strict=True):
+        failures, requests = measure.failures(run)
+        if requests:
+            failed[side] += failures
+            due[side] += requests
+            # The model is one of logarithms: with exp() the share itself is what it compares.
+            observations.append(Observation(math.exp(failures / requests), side, block_of(run), session))
+    if not all(due):
+        return 1.0
+    between_runs = one_sided_p(estimate_ratio(observations, 0, 1), measure)
+    counted = float(special.betainc(failed[1], failed[0] + 1, due[1] / sum(due))) if failed[1] else 1.0
+    return max(between_runs, counted)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loadframe.analyze.comparison import LEVEL
+from loadframe.analyze.compare import LEVEL
 from loadframe.analyze.rates import RATES
 
 #: What is checked unless other measures are named.

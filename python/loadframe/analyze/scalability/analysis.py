@@ -3,10 +3,27 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from loadframe.analyze.scalability.checks import extrapolation_error, lack_of_fit, r_squared
-from loadframe.analyze.scalability.doubts import doubts
-from loadframe.analyze.scalability.fitting import PointFit, fit_model
-from loadframe.analyze.scalability.intervals import Spread, parameters, spread
+from loadframe.analyze.scalability.fitting import (
+    PointFit,
+    aicc,
+    choose,
+    extrapolation_error,
+    fit_model,
+    lack_of_fit,
+    possible,
+    r_squared,
+)
+from loadframe.analyze.scalability.intervals import (
+    CeilingChange,
+    Peak,
+    PeakStanding,
+    Spread,
+    ceiling_change,
+    parameters,
+    peak_of,
+    spread,
+    standing_of,
+)
 from loadframe.analyze.scalability.models import (
     AMDAHL,
     GUSTAFSON,
@@ -18,11 +35,9 @@ from loadframe.analyze.scalability.models import (
     Scaling,
 )
 from loadframe.analyze.scalability.observations import RESOLUTION, Observations, Residuals, gather
-from loadframe.analyze.scalability.outliers import Outlier, outliers
-from loadframe.analyze.scalability.peak import CeilingChange, Peak, PeakStanding, ceiling_change, peak_of, standing_of
-from loadframe.analyze.scalability.result import ModelFit, Robust, ScalabilityFit
+from loadframe.analyze.scalability.result import ModelFit, Outlier, Robust, ScalabilityFit, outliers
 from loadframe.analyze.scalability.saturation import saturates
-from loadframe.analyze.scalability.selection import aicc, choose, possible
+from loadframe.analyze.scalability.warnings import doubts
 
 
 def fit(

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from loadframe.analyze.scalability.models import Array
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 #: The greatest error of a level's logarithm.
 _MOST = 200.0

@@ -10,8 +10,8 @@ import io
 import re
 from dataclasses import dataclass
 
-from loadframe.errors import BadInput
-from loadframe.units import counted
+from loadframe.base.errors import BadInput
+from loadframe.base.units import counted
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _SHAPE = (

@@ -13,17 +13,18 @@ from dataclasses import dataclass
 import psutil
 
 from loadframe.analyze.rates import RateName
-from loadframe.analyze.reasons import ChangeFailed
+from loadframe.analyze.verdict.rules import ChangeFailed
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import format_duration
 from loadframe.cluster import Balancing, Cluster
+from loadframe.cluster.change_watch import Tell
 from loadframe.cluster.node import Node
-from loadframe.cluster.state import sharing
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.experiment.elastic.changes import carry_out, words_of
-from loadframe.experiment.elastic.file import PolicyEntry, Step
+from loadframe.cluster.view import sharing
+from loadframe.experiment.elastic.live_metrics import Sight
 from loadframe.experiment.elastic.policies import Observed, Policy
-from loadframe.experiment.elastic.sight import Sight
 from loadframe.experiment.elastic.triggers import Moment, Trigger
-from loadframe.experiment.session import Beside
+from loadframe.experiment.file.elastic import CHANGES, PolicyEntry, Step
+from loadframe.experiment.runner.session import Beside
 from loadframe.load import Progress
 from loadframe.observe import ProcessSampler, Sample
 from loadframe.record import RunWriter
@@ -38,7 +39,45 @@ from loadframe.record.schema.event_kinds import (
     OVER,
     STARTED,
 )
-from loadframe.units import format_duration
+
+Report = Callable[[str], None]
+
+
+def words_of(step: Step) -> str:
+    """Write a step's change: `add 1`, `kill node-1`."""
+    key = next(key for key in CHANGES if getattr(step, key) is not None)
+    value = getattr(step, key)
+    return f"{key} {', '.join(f'{name} {level}' for name, level in value.items()) if key == 'set' else value}"
+
+
+def carry_out(step: Step, cluster: Cluster, report: Report, tell: Tell) -> None:
+    """Make the change; `tell` hears once a second how far it has come, and may end it by LoadframeError."""
+    if step.add is not None:
+        cluster.grow(step.add, report, tell=tell)
+    elif step.remove is not None:
+        cluster.shrink(step.remove, report, tell=tell)
+    elif step.kill is not None:
+        cluster.kill(step.kill)
+    elif step.start is not None:
+        _start(step.start, cluster, report, tell)
+    elif step.pause is not None:
+        cluster.pause(step.pause)
+    elif step.resume is not None:
+        cluster.resume(step.resume)
+    elif step.cut is not None:
+        cluster.cut(step.cut)
+    elif step.restore is not None:
+        cluster.restore(step.restore)
+    elif step.set is not None:
+        cluster.configure(step.set)
+
+
+def _start(name: str, cluster: Cluster, report: Report, tell: Tell) -> None:
+    """Start a node again that is gone, with its data, and all others that are."""
+    if any(node.name == name and node.alive for node in cluster.nodes):
+        raise LoadframeError(f"{name} runs, and cannot be started again", remedy="kill it in an earlier step")
+    cluster.mend(report, tell=tell)
+
 
 #: s between two looks at the triggers, and how long the end of a run waits for changes to be broken off.
 _LOOK = 0.2

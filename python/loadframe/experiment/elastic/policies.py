@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadframe.errors import BadInput
-from loadframe.experiment.elastic.file import PolicyEntry
+from loadframe.base.errors import BadInput
+from loadframe.experiment.file.elastic import PolicyEntry
 
 
 @dataclass(frozen=True)

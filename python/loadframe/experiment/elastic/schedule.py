@@ -5,12 +5,12 @@ from itertools import takewhile
 
 from pydantic import ValidationError
 
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_duration, parse_duration
 from loadframe.cluster import Cluster
-from loadframe.errors import BadInput
 from loadframe.experiment.elastic.director import Director, Planned
-from loadframe.experiment.elastic.file import Step
 from loadframe.experiment.elastic.triggers import AtTime
-from loadframe.units import format_duration, parse_duration
+from loadframe.experiment.file.elastic import Step
 from loadframe.workload import ResolvedPhase
 from loadframe.yamlfile import did_you_mean, scalar
 

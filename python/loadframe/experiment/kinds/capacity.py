@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
 
 from loadframe.analyze.capacity import RATE, USERS, Bounds, Next, Slo, Trial, judged, search
-from loadframe.errors import BadInput
-from loadframe.experiment.design import Design, PlannedRun, factorial, run_id
+from loadframe.base.errors import BadInput
+from loadframe.experiment.design.blocks import factorial, run_id
+from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
-from loadframe.experiment.file_factors import Level
-from loadframe.experiment.file_model import ExperimentFile, Factors, Levels, Share
+from loadframe.experiment.file.factors import Level
+from loadframe.experiment.file.model import ExperimentFile, Factors, Levels, Share
 from loadframe.experiment.kinds.base import Kind, spacing
 from loadframe.workload import Workload
 from loadframe.workload.forms import Text

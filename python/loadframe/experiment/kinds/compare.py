@@ -6,10 +6,11 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from loadframe.experiment.design import Design, in_blocks
+from loadframe.experiment.design.blocks import in_blocks
+from loadframe.experiment.design.runs import Design
 from loadframe.experiment.experiment import Experiment
-from loadframe.experiment.file_factors import Level
-from loadframe.experiment.file_model import Estimate, ExperimentFile, Factors, Levels, PacedFile, Share
+from loadframe.experiment.file.factors import Level
+from loadframe.experiment.file.model import Estimate, ExperimentFile, Factors, Levels, PacedFile, Share
 from loadframe.experiment.kinds.base import Kind
 from loadframe.yamlfile import Name, Place, Scalar, wrong
 

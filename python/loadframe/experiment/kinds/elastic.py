@@ -10,26 +10,50 @@ from statistics import median
 import pyarrow.compute as pc
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.errors import BadInput, LoadframeError
-from loadframe.experiment import derived
-from loadframe.experiment.design import Design, PlannedRun, hashed
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import format_duration
+from loadframe.experiment.design.blocks import hashed
+from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.elastic.director import Director, Planned, Ruled
-from loadframe.experiment.elastic.file import ComingClients, ElasticFile, LoadEntry, RateShare, Step, Transition
-from loadframe.experiment.elastic.loads import loaded
 from loadframe.experiment.elastic.policies import policy_of
 from loadframe.experiment.elastic.triggers import trigger_of
-from loadframe.experiment.experiment import Experiment
-from loadframe.experiment.file_factors import Level
-from loadframe.experiment.file_model import ExperimentFile
+from loadframe.experiment.experiment import PACES, Experiment, values_of
+from loadframe.experiment.file.elastic import ComingClients, ElasticFile, LoadEntry, RateShare, Step, Transition
+from loadframe.experiment.file.factors import Level
+from loadframe.experiment.file.model import ExperimentFile
 from loadframe.experiment.kinds.base import Kind
-from loadframe.experiment.stage import Stage
+from loadframe.experiment.runner.stage import Stage
 from loadframe.record import Run
 from loadframe.record.fingerprint import digest
-from loadframe.units import format_duration
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.pacing import Arrivals
 from loadframe.workload.phases import Stream
+from loadframe.workload.resolved import arriving, paced
 from loadframe.yamlfile import Place, did_you_mean
+
+
+def loaded(
+    streams: tuple[Stream, ...], entry: LoadEntry, capacity: float, arrivals: Arrivals | None, phase: str
+) -> tuple[Stream, ...]:
+    """Return a phase's streams under a load; `capacity` (1/s) is what a share of a rate is a share of.
+
+    `arrivals` are those of open streams where the load says nothing. BadInput where the phase has no one stream that
+    could take the load.
+    """
+    if entry.as_written:
+        return arriving(streams, arrivals)
+    clients = entry.clients.level() if isinstance(entry.clients, ComingClients) else entry.clients
+    rate = entry.rate.share * capacity if isinstance(entry.rate, RateShare) else entry.rate
+    assert not isinstance(clients, str) and not isinstance(rate, str), "expressions are worked out before"
+    more = {key: getattr(entry, key) for key in ("arrivals", "max_in_flight") if getattr(entry, key) is not None}
+    before = arriving(streams, arrivals)
+    after = paced(before, clients, rate, phase)
+    spaced = arriving(after, arrivals)
+    return tuple(
+        stream if now is then else stream.model_copy(update=more)
+        for then, now, stream in zip(before, after, spaced, strict=True)
+    )
+
 
 #: s over which throughput is averaged to say what a cluster can do.
 _STRETCH = 10
@@ -234,8 +258,8 @@ def _own(file: ExperimentFile) -> ElasticFile:
 
 def _load(experiment: Experiment, name: str, treatment: Mapping[str, Level]) -> LoadEntry:
     """Return a load with its expressions worked out for the nodes that a run begins with."""
-    entry, values = _own(experiment.file).loads[name], derived.values_of(experiment, treatment)
-    keys = {key: f"loads.{name}.{key}" for key in derived.PACES}
+    entry, values = _own(experiment.file).loads[name], values_of(experiment, treatment)
+    keys = {key: f"loads.{name}.{key}" for key in PACES}
     return entry.model_copy(update={key: values[full] for key, full in keys.items() if full in values})
 
 

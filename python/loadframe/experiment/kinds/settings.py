@@ -12,16 +12,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from loadframe.analyze.effects.schemes import ADAPTIVE, CONFIRM
 from loadframe.analyze.experiment import RecordedRun, read_attempts
 from loadframe.analyze.rates import RATES
-from loadframe.experiment.design import Design, PlannedRun, describe, in_blocks, refuse_too_many, run_id, state_of
+from loadframe.analyze.settings.schemes import ADAPTIVE, CONFIRM
+from loadframe.experiment.design.blocks import describe, in_blocks, refuse_too_many, run_id, state_of
+from loadframe.experiment.design.plans import changes, fraction, full, plackett_burman, spsa, tpe
+from loadframe.experiment.design.repetition import next_block, with_repetitions
+from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
-from loadframe.experiment.file_factors import Level
-from loadframe.experiment.file_model import DrawnFile, ExperimentFile, Factors, Levels
+from loadframe.experiment.file.factors import Level
+from loadframe.experiment.file.model import DrawnFile, ExperimentFile, Factors, Levels
 from loadframe.experiment.kinds.base import Kind
-from loadframe.experiment.plans import changes, fraction, full, plackett_burman, spsa, tpe
-from loadframe.experiment.repetition import next_block, with_repetitions
 from loadframe.record import Run
 from loadframe.yamlfile import Place, wrong
 
@@ -155,7 +156,7 @@ class Settings(Kind):
         if not written.confirm:
             return []
         # The statistics take a second to import, which plans and dry runs do not need.
-        from loadframe.analyze.effects.settings import analyse
+        from loadframe.analyze.settings.analysis import analyse
 
         description = describe(experiment, Design(experiment.seed, ()))
         results = [
@@ -218,8 +219,8 @@ def loss(objective: str, run: RecordedRun, phase: str) -> float | None:
 
     Infinite if the store failed. None if the run has no figure, or only a bound on one side.
     """
-    from loadframe.analyze.comparison import Measure
-    from loadframe.analyze.sweep.treatments import main_operation
+    from loadframe.analyze.compare import Measure
+    from loadframe.analyze.scale.treatments import main_operation
 
     if run.requests_failed:
         return math.inf

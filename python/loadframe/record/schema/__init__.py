@@ -4,12 +4,11 @@ These tables are the documentation: `python -m loadframe.record.schema` prints t
 writer takes its columns from them, and `undocumented` finds keys that they lack.
 """
 
-from loadframe.record.schema.documents import EVENTS, MANIFEST, SUMMARY
 from loadframe.record.schema.event_kinds import EVENT_KINDS
-from loadframe.record.schema.field import Field, undocumented
-from loadframe.record.schema.manifest import FORMAT
-from loadframe.record.schema.samples import SAMPLES
-from loadframe.record.schema.series import ERROR_CLASSES, SERIES, SERIES_LATER, SERIES_RECORDED
+from loadframe.record.schema.manifest import FORMAT, Manifest
+from loadframe.record.schema.model import Field, documented, undocumented
+from loadframe.record.schema.series import ERROR_CLASSES, SAMPLES, SERIES, SERIES_LATER, SERIES_RECORDED
+from loadframe.record.schema.summary import Summary
 from loadframe.record.schema.telemetry import (
     GENERATOR,
     HOST,
@@ -20,6 +19,16 @@ from loadframe.record.schema.telemetry import (
     TELEMETRY_LATER,
     WORKERS,
 )
+
+EVENTS = (
+    Field("time", "number", "s", "since the run began"),
+    Field("wall", "string", "ISO 8601, UTC", "the same instant on the wall clock"),
+    Field("kind", "string", "", "what happened, such as `phase started`, `gap`"),
+    Field("**", "any", "", "what belongs to the kind"),
+)
+
+MANIFEST = documented(Manifest)
+SUMMARY = documented(Summary)
 
 MANIFEST_FILE = "manifest.json"
 SUMMARY_FILE = "summary.json"

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 
 from loadframe.record import schema
-from loadframe.record.schema.field import Field
+from loadframe.record.schema.model import Field
 
 _HEAD = f"""\
 # The run folder

@@ -1,6 +1,6 @@
 """The kinds of events in events.jsonl, by the names under which they are written and read."""
 
-from loadframe.record.schema.field import Field
+from loadframe.record.schema.model import Field
 
 PHASE_STARTED, PHASE_ENDED = "phase started", "phase ended"
 GAP, GAP_OVER = "gap", "gap over"

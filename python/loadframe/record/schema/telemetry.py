@@ -4,7 +4,7 @@ A `level` is the value at the sample's instant; a `rate` covers the time since t
 second that the row is about. A store's own statistics are not here: each store documents them.
 """
 
-from loadframe.record.schema.field import Field
+from loadframe.record.schema.model import Field
 
 TELEMETRY = (
     Field("time", "double", "s", "since the run began; a rate covers the time since the sample before"),

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from loadframe.analyze.experiment import EXPERIMENT_FILE
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 
 
 @dataclass(frozen=True)

@@ -19,18 +19,18 @@ from loadframe.analyze.capacity import (
 )
 from loadframe.analyze.capacity.demand import sentence as demand_sentence
 from loadframe.analyze.scalability import ScalabilityFit
-from loadframe.errors import BadInput
-from loadframe.report.capacity import words
-from loadframe.report.capacity.plots import capacity_plot, trials_plot
-from loadframe.report.fit.words import sentence as fit_sentence
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_share
+from loadframe.report import capacity_words
+from loadframe.report.fit import sentence as fit_sentence
 from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.page import render
+from loadframe.report.plots.capacity import capacity_plot, trials_plot
 from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Cell, Sections, Table
 from loadframe.report.terminal_table import TerminalTable
-from loadframe.units import format_share
 
 _TONES = {Outcome.PASSED: "valid", Outcome.FAILED: "invalid", Outcome.INVALID: "muted"}
 
@@ -43,7 +43,7 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
     more = further(capacities.folder, bands)
     return Report(
         _page(capacities, fitted, refusal, [sentence for _, sentence in demands], more.sections),
-        words.document(capacities, demands) | more.document,
+        capacity_words.document(capacities, demands) | more.document,
         lambda console: _show(capacities, demands, more, console),
         _unanswerable(capacities),
     )
@@ -55,7 +55,7 @@ def _unanswerable(capacities: Capacities) -> BadInput | None:
         return None
     return BadInput(
         f"no {'number of users' if capacities.bounds.over == USERS else 'rate'} meets the SLO:"
-        f" {words.slo_text(capacities.slo)}",
+        f" {capacity_words.slo_text(capacities.slo)}",
         where=str(capacities.folder.path),
         remedy="ask for less, give the store more, or search lower with search: least",
     )
@@ -78,9 +78,9 @@ def _demands(capacities: Capacities, fitted: ScalabilityFit | None) -> list[tupl
     answers = []
     largest = max((capacity.nodes for capacity in capacities.capacities if capacity.rate), default=0)
     for asked in capacities.folder.description.get("demands", []):
-        rate, said = words.demand_text(asked)
+        rate, said = capacity_words.demand_text(asked)
         answer = demand(rate, said, capacities.capacities, fitted)
-        answers.append((answer, demand_sentence(answer, largest, words.unit_of(capacities.bounds.over))))
+        answers.append((answer, demand_sentence(answer, largest, capacity_words.unit_of(capacities.bounds.over))))
     return answers
 
 
@@ -95,16 +95,19 @@ def _page(
     several = len({capacity.nodes for capacity in capacities.capacities if capacity.rate}) > 1 and _only_nodes(
         capacities
     )
-    unit = words.unit_of(capacities.bounds.over)
+    unit = capacity_words.unit_of(capacities.bounds.over)
     example = next((run.run for run in capacities.folder.runs if run.run and run.status == "done"), None)
     return render(
         "capacity.html.j2",
         title=f"{description['experiment']}: loadframe report",
         question=description.get("question") or f"How much load does {description['experiment']} hold?",
         experiment=description["experiment"],
-        slo=words.slo_text(capacities.slo),
-        sentences=[*(words.sentence(capacity, capacities.slo) for capacity in capacities.capacities), *demands],
-        limits=words.limits(capacities),
+        slo=capacity_words.slo_text(capacities.slo),
+        sentences=[
+            *(capacity_words.sentence(capacity, capacities.slo) for capacity in capacities.capacities),
+            *demands,
+        ],
+        limits=capacity_words.limits(capacities),
         curve=capacity_plot(capacities.capacities, fitted, "capacity") if several else None,
         curve_words=fit_sentence(fitted, unit) if fitted else f"No curve: {refusal}.",
         searches=[
@@ -136,7 +139,9 @@ def _trials(capacity: Capacity) -> Table:
         for attempt in search.attempts
     ]
     return Table(
-        ("run", "outcome", "why", words.unit_of(capacity.over), "response", "errors", "achieved"), rows, names=3
+        ("run", "outcome", "why", capacity_words.unit_of(capacity.over), "response", "errors", "achieved"),
+        rows,
+        names=3,
     )
 
 
@@ -147,23 +152,25 @@ def _of(operation: str | None) -> str:
 def _show(capacities: Capacities, demands: list[tuple[Demand, str]], more: Further, console: Console) -> None:
     description = capacities.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
-    console.print(Text(words.slo_text(capacities.slo), style="dim"))
+    console.print(Text(capacity_words.slo_text(capacities.slo), style="dim"))
     console.print()
     counted = any(capacity.documents for capacity in capacities.capacities)
-    columns = ("treatment", words.unit_of(capacities.bounds.over), *("documents/s",) * counted, "trials")
+    columns = ("treatment", capacity_words.unit_of(capacities.bounds.over), *("documents/s",) * counted, "trials")
     table = TerminalTable(columns)
     for capacity in capacities.capacities:
         name = treatment_text(capacity.treatment) or f"nodes {capacity.nodes}"
         trials = str(sum(len(search.attempts) for search in capacity.searches))
-        table.add(name, words.rate_text(capacity), *(words.documents_text(capacity),) * counted, trials)
+        table.add(
+            name, capacity_words.rate_text(capacity), *(capacity_words.documents_text(capacity),) * counted, trials
+        )
     table.print(console)
     console.print()
     more.print(console)
     for capacity in capacities.capacities:
-        console.print(Text(words.sentence(capacity, capacities.slo)))
+        console.print(Text(capacity_words.sentence(capacity, capacities.slo)))
     for _, sentence in demands:
         console.print(Text(sentence))
-    for line in words.limits(capacities):
+    for line in capacity_words.limits(capacities):
         console.print(Text(line, style="dim"))
     for attempt in capacities.invalid:
         reasons = "; ".join(attempt.judgement.reasons)

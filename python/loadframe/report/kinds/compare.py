@@ -1,18 +1,169 @@
-"""The report on a comparison: each variant against the first."""
+"""Report on a comparison: page and terminal output."""
 
-from collections.abc import Sequence
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
-from loadframe.analyze.comparison import compare_variants
+from loadframe.analyze.compare import Comparison, Contrast, compare_variants
 from loadframe.analyze.exclusion import excluded_document
-from loadframe.analyze.experiment import read_experiment
-from loadframe.report.comparison.page import comparison_page
-from loadframe.report.comparison.terminal import print_comparison
+from loadframe.analyze.experiment import RecordedExperiment, read_experiment
+from loadframe.base.terminal import PrintableConsole
+from loadframe.base.units import counted
+from loadframe.report import compare_words
+from loadframe.report.fit import print_findings
 from loadframe.report.further import further
 from loadframe.report.kinds import Report
-from loadframe.report.trust import print_trust
+from loadframe.report.page import render
+from loadframe.report.plot import COLORS, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
+from loadframe.report.setup import manifest_facts
+from loadframe.report.tables import Cell, Sections, Table
+from loadframe.report.terminal_table import TerminalTable
+from loadframe.report.trust import print_trust, runs_view
+
+_TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "open": ""}
+
+
+def comparison_page(
+    comparison: Comparison, description: Mapping[str, Any] | None = None, further: Sections = ()
+) -> str:
+    """Return the page; `description` is the content of experiment.json where one experiment made all the runs.
+
+    `further` are sections that every kind of experiment has.
+    """
+    description = description or {}
+    runs = tuple(run for group in comparison.groups for run in group.runs)
+    labels = [group.label for group in comparison.groups]
+    example = next((run for group in comparison.groups for run in group.usable), None)
+    return render(
+        "comparison.html.j2",
+        title=f"{' against '.join(labels[:3])}: loadframe report",
+        question=description.get("question") or f"How does {', '.join(labels[1:])} differ from {labels[0]}?",
+        experiment=description.get("experiment"),
+        lead=compare_words.lead(comparison),
+        runs_text=compare_words.runs_text(comparison),
+        figure=strip_plot(comparison, "runs") if comparison.contrasts else None,
+        contrasts=contrasts_table(comparison) if comparison.contrasts else None,
+        warnings=comparison.warnings,
+        differing={
+            label: [str(difference) for difference in differences]
+            for label, differences in comparison.differing.items()
+        },
+        runs=runs_view(RecordedExperiment(Path(), {"kind": "compare", **description}, runs)),
+        further=further,
+        facts=manifest_facts(example.manifest) if example else [],
+        file=description.get("file", ""),
+    )
+
+
+def contrasts_table(comparison: Comparison) -> Table:
+    """Return a row for each measure of each group against the baseline."""
+    return Table(
+        ("measure", "group", "", comparison.groups[0].label, "group's median", "ratio", "p", "Cliff's delta"),
+        [_row(contrast) for contrast in comparison.contrasts],
+        names=3,
+        note=compare_words.note(comparison),
+    )
+
+
+def strip_plot(comparison: Comparison, name: str) -> Figure:
+    """Draw every run, each measure relative to the baseline's median."""
+    rows = list(dict.fromkeys(compare_words.name(contrast) for contrast in comparison.contrasts))
+    marks: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+    shift = {group.label: index for index, group in enumerate(comparison.groups)}
+    spacing = 0.6 / max(len(shift) - 1, 1)
+    drawn = set()
+    for contrast in comparison.contrasts:
+        row = -rows.index(compare_words.name(contrast))
+        middle = contrast.medians[0]
+        for label, values in ((contrast.baseline, contrast.first), (contrast.label, contrast.second)):
+            if (label, compare_words.name(contrast)) in drawn:
+                continue
+            drawn.add((label, compare_words.name(contrast)))
+            height = row + 0.3 - spacing * shift[label]
+            marks[label] += [
+                (value / middle, height, f"{label}\n{compare_words.quantity(value, contrast.measure)}")
+                for value in values
+            ]
+    traces = [
+        Trace(
+            numbers([x for x, _, _ in points]),
+            numbers([y for _, y, _ in points]),
+            label,
+            mark=Mark(COLORS[shift[label] % len(COLORS)], SYMBOLS[shift[label] % len(SYMBOLS)], opacity=0.75),
+            texts=[text for _, _, text in points],
+        )
+        for label, points in marks.items()
+    ]
+    ratios = [x for points in marks.values() for x, _, _ in points]
+    low, high = min(ratios), max(ratios)
+    margin = max(0.05 * (high - low), 0.01)
+    ticks = [(-float(index), row) for index, row in enumerate(rows)]
+    return Figure(
+        name,
+        Axis("relative to the median of the baseline", range=(min(low, 1.0) - margin, max(high, 1.0) + margin)),
+        [Panel(Axis("", range=(0.6 - len(rows), 0.6), ticks=ticks, grid=False))],
+        traces,
+        "Each mark is a run. Groups whose marks do not overlap differ by more than the scatter of their runs.",
+        rules=[Rule(1)],
+        height=110 + math.ceil(len(rows) * (30 + 14 * len(shift))),
+    )
+
+
+def _row(contrast: Contrast) -> list[Cell]:
+    value, bracket, interval = compare_words.ratio_text(contrast).partition(" [")
+    return [
+        Cell(compare_words.name(contrast)),
+        Cell(contrast.label),
+        Cell(compare_words.OUTCOMES[contrast.outcome], tone=_TONES[contrast.outcome]),
+        Cell(compare_words.quantity(contrast.medians[0], contrast.measure), counted(len(contrast.first), "run")),
+        Cell(compare_words.quantity(contrast.medians[1], contrast.measure), counted(len(contrast.second), "run")),
+        Cell(value, f"[{interval}" if bracket else ""),
+        Cell(compare_words.p_text(contrast.p)),
+        Cell(f"{contrast.delta:+.2f}"),
+    ]
+
+
+_TERMINAL_TONES = {"better": "green", "worse": "red", "alike": "dim", "open": "yellow"}
+
+
+def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
+    """Print a comparison, on standard output unless another console is given."""
+    console = console or PrintableConsole()
+    for sentence in compare_words.lead(comparison):
+        console.print(Text(sentence, style="bold"))
+    if comparison.contrasts:
+        console.print()
+        _table(comparison).print(console)
+    console.print(Text(compare_words.runs_text(comparison), style="dim"))
+    for label, differences in comparison.differing.items():
+        shown = [str(difference) for difference in differences[:6]] + (
+            [f"and {len(differences) - 6} more"] if len(differences) > 6 else []
+        )
+        differs = "; ".join(shown) or "nothing that was recorded"
+        console.print(Text(f"{label} differs in {differs}", style="dim"))
+    print_findings(console, comparison.warnings)
+
+
+def _table(comparison: Comparison) -> TerminalTable:
+    baseline = comparison.groups[0].label
+    table = TerminalTable(("measure", "group", "", baseline, "group's", "ratio", "p", "delta"), names=3)
+    for contrast in comparison.contrasts:
+        table.add(
+            compare_words.name(contrast),
+            contrast.label,
+            Text(compare_words.OUTCOMES[contrast.outcome], style=_TERMINAL_TONES[contrast.outcome]),
+            compare_words.quantity(contrast.medians[0], contrast.measure),
+            compare_words.quantity(contrast.medians[1], contrast.measure),
+            compare_words.ratio_text(contrast).replace(" [", "\n[", 1),
+            compare_words.p_text(contrast.p),
+            f"{contrast.delta:+.2f}",
+        )
+    return table
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:

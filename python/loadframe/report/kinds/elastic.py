@@ -1,15 +1,122 @@
-"""The report on an elastic experiment."""
+"""Report on an elastic experiment: page and terminal output."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loadframe.analyze.elasticity import Elasticity, read_elasticity
-from loadframe.errors import BadInput
+from rich.console import Console
+from rich.text import Text
+
+from loadframe.analyze.elastic import Elasticity, Group, StepMeasures, read_elasticity
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.rates import Rate
+from loadframe.base.errors import BadInput
 from loadframe.record.schema.event_kinds import FIRED, NEVER
-from loadframe.report.elastic.page import elastic_page
-from loadframe.report.elastic.terminal import print_elasticity
-from loadframe.report.further import further
+from loadframe.report import elastic_words
+from loadframe.report.fit import print_findings
+from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
+from loadframe.report.labels import cluster_text
+from loadframe.report.page import render
+from loadframe.report.plot import Figure
+from loadframe.report.plots.elastic import run_plot
+from loadframe.report.setup import experiment_facts
+from loadframe.report.tables import Cell, Sections, Table
+from loadframe.report.terminal_table import TerminalTable
+from loadframe.report.trust import print_trust, runs_view
+
+_NOTE = (
+    "Means over repetitions with 95 % intervals by Student's t; > marks what did not happen before the run was over."
+    " The difference is to the control run of the same block, over the same stretch of time."
+)
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """A transition under a load as the page shows it."""
+
+    heading: str
+    lead: Sequence[str]
+    plot: Figure | None
+    tables: Sequence[tuple[str, Table]]
+    warnings: Sequence[Finding]
+
+
+def elastic_page(elasticity: Elasticity, further: Sections = ()) -> str:
+    """Return the page of an experiment; `further` are sections that every kind of experiment has."""
+    description = elasticity.folder.description
+    example = next((group.example.run for group in elasticity.groups if group.example and group.example.run), None)
+    return render(
+        "elastic.html.j2",
+        title=f"{description['experiment']}: loadframe report",
+        question=description.get("question") or f"How elastic is {description['experiment']}?",
+        subtitle=cluster_text(replace(example.manifest.store, nodes=None)) if example else "",
+        experiment=description["experiment"],
+        groups=[_view(group, index) for index, group in enumerate(elasticity.groups)],
+        runs=runs_view(elasticity.folder),
+        further=further,
+        facts=experiment_facts(elasticity.folder, example),
+        file=description.get("file", ""),
+    )
+
+
+def _view(group: Group, index: int) -> GroupView:
+    tables = [
+        (elastic_words.step_heading(step), _measures(elastic_words.rows(step, group.rate))) for step in group.steps
+    ]
+    if group.provisioning:
+        scores = [[Cell(run), *map(Cell, texts)] for run, texts in elastic_words.score_rows(group)]
+        tables.append(("How well the policy provided nodes", Table(elastic_words.SCORES, scores)))
+    return GroupView(
+        heading=elastic_words.heading(group),
+        lead=elastic_words.lead(group),
+        plot=run_plot(group, f"g{index}"),
+        tables=tables,
+        warnings=group.warnings,
+    )
+
+
+def _measures(rows: Sequence[elastic_words.Row]) -> Table:
+    cells = [
+        [Cell(row.title), Cell(row.says, tone="muted"), *map(_split, (row.value, row.control, row.difference))]
+        for row in rows
+    ]
+    return Table(("measure", "", "with the event", "control", "difference"), cells, names=2, note=_NOTE)
+
+
+def _split(text: str) -> Cell:
+    value, bracket, interval = text.partition(" [")
+    return Cell(value, f"[{interval}" if bracket else "")
+
+
+def print_elasticity(elasticity: Elasticity, console: Console, further: Further | None = None) -> None:
+    """Print an experiment in brief."""
+    description = elasticity.folder.description
+    console.print(Text(description.get("question") or description["experiment"], style="bold"))
+    for group in elasticity.groups:
+        console.print()
+        console.print(Text(elastic_words.heading(group), style="bold"))
+        for line in elastic_words.lead(group):
+            console.print(Text(line))
+        for step in group.steps:
+            console.print()
+            _terminal_measures(step, group.rate).print(console)
+        for run, texts in elastic_words.score_rows(group):
+            scores = zip(elastic_words.SCORES[1:], texts, strict=True)
+            console.print(Text(f"{run}: {', '.join(f'{title} {text}' for title, text in scores)}"))
+        print_findings(console, group.warnings)
+    console.print()
+    if further:
+        further.print(console)
+    print_trust(elasticity.folder, console)
+
+
+def _terminal_measures(step: StepMeasures, rate: Rate) -> TerminalTable:
+    headers = ("measure", "with the event", "control", "difference")
+    table = TerminalTable(headers, title=elastic_words.step_heading(step))
+    for row in elastic_words.rows(step, rate):
+        table.add(row.title, row.value, row.control, row.difference)
+    return table
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:

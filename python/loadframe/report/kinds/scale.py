@@ -1,13 +1,263 @@
-"""The report on a scale experiment."""
+"""Report on a scale experiment: page and terminal output."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from loadframe.analyze.sweep import read_sweep
-from loadframe.report.further import further
+from rich.console import Console
+from rich.text import Text
+
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.scale.sweep import PhaseCurves, Sweep, Tiers, read_sweep
+from loadframe.base.terminal import PrintableConsole
+from loadframe.base.units import format_count, format_nodes
+from loadframe.record.schema.manifest import RecordedStore
+from loadframe.report import scale_words
+from loadframe.report.fit import print_findings
+from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
-from loadframe.report.scale.page import sweep_page
-from loadframe.report.scale.terminal import print_sweep
+from loadframe.report.labels import (
+    cluster_text,
+    seconds_text,
+)
+from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
+from loadframe.report.page import render
+from loadframe.report.plot import Figure
+from loadframe.report.plots.run import phase_over_time
+from loadframe.report.plots.scale import (
+    residuals,
+    response_over_clients,
+    throughput_over_clients,
+    throughput_over_nodes,
+)
+from loadframe.report.setup import experiment_facts
+from loadframe.report.tables import Cell, Sections, Table, models_table, speedup_table, split
+from loadframe.report.terminal_table import TerminalTable
+from loadframe.report.trust import print_trust, runs_view
+
+_WAITING = ("operation", "part", "instances", "response", "of it there", "share")
+
+
+def _waiting_rows(tiers: Tiers) -> list[list[str]]:
+    rows = sorted(tiers.waiting, key=lambda row: (row.operation, row.part, row.nodes or 0))
+    return [
+        [
+            row.operation,
+            row.part,
+            format_count(row.nodes or 0),
+            seconds_estimate(row.response),
+            seconds_estimate(row.waited),
+            percent_text(row.share),
+        ]
+        for row in rows
+    ]
+
+
+def waiting_table(tiers: Tiers) -> Table | None:
+    """Return the table of the page; None where no application was measured."""
+    if not tiers.waiting:
+        return None
+    return Table(
+        _WAITING,
+        [[Cell(text) for text in row] for row in _waiting_rows(tiers)],
+        names=2,
+        note="Means over runs, with 95 % intervals where there are several. The response is what a user feels, by"
+        " the generator's clock; what it holds of the part is told by the application in each answer, by its own.",
+    )
+
+
+def waiting_on_terminal(tiers: Tiers) -> TerminalTable | None:
+    """Return that of the terminal; None where no application was measured."""
+    if not tiers.waiting:
+        return None
+    table = TerminalTable(_WAITING, names=2, title="What users felt, and what of it the application waited for:")
+    for row in _waiting_rows(tiers):
+        table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
+    return table
+
+
+@dataclass(frozen=True)
+class FitView:
+    """A fit as the page shows it."""
+
+    title: str
+    table: Table
+    residuals: Figure
+    warnings: Sequence[Finding]
+
+
+@dataclass(frozen=True)
+class CurvesView:
+    """One measured phase as the page shows it."""
+
+    heading: str
+    lead: str
+    limits: Sequence[str]
+    over_clients: Sequence[tuple[str, str]]
+    nodes_plot: Figure | None
+    speedups: Table | None
+    treatments: Table | None
+    clients_plot: Figure | None
+    response_plot: Figure | None
+    bends: Sequence[Finding]
+    times: Sequence[tuple[str, Figure]]
+    fits: Sequence[FitView]
+    warnings: Sequence[Finding]
+
+
+def sweep_page(sweep: Sweep, further: Sections = (), over: Sections = ()) -> str:
+    """Return the page of an experiment; `further` are sections that every kind of experiment has.
+
+    `over` is that of curves over factors of numbers.
+    """
+    description = sweep.folder.description
+    example = next((run.run for run in sweep.folder.runs if run.sound and run.run), None)
+    return render(
+        "sweep.html.j2",
+        title=f"{description['experiment']}: loadframe report",
+        question=description.get("question") or f"How does {description['experiment']} scale?",
+        subtitle=_subtitle(description, example.manifest.store if example else None),
+        experiment=description["experiment"],
+        curves=[_curves_view(curves, sweep, index) for index, curves in enumerate(sweep.curves)],
+        tiers=[
+            (scale_words.heading(at), waiting_table(told)) for at, told in zip(sweep.curves, sweep.tiers, strict=True)
+        ],
+        over=over,
+        further=further,
+        equal=scale_words.equal_resources(sweep.equal, sweep.rate.unit),
+        runs=runs_view(sweep.folder),
+        facts=experiment_facts(sweep.folder, example),
+        file=description.get("file", ""),
+    )
+
+
+def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
+    prefix = f"c{index}"
+    return CurvesView(
+        heading=scale_words.heading(curves),
+        lead=scale_words.lead(curves),
+        limits=scale_words.limits(curves),
+        bends=curves.bends,
+        over_clients=scale_words.over_clients(curves),
+        nodes_plot=throughput_over_nodes(curves, f"{prefix}-nodes"),
+        speedups=speedup_table(curves) if curves.speedups else None,
+        treatments=None if curves.speedups else _treatments(curves),
+        clients_plot=throughput_over_clients(curves, f"{prefix}-clients"),
+        response_plot=response_over_clients(curves, f"{prefix}-response"),
+        times=_times(curves, sweep, prefix),
+        fits=[
+            FitView(title, models_table(fit), residuals(fit, f"{prefix}-residuals-{number}"), fit.warnings)
+            for number, (title, fit) in enumerate(scale_words.fits(curves))
+        ],
+        warnings=curves.warnings,
+    )
+
+
+def _treatments(curves: PhaseCurves) -> Table | None:
+    columns, rows = scale_words.treatment_rows(curves)
+    note = (
+        "Means over repetitions with 95 % intervals, which share one relative spread, pooled over all treatments."
+        " Intervals hold the bounds that the load generator's delays and limits put on figures."
+    )
+    return Table(columns, [[split(cell) for cell in row] for row in rows], names=0, note=note) if rows else None
+
+
+def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Figure]]:
+    """Return plots over time of one run at each number of nodes: the first of the treatment that is quoted."""
+    runs = {run.id: run for run in sweep.folder.runs}
+    shown = []
+    for number, treatment in enumerate(curves.best):
+        chosen = runs[treatment.points[0].run]
+        phase = chosen.phase(curves.phase)
+        if chosen.run and phase:
+            name = f"{prefix}-time-{number}"
+            caption = f"Run {chosen.id}; below, response times of {curves.operation}."
+            figure = phase_over_time(chosen.run, phase, curves.operation, name, caption, curves.rate)
+            shown.append((_size(treatment.nodes, treatment.clients), figure))
+    return shown
+
+
+def _subtitle(description: Mapping[str, Any], store: RecordedStore | None) -> str:
+    """Return what the experiment ran on, and whether its data grew with the nodes."""
+    words = [cluster_text(replace(store, nodes=None))] if store else []
+    if "nodes" in description["factors"]:
+        weak = description.get("scaling") == "weak"
+        words.append("data grow with the nodes (weak scaling)" if weak else "data stay as they are (strong scaling)")
+    return " · ".join(words)
+
+
+def _size(nodes: int | None, clients: int | None) -> str:
+    words = [format_nodes(nodes)] if nodes else []
+    words += [f"{clients} client{'s' * (clients != 1)}"] if clients else []
+    return ", ".join(words)
+
+
+def print_sweep(sweep: Sweep, console: Console | None = None, further: Further | None = None) -> None:
+    """Print an experiment in brief, on standard output unless another console is given."""
+    console = console or PrintableConsole()
+    description = sweep.folder.description
+    console.print(Text(description.get("question") or description["experiment"], style="bold"))
+    for curves, told in zip(sweep.curves, sweep.tiers, strict=True):
+        console.print()
+        if len(sweep.curves) > 1:
+            console.print(Text(scale_words.heading(curves), style="bold"))
+        _print_curves(console, curves)
+        if table := waiting_on_terminal(told):
+            console.print()
+            table.print(console)
+    console.print()
+    if further:
+        further.print(console)
+    for words in scale_words.equal_resources(sweep.equal, sweep.rate.unit):
+        console.print(Text(words))
+    print_trust(sweep.folder, console)
+
+
+def _print_curves(console: Console, curves: PhaseCurves) -> None:
+    console.print(Text(scale_words.lead(curves)))
+    for words in scale_words.limits(curves):
+        console.print(Text(words, style="dim"))
+    if curves.speedups:
+        console.print()
+        _speedups(curves).print(console)
+    elif curves.treatments:
+        console.print()
+        columns, rows = scale_words.treatment_rows(curves)
+        table = TerminalTable(columns, names=0)
+        for row in rows:
+            table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
+        table.print(console)
+    for name, words in scale_words.over_clients(curves):
+        console.print()
+        console.print(Text.assemble((f"{name}: ", "bold"), words))
+    if curves.bends:
+        console.print()
+        console.print(Text("Why throughput stops keeping up with clients:", style="bold"))
+    for bend in curves.bends:
+        console.print(Text(f"  {bend.cause}"))
+        console.print(Text(f"  {bend.remedy}", style="dim"))
+    print_findings(console, curves.warnings)
+
+
+def _speedups(curves: PhaseCurves) -> TerminalTable:
+    table = TerminalTable(
+        ("nodes", "clients", "runs", curves.rate.unit, "speed-up", "efficiency", "p50", "p99"), names=0
+    )  # fmt: skip
+    for row in curves.speedups:
+        treatment = row.treatment
+        cells = (
+            format_count(treatment.nodes or 0),
+            format_count(treatment.clients) if treatment.clients else "",
+            format_count(len(treatment.points)),
+            measured_text(treatment.throughput),
+            measured_text(row.speedup),
+            percent_text(row.efficiency),
+            seconds_text(treatment.response_p50),
+            seconds_text(treatment.response_p99),
+        )
+        table.add(*(cell.replace(" [", "\n[", 1) for cell in cells))
+    return table
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:

@@ -1,14 +1,373 @@
-"""The report on a settings experiment."""
+"""Report on a settings experiment: page and terminal output."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from loadframe.analyze.effects.document import settings_document
-from loadframe.analyze.effects.settings import read_settings
-from loadframe.report.further import further
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from loadframe.analyze.exclusion import excluded_document
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.rates import RATES
+from loadframe.analyze.settings.analysis import Response, Settings, SettingsAt, read_settings, short
+from loadframe.base.terminal import PrintableConsole
+from loadframe.base.units import format_share
+from loadframe.report import settings_words
+from loadframe.report.compare_words import p_text, quantity
+from loadframe.report.fit import print_findings
+from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
-from loadframe.report.settings.page import settings_page
-from loadframe.report.settings.terminal import print_settings
+from loadframe.report.kinds.compare import contrasts_table
+from loadframe.report.numbers import estimate_text
+from loadframe.report.page import render
+from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Line, Mark, Panel, Trace, numbers
+from loadframe.report.setup import experiment_facts
+from loadframe.report.tables import Cell, Sections, Table
+from loadframe.report.terminal_table import TerminalTable
+from loadframe.report.trust import print_trust, runs_view
+
+#: Interactions that are drawn, those with the largest shares.
+_DRAWN = 4
+
+
+@dataclass(frozen=True)
+class ResultView:
+    """One phase at one size as the page shows it."""
+
+    heading: str
+    lead: Sequence[str]
+    effects: Sequence[tuple[str, Table]]
+    interactions: Sequence[Figure]
+    course: Figure | None
+    ranking: Table | None
+    confirmation: Table | None
+    warnings: Sequence[Finding]
+
+
+def settings_page(settings: Settings, further: Sections = (), over: Sections = ()) -> str:
+    """Return the page of a settings experiment; `further` are sections that every kind of experiment has.
+
+    `over` is that of curves over factors of numbers.
+    """
+    description = settings.folder.description
+    example = next((run.run for run in settings.folder.runs if run.usable and run.run), None)
+    return render(
+        "settings.html.j2",
+        title=f"{description['experiment']}: loadframe report",
+        question=description.get("question") or f"Which settings matter for {description['workload']}?",
+        experiment=description["experiment"],
+        scheme=description["scheme"],
+        results=[_view(result, description, f"s{index}") for index, result in enumerate(settings.results)],
+        runs=runs_view(settings.folder),
+        over=over,
+        further=further,
+        facts=experiment_facts(settings.folder, example),
+        file=description.get("file", ""),
+    )
+
+
+def _view(result: SettingsAt, description: Mapping[str, Any], prefix: str) -> ResultView:
+    return ResultView(
+        heading=settings_words.heading(result),
+        lead=settings_words.lead(result, description["factors"]),
+        effects=[
+            (response.measure.name, effects_table(result, index, description["factors"]))
+            for index, response in enumerate(result.responses)
+        ],
+        interactions=interactions(result, prefix),
+        course=None if result.responses or not result.course else course(result, f"{prefix}-course"),
+        ranking=ranking_table(result) if result.standings else None,
+        confirmation=contrasts_table(result.confirmation) if result.confirmation else None,
+        warnings=result.warnings,
+    )
+
+
+def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[Any]]) -> Table:
+    """Return the terms of one response's model, the largest share first, then blocks and what is left."""
+    response = result.responses[index]
+    rows = []
+    aliased = {fit.term: settings_words.aliases_text(result, response, fit.term) for fit in response.model.terms}
+    further = [Cell("")] if any(aliased.values()) else []
+    for fit in sorted(response.model.terms, key=lambda fit: -fit.share):
+        p = response.adjusted.get(fit.term)
+        contrasts = [contrast for contrast in response.model.contrasts if contrast.term == fit.term]
+        for number, contrast in enumerate(contrasts or [None]):
+            ratio, _, interval = settings_words.effect_text(contrast).partition(" ") if contrast else ("", "", "")
+            first = number == 0
+            rows.append(
+                [
+                    Cell(
+                        settings_words.term_text(result, fit.term) if first else "",
+                        tone="" if response.claimed(fit.term) else "muted",
+                    ),
+                    Cell(settings_words.level_text(result, contrast, levels) if contrast else ""),
+                    Cell(ratio, interval),
+                    Cell(format_share(fit.share, 1) if first else ""),
+                    Cell(("–" if p is None else p_text(p)) if first else ""),
+                    *([Cell(aliased[fit.term] if first else "", tone="muted")] if further else []),
+                ]
+            )
+    rest = {"blocks": response.model.block_share, "scatter of runs": response.model.error_share}
+    rows += [[Cell(name, tone="muted"), Cell(""), Cell(""), Cell(format_share(share, 1)), Cell(""), *further]
+             for name, share in rest.items()]  # fmt: skip
+    others = "the mean over the other settings" if response.model.balanced else "the setting alone, others at default"
+    return Table(
+        ("setting", "level", "ratio", "share of variation", "p", *(["or instead"] if further else [])),
+        rows,
+        names=2,
+        note=f"Ratios are of {response.measure.phrase} to that at the default, {others}, with 95 % intervals. p is"
+        " adjusted by Holm for all terms of all measures on this page; effects beyond the noise are in black."
+        + (" The last column names what the design cannot separate from the effect." if further else ""),
+    )
+
+
+def ranking_table(result: SettingsAt) -> Table:
+    """Return every combination against the default, best first."""
+    rows = []
+    for standing in result.standings:
+        levels = result.combinations[standing.combination]
+        cost = result.costs.get(standing.combination)
+        ratio, _, interval = (
+            estimate_text(standing.ratio) if standing.ratio.is_finite else f"{standing.ratio.value:.3g}"
+        ).partition(" ")
+        tone = "best" if levels == result.winner else ""
+        rows.append(
+            [
+                Cell(settings_words.combination_text(result, levels), tone=tone),
+                Cell(str(standing.runs)),
+                Cell(str(result.failed.get(standing.combination, (0, 0))[0])),
+                Cell(ratio, interval, tone),
+                Cell(f"{standing.measured:.3g}"),
+                Cell(settings_words.better_text(standing.better)),
+                Cell("–" if cost is None else f"{cost:.2f}"),
+            ]
+        )
+    return Table(
+        (
+            "combination",
+            "runs",
+            "failed",
+            f"{result.objective.phrase}, ratio",
+            "as measured",
+            "better than the default",
+            "CPU per request, ratio",
+        ),
+        rows,
+        note="Ratios are to the default, with 95 % intervals from a spread that all combinations share. The first of"
+        f" many owes some of its lead to chance: {settings_words.shrinkage_text(result)}",
+    )
+
+
+def interactions(result: SettingsAt, prefix: str) -> list[Figure]:
+    """Draw the objective at the levels of two settings, for the pairs with the largest shares."""
+    if not result.responses:
+        return []
+    pairs = [fit for fit in result.responses[0].model.terms if len(fit.term) == 2]
+    chosen = sorted(pairs, key=lambda fit: -fit.share)[:_DRAWN]
+    return [_interaction(result, fit.term, f"{prefix}-i{index}") for index, fit in enumerate(chosen)]
+
+
+def _interaction(result: SettingsAt, term: Sequence[int], name: str) -> Figure:
+    over, by = term
+    cells: dict[Any, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for number, value in result.course:
+        levels = result.combinations[number]
+        cells[str(levels[by])][str(levels[over])].append(np.log(value))
+    scale, unit = _unit(result)
+    traces = [
+        Trace(
+            list(values_at),
+            numbers([scale * float(np.exp(np.mean(values))) for values in values_at.values()]),
+            f"{short(result.factors[by])} {label}",
+            Line(COLORS[index % len(COLORS)]),
+            Mark(COLORS[index % len(COLORS)], SYMBOLS[index % len(SYMBOLS)]),
+        )
+        for index, (label, values_at) in enumerate(cells.items())
+    ]
+    return Figure(
+        name,
+        Axis(short(result.factors[over]), "category"),
+        [Panel(Axis(f"{result.objective.kind}, {unit}", from_zero=True))],
+        traces,
+        f"{settings_words.term_text(result, term)}: geometric means over runs. Parallel lines do not interact.",
+        width=440,
+        height=300,
+    )
+
+
+def _unit(result: SettingsAt) -> tuple[float, str]:
+    """Return the unit in which the objective is drawn, and what values are multiplied with for it."""
+    kind = result.objective.kind
+    return (1.0, RATES[kind].unit) if kind in RATES else (1e3, "ms")
+
+
+def course(result: SettingsAt, name: str) -> Figure:
+    """Draw an optimiser's trials in their order, and the best so far."""
+    values = np.array([value for _, value in result.course])
+    higher = result.objective.better == "higher"
+    best = np.maximum.accumulate(values) if higher else np.minimum.accumulate(values)
+    scale, unit = _unit(result)
+    trials = [float(number) for number in range(1, len(values) + 1)]
+    texts = [
+        f"{settings_words.combination_text(result, result.combinations[number])}\n{quantity(value, result.objective)}"
+        for number, value in result.course
+    ]
+    return Figure(
+        name,
+        Axis("trial", whole=True),
+        [Panel(Axis(f"{result.objective.kind}, {unit}", from_zero=True))],
+        [
+            Trace(trials, numbers(scale * values), "trials", mark=Mark(COLORS[0]), texts=texts),
+            Trace(trials, numbers(scale * best), "best so far", Line(MUTED, steps=True), hover=False),
+        ],
+        "Each mark is a trial; the first is the default. The best of single trials, "
+        f"{quantity(float(best[-1]), result.objective)}, owes some of its lead to luck.",
+    )
+
+
+_SHOWN = 8
+
+
+def print_settings(settings: Settings, console: Console | None = None, further: Further | None = None) -> None:
+    """Print a settings experiment in brief, on standard output unless another console is given."""
+    console = console or PrintableConsole()
+    description = settings.folder.description
+    console.print(Text(description.get("question") or description["experiment"], style="bold"))
+    for result in settings.results:
+        console.print()
+        if len(settings.results) > 1:
+            console.print(Text(settings_words.heading(result), style="bold"))
+        for sentence in settings_words.lead(result, description["factors"]):
+            console.print(Text(sentence))
+        if result.responses:
+            console.print()
+            _effects(result, description["factors"]).print(console)
+        if result.standings:
+            console.print()
+            _ranking(result).print(console)
+        print_findings(console, result.warnings)
+    console.print()
+    if further:
+        further.print(console)
+    print_trust(settings.folder, console)
+
+
+def _effects(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> TerminalTable:
+    response = result.responses[0]
+    aliased = {fit.term: settings_words.aliases_text(result, response, fit.term) for fit in response.model.terms}
+    further = any(aliased.values())
+    table = TerminalTable(("setting", "share", "p", "ratio", "level", *(["or instead"] if further else [])))
+    for fit in sorted(response.model.terms, key=lambda fit: -fit.share)[:_SHOWN]:
+        p = response.adjusted.get(fit.term)
+        contrasts = [contrast for contrast in response.model.contrasts if contrast.term == fit.term]
+        name = Text(settings_words.term_text(result, fit.term), style="" if response.claimed(fit.term) else "dim")
+        first: list[Text | str] = [name, format_share(fit.share, 1), "" if p is None else p_text(p)]
+        others = [aliased[fit.term]] if further else []
+        if not contrasts:
+            table.add(*first, "", "", *others)
+        for contrast in contrasts:
+            table.add(
+                *first,
+                settings_words.effect_text(contrast),
+                settings_words.level_text(result, contrast, levels),
+                *others,
+            )
+            first, others = ["", "", ""], [""] * len(others)
+    return table
+
+
+def _ranking(result: SettingsAt) -> TerminalTable:
+    name = f"combination, by {result.objective.phrase}"
+    table = TerminalTable((name, "runs", "failed", "ratio", "as measured", "better", "CPU per request"))
+    for standing in result.standings[:_SHOWN]:
+        cost = result.costs.get(standing.combination)
+        table.add(
+            settings_words.combination_text(result, result.combinations[standing.combination]),
+            str(standing.runs),
+            str(result.failed.get(standing.combination, (0, 0))[0] or ""),
+            estimate_text(standing.ratio) if standing.ratio.is_finite else f"{standing.ratio.value:.3g}",
+            f"{standing.measured:.3g}",
+            settings_words.better_text(standing.better),
+            "" if cost is None else f"{cost:.2f}",
+        )
+    return table
+
+
+def settings_document(settings: Settings) -> dict[str, Any]:
+    """Return the analysis for JSON."""
+    description = settings.folder.description
+    return {
+        "experiment": description["experiment"],
+        "question": description.get("question"),
+        "scheme": description["scheme"],
+        "results": [_result(result) for result in settings.results],
+        "runs": [run.as_dict() for run in settings.folder.runs],
+        **excluded_document(settings.folder),
+    }
+
+
+def _result(result: SettingsAt) -> dict[str, Any]:
+    levels = [dict(zip(result.factors, combination, strict=True)) for combination in result.combinations]
+    return {
+        "at": dict(result.at),
+        "phase": result.phase,
+        "objective": result.objective.as_dict(),
+        "responses": [_response(response, result) for response in result.responses],
+        "ranking": [
+            {
+                "levels": levels[standing.combination],
+                "runs": standing.runs,
+                "failed_runs": result.failed.get(standing.combination, (0, 0))[0],
+                "ratio": standing.ratio.as_dict(),
+                "ratio_measured": standing.measured,
+                "probability_better": standing.better,
+                "cpu_cost": result.costs.get(standing.combination),
+            }
+            for standing in result.standings
+        ],
+        "failed": [
+            {"levels": levels[number], "failed": failed, "runs": total}
+            for number, (failed, total) in result.failed.items()
+        ],
+        "winner": result.winner and dict(zip(result.factors, result.winner, strict=True)),
+        "confirmation": result.confirmation and result.confirmation.as_dict(),
+        "course": [{"levels": levels[number], "value": value} for number, value in result.course],
+        "warnings": [warning.as_dict() for warning in result.warnings],
+    }
+
+
+def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
+    model = response.model
+    return {
+        **response.measure.as_dict(),
+        "terms": [
+            {
+                "factors": [result.factors[index] for index in fit.term],
+                "share": fit.share,
+                "p": response.adjusted.get(fit.term),
+                "claimed": response.claimed(fit.term),
+                "aliases": [
+                    {"factors": [result.factors[index] for index in alias.term], "part": alias.part}
+                    for alias in model.aliases.get(fit.term, ())
+                ],
+            }
+            for fit in model.terms
+        ],
+        "effects": [
+            {
+                "factors": [result.factors[index] for index in contrast.term],
+                "levels": list(contrast.levels),
+                "ratio": contrast.ratio.as_dict(),
+            }
+            for contrast in model.contrasts
+        ],
+        "block_share": model.block_share,
+        "error_share": model.error_share,
+    }
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:

@@ -8,6 +8,8 @@ from rich.text import Text
 
 from loadframe.analyze.percentiles import Percentile, percentiles_of
 from loadframe.analyze.processes import processes_of
+from loadframe.base.terminal import PrintableConsole
+from loadframe.base.units import format_count, format_duration
 from loadframe.record import Run
 from loadframe.record.schema.summary import OperationFigures, RecordedVerdict
 from loadframe.report.bands import run_bands_on_terminal
@@ -34,12 +36,9 @@ from loadframe.report.labels import (
     with_failures,
     with_parts,
 )
-from loadframe.report.run.delayed import delayed_texts
-from loadframe.report.run.figures import bounds_of, standing_of
+from loadframe.report.run.words import bounds_of, delayed_texts, standing_of
 from loadframe.report.stored import stored_text
 from loadframe.report.terminal_table import TerminalTable
-from loadframe.terminal import PrintableConsole
-from loadframe.units import format_count, format_duration
 
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
 

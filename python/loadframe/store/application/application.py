@@ -1,5 +1,6 @@
 """The kind of store that an application is: a user's file makes one, and `--store PATH` starts it."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +8,10 @@ from secrets import token_hex
 from typing import Any, Self
 
 import loadframe.store as stores
-from loadframe import nofollow
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base import nofollow
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.store.access import OPEN, Access, Auth
-from loadframe.store.application import balancer, sources
+from loadframe.store.application import balancer
 from loadframe.store.application.tiers import TOLD, Tiers, tell, until, waiting
 from loadframe.store.base import (
     Balancing,
@@ -27,6 +28,43 @@ from loadframe.store.base import (
 )
 from loadframe.store.distribution import Distribution, Environment
 from loadframe.store.web import UnansweredError, Web
+
+#: Bytes of all files together; more are taken for data, and not for a program.
+_MOST = 16 * 2**20
+
+
+def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mapping[str, str]:
+    """Return the text files below a folder that match one of the patterns, by their paths in it; BadInput for others.
+
+    What is hidden, and what Python compiles, is left out, and so is what one of `without` matches.
+    """
+    texts: dict[str, str] = {}
+    paths = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
+    for path in paths:
+        name = path.relative_to(folder)
+        hidden = any(part.startswith(".") or part == "__pycache__" for part in name.parts)
+        if hidden or any(name.match(pattern) for pattern in without):
+            continue
+        try:
+            texts[str(name)] = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(
+                f"this file of the application cannot be read as text: {error}",
+                where=str(path),
+                remedy="leave it out of `files`, or make it readable",
+            ) from error
+    size = sum(map(len, texts.values()))
+    if not texts or size > _MOST:
+        what = f"has {size:,} bytes in the files that its instances run" if texts else "has no file that it could run"
+        raise BadInput(f"the application {what}", where=str(folder), remedy=f"change `files`: {', '.join(patterns)}")
+    return texts
+
+
+def digest(texts: Mapping[str, str], *further: str) -> str:
+    """Return 8 letters that are others for other files."""
+    whole = hashlib.sha256(repr((sorted(texts.items()), further)).encode())
+    return whole.hexdigest()[:8]
+
 
 #: Seconds.
 _TIMEOUT = 10.0
@@ -122,7 +160,7 @@ class Application(Store):
 
     @property
     def _texts(self) -> Mapping[str, str]:
-        return sources.read(self._folder, self._files, ("test_*",))
+        return read(self._folder, self._files, ("test_*",))
 
     def distribution(self, version: str) -> Distribution:
         """Return its virtual environment; its version is the one that it says, with a digest of its files."""
@@ -138,9 +176,9 @@ class Application(Store):
                     where=where,
                     remedy="write it with `uv pip compile --generate-hashes`, or say requirements=None",
                 ) from error
-        digest = sources.digest(self._texts, lock, *self._command)
+        of_files = digest(self._texts, lock, *self._command)
         return Distribution(
-            self.kind, f"{self._version}-{digest}", None, (), (), environment=Environment(lock, where or self.kind)
+            self.kind, f"{self._version}-{of_files}", None, (), (), environment=Environment(lock, where or self.kind)
         )
 
     def parts(self, settings: Mapping[str, Any]) -> Mapping[str, Store]:

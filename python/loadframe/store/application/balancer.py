@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from loadframe.errors import BadInput, StoreFailed
+from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.store import installed
 from loadframe.store.access import split_address
 from loadframe.store.base import Unreachable

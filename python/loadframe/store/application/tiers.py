@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from loadframe import nofollow
-from loadframe.errors import BadInput, LoadframeError, StoreFailed
+from loadframe.base import nofollow
+from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.base import Balancing, Member, Watch
 
 #: Below a process's folder: what it waits for.

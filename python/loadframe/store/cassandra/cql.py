@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from loadframe.errors import LoadframeError, StoreFailed
+from loadframe.base.errors import LoadframeError, StoreFailed
 from loadframe.store.access import split_address
 
 _VERSION = 4

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from loadframe.errors import LoadframeError
+from loadframe.base.errors import LoadframeError
 
 Ask = Callable[[str], list[dict[str, Any]]]
 

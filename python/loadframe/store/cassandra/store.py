@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from loadframe import nofollow
-from loadframe.errors import BadInput, StoreFailed
+from loadframe.base import nofollow
+from loadframe.base.errors import BadInput, StoreFailed
+from loadframe.base.units import counted, format_nodes
 from loadframe.store import days, distribution, installed, jvm
 from loadframe.store.access import OPEN, Access, Auth, split_address
-from loadframe.store.asking import first_answer
 from loadframe.store.base import (
     Balancing,
     Figure,
@@ -33,7 +33,7 @@ from loadframe.store.cassandra.cql import NOT_LET_IN, NOT_NOW, Connection, CqlEr
 from loadframe.store.cassandra.ring import Ring, figures
 from loadframe.store.distribution import Distribution
 from loadframe.store.encryption import Encryption
-from loadframe.units import counted, format_nodes
+from loadframe.store.first_answer import first_answer
 
 KEYSPACE = "loadframe"
 #: The user that clients log in as, of clusters that loadframe starts.

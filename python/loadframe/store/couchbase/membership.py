@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Self
 
-from loadframe.errors import BadInput, StoreFailed
+from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.store.access import split_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
-from loadframe.store.couchbase.quotas import apply
+from loadframe.store.couchbase.launch import apply
 from loadframe.store.couchbase.rest import Administration
 
 #: What each node serves: documents, statements and their indexes.

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loadframe.errors import BadInput, LoadframeError, StoreFailed
+from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import Access
-from loadframe.store.asking import first_answer
 from loadframe.store.base import Unreachable
+from loadframe.store.first_answer import first_answer
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
 #: Seconds. Adding a node takes ten or more, when machines are busy many more.

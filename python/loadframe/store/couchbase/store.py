@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from loadframe.errors import BadInput, StoreFailed
+from loadframe.base.errors import BadInput, StoreFailed
+from loadframe.base.units import parse_size
 from loadframe.store import installed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
@@ -25,10 +26,9 @@ from loadframe.store.base import (
     Store,
     Watch,
 )
-from loadframe.store.couchbase import launch, membership, quotas
+from loadframe.store.couchbase import launch, membership
 from loadframe.store.couchbase.rest import Administration, document
 from loadframe.store.distribution import Distribution
-from loadframe.units import parse_size
 
 #: Seconds that a new bucket may take until every node serves its part.
 _READY_WITHIN = 60.0
@@ -109,7 +109,7 @@ class Couchbase(Store):
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are loadframe's own: quotas of memory, and when nodes are failed over."""
-        quotas.check(settings)
+        launch.check(settings)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Return the node's own copy of what the installation starts by."""
@@ -157,8 +157,8 @@ class Couchbase(Store):
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Change quotas, and when nodes are failed over."""
-        quotas.check(settings)
-        quotas.apply(lambda path, **values: self._rest.ask(addresses, "POST", path, values), None, settings)
+        launch.check(settings)
+        launch.apply(lambda path, **values: self._rest.ask(addresses, "POST", path, values), None, settings)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create a bucket from `replicas`, `ram_quota` and `durability`; with `index`, one that scans can use."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from loadframe import nofollow
-from loadframe.errors import BadInput
+from loadframe.base import nofollow
+from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_size
 from loadframe.store.base import Installation, NodePlan, NodeSpec
 from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
 from loadframe.store.mongodb.client import server_key
-from loadframe.units import parse_size
 
 #: Settings of a node's configuration that loadframe decides.
 OURS = (

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from loadframe.errors import BadInput, LoadframeError, StoreFailed
+from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
 from loadframe.store.mongodb.client import Client, MongoError
 

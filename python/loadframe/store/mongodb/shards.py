@@ -5,14 +5,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from loadframe import nofollow
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base import nofollow
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import parse_size
 from loadframe.store.base import Balancing, Health, Member, Watch
 from loadframe.store.mongodb import replica_set as sets
 from loadframe.store.mongodb.client import Client, MongoError
 from loadframe.store.mongodb.config import CONFIG, ROUTER, SEEDS, SHARD, shard_of
 from loadframe.store.mongodb.replica_set import Clients
-from loadframe.units import parse_size
 
 _POLL = 0.5
 #: ShardNotFound, CommandNotFound.

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.store import days, installed, vendors
 from loadframe.store.access import OPEN, Access
-from loadframe.store.asking import first_answer
 from loadframe.store.base import (
     Balancing,
     Found,
@@ -27,6 +26,7 @@ from loadframe.store.base import (
 )
 from loadframe.store.distribution import Distribution, Wheel
 from loadframe.store.encryption import Encryption
+from loadframe.store.first_answer import first_answer
 from loadframe.store.mongodb import config, figures, shards
 from loadframe.store.mongodb import replica_set as sets
 from loadframe.store.mongodb.client import ADMINISTRATOR, Client, MongoError

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from loadframe.errors import BadInput, LoadframeError, StoreFailed
+from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import Access, split_address
 from loadframe.store.base import Unreachable
 

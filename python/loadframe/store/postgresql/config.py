@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store.base import Installation, NodePlan, NodeSpec
 from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY
 from loadframe.store.postgresql.client import USER

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from loadframe import nofollow
-from loadframe.errors import BadInput, StoreFailed
+from loadframe.base import nofollow
+from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
 from loadframe.store.postgresql.client import DATABASE, Client, PostgresError
 from loadframe.store.postgresql.config import SOURCE, slot, source

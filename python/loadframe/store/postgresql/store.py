@@ -6,14 +6,13 @@ How replicas come and go is in `replication`, what a node is started with in `co
 import contextlib
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import installed
 from loadframe.store.access import OPEN, Access
-from loadframe.store.asking import first_answer
 from loadframe.store.base import (
     Found,
     Health,
@@ -27,8 +26,34 @@ from loadframe.store.base import (
 )
 from loadframe.store.distribution import Distribution, Wheel
 from loadframe.store.encryption import Encryption, refuse_settings
-from loadframe.store.postgresql import config, figures, replication, tables
+from loadframe.store.first_answer import first_answer
+from loadframe.store.postgresql import config, figures, replication
 from loadframe.store.postgresql.client import DATABASE, SLOW, USER, Client, PostgresError
+
+#: The columns of a table that is defined by nothing: an id, and the document as it is.
+ID, DOCUMENT = "id", "document"
+
+
+def create(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the statements that make the table and its indexes. A key that is not among the columns is a text."""
+    columns: Mapping[str, str] = definition.get("columns") or {DOCUMENT: "jsonb NOT NULL"}
+    key = definition.get("key", ID)
+    if key is not None:
+        columns = {key: "text", **columns}
+    parts = [f"{quoted(column)} {kind}" for column, kind in columns.items()]
+    if key is not None:
+        parts.append(f"PRIMARY KEY ({quoted(key)})")
+    unlogged = "UNLOGGED " if definition.get("unlogged") else ""
+    options = f" WITH ({definition['with']})" if definition.get("with") else ""
+    yield f"CREATE {unlogged}TABLE {quoted(name)} ({', '.join(parts)}){options}"
+    for index in definition.get("indexes") or []:
+        yield f"CREATE INDEX ON {quoted(name)} {index}"
+
+
+def quoted(name: str) -> str:
+    """Return an identifier as statements have it."""
+    return '"' + name.replace('"', '""') + '"'
+
 
 #: A wheel of the package index that carries the server and its tools, which are the same for any version of Python.
 _WHEEL = Wheel(
@@ -211,7 +236,7 @@ class Postgresql(Store):
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create the table with its indexes; without columns it has an id and the document, as jsonb."""
         server = self._primary(addresses)
-        statements = list(tables.create(name, definition))
+        statements = list(create(name, definition))
         try:
             server.ask("SELECT 1", DATABASE)
         except PostgresError as error:
@@ -226,7 +251,7 @@ class Postgresql(Store):
         """Return whether there is such a table."""
         try:
             (row,) = self._primary(addresses).ask(
-                "SELECT to_regclass(:name) IS NOT NULL AS there", DATABASE, name=tables.quoted(name)
+                "SELECT to_regclass(:name) IS NOT NULL AS there", DATABASE, name=quoted(name)
             )
         except PostgresError as error:
             if error.no_database:
@@ -237,16 +262,14 @@ class Postgresql(Store):
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
         """Drop the table, if it is there."""
         try:
-            self._primary(addresses).ask(f"DROP TABLE IF EXISTS {tables.quoted(name)}", DATABASE, within=SLOW)
+            self._primary(addresses).ask(f"DROP TABLE IF EXISTS {quoted(name)}", DATABASE, within=SLOW)
         except PostgresError as error:
             if not error.no_database:
                 raise
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count on the primary, which has what was written a moment ago. Reads the whole table."""
-        (row,) = self._primary(addresses).ask(
-            f"SELECT count(*) AS rows FROM {tables.quoted(name)}", DATABASE, within=SLOW
-        )
+        (row,) = self._primary(addresses).ask(f"SELECT count(*) AS rows FROM {quoted(name)}", DATABASE, within=SLOW)
         return int(row["rows"])
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Self
 
-from loadframe.errors import BadInput, LoadframeError, StoreFailed
+from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import split_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
 from loadframe.store.redis import routes

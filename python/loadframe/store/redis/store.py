@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store import installed
 from loadframe.store.access import OPEN, Access
-from loadframe.store.asking import first_answer
 from loadframe.store.base import (
     Figure,
     Found,
@@ -27,6 +26,7 @@ from loadframe.store.base import (
 )
 from loadframe.store.distribution import Distribution
 from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
+from loadframe.store.first_answer import first_answer
 from loadframe.store.redis import cluster as ring
 from loadframe.store.redis.client import USER, Client
 

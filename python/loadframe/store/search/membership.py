@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from loadframe import nofollow
-from loadframe.errors import BadInput, LoadframeError
+from loadframe.base import nofollow
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import counted, format_nodes, format_size
 from loadframe.store.base import Balancing, Member, NodeSpec, Watch
-from loadframe.units import counted, format_nodes, format_size
 
 #: Seconds between looks.
 _POLL = 0.5

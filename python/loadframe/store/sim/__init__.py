@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.store.base import Figure, Found, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
 from loadframe.store.search.store import SearchStore

@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from loadframe.errors import BadInput
-from loadframe.units import parse_duration, parse_size
+from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_duration, parse_size
 
 #: The one version of the simulated store.
 VERSION = "1"

@@ -2,7 +2,7 @@
 collections and in the searches. The values themselves the engine encrypts (`crates/engine/src/cipher.rs`).
 """
 
+from loadframe.workload.encryption.fields import ClientEncryption
 from loadframe.workload.encryption.rewriting import encrypted
-from loadframe.workload.encryption.section import ClientEncryption
 
 __all__ = ["ClientEncryption", "encrypted"]

@@ -3,7 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from loadframe.yamlfile import Model, shown, wrong
 
 _WORDS = frozenset(("text", "match_only_text"))
 _TEXTS = frozenset(("keyword", "constant_keyword", "wildcard", "boolean", *_WORDS))
@@ -138,3 +142,19 @@ def _encrypted(properties: Mapping[str, Any], before: str) -> dict[str, Any]:
             kept = {key: said[key] for key in _KEPT if key in said}
             made[name] = {"type": "keyword" if _field(path, said).how == "text" else "long", **kept}
     return made
+
+
+def _key(value: str) -> str:
+    if not re.fullmatch(r"[0-9A-Fa-f]{32}", value):
+        raise wrong(f"{shown(value)} is not a key", "give 32 hexadecimal digits")
+    return value
+
+
+class ClientEncryption(Model):
+    """Whether values are encrypted before the store gets them, and the key of AES-128.
+
+    The key stands in the manifest, since runs must be repeatable: it must not be one that protects anything.
+    """
+
+    enabled: bool
+    key: Annotated[str, AfterValidator(_key)] = "000102030405060708090a0b0c0d0e0f"

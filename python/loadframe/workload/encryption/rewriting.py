@@ -6,10 +6,9 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from loadframe.errors import BadInput
-from loadframe.workload.encryption.fields import Field, NotEncrypted, encrypted_mappings, fields_of
+from loadframe.base.errors import BadInput
+from loadframe.workload.encryption.fields import ClientEncryption, Field, NotEncrypted, encrypted_mappings, fields_of
 from loadframe.workload.encryption.searches import Searches
-from loadframe.workload.encryption.section import ClientEncryption
 from loadframe.workload.resolved import ResolvedPhase, ResolvedWorkload
 from loadframe.yamlfile import Document
 

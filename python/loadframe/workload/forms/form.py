@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from loadframe.workload.forms.assertion import Assertion
-from loadframe.workload.forms.capture import PLACES, Captured
+from loadframe.workload.forms.answer import PLACES, Assertion, Captured
 from loadframe.workload.forms.cassandra import Consistency, Cql
 from loadframe.workload.forms.chart import Chart
 from loadframe.workload.forms.couchbase import Durability, Query
@@ -22,9 +21,9 @@ from loadframe.workload.forms.neutral import (
     Update,
     Upsert,
 )
-from loadframe.workload.forms.paging import Composite, Scroll, SearchAfter
 from loadframe.workload.forms.postgresql import ReadFrom, Statements
-from loadframe.workload.forms.repeat import Repeat, Visible
+from loadframe.workload.forms.repeat import Composite, Repeat, Scroll, SearchAfter, Visible
+from loadframe.workload.forms.rest import Http
 from loadframe.workload.forms.search import (
     Aggregation,
     CountDocuments,
@@ -58,7 +57,6 @@ from loadframe.workload.forms.search_admin import (
     WaitForHealth,
 )
 from loadframe.workload.forms.values import Text
-from loadframe.workload.rest import Http
 from loadframe.yamlfile import Duration, Model, did_you_mean, shown, wrong
 
 Family = Literal["elasticsearch", "http", "cassandra", "mongodb", "redis", "couchbase", "postgresql"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload.workload import load_workload
 from loadframe.yamlfile import scalar
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload.importers.imported import Imported, literal, name_of
 from loadframe.workload.importers.source import Part, json_of, text_of
 from loadframe.yamlfile import shown

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.yamlfile import did_you_mean, shown
 
 #: Files that people write are smaller.

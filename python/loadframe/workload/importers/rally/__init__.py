@@ -9,10 +9,10 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload.holes import names
 from loadframe.workload.importers.imported import Imported, literal, name_of
-from loadframe.workload.importers.rally import checkout, isolated, operations
+from loadframe.workload.importers.rally import isolated, operations, template
 from loadframe.workload.importers.rally.schedule import Schedule, choose
 from loadframe.workload.importers.rally.sources import LISTED, Sources, wanted
 from loadframe.workload.importers.rally.track import Track, documents_of
@@ -60,8 +60,8 @@ def import_rally(
             told[name] = scalar(text)
         except ValueError as error:
             raise BadInput(str(error), where=f"--set {name}", remedy="give another value") from None
-    file = checkout.track_file(path)
-    around = checkout.root_of(file, root)
+    file = template.track_file(path)
+    around = template.root_of(file, root)
     part = Part(isolated.expand(file, around, told, limits), str(path))
     folder = file.parent
     track = Track(part, folder, lambda: isolated.locate(file, around, told, limits), test_mode)

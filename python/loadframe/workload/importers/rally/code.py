@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload.importers.rally import toolkit
 from loadframe.workload.importers.source import text_of
 

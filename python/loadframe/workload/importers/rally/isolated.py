@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload.importers.rally import code, template
 
 #: Bytes of the answer.

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload.importers.imported import name_of, needing_none
 from loadframe.workload.importers.rally.making import Form
 from loadframe.workload.importers.rally.operations import Operations

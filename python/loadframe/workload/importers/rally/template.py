@@ -1,5 +1,9 @@
 """Renders a track's Jinja2 templates: with the helpers that tracks rely on, in a sandbox, within the track's checkout.
 
+A mark stands before the first character of a line that is neither white space nor within a tag, so that the removal of
+white space around tags works as without marks. What templates keep for later (macros, blocks that are set, called or
+filtered) has no marks, because templates may look into it.
+
 `rally.collect(parts="...")` is replaced by the parts' text before anything is rendered, so that all parts share one
 scope; wherever else a track names it, it includes them. Run it in a process of its own: see `isolated`.
 """
@@ -7,6 +11,7 @@ scope; wherever else a track names it, it includes them. Run it in a process of 
 import os
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,11 +25,128 @@ import jinja2
 from jinja2 import meta
 from jinja2.sandbox import SandboxedEnvironment
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload.importers import places
-from loadframe.workload.importers.rally import checkout, marks
 from loadframe.workload.importers.source import MAX_BYTES, json_of, text_of
 from loadframe.yamlfile import did_you_mean
+
+#: The files that a track or workload begins with.
+TRACKS = ("track.json", "workload.json")
+REMEDY = "say --root with the folder that holds all its files"
+#: The folder that tracks of a checkout share.
+_SHARED = "common_operations"
+#: How many folders around a track may have what tracks share.
+_NEAR = 3
+
+
+def track_file(path: Path) -> Path:
+    """Return the file of a track, which is given by its folder or by itself; BadInput if it does not exist."""
+    if not path.exists():
+        raise BadInput("there is no such track", where=str(path), remedy="check the path")
+    if not path.is_dir():
+        return path
+    for name in TRACKS:
+        if (path / name).is_file():
+            return path / name
+    raise BadInput("it has neither a track.json nor a workload.json", where=str(path), remedy="check it")
+
+
+def root_of(file: Path, root: Path | None = None) -> Path:
+    """Return the folder that a track's templates may read: `root`, or the checkout around the track's file.
+
+    That is the nearest folder around it with a `.git`, or else the nearest that has `common_operations`, or else the
+    next one if it has several tracks, but never the user's home or what is around it; otherwise the track's own folder.
+    BadInput for a `root` that does not hold the track.
+    """
+    folder = file.parent.resolve()
+    if root is not None:
+        if not root.is_dir() or not folder.is_relative_to(root.resolve()):
+            what = f"it is not a folder that holds {folder}"
+            raise BadInput(what, where=f"--root {root}", remedy="name a folder around the track")
+        return root.resolve()
+    around = [folder, *_below_home(folder)]
+    for outer in around:
+        if (outer / ".git").exists():
+            return outer
+    for outer in around[1 : 1 + _NEAR]:
+        if (outer / _SHARED).is_dir():
+            return outer
+    beside = around[1:2]
+    return beside[0] if beside and _holds_several(beside[0]) else folder
+
+
+def _below_home(folder: Path) -> list[Path]:
+    home = Path.home().resolve()
+    outside = {home, *home.parents, Path(folder.anchor)}
+    return [outer for outer in folder.parents if outer not in outside]
+
+
+def _holds_several(folder: Path) -> bool:
+    try:
+        tracks = [inner for inner in folder.iterdir() if any((inner / name).is_file() for name in TRACKS)]
+    except OSError:
+        return False
+    return len(tracks) > 1
+
+
+#: Characters for private use, which no track has.
+_BEGIN, _END = "\ue000", "\ue001"
+_TAG = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", re.DOTALL)
+_KEEPS = re.compile(r"\{%[-+]?\s*(macro\b|call\b|filter\b|set\b(?!.*=))", re.DOTALL)
+_KEPT = re.compile(r"\{%[-+]?\s*end(macro|call|filter|set)\b")
+_MARK = re.compile(f"{_BEGIN}([0-9]+):([0-9]+){_END}")
+
+
+def marked(text: str, file: int) -> str:
+    """Return a template with marks of the file of that number; unchanged if it has the characters of marks itself."""
+    if _BEGIN in text or _END in text:
+        return text
+    pieces: list[str] = []
+    at, line, keeping = 0, 1, 0
+    for tag in _TAG.finditer(text):
+        pieces.append(_marked_data(text[at : tag.start()], file, line) if not keeping else text[at : tag.start()])
+        pieces.append(tag[0])
+        keeping = max(0, keeping + bool(_KEEPS.match(tag[0])) - bool(_KEPT.match(tag[0])))
+        line += text.count("\n", at, tag.end())
+        at = tag.end()
+    rest = text[at:]
+    return "".join([*pieces, rest if keeping else _marked_data(rest, file, line)])
+
+
+def _marked_data(data: str, file: int, line: int) -> str:
+    pieces = []
+    for number, piece in enumerate(data.split("\n"), start=line):
+        blank = len(piece) - len(piece.lstrip())
+        pieces.append(f"{piece[:blank]}{_BEGIN}{file}:{number}{_END}{piece[blank:]}" if piece.strip() else piece)
+    return "\n".join(pieces)
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Where a rendered text came from: its pieces begin at `offsets`, each with its file's number and its line."""
+
+    offsets: list[int]
+    places: list[tuple[int, int]]
+
+    def place(self, offset: int) -> tuple[int, int] | None:
+        """Return the file's number and the line that a character of the text came from; None if no mark is before."""
+        index = bisect_right(self.offsets, offset) - 1
+        return self.places[index] if index >= 0 else None
+
+
+def unmarked(text: str) -> tuple[str, Origins]:
+    """Return a rendered text without its marks, and where it came from."""
+    pieces, offsets, places = [], [], []
+    at = length = 0
+    for mark in _MARK.finditer(text):
+        pieces.append(text[at : mark.start()])
+        length += mark.start() - at
+        offsets.append(length)
+        places.append((int(mark[1]), int(mark[2])))
+        at = mark.end()
+    pieces.append(text[at:])
+    return "".join(pieces), Origins(offsets, places)
+
 
 _COLLECT = re.compile(r"""\{\{-?\s*(?:rally|benchmark)\.collect\(\s*parts\s*=\s*(["'])(.+?)\1\s*\)\s*-?\}\}""")
 _MAX_PARTS = 2000
@@ -129,17 +251,17 @@ class Templates:
             what = f"the template fails: {type(error).__name__}: {str(error)[:300]}"
             raise BadInput(what, where=where, remedy="set what it needs with --set, or correct it") from None
 
-    def _located(self, path: Path) -> tuple[str, marks.Origins] | None:
+    def _located(self, path: Path) -> tuple[str, Origins] | None:
         """Return what a file renders to, and where that came from; None if it cannot be rendered with marks."""
         self._marked, self._parts = [], 0
         # Jinja keeps what it has read, which has no marks.
         self.environment.cache = None
         try:
-            return marks.unmarked(self._text(path))
+            return unmarked(self._text(path))
         except BadInput:
             return None
 
-    def _place(self, origins: marks.Origins, offset: int) -> str | None:
+    def _place(self, origins: Origins, offset: int) -> str | None:
         place = origins.place(offset)
         return None if place is None or self._marked is None else f"{self._marked[place[0]]}:{place[1]}"
 
@@ -173,7 +295,7 @@ class Templates:
         if self._marked is None:
             return text
         self._marked.append(path)
-        return marks.marked(text, len(self._marked) - 1)
+        return marked(text, len(self._marked) - 1)
 
     def _included(self, name: str) -> tuple[str, str, None] | None:
         """Return the text and the path of a template that another one includes or imports."""
@@ -200,7 +322,7 @@ class Templates:
         resolved = path.resolve()
         if not resolved.is_relative_to(self.root):
             what = f"the track asks for {path}, which is outside {self.root}"
-            raise BadInput(what, where=str(self.folder), remedy=checkout.REMEDY)
+            raise BadInput(what, where=str(self.folder), remedy=REMEDY)
         parts = resolved.relative_to(self.root).parts
         if any(part.startswith(".") for part in (parts[:-1] if resolved.suffix == ".json" else parts)):
             what = f"the track asks for {path}, which is hidden"

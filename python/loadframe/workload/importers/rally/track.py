@@ -5,15 +5,65 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from loadframe.errors import BadInput
+from loadframe.base.errors import BadInput
 from loadframe.workload.importers import places
 from loadframe.workload.importers.imported import literal, name_of
-from loadframe.workload.importers.rally import shapes
 from loadframe.workload.importers.source import Part
+
+_DEFINITION = ("settings", "mappings", "aliases")
+
+
+def shape(name: str, templates: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the definition that templates give an index of a name, with `data_stream` if they make it one.
+
+    `templates` has the bodies by name, by the section that declares them. The store would take the composable template
+    of the highest priority, with its components, and without one all others in their order. None if none fits.
+    """
+    composable = [body for body in templates.get("composable-templates", {}).values() if _fits(name, body)]
+    if composable:
+        chosen = max(composable, key=lambda body: _number(body.get("priority")))
+        components = templates.get("component-templates", {})
+        named = chosen.get("composed_of")
+        parts = [components.get(part, {}) for part in named] if isinstance(named, list) else []
+        made = _merged([*(part.get("template") for part in parts), chosen.get("template")])
+        return made | ({"data_stream": True} if "data_stream" in chosen else {})
+    legacy = [body for body in templates.get("templates", {}).values() if _fits(name, body)]
+    if not legacy:
+        return None
+    return _merged(sorted(legacy, key=lambda body: _number(body.get("order"))))
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, int | float) else 0
+
+
+def _fits(name: str, body: Mapping[str, Any]) -> bool:
+    patterns = body.get("index_patterns", body.get("template"))
+    listed = patterns if isinstance(patterns, list) else [patterns]
+    return any(isinstance(pattern, str) and fnmatchcase(name, pattern) for pattern in listed)
+
+
+def _merged(definitions: list[Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for definition in definitions:
+        if isinstance(definition, dict):
+            made = _over(made, {key: definition[key] for key in _DEFINITION if isinstance(definition.get(key), dict)})
+    return made
+
+
+def _over(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return one mapping with the values of another one put over it, also within."""
+    both = dict(one)
+    for key, value in other.items():
+        inner = one.get(key)
+        both[key] = _over(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return both
+
 
 #: The paths of templates, by the section that declares them.
 TEMPLATES = {
@@ -21,7 +71,6 @@ TEMPLATES = {
     "component-templates": "/_component_template/",
     "composable-templates": "/_index_template/",
 }
-_DEFINITION = ("settings", "mappings", "aliases")
 #: Archives that corpora are not read from.
 _PACKED = (".xz", ".zip", ".tar", ".tgz", ".7z")
 _COMPRESSED = (*_PACKED, ".gz", ".bz2", ".zst")
@@ -158,7 +207,7 @@ class Track:
     def collection(self, name: str) -> str:
         """Return a collection of that name, which is made if the track does not declare it."""
         if name not in self.collections:
-            definition = shapes.shape(name, self.templates)
+            definition = shape(name, self.templates)
             if definition is None:
                 self.leave_out(f"index {name}: the templates that would shape it; it has the store's defaults")
             self.collections[name] = {"elasticsearch": literal(definition)} if definition else {}
@@ -173,7 +222,7 @@ class Track:
         if "*" in name or "," in name:
             self.leave_out(f"data stream {name}: it is a pattern; what is written makes the streams that it names")
             return
-        definition = {"data_stream": True, **(shapes.shape(name, self.templates) or {})}
+        definition = {"data_stream": True, **(shape(name, self.templates) or {})}
         definition.pop("aliases", None)
         self.collections[name] = {"elasticsearch": literal(definition)}
 

@@ -1,0 +1,260 @@
+"""The ratio of two groups of runs, analysed as the runs were made: in blocks, in sessions, or neither; pure.
+
+Everything is done on logarithms, so that a difference is a ratio and its interval stays above 0.
+
+- **Blocks.** Runs of one block were made one after the other and share what the machine did then. The model is
+  log(value) = group + session + block + noise, with the block as a random effect. Its variance is estimated by
+  restricted maximum likelihood (REML; Patterson and Thompson, "Recovery of inter-block information when block sizes are
+  unequal", Biometrika 58, 1971), and the degrees of freedom by Satterthwaite's method (Biometrics Bulletin 2, 1946; for
+  contrasts in mixed models Giesbrecht and Burns, Biometrics 41, 1985). Where the blocks differ, this is the paired t
+  test; where they do not, it is Student's t test with all its degrees of freedom.
+- **Sessions.** Runs of one session are more alike than runs of two. Sessions that have runs of both groups are compared
+  within themselves. Where every session has runs of one group only, the session is the unit: means of sessions are
+  compared by a t test, and a session with fewer runs than usual has the additional variance that this brings.
+- **One session against one** cannot know how much sessions differ. What is assumed instead is added; without it, the
+  interval holds for these two sessions, and says nothing of two others.
+
+Both groups are taken to have the same noise (relative to their level), except where runs without blocks are so unequal
+in number that it would matter. That is not checked; with equal numbers the t test hardly depends on it.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy import special
+
+from loadframe.analyze.compare.block_model import ContrastFit, Observation, fit_contrast
+from loadframe.analyze.compare.trimmed import paired_contrast, unpaired_contrast
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.figures import EXACT, Stretch
+
+__all__ = ["Design", "Observation", "RatioEstimate", "estimate_ratio"]
+
+#: How runs were laid out: each block has one run of both groups; blocks of any other shape; no common blocks; sessions
+#: that have runs of one group only; and one such session for each group.
+Design = Literal["paired", "blocks", "unpaired", "sessions", "one session each"]
+
+#: From this ratio of their numbers of runs on, each group may have a noise of its own.
+_UNEQUAL = 2
+#: Differences below this are rounding's, where nothing scatters.
+_RESOLUTION = 1e-9
+#: exp() of more than this is beyond a float.
+_MOST = 700.0
+
+
+@dataclass(frozen=True)
+class RatioEstimate:
+    """The ratio of two groups' geometric means with its 95 % interval, and how it was found.
+
+    `log_ratio` and `standard_error` are natural logarithms. `p` is two-sided, of a ratio of 1: Student's t with
+    `freedom` degrees of freedom, times `caution`. The interval agrees with it: it is log_ratio +- standard_error times
+    the t quantile of 1 - 0.025 / caution. Without any freedom the interval is unbounded and p is 1. `block_spread` is
+    the standard deviation of block effects (of logarithms; 0 where none was seen). `sessions` counts those of the
+    baseline and of the other group that entered the estimate. Sessions that hold both groups count on both sides.
+    """
+
+    ratio: Estimate
+    log_ratio: float
+    standard_error: float
+    freedom: float
+    caution: float
+    p: float
+    design: Design
+    block_spread: float
+    sessions: tuple[int, int]
+    #: What the bounds of the values allow; `ratio` and `p` contain it, the other figures do not.
+    bounds: Stretch = EXACT
+
+    @property
+    def knows_sessions(self) -> bool:
+        """Whether the interval accounts for how sessions differ; else it holds for these two sessions only."""
+        return self.design != "one session each"
+
+    def widened(self, bounds: Stretch) -> "RatioEstimate":
+        """Return the estimate with what the bounds of the values allow; p is that of the ratio nearest to 1."""
+        if bounds.is_exact:
+            return self
+        least, most = self.ratio.value * bounds.low, self.ratio.value * bounds.high
+        nearest = min(max(1.0, least), most)
+        p = self.p
+        if nearest == 1:
+            p = 1.0
+        elif self.standard_error and self.freedom > 0:
+            off = abs(math.log(nearest)) / self.standard_error
+            p = min(1.0, 2 * float(special.stdtr(self.freedom, -off)) * self.caution)
+        return replace(self, ratio=bounds.widened(self.ratio), p=p, bounds=bounds)
+
+
+def estimate_ratio(
+    observations: Sequence[Observation],
+    baseline: Hashable,
+    group: Hashable,
+    *,
+    session_spread: float = 0.0,
+    least_variance: float = 0.0,
+    robust: bool = False,
+) -> RatioEstimate:
+    """Return the group's geometric mean over the baseline's.
+
+    Observations of further groups help to tell blocks and noise. `session_spread` is the standard deviation of
+    sessions, as a share, that is assumed where each side has one session only and the runs cannot say it; elsewhere it
+    is not used. `least_variance` is what the variance of the log ratio has at least, whatever the runs say. With
+    `robust`, means are trimmed, where there are enough values; see `trimmed`. ValueError where a side has no
+    observation, or a value is not positive and finite.
+    """
+    for label in (baseline, group):
+        if not any(observation.group == label for observation in observations):
+            raise ValueError(f"the group {label!r} has no observation")
+    if any(not 0 < observation.value < math.inf for observation in observations):
+        raise ValueError("a value is not positive and finite, and has no logarithm")
+    sessions = {
+        label: list(dict.fromkeys(observation.session for observation in observations if observation.group == label))
+        for label in (baseline, group)
+    }
+    common = [session for session in sessions[baseline] if session in sessions[group]]
+    if common:
+        used = [observation for observation in observations if observation.session in common]
+        design = _design(used, baseline, group)
+        alone = design == "unpaired" and len(common) == 1
+        trimmed = None
+        if robust:
+            trimmed = (
+                unpaired_contrast(used, baseline, group, by_session=False)
+                if alone
+                else paired_contrast(used, baseline, group)
+            )
+        fitted = trimmed or (_unblocked(used, baseline, group) if alone else fit_contrast(used, baseline, group))
+        return _result(fitted, design, (len(common), len(common)), least_variance)
+    counts = len(sessions[baseline]), len(sessions[group])
+    if sum(counts) > 2:
+        trimmed = unpaired_contrast(observations, baseline, group, by_session=True) if robust else None
+        between = trimmed or _between_sessions(observations, baseline, group)
+        return _result(between, "sessions", counts, least_variance)
+    # Session and group cannot be separated, so the session must not be in the model.
+    trimmed = unpaired_contrast(observations, baseline, group, by_session=False) if robust else None
+    contrast = _with_variance(trimmed or _unblocked(observations, baseline, group), 2 * session_spread**2)
+    return _result(contrast, "one session each", counts, least_variance)
+
+
+def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
+    """Compare runs of one session that share no blocks.
+
+    With about equal numbers of runs it is Student's test, which takes the noise of both for the same and hardly suffers
+    where it is not. Where one side has twice as many or more it would suffer, and Welch's ("The generalization of
+    'Student's' problem when several different population variances are involved", Biometrika 34, 1947) would suffer
+    from skewed noise: the more cautious of both decides.
+    """
+    pair = [
+        Observation(observation.value, observation.group)
+        for observation in observations
+        if observation.group in (baseline, group)
+    ]
+    pooled = fit_contrast(pair, baseline, group)
+    sides = [
+        np.log([observation.value for observation in observations if observation.group == label])
+        for label in (baseline, group)
+    ]
+    counts = [len(side) for side in sides]
+    if min(counts) < 2 or max(counts) < _UNEQUAL * min(counts):
+        return pooled
+    parts = [float(side.var(ddof=1)) / len(side) for side in sides]
+    if sum(parts) <= _RESOLUTION**2:
+        return pooled
+    freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
+    welch = replace(pooled, error=math.sqrt(sum(parts)), freedom=freedom)
+    return max(pooled, welch, key=lambda fitted: fitted.error * float(special.stdtrit(fitted.freedom, 0.975)))
+
+
+def _design(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> Design:
+    pair = [observation for observation in observations if observation.group in (baseline, group)]
+    blocks: dict[Hashable, list[Hashable]] = {}
+    for observation in pair:
+        if observation.block is not None:
+            blocks.setdefault((observation.session, observation.block), []).append(observation.group)
+    if all(len(set(labels)) == 1 for labels in blocks.values()):
+        return "unpaired"
+    whole = sum(map(len, blocks.values())) == len(pair)
+    pairs = all(len(labels) == len(set(labels)) == 2 for labels in blocks.values())
+    return "paired" if whole and pairs else "blocks"
+
+
+def _between_sessions(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
+    """Compare means of sessions, each of which has runs of one group only.
+
+    The variance of a session's mean is that between sessions plus that within, over its runs. S^2, the pooled variance
+    of session means about their group's, has both for a session with the usual number of runs; a group whose sessions
+    have fewer gets the difference from the variance within. One with more gets nothing taken off, which errs on the
+    safe side.
+    """
+    means: list[list[float]] = []
+    inverse_runs: list[float] = []
+    squares_within, freedom_within = 0.0, 0
+    for label in (baseline, group):
+        by_session: dict[Hashable, list[float]] = {}
+        for observation in observations:
+            if observation.group == label:
+                by_session.setdefault(observation.session, []).append(math.log(observation.value))
+        logs = [np.array(values) for values in by_session.values()]
+        means.append([float(values.mean()) for values in logs])
+        inverse_runs.append(float(np.mean([1 / len(values) for values in logs])))
+        squares_within += sum(float(((values - values.mean()) ** 2).sum()) for values in logs)
+        freedom_within += sum(len(values) - 1 for values in logs)
+    counts = [len(values) for values in means]
+    freedom = sum(counts) - 2
+    squares = sum(float(((np.array(values) - np.mean(values)) ** 2).sum()) for values in means)
+    usual = sum((count - 1) * inverse for count, inverse in zip(counts, inverse_runs, strict=True)) / freedom
+    fewer = sum(max(inverse - usual, 0.0) / count for count, inverse in zip(counts, inverse_runs, strict=True))
+    between = squares / freedom * sum(1 / count for count in counts)
+    within = squares_within / freedom_within * fewer if freedom_within else 0.0
+    variance = between + within
+    if within:
+        freedom_of_sum = variance**2 / (between**2 / freedom + within**2 / freedom_within)
+    else:
+        freedom_of_sum = float(freedom)
+    difference = float(np.mean(means[1]) - np.mean(means[0]))
+    return ContrastFit(difference, math.sqrt(variance), freedom_of_sum, block_spread=0.0, caution=1.0)
+
+
+def _with_variance(contrast_fit: ContrastFit, known: float) -> ContrastFit:
+    """Add a variance that is known, or assumed; the sum has degrees of freedom by Satterthwaite's method."""
+    if not known or not contrast_fit.freedom:
+        return contrast_fit
+    variance = contrast_fit.error**2
+    freedom = contrast_fit.freedom * ((variance + known) / variance) ** 2 if variance else math.inf
+    return replace(contrast_fit, error=math.sqrt(variance + known), freedom=freedom)
+
+
+def _result(
+    contrast_fit: ContrastFit, design: Design, sessions: tuple[int, int], least_variance: float
+) -> RatioEstimate:
+    if contrast_fit.freedom and contrast_fit.error**2 < least_variance:
+        contrast_fit = replace(contrast_fit, error=math.sqrt(least_variance), freedom=math.inf)
+    difference, error = contrast_fit.difference, contrast_fit.error
+    value = _exp(difference)
+    ratio, p = Estimate(value, 0.0, math.inf), 1.0
+    if contrast_fit.freedom > 0:
+        half = float(special.stdtrit(contrast_fit.freedom, 1 - 0.025 / contrast_fit.caution)) * error
+        ratio = Estimate(value, _exp(difference - half), _exp(difference + half))
+        p = float(abs(difference) <= _RESOLUTION)
+        if error:
+            p = min(
+                1.0, 2 * float(special.stdtr(contrast_fit.freedom, -abs(difference) / error)) * contrast_fit.caution
+            )
+    return RatioEstimate(
+        ratio=ratio,
+        log_ratio=difference,
+        standard_error=error,
+        freedom=contrast_fit.freedom,
+        caution=contrast_fit.caution,
+        p=p,
+        design=design,
+        block_spread=contrast_fit.block_spread,
+        sessions=sessions,
+    )
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < _MOST else math.inf

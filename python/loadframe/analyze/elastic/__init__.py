@@ -1,0 +1,91 @@
+"""From an elastic experiment's folder to its answer: for each change under each load its measures, with intervals.
+
+Invalid, failed and missing runs are left out of everything that is computed, and listed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loadframe.analyze.elastic.course import Course
+from loadframe.analyze.elastic.doubts import by_chance, drifted
+from loadframe.analyze.elastic.groups import Group, read_groups
+from loadframe.analyze.elastic.measures import Value
+from loadframe.analyze.elastic.repeated import MEASURES, Named, Repeated, StepMeasures
+from loadframe.analyze.estimate import proportion
+from loadframe.analyze.exclusion import excluded_document
+from loadframe.analyze.experiment import RecordedExperiment, read_experiment
+
+__all__ = [
+    "MEASURES",
+    "Course",
+    "Elasticity",
+    "Event",
+    "Group",
+    "Named",
+    "Repeated",
+    "StepMeasures",
+    "Value",
+    "by_chance",
+    "drifted",
+    "read_elasticity",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Elasticity:
+    """An elastic experiment, analysed: its folder, and each transition under each load."""
+
+    folder: RecordedExperiment
+    groups: tuple[Group, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the analysis for JSON."""
+        return {
+            "experiment": self.folder.description["experiment"],
+            "question": self.folder.description.get("question"),
+            "transitions": [_group(group) for group in self.groups],
+            "runs": [run.as_dict() for run in self.folder.runs],
+            **excluded_document(self.folder),
+        }
+
+
+def read_elasticity(path: Path) -> Elasticity:
+    """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
+    folder = read_experiment(path)
+    return Elasticity(folder, read_groups(folder))
+
+
+def _group(group: Group) -> Mapping[str, Any]:
+    return {
+        "transition": group.transition,
+        "load": group.load,
+        "open": group.open,
+        "unit": group.rate.unit,
+        "runs": [run.id for run in group.runs],
+        "invalid": [run.id for run in group.invalid],
+        "steps": [
+            {
+                "step": step.number,
+                "change": step.change,
+                "nodes_before": step.before,
+                "nodes_after": step.after,
+                "joins": _joins(step),
+                "failed": list(step.failed),
+                "horizon": step.horizon,
+                "measures": {name: measure.as_dict() for name, measure in step.measures.items()},
+            }
+            for step in group.steps
+        ],
+        "provisioning": {run: score.as_dict() for run, score in group.provisioning.items()},
+        "warnings": [warning.as_dict() for warning in group.warnings],
+    }
+
+
+def _joins(step: StepMeasures) -> Mapping[str, Any] | None:
+    """Return in how many runs a node joined, with the interval of the share; None where none was to."""
+    if step.joins is None:
+        return None
+    joined, total = step.joins
+    return {"joined": joined, "runs": total, "share": proportion(joined, total).as_dict()}

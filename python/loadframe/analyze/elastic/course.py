@@ -1,0 +1,333 @@
+"""Course of one elastic run, second by second, with the changes of its cluster.
+
+A second in which no request is answered has no percentile, and a line drawn across such seconds hides the outage. But
+requests were in flight, and how long they had waited by then is a lower bound of their response times:
+
+- The run records at each second's end how many requests were unanswered and the age of the oldest.
+- A request that is answered, or fails, later on with a response time R had been in flight for R: at least R - (j - i)
+  at the end of second i where it was done in second j. Recordings that lack the former have this.
+
+A second's population is the requests that were done in it, and those that waited all through it. (In a second in which
+no request was answered: all that are known to have waited at its end.) A second without either is unknown.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from loadframe.analyze.rates import EVENTS, THROUGHPUT, Rate
+from loadframe.record import Run
+from loadframe.record.schema.event_kinds import BALANCING, KILLED, RESTARTED
+from loadframe.record.schema.summary import PhaseSummary, whole_seconds
+
+if TYPE_CHECKING:
+    from loadframe.record import Histogram
+
+
+Series = npt.NDArray[np.float64]
+
+#: Values by which a second's histogram is stood in for, and the least share of waiting requests that p99 shows.
+_VALUES = 100
+_SHARE = 0.01
+#: Half the width of the middle 68 % of ages that are spread evenly from 0 to that of the oldest.
+_EVEN = 0.34
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """Requests that ended in one second, by their response times.
+
+    `answered` are those that the second's figures are of. `others` (failures, and late answers of the warm-up) only
+    tell who waited before. A second may have several entries, of which one at most is `answered`.
+    """
+
+    second: int
+    answered: "Histogram | None"
+    others: "Histogram | None"
+
+
+def responses(done: list[Done], unanswered: Series, oldest: Series) -> Series:
+    """Return median, 99th percentile, mean and deviation (half the width of the middle 68 %) by second, in s.
+
+    `unanswered` and `oldest` are by second as they were recorded, not a number where they were not; `done` may go on
+    beyond these seconds. What is not known is not a number.
+    """
+    length = len(unanswered)
+    answers = {
+        entry.second: entry.answered
+        for entry in done
+        if entry.answered is not None and entry.answered.count and 0 <= entry.second < length
+    }
+    series, counts = np.full((4, length), np.nan), np.zeros(length)
+    for second, histogram in answers.items():
+        series[:, second], counts[second] = _figures(histogram), histogram.count
+    for second, waited in _waited(done, counts).items():
+        if second in answers:
+            waited.append(_values(answers[second]))
+        ages = np.concatenate([values for values, _ in waited])
+        weights = np.concatenate([np.full(len(values), weight) for values, weight in waited])
+        # A bound lowers nothing that was measured.
+        series[:, second] = np.fmax(series[:, second], _weighted(ages, weights))
+    for second in np.flatnonzero(np.isfinite(oldest) & (unanswered > 0)).tolist():
+        age = oldest[second]
+        if not counts[second]:
+            bound = np.array([age / 2, age, age / 2, _EVEN * age])
+            series[:, second] = np.fmax(series[:, second], bound)
+        elif age >= 1 and unanswered[second] > _SHARE * (counts[second] + unanswered[second]):
+            series[1, second] = max(series[1, second], age)
+    return series
+
+
+def _waited(done: list[Done], counts: Series) -> dict[int, list[tuple[Series, float]]]:
+    """Return by second the ages at its end of requests that ended later, with how many each of them stands for."""
+    samples: dict[int, list[tuple[Series, float]]] = defaultdict(list)
+    for entry in done:
+        for histogram in (entry.answered, entry.others):
+            # Who waited for less than a second has not waited all through one.
+            if histogram is None or not histogram.count or (histogram.max or 0.0) <= 1.0:
+                continue
+            values, weight = _values(histogram)
+            for second in range(max(entry.second - int(values[-1]), 0), min(entry.second, len(counts))):
+                ages = values - (entry.second - second)
+                ages = ages[ages >= 1.0 if counts[second] else ages > 0.0]
+                if len(ages):
+                    samples[second].append((ages, weight))
+    return samples
+
+
+def _values(histogram: "Histogram") -> tuple[Series, float]:
+    """Return values that stand in for a histogram, the greatest among them, and for how many each stands."""
+    size = min(histogram.count, _VALUES)
+    values = [histogram.quantile((rank + 0.5) / size) or 0.0 for rank in range(size)]
+    values[-1] = histogram.max or values[-1]
+    return np.array(values), histogram.count / size
+
+
+def _figures(histogram: "Histogram") -> tuple[float, float, float, float]:
+    low, middle, high, late = (histogram.quantile(q) or 0.0 for q in (0.16, 0.5, 0.84, 0.99))
+    return middle, late, histogram.mean or 0.0, (high - low) / 2
+
+
+def _weighted(values: Series, weights: Series) -> Series:
+    """Return the same figures of weighted values."""
+    order = np.argsort(values)
+    values, weights = values[order], weights[order]
+    shares = np.cumsum(weights) / weights.sum()
+    low, middle, high, late = values[np.searchsorted(shares, np.array([0.16, 0.5, 0.84, 0.99]) - 1e-9)]
+    return np.array([middle, late, float((values * weights).sum() / weights.sum()), (high - low) / 2])
+
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that was done to the cluster, or that was seen of it."""
+
+    time: float
+    kind: str
+    nodes: tuple[str, ...] = ()
+    step: int | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """Figures of each whole second, all operations together; response times are those of the main operation.
+    Throughput counts what `rate` says; where events of a source are taken in, it counts these and nothing else.
+
+    Second i covers `start` + i to `start` + i + 1. Response times are those of the requests that were answered in a
+    second and of those that waited all through it, as long as they had waited by then; see `waiting`. `quiet` are
+    seconds in which nothing was asked for, `unasked` those in which the main operation was not. `missing` are copies of
+    data that no node serves, where the store was asked; `left` is what was to be moved, in `unit`, at the instants when
+    the change told of it.
+    """
+
+    start: float
+    throughput: Series  #: 1/s
+    failures: Series  #: 1/s, failed or never sent
+    response_p50: Series  #: s; not a number in a second without an answer in which no request is known to have waited
+    response_p99: Series
+    response_mean: Series
+    response_deviation: Series  #: half the width of the middle 68 %
+    events: tuple[Event, ...]
+    missing: tuple[tuple[float, float], ...] = ()
+    left: tuple[tuple[float, float], ...] = ()
+    unit: str = ""
+    quiet: Flags | None = None
+    unasked: Flags | None = None
+    rate: Rate = THROUGHPUT
+    succeeded: Series | None = None  #: requests that succeeded, 1/s; None where throughput counts these
+
+    @property
+    def successes(self) -> Series:
+        """Requests that succeeded, 1/s, whatever throughput counts."""
+        return self.throughput if self.succeeded is None else self.succeeded
+
+    @property
+    def idle(self) -> Flags:
+        """Whether nothing was asked for in a second; where that was not recorded, something was."""
+        return np.zeros(len(self.throughput), dtype=bool) if self.quiet is None else self.quiet
+
+    @property
+    def unknown(self) -> Flags:
+        """Whether a second has no response time although the main operation was requested, as far as is known."""
+        missing: Flags = ~np.isfinite(self.response_p99)
+        return missing if self.unasked is None else missing & ~self.unasked
+
+    @property
+    def times(self) -> Series:
+        """The middle of each second."""
+        middles: Series = self.start + np.arange(len(self.throughput), dtype=float) + 0.5
+        return middles
+
+    @property
+    def end(self) -> float:
+        """When the last second is over."""
+        return self.start + len(self.throughput)
+
+    def within(self, begin: float, end: float) -> slice:
+        """Return the seconds of a stretch of time: that in which one ends is the next one's first."""
+        first = max(math.floor(begin - self.start + 1e-9), 0)
+        return slice(first, max(min(math.floor(end - self.start + 1e-9), len(self.throughput)), first))
+
+
+def deaths(events: Iterable[Event]) -> Iterator[tuple[Event, int]]:
+    """Yield the events by which nodes die or come back, each with the change of the number of nodes that run.
+
+    A node that is back after it was killed counts again, and one that is killed twice dies once.
+    """
+    dead: set[str] = set()
+    for event in sorted(events, key=lambda entry: entry.time):
+        nodes = set(event.nodes)
+        if event.kind == KILLED:
+            yield event, -len(nodes - dead)
+            dead |= nodes
+        elif event.kind == RESTARTED:
+            yield event, len(nodes & dead)
+            dead -= nodes
+
+
+def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
+    """Return the course of a run's measured phase, its throughput counted as `rate` says, but events where it takes in
+    events and requests are asked for; None where the run ended before that phase.
+    """
+    phase = next(iter(run.summary.measured), None)
+    if phase is None:
+        return None
+    zero = phase.begin
+    # When events have ended, what the phase still does shows nothing of what the store can take in.
+    ended = [stream.measured for stream in phase.streams if stream.source and stream.measured is not None]
+    seconds = whole_seconds(phase.warmup, min([phase.duration, *ended]))
+    first, last = seconds.start, seconds.stop
+    length = max(last - first, 0)
+    series = run.series
+    of_phase = pc.and_(pc.equal(series["phase"], phase.name), pc.less(series["second"], last))
+    of_phase = pc.and_(of_phase, pc.greater_equal(series["second"], first))
+    rows = series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.single)))))
+    second = rows["second"].to_numpy() - first
+    succeeded = rows["successes"].to_numpy()
+    if taking := _taking_in(phase):
+        # A batch has as many events as there happen to be, so requests say nothing of how many are taken in; and what
+        # queries return beside it is not taken in.
+        rate = EVENTS if rate is THROUGHPUT else rate
+        done = np.where(pc.is_in(rows["operation"], pa.array(taking)).to_numpy(), rows["documents"].to_numpy(), 0)
+    else:
+        done = rows[rate.column].to_numpy()
+    failed = rows["requests"].to_numpy() - rows["successes"].to_numpy() + rows["dropped"].to_numpy()
+    main = max(phase.single, key=lambda name: phase.operations[name].successes)
+    units = [(entry["time"] - zero, str(entry["unit"])) for entry in run.events if entry["kind"] == BALANCING]
+    of_main = pc.equal(rows["operation"], main).to_numpy()
+    unanswered, oldest = _unanswered(rows.filter(of_main), first, length)
+    response = responses(_done(run, phase.name, main, phase.start, first), unanswered, oldest)
+    asked = rows["requests"].to_numpy() + rows["dropped"].to_numpy()
+    of_all, _ = _unanswered(rows, first, length)
+    return Course(
+        start=first - phase.warmup,
+        throughput=np.bincount(second, weights=done, minlength=length).astype(float),
+        failures=np.bincount(second, weights=failed, minlength=length).astype(float),
+        response_p50=response[0],
+        response_p99=response[1],
+        response_mean=response[2],
+        response_deviation=response[3],
+        events=tuple(_event(entry, zero) for entry in run.events),
+        missing=_samples(run, "data.missing", zero),
+        left=_left(run, zero, units),
+        unit=units[-1][1] if units else "",
+        quiet=(np.bincount(second, weights=asked, minlength=length) == 0) & (of_all == 0),
+        unasked=(np.bincount(second, weights=np.where(of_main, asked, 0), minlength=length) == 0) & (unanswered == 0),
+        rate=rate,
+        succeeded=np.bincount(second, weights=succeeded, minlength=length).astype(float),
+    )
+
+
+def _taking_in(phase: PhaseSummary) -> list[str]:
+    """Return the operations of a phase that take in the events of a source."""
+    return [name for name, operation in phase.single.items() if phase.sources and "event" in operation.parts]
+
+
+def _done(run: Run, phase: str, operation: str, start: float, first: int) -> list[Done]:
+    """Return the histograms of an operation's response times by second, those after the phase's end included."""
+    known = set(run.histograms.tags())
+
+    def seconds(kind: str, suffix: str) -> dict[int, "Histogram"]:
+        tag = f"{phase}/{operation}/{kind}{suffix}"
+        return {
+            round(t - start) - first: histogram
+            for t, histogram in (run.histograms.seconds(tag) if tag in known else ())
+        }
+
+    answered, early = seconds("response", ""), seconds("response", "/warmup")
+    counted = {**early, **answered}
+    # A second at the end of the warm-up has both; its figures are those of the measurement, as everywhere.
+    done = [Done(second, histogram, None) for second, histogram in sorted(counted.items())]
+    done += [Done(second, None, histogram) for second, histogram in early.items() if second in answered]
+    for suffix in ("", "/warmup"):
+        done += [Done(second, None, histogram) for second, histogram in seconds("failure", suffix).items()]
+    return done
+
+
+def _unanswered(rows: pa.Table, first: int, length: int) -> tuple[Series, Series]:
+    """Return by second how many requests were in flight at its end, and the age of the oldest, s (nan: not known).
+
+    Runs of versions that did not record it have it nowhere.
+    """
+    count, oldest = np.zeros(length), np.full(length, np.nan)
+    if "unanswered" not in rows.column_names or rows["unanswered"].null_count:
+        return np.full(length, np.nan), oldest
+    second = rows["second"].to_numpy() - first
+    np.add.at(count, second, rows["unanswered"].to_numpy())
+    np.fmax.at(oldest, second, rows["oldest_unanswered"].to_numpy(zero_copy_only=False).astype(float))
+    return count, oldest
+
+
+def _event(entry: Mapping[str, Any], zero: float) -> Event:
+    words = str(entry.get("change") or entry.get("seen") or entry.get("cause") or "")
+    nodes = entry.get("nodes")
+    named = tuple(nodes) if isinstance(nodes, list) else ()
+    return Event(entry["time"] - zero, entry["kind"], named, entry.get("step"), words)
+
+
+def _left(run: Run, zero: float, units: list[tuple[float, str]]) -> tuple[tuple[float, float], ...]:
+    """Return what was left in the last unit that the change told of: data, after nodes to join."""
+
+    def unit(time: float) -> str:
+        return next((unit for since, unit in reversed(units) if since <= time), "")
+
+    return tuple(
+        (time, value) for time, value in _samples(run, "balancing.left", zero) if units and unit(time) == units[-1][1]
+    )
+
+
+def _samples(run: Run, metric: str, zero: float) -> tuple[tuple[float, float], ...]:
+    table = run.telemetry
+    rows = table.filter(pc.and_(pc.equal(table["source"], "cluster"), pc.equal(table["metric"], metric)))
+    pairs = zip(rows["time"].to_pylist(), rows["value"].to_pylist(), strict=True)
+    return tuple(sorted((time - zero, value) for time, value in pairs))

@@ -1,0 +1,333 @@
+"""The runs of one transition under one load: their courses, their steps, and each step's measures over repetitions.
+
+Demand d(t) is the least number of nodes that sustains the load, from a measured capacity curve; supply s(t) counts the
+nodes that serve balanced data, not those that are booted. Over a time T:
+
+    under-provisioning accuracy (1/T) integral max(d - s, 0) / d        time share (1/T) integral [d > s]
+    over-provisioning accuracy  (1/T) integral max(s - d, 0) / d        time share (1/T) integral [s > d]
+    jitter (changes of s - changes of d) / T
+
+Source: Herbst et al., "BUNGEE: An Elasticity Benchmark for Self-Adaptive IaaS Cloud Environments" (2015).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from loadframe.analyze.elastic.course import Course, Event, Series, deaths, read_course
+from loadframe.analyze.elastic.doubts import doubts, failed_runs
+from loadframe.analyze.elastic.measures import ChangeInRun, Value, change_failed, disturbed, measure, service
+from loadframe.analyze.elastic.repeated import MEASURES, UNUSUAL, StepMeasures, repeated
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.rates import Rate, rate_of
+from loadframe.record.schema.event_kinds import BALANCED, FIRED, JOINED, LEAVING, LEFT
+
+
+@dataclass(frozen=True)
+class Provisioning:
+    """The scores of one run; accuracies and shares are 0 at best, jitter is in 1/s."""
+
+    under_accuracy: float
+    over_accuracy: float
+    under_share: float
+    over_share: float
+    jitter: float
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the scores for JSON."""
+        return asdict(self)
+
+
+def score(demand: Series, supply: Series) -> Provisioning:
+    """Score a supply against a demand, both by second."""
+    short, spare = np.maximum(demand - supply, 0), np.maximum(supply - demand, 0)
+    changes = [int(np.count_nonzero(np.diff(series))) for series in (supply, demand)]
+    return Provisioning(
+        under_accuracy=float((short / demand).mean()),
+        over_accuracy=float((spare / demand).mean()),
+        under_share=float((short > 0).mean()),
+        over_share=float((spare > 0).mean()),
+        jitter=(changes[0] - changes[1]) / len(supply),
+    )
+
+
+def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
+    """Return at each time the nodes that serve balanced data."""
+    series = np.full(len(times), float(nodes))
+    for event, change in deaths(events):
+        series[times >= event.time] += change
+    waiting = 0
+    for event in sorted(events, key=lambda entry: entry.time):
+        change = 0
+        if event.kind == JOINED:
+            waiting += len(event.nodes)
+        elif event.kind == BALANCED:
+            change, waiting = waiting, 0
+        elif event.kind == LEAVING:
+            change = -len(event.nodes)
+        series[times >= event.time] += change
+    return series
+
+
+def demand(rates: Series, capacity: Mapping[int, float]) -> Series:
+    """Return the least number of nodes that sustains each rate; beyond the measured capacities, in proportion."""
+    sizes = sorted(capacity)
+    most = sizes[-1]
+
+    def least(rate: float) -> int:
+        return next((n for n in sizes if capacity[n] >= rate), math.ceil(most * rate / capacity[most] - 1e-9))
+
+    return np.array([float(least(rate)) for rate in rates])
+
+
+def level_at(level: Any, times: Series) -> Series:
+    """Return a level of a plan (a number, or stages) at each time, s since the phase began."""
+    if not isinstance(level, Mapping):
+        return np.full(len(times), float(level))
+    series = np.full(len(times), float(level["from"]))
+    start, value = 0.0, float(level["from"])
+    if level.get("repeats"):
+        times = times % sum(float(stage["over"]) for stage in level["stages"])
+    for stage in level["stages"]:
+        over, to = float(stage["over"]), float(stage["to"])
+        share = np.clip((times - start) / over, 0.0, 1.0) if over else np.ones(len(times))
+        series = np.where(times >= start, value + share * (to - value), series)
+        start, value = start + over, to
+    return series
+
+
+_STARTED = "change started"
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """One transition under one load. Runs are those that may be used; `example` is the one to draw, with its control.
+
+    `invalid` are runs with the event whose course was recorded and of which no figure is made. `rate` is what
+    throughput counts, `provisioning` the scores of runs in which a policy decided, where a capacity curve was given.
+    """
+
+    transition: str
+    load: str
+    open: bool
+    rate: Rate
+    runs: tuple[RecordedRun, ...]
+    controls: tuple[RecordedRun, ...]
+    invalid: tuple[RecordedRun, ...]
+    courses: Mapping[str, Course]
+    steps: tuple[StepMeasures, ...]
+    provisioning: Mapping[str, Provisioning]
+    warnings: tuple[Finding, ...]
+
+    @property
+    def example(self) -> RecordedRun | None:
+        """The first run with the event that may be used; where none may, the first whose course was recorded."""
+        return next(iter([*self.runs, *self.invalid]), None)
+
+    @property
+    def control(self) -> RecordedRun | None:
+        """The control run of the example's block, or another."""
+        same = [run for run in self.controls if self.example and run.block == self.example.block]
+        return next(iter([*same, *self.controls]), None)
+
+
+def read_groups(folder: RecordedExperiment) -> tuple[Group, ...]:
+    """Return every transition under every load, in the order of the file."""
+    description = folder.description
+    return tuple(
+        _group(folder, transition, load)
+        for transition, entry in description.get("transitions", {}).items()
+        for load in entry.get("loads") or description.get("loads", {})
+    )
+
+
+def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
+    description = folder.description
+    wanted = {"transition": transition, "load": load}
+    rate = rate_of(description)
+    runs = [run for run in folder.runs if run.status == "done" and wanted.items() <= run.treatment.items()]
+    courses = {run.id: course for run in runs if run.run and (course := read_course(run.run, rate))}
+    usable = [run for run in runs if run.id in courses and run.sound and run.narrow]
+    with_event = tuple(run for run in usable if run.treatment["event"])
+    controls = tuple(run for run in usable if not run.treatment["event"])
+    invalid = tuple(run for run in runs if run.id in courses and run.treatment["event"] and run not in usable)
+    is_open = description["loads"][load].get("clients") is None
+    policy = description["transitions"][transition].get("policy") is not None
+    if policy:
+        steps = _as_a_whole(with_event, controls, courses, description, is_open=is_open)
+        scores = _provisioning(with_event, courses, description)
+    else:
+        steps, scores = _steps(with_event, controls, courses, description, is_open=is_open), {}
+    broken = [run for run in folder.counted if wanted.items() <= run.treatment.items() and run.store_failed]
+    warnings = (*failed_runs(broken, steps),)
+    warnings += doubts(description, len(with_event), len(controls), [step.measures for step in steps], policy=policy)
+    rate = next((course.rate for course in courses.values()), rate)
+    return Group(transition, load, is_open, rate, with_event, controls, invalid, courses, steps, scores, warnings)
+
+
+def _steps(
+    runs: Sequence[RecordedRun],
+    controls: Sequence[RecordedRun],
+    courses: Mapping[str, Course],
+    description: Mapping[str, Any],
+    *,
+    is_open: bool,
+) -> tuple[StepMeasures, ...]:
+    window, capacity = float(description["window"]), _capacity(description)
+    values: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
+    compared: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
+    changes: dict[int, list[ChangeInRun]] = defaultdict(list)
+    words: dict[int, str] = {}
+    made: dict[int, list[ChangeInRun]] = defaultdict(list)
+    failed: dict[int, list[str]] = defaultdict(list)
+    for run in runs:
+        course = courses[run.id]
+        for number, change in _changes(run, course, description, is_open=is_open).items():
+            changes[number].append(change)
+            if change_failed(course, change):
+                failed[number].append(run.id)
+            else:
+                made[number].append(change)
+            words[number] = next(
+                (event.words for event in course.events if event.kind == _STARTED and event.step == number), ""
+            )
+            during = disturbed(course, change, window)
+            for name, value in measure(course, change, window, during).items():
+                values[number][name][run.block or 1] = value
+            for control in controls:
+                if control.block == run.block and (same := _same(run, control, courses, change, capacity)):
+                    for name, value in measure(courses[control.id], same, window, during).items():
+                        compared[number][name][run.block or 1] = value
+    return tuple(
+        StepMeasures(
+            number=number,
+            change=words[number],
+            before=median(change.before for change in changes[number]),
+            # The size that the change leads to, where it was made at all.
+            after=median(change.after for change in made[number] or changes[number]),
+            horizon=median(change.end - change.begin for change in changes[number]),
+            measures={
+                name: repeated(name, len(changes[number]), values[number][name], compared[number][name])
+                for name in MEASURES
+                if any(name not in UNUSUAL or value.value for value in values[number][name].values())
+            },
+            failed=tuple(failed[number]),
+        )
+        for number in sorted(changes)
+    )
+
+
+def _changes(
+    run: RecordedRun, course: Course, description: Mapping[str, Any], *, is_open: bool
+) -> dict[int, ChangeInRun]:
+    """Return each step that was taken, until the next one or the end of the run."""
+    fired = {event.step: event.time for event in course.events if event.kind == FIRED and event.step is not None}
+    groups = {}
+    slo, capacity = description.get("slo") or {}, _capacity(description)
+    for number, begin in fired.items():
+        end = min([time for time in fired.values() if time > begin], default=course.end)
+        after = _nodes(run, course, end)
+        groups[number] = ChangeInRun(
+            begin=begin,
+            end=end,
+            before=_nodes(run, course, begin),
+            after=after,
+            open=is_open,
+            p99=slo.get("p99"),
+            errors=slo.get("errors"),
+            capacity=capacity.get(after),
+        )
+    return groups
+
+
+def _capacity(description: Mapping[str, Any]) -> dict[int, float]:
+    """Return the measured capacity, 1/s, of each number of nodes that the file has one for."""
+    return {int(entry["nodes"]): float(entry["rate"]) for entry in description.get("capacity", ())}
+
+
+def _same(
+    run: RecordedRun,
+    control: RecordedRun,
+    courses: Mapping[str, Course],
+    change: ChangeInRun,
+    capacity: Mapping[int, float],
+) -> ChangeInRun | None:
+    """Return the same stretch of a control run, from the instant at which its first step would have been taken."""
+    first = [
+        min((e.time for e in courses[shown.id].events if e.kind == FIRED), default=None) for shown in (run, control)
+    ]
+    if first[0] is None or first[1] is None:
+        return None
+    begin = change.begin - first[0] + first[1]
+    end = min(begin + change.end - change.begin, courses[control.id].end)
+    nodes = control.nodes or change.before
+    if end <= begin:
+        return None
+    return replace(change, begin=begin, end=end, before=nodes, after=nodes, capacity=capacity.get(nodes))
+
+
+def _nodes(run: RecordedRun, course: Course, until: float) -> int:
+    """Return how many nodes the cluster had at an instant."""
+    signs = {JOINED: 1, LEFT: -1}
+    told = [event for event in course.events if event.kind in signs and event.time <= until]
+    dead = sum(change for event, change in deaths(course.events) if event.time <= until)
+    return (run.nodes or 1) + dead + sum(signs[event.kind] * len(event.nodes) for event in told)
+
+
+def _as_a_whole(
+    runs: Sequence[RecordedRun],
+    controls: Sequence[RecordedRun],
+    courses: Mapping[str, Course],
+    description: Mapping[str, Any],
+    *,
+    is_open: bool,
+) -> tuple[StepMeasures, ...]:
+    """Return what users had to bear throughout runs in which a policy decided."""
+    slo = description.get("slo") or {}
+    sides: list[dict[str, dict[int, Value]]] = []
+    after, horizon = [], []
+    for side in (runs, controls):
+        values: dict[str, dict[int, Value]] = defaultdict(dict)
+        for run in side:
+            course = courses[run.id]
+            nodes = run.nodes or 1
+            last = _nodes(run, course, course.end)
+            change = ChangeInRun(course.start, course.end, nodes, last, is_open, slo.get("p99"), slo.get("errors"))
+            if side is runs:
+                after.append(last)
+                horizon.append(course.end - course.start)
+            for name, value in service(course, change).items():
+                values[name][run.block or 1] = value
+        sides.append(values)
+    if not runs:
+        return ()
+    with_event, control = sides
+    measures = {
+        name: repeated(name, len(runs), with_event[name], control.get(name, {}))
+        for name in MEASURES
+        if name in with_event
+    }
+    return (StepMeasures(1, "decided by a policy", runs[0].nodes or 1, median(after), median(horizon), measures),)
+
+
+def _provisioning(
+    runs: Sequence[RecordedRun], courses: Mapping[str, Course], description: Mapping[str, Any]
+) -> dict[str, Provisioning]:
+    capacity, scores = _capacity(description), {}
+    for run in runs:
+        phase = next(iter(run.run.summary.measured), None) if run.run else None
+        rates = [stream.rate for stream in phase.streams] if phase else []
+        if not capacity or not phase or not rates or None in rates:
+            continue
+        course = courses[run.id]
+        offered = [level_at(rate, course.times + phase.warmup) for rate in rates]
+        scores[run.id] = score(
+            demand(np.sum(offered, axis=0), capacity), supply(course.times, run.nodes or 1, course.events)
+        )
+    return scores

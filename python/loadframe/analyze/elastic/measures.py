@@ -1,0 +1,425 @@
+"""Measures of one change of a cluster under load.
+
+A sum of positive parts adds noise up: over 240 s of 10 % noise it finds 10 s of lost work where nothing was lost. Here
+noise cancels. The account runs from the instant of the change over (excess - allowance); its highest point ends the
+first stretch, all of which counts, with its sign. After that, every further stretch counts whose account rises from 0
+by more than noise makes it: Page's cumulative sum ("Continuous inspection schemes", Biometrika, 1954), whose excursions
+beyond h have a probability of about exp(-2 k h / s^2) each, s^2 being the long-run variance and k the allowance.
+
+The allowance is two standard errors of the level that the series is compared with. What lies closer to the level than
+the level is known does not end a stretch late; losses that are smaller than that for the whole run are understated.
+Bias and coverage by simulation are in docs/elasticity.md (benchmarks/simulate_elasticity.py).
+
+Symbols: x(t) throughput (requests, documents or events per second), L(t) the 99th percentile of response times, t0 the
+instant of the change; x0 and L0 are medians over a window W before t0, x1 and L1 over the last W of the horizon H that
+is looked at; x~ and L~ are 10-second running medians. Times are in s since t0. Method: the measures of the elasticity
+literature, put on one axis.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from loadframe.analyze.autocorrelation import long_run_deviation
+from loadframe.analyze.elastic.course import Course, Event, Flags, Series
+from loadframe.record.schema.event_kinds import (
+    BALANCED,
+    FAILED,
+    JOINED,
+    KILLED,
+    LEAVING,
+    LEFT,
+    REQUESTED,
+    RESTARTED,
+    STARTED,
+)
+
+#: Of the level's standard error, which as a median's is 25 % above that of a mean.
+_ALLOWANCE = 2.0 * np.sqrt(np.pi / 2)
+#: Of s^2 / 2k, by which excursions of noise are distributed: one in 150 is as high.
+_HEIGHT = 5.0
+
+
+def stretches(excess: Series, deviation: float, window: float) -> Flags:
+    """Return in which seconds a series was worse than its level because of the change.
+
+    `excess` is by how much it is worse (positive) or better in each second since the change, `deviation` the long-run
+    standard deviation of its noise in the same unit, `window` the seconds that the level was taken from.
+    """
+    allowance = _ALLOWANCE * deviation / np.sqrt(window)
+    height = _HEIGHT * deviation**2 / (2 * allowance) if allowance > 0 else 0.0
+    steps = excess - allowance
+    flags = np.zeros(len(excess), dtype=bool)
+    first = int(np.argmax(np.concatenate([[0.0], np.cumsum(steps)])))
+    flags[:first] = True
+    begin, total, best, end = first, 0.0, height, first
+    for second in range(first, len(steps)):
+        total += steps[second]
+        if total > best:
+            best, end = total, second + 1
+        if total <= 0 or second == len(steps) - 1:
+            flags[begin:end] = True
+            begin, total, best, end = second + 1, 0.0, height, second + 1
+    return flags
+
+
+def signed_sum(excess: Series, during: Flags) -> float:
+    """Return the sum over those seconds that lie within the series."""
+    length = min(len(excess), len(during))
+    return float(excess[:length][during[:length]].sum())
+
+
+#: s of the running medians, and how far from its last level a series counts as settled.
+_RUNNING = 10
+_SETTLED = 0.05
+_SETTLED_P99 = 0.1
+_MADS = 3.0
+#: A deficit of this many standard errors is more than noise.
+_ERRORS = 3.0
+
+
+@dataclass(frozen=True)
+class Value:
+    """A measure of one run; `censored` where it is only known to be more than `value`."""
+
+    value: float
+    censored: bool = False
+
+
+@dataclass(frozen=True)
+class ChangeInRun:
+    """One change within a course: from t0 to the horizon's end, on a cluster of `before` and then `after` nodes."""
+
+    begin: float
+    end: float
+    before: int
+    after: int
+    open: bool  #: the load does not wait for answers, so throughput is what was offered
+    p99: float | None = None  #: the objective, s
+    errors: float | None = None  #: the objective, share
+    capacity: float | None = None  #: 1/s, that as many nodes as there are afterwards were measured to have
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Throughput (1/s) and 99th percentile (s) before and after; not a number where most of a window says none."""
+
+    x0: float
+    x1: float
+    l0: float
+    l1: float
+
+
+@dataclass(frozen=True, eq=False)
+class Disturbed:
+    """In which seconds since t0 a run was worse than its levels, and when its ideal changes from those before to those
+    after, s. Its control run is judged by the same seconds.
+    """
+
+    joined: float
+    throughput: Flags
+    latency: Flags
+    mean: Flags
+    deviation: Flags
+
+
+def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
+    """Return the levels; None where the run has not so much before the change, or twice as much after it."""
+    if change.begin - course.start < window - 1 or change.end - change.begin < 2 * window - 1:
+        return None
+    before, after = _windows(course, change, window)
+    levels = Levels(
+        *(float(np.median(s)) for s in (course.throughput[before], course.throughput[after])),
+        *(_level(course.response_p99[w], course.unknown[w]) for w in (before, after)),
+    )
+    return levels if levels.x0 > 0 else None
+
+
+def disturbed(course: Course, change: ChangeInRun, window: float) -> Disturbed | None:
+    """Return the seconds in which a run was worse than its levels because of the change; None without levels."""
+    level = levels(course, change, window)
+    if level is None:
+        return None
+    joined = _joined(_instants(course, change))
+    before, _ = _windows(course, change, window)
+
+    def where(series: Series) -> Flags:
+        excess = _excess(series, course, change, window, joined)
+        if excess is None:
+            return np.zeros(0, dtype=bool)
+        return stretches(excess, long_run_deviation(series[before]) / np.nanmedian(series[before]), window)
+
+    return Disturbed(
+        joined,
+        stretches(_deficit(course, change, level), long_run_deviation(course.throughput[before]) / level.x0, window),
+        where(course.response_p99),
+        where(course.response_mean),
+        where(course.response_deviation),
+    )
+
+
+def measure(course: Course, change: ChangeInRun, window: float, during: Disturbed | None = None) -> dict[str, Value]:
+    """Return every measure that the course can give, by name; see `names.MEASURES` for words and units.
+
+    What is summed up over the disturbance is so over its own, or over that of another run (`during`).
+    """
+    instants = _instants(course, change)
+    values = instants | _moved(course, change) | service(course, change)
+    made = not change_failed(course, change)
+    level = levels(course, change, window)
+    during = during or disturbed(course, change, window)
+    if level is None or during is None:
+        return values
+    x = course.throughput[course.within(change.begin, change.end)]
+    values |= {
+        "x0": Value(level.x0),
+        "x1": Value(level.x1),
+        "stabilisation": stabilisation(course, change, window, level, _joined(instants)),
+        "disturbance": Value(_depth(x, level.x0, during.throughput)),
+        "lost_work": Value(signed_sum(_deficit(course, change, level), during.throughput)),
+    }
+    values |= _latency(course, change, window, level, during)
+    if level.x1 > 0 and made:
+        values["elastic_efficiency"] = Value(float(x.sum()) / (level.x1 * len(x)))
+    if not change.open:
+        before, _ = _windows(course, change, window)
+        values["break_even"] = break_even(x, level.x0, long_run_deviation(course.throughput[before]), window)
+    # What a change brings is known of changes that were made.
+    if not change.open and made:
+        values["growth"] = Value(level.x1 / level.x0)
+        if change.after != change.before and change.before and change.after:
+            values["realised_gain"] = Value((level.x1 / level.x0) / (change.after / change.before))
+        if change.capacity:
+            values["capacity_reached"] = Value(level.x1 / change.capacity)
+    return values
+
+
+def _latency(course: Course, change: ChangeInRun, window: float, level: Levels, during: Disturbed) -> dict[str, Value]:
+    """Return the measures of response times; where seconds of them are unknown, these are bounds, and counted."""
+    horizon = course.within(change.begin, change.end)
+    unknown = int(course.unknown[horizon].sum())
+    values = {"unknown_latency": Value(float(unknown))}
+    values |= {name: Value(known) for name, known in (("l0", level.l0), ("l1", level.l1)) if np.isfinite(known)}
+    p99 = course.response_p99[horizon]
+    if np.isfinite(level.l0) and np.isfinite(p99).any():
+        values["slowdown"] = Value(float(np.nanmax(p99)) / level.l0, bool(unknown))
+    excess = _excess(course.response_p99, course, change, window, during.joined)
+    if excess is not None:
+        values["latency_debt"] = Value(signed_sum(excess, during.latency), bool(unknown))
+    dory = _dory(course, change, window, during)
+    return values if dory is None else values | {"dory": Value(dory, bool(unknown))}
+
+
+def _windows(course: Course, change: ChangeInRun, window: float) -> tuple[slice, slice]:
+    """Return the seconds from which levels before and after are taken."""
+    return course.within(change.begin - window, change.begin), course.within(change.end - window, change.end)
+
+
+def _level(series: Series, unknown: Flags) -> float:
+    """Return the median of what is known; not a number where most is not."""
+    known = series[np.isfinite(series)]
+    return float(np.median(known)) if len(known) and 2 * int(unknown.sum()) <= len(series) else float("nan")
+
+
+def _deficit(course: Course, change: ChangeInRun, level: Levels) -> Series:
+    """Return by which share of x0 each second of the horizon did less than x0."""
+    deficit: Series = 1.0 - course.throughput[course.within(change.begin, change.end)] / level.x0
+    return deficit
+
+
+def _excess(series: Series, course: Course, change: ChangeInRun, window: float, joined: float) -> Series | None:
+    """Return by how many of its first levels a series of response times is above its ideal, by second of the horizon.
+
+    Ideal is the level before until the node has joined and the level after from then on. A second in which nothing was
+    asked for, or of which nothing is known, has no excess. None where a level is not known, or 0.
+    """
+    first, last = (_level(series[w], course.unknown[w]) for w in _windows(course, change, window))
+    if not (np.isfinite([first, last]).all() and first > 0):
+        return None
+    horizon = course.within(change.begin, change.end)
+    ideal = np.where(course.times[horizon] - change.begin < joined, first, last)
+    excess: Series = np.nan_to_num((series[horizon] - ideal) / first, nan=0.0)
+    return excess
+
+
+def _joined(instants: dict[str, Value]) -> float:
+    """Return when a node had joined, s since t0; 0 where none did."""
+    delay = instants.get("join_delay")
+    return delay.value if delay and not delay.censored else 0.0
+
+
+def _depth(x: Series, x0: float, during: Flags) -> float:
+    """Return how far x~ fell below x0 in those seconds, as a share of x0; 0 where there are none."""
+    inside = during[: len(x)]
+    lowest = running_median(x)[: len(inside)][inside]
+    return max(1.0 - float(lowest.min()) / x0, 0.0) if len(lowest) else 0.0
+
+
+def stabilisation(course: Course, change: ChangeInRun, window: float, level: Levels, joined: float) -> Value:
+    """Return when throughput and percentile have come to their last level, and held it for W.
+
+    That is the first t, not before the node has joined, from which abs(x~ - x1) <= max(5 % of x1, 3 MAD) and
+    L~ <= L1 + max(10 % of L1, 3 MAD) hold for W. That stretch must lie before the window from which x1 and L1 are
+    taken, which agrees with itself whatever happens; so a run that ends sooner is censored.
+    """
+    begin, last = change.begin + joined, course.within(change.end - window, change.end)
+    x, p99 = running_median(course.throughput), running_median(course.response_p99)
+    near = np.abs(x - level.x1) <= max(_SETTLED * level.x1, _MADS * _mad(course.throughput[last]))
+    slow = p99 > level.l1 + max(_SETTLED_P99 * level.l1, _MADS * _mad(course.response_p99[last]))
+    good = near & ~slow & ~course.unknown & np.isfinite(level.l1)
+    span = round(window)
+    latest = course.within(0.0, change.end - 2 * window).stop
+    for index in range(course.within(begin, change.end).start, latest + 1):
+        if index + span <= len(good) and good[index : index + span].all():
+            return Value(max(course.start + index - change.begin, 0.0))
+    return Value(change.end - change.begin, censored=True)
+
+
+def break_even(x: Series, x0: float, deviation: float, window: float) -> Value:
+    """Return when what was lost since the change is made up for; 0 where nothing was lost, censored where it never is.
+
+    A deficit counts when it is more than 3 standard errors, of the sum over as many seconds and of x0 as a median over
+    W. `deviation` is the long-run standard deviation of x, 1/s.
+    """
+    total = np.cumsum(x - x0)
+    worst = int(np.argmin(total))
+    lasting = worst + 1
+    # The variance of a median is pi/2 of that of a mean.
+    if total[worst] >= -_ERRORS * deviation * np.sqrt(lasting + lasting**2 * np.pi / 2 / window):
+        return Value(0.0)
+    recovered = np.flatnonzero(total[worst:] >= 0)
+    return Value(float(worst + recovered[0] + 1)) if len(recovered) else Value(float(len(x)), censored=True)
+
+
+def running_median(series: Series) -> Series:
+    """Return the median of the 10 s about each second; at the ends of those that there are."""
+    half = _RUNNING // 2
+    padded = np.concatenate([np.full(half, np.nan), series, np.full(half - 1, np.nan)])
+    if not len(series):
+        return series
+    with warnings.catch_warnings():
+        # Ten seconds of which none has a value have no median, either.
+        warnings.filterwarnings("ignore", "All-NaN slice")
+        medians: Series = np.nanmedian(np.lib.stride_tricks.sliding_window_view(padded, _RUNNING), axis=1)
+    return medians
+
+
+def _mad(series: Series) -> float:
+    known = series[np.isfinite(series)]
+    return float(np.median(np.abs(known - np.median(known)))) if len(known) else 0.0
+
+
+def change_failed(course: Course, change: ChangeInRun) -> bool:
+    """Return whether the change failed, or a node that was asked for had not joined by the end."""
+    here = _here(course, change)
+    joined = any(event.kind in (JOINED, RESTARTED) for event in here)
+    return _failed(here) or (_adds(here) and not joined)
+
+
+def _here(course: Course, change: ChangeInRun) -> list[Event]:
+    return [event for event in course.events if change.begin - 0.5 <= event.time < change.end]
+
+
+def _failed(here: Sequence[Event]) -> bool:
+    return any(event.kind == FAILED for event in here)
+
+
+def _asked(here: Sequence[Event]) -> set[str]:
+    """Return what the changes are: `add`, `remove`, `start` and the like."""
+    return {event.words.partition(" ")[0] for event in here if event.kind in (STARTED, FAILED)}
+
+
+def _adds(here: Sequence[Event]) -> bool:
+    return bool(_asked(here) & {"add", "start"}) or any(event.kind == REQUESTED for event in here)
+
+
+def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
+    """Return how long joining and moving took; censored where they had not come to their end."""
+    values = {}
+    here = _here(course, change)
+    joined = [event.time for event in here if event.kind == JOINED]
+    # A node that is back with its data has joined, and has no data to wait for.
+    grew = [] if _failed(here) else joined or [event.time for event in here if event.kind == RESTARTED]
+    adds = _adds(here)
+    left = [event.time for event in here if event.kind == LEFT]
+    balanced = [event.time for event in here if event.kind == BALANCED]
+    length = change.end - change.begin
+    leaving = "remove" in _asked(here) or any(event.kind == LEAVING for event in here)
+    if change.after != change.before or leaving or grew or adds:
+        if grew:
+            values["join_delay"] = Value(grew[-1] - change.begin)
+        elif leaving:
+            values["departure"] = Value(left[-1] - change.begin) if left else Value(length, censored=True)
+        elif adds or not any(event.kind == KILLED for event in here):
+            values["join_delay"] = Value(length, censored=True)
+        since = grew[-1] if grew else change.begin
+        if balanced:
+            values["redistribution"] = Value(max(balanced[-1] - since, 0.0))
+        elif joined or leaving:
+            values["redistribution"] = Value(change.end - since, censored=True)
+    return values
+
+
+def _moved(course: Course, change: ChangeInRun) -> dict[str, Value]:
+    """Return what was counted down while data moved, and how quickly; nothing where the change told of nothing."""
+    told = [(time, value) for time, value in course.left if change.begin <= time < change.end]
+    if not told:
+        return {}
+    what, last = "bytes" if course.unit == "bytes" else "pieces", told[-1][1]
+    since, most = max(told, key=lambda sample: sample[1])
+    values = {f"{what}_moved": Value(most - last)}
+    took = next(time for time, value in told if time >= since and value == last) - since
+    return values | ({f"{what}_rate": Value((most - last) / took)} if took > 0 else {})
+
+
+def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
+    """Return what users had to bear, counted in seconds and requests; it needs no levels."""
+    horizon = course.within(change.begin, change.end)
+    x, failed = course.throughput[horizon], course.failures[horizon]
+    asked = ~course.idle[horizon]
+    values = {"errors": Value(float(failed.sum())), "longest_gap": Value(float(_longest((x == 0) & asked)))}
+    if change.p99 is not None or change.errors is not None:
+        p99 = course.response_p99[horizon]
+        broken = np.zeros(len(x), dtype=bool)
+        if change.p99 is not None:
+            # In a second without a response time no request was answered.
+            broken |= (p99 > change.p99) | course.unknown[horizon]
+        if change.errors is not None:
+            broken |= failed > change.errors * (course.successes[horizon] + failed)
+        values["violation"] = Value(float(broken.sum()))
+    seen = [(time, value) for time, value in course.missing if change.begin <= time < change.end]
+    if seen:
+        times = [*(time for time, _ in seen[1:]), change.end]
+        # A look that takes long does not show the time until the next one.
+        spans = (min(later - time, 2.0) for (time, _), later in zip(seen, times, strict=True))
+        values["exposure"] = Value(sum(span for span, (_, value) in zip(spans, seen, strict=True) if value > 0))
+    return values
+
+
+def _longest(flags: np.ndarray) -> int:
+    longest = current = 0
+    for flag in flags:
+        current = current + 1 if flag else 0
+        longest = max(longest, current)
+    return longest
+
+
+def _dory(course: Course, change: ChangeInRun, window: float, during: Disturbed) -> float | None:
+    """Return (A + B) / ((R1 + R2) (V1 + V2)), in the manner of Dory et al., "Measuring Elasticity for Cloud Databases"
+    (CLOUD COMPUTING 2011), who propose a measure without dimension.
+
+    A and B are the areas of what mean response time and its deviation have in excess of their levels (R1, V1 before
+    the node joins and R2, V2 after) during the disturbance, in s^2. 0 is a change that has no effect. The formula is
+    from memory and was not checked against the paper; the documentation says so.
+    """
+    total, levels_ = 0.0, []
+    for series, seconds in ((course.response_mean, during.mean), (course.response_deviation, during.deviation)):
+        excess = _excess(series, course, change, window, during.joined)
+        if excess is None:
+            return None
+        first, last = (_level(series[w], course.unknown[w]) for w in _windows(course, change, window))
+        total += first * signed_sum(excess, seconds)
+        levels_.append(first + last)
+    return total / (levels_[0] * levels_[1])

@@ -1,0 +1,133 @@
+"""Names and units of elastic measures, and their means over repetitions."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loadframe.analyze.elastic.measures import Value
+from loadframe.analyze.estimate import Estimate, mean_interval
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """One measure's values by block, of runs with the event and of their control runs. `runs` might have had one.
+
+    `mean` is over the former. Where some are censored, it is a lower bound and its interval is open to above.
+    `difference` is the mean of what blocks with both runs have more with the event than without.
+    """
+
+    name: str
+    runs: int
+    values: Mapping[int, Value]
+    control: Mapping[int, Value]
+    mean: Estimate
+    difference: Estimate | None
+
+    @property
+    def conditional(self) -> Estimate | None:
+        """The mean of the runs in which it is known, where it is censored in others; None where it is so in none."""
+        known = [value.value for value in self.values.values() if not value.censored]
+        return mean_interval(known) if known and self.censored else None
+
+    @property
+    def censored(self) -> int:
+        """In how many runs it is only known to be more than the value."""
+        return sum(value.censored for value in self.values.values())
+
+    @property
+    def drift(self) -> Estimate | None:
+        """Its mean in the control runs, which is of what happened by itself; None without any."""
+        return mean_interval([value.value for value in self.control.values()]) if self.control else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "mean": self.mean.as_dict(),
+            "runs": self.runs,
+            "censored": self.censored,
+            "conditional": self.conditional and self.conditional.as_dict(),
+            "difference": self.difference and self.difference.as_dict(),
+            "values": {str(block): value.value for block, value in self.values.items()},
+            "control": {str(block): value.value for block, value in self.control.items()},
+        }
+
+
+def repeated(name: str, runs: int, values: Mapping[int, Value], control: Mapping[int, Value]) -> Repeated:
+    """Return a measure over the repetitions that have it; at least one must."""
+    mean = mean_interval([value.value for value in values.values()])
+    if any(value.censored for value in values.values()):
+        mean = Estimate(mean.value, min(mean.low, mean.value) if math.isfinite(mean.low) else -math.inf, math.inf)
+    both = [block for block in values if block in control]
+    known = both and not any(values[block].censored or control[block].censored for block in both)
+    differences = [values[block].value - control[block].value for block in both]
+    return Repeated(name, runs, values, control, mean, mean_interval(differences) if known else None)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A measure's words. `unit` is s, seconds (of a response time), share, bytes, bytes/s, rate (of what throughput
+    counts), or a word for others. In `says`, `{counted}` stands for what throughput counts.
+    """
+
+    title: str
+    unit: str
+    says: str
+
+
+MEASURES: dict[str, Named] = {
+    "join_delay": Named("join delay", "s", "from asking for the node to its being a member"),
+    "departure": Named("departure", "s", "from telling the node to leave to its having left"),
+    "redistribution": Named("redistribution", "s", "from joining, or from being told to leave, to all data in place"),
+    "pieces_moved": Named("moved", "pieces", "shards, slots or whatever the change counted down while data moved"),
+    "pieces_rate": Named("moved in a second", "pieces/s", "the same, by the time in which it was counted down"),
+    "bytes_moved": Named("moved", "bytes", "what the change counted down while data moved"),
+    "bytes_rate": Named("moved in a second", "bytes/s", "the same, by the time in which it was counted down"),
+    "stabilisation": Named("stabilisation", "s", "until throughput and p99 hold their last level for a window"),
+    "disturbance": Named("disturbance", "share", "how far the 10-s median of throughput fell below x0"),
+    "slowdown": Named(
+        "slowdown", "ratio", "the greatest p99 of a second, against L0; noise alone makes it more than 1"
+    ),
+    "lost_work": Named("lost work", "s", "seconds of complete outage that would have lost as many {counted}"),
+    "latency_debt": Named("latency debt", "s", "what p99 was above its ideal during the disturbance, in units of L0"),
+    "unknown_latency": Named(
+        "unknown p99", "s", "seconds without an answer of which nothing says how long users waited"
+    ),
+    "violation": Named("violation", "s", "seconds outside the objective"),
+    "errors": Named("errors", "requests", "failed, or never sent since too many were in flight"),
+    "longest_gap": Named("longest gap", "s", "the most seconds in succession in which no {counted} succeeded"),
+    "break_even": Named("break-even", "s", "until more was done than without the change"),
+    "growth": Named("growth", "ratio", "throughput after the change by what it was before, x1/x0"),
+    "realised_gain": Named("realised gain", "share", "growth of throughput, x1/x0, by growth of nodes"),
+    "capacity_reached": Named("capacity reached", "share", "x1 against the capacity of as many nodes, where given"),
+    "elastic_efficiency": Named("elastic efficiency", "share", "work done, against x1 from the beginning"),
+    "exposure": Named("exposure", "s", "seconds in which some data had fewer copies than asked for"),
+    "dory": Named("Dory's score", "", "area of excess response time and deviation over their levels; 0 is unnoticed"),
+    "x0": Named("x0", "rate", "throughput before"),
+    "x1": Named("x1", "rate", "throughput in the last window"),
+    "l0": Named("L0", "seconds", "99th percentile of response times before"),
+    "l1": Named("L1", "seconds", "99th percentile in the last window"),
+}
+
+#: Measures that are shown where they are not 0 only.
+UNUSUAL = frozenset({"unknown_latency"})
+
+
+@dataclass(frozen=True, eq=False)
+class StepMeasures:
+    """One change: what it was, the median nodes before and after, the median length that was looked at, s."""
+
+    number: int
+    change: str
+    before: float
+    after: float
+    horizon: float
+    measures: Mapping[str, Repeated]
+    #: The names of runs in which the change failed, or was not made by the end.
+    failed: tuple[str, ...] = ()
+
+    @property
+    def joins(self) -> tuple[int, int] | None:
+        """In how many runs the node joined, and of how many; None where no node was to join."""
+        delay = self.measures.get("join_delay")
+        return (len(delay.values) - delay.censored, len(delay.values)) if delay else None

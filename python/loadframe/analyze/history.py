@@ -1,0 +1,288 @@
+"""Change points in a history of runs, and the runs since the last change.
+
+Each value is one session's: runs of one session are more alike than runs of two, and a history of runs would show the
+sessions' luck as changes. The candidate is the split whose two sides' mean logarithms differ most for its place (the
+greatest t statistic). How great that is by chance is found by permutation: the series is put in random orders, and each
+order's greatest statistic is taken, so that having searched for the split is accounted for (as in E-divisive: Matteson
+and James, "A nonparametric approach for multiple change point analysis of multivariate data", Journal of the American
+Statistical Association 109, 2014; with the CUSUM of the mean instead of the energy distance).
+
+Successive sessions depend on each other, and plain permutation takes slow wandering for changes. So what is permuted
+are the innovations of a first-order autoregression, from which each series is put together again (a sieve; Buehlmann,
+"Sieve bootstrap for time series", Bernoulli 3, 1997). Its correlation is estimated beside the candidate, corrected for
+the bias that the two means and the search bring, and rounded up by 1.8 of its standard errors. Without any
+correlation it is the ordinary permutation test.
+
+What is found splits the history, and both parts are searched again, as Hunter does it (Fleming et al., "Hunter: using
+change point detection to hunt for performance regressions", ICPE 2023), with its filter by the size of the change.
+
+The session is the unit: its value is the median of its runs. All measures at all treatments are searched together, and
+share one chance of a false change.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+
+from loadframe.analyze.compare import Group, Measure
+from loadframe.analyze.compare.doubts import failed_and_left_out
+from loadframe.analyze.compare.measures import measures_of
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.sessions import sessions_of, started
+from loadframe.base.units import format_change
+
+Array = npt.NDArray[np.float64]
+
+#: Of a false change in a history; callers divide it by the number of histories that they look at.
+LEVEL = 0.05
+#: Relative changes below this are of no interest.
+LEAST = 0.05
+#: Two sessions that happen to be alike say nothing of the noise.
+_SHORTEST = 3
+#: Random orders, and more of them where the level asks for smaller p.
+_DRAWS, _DRAWS_PER_LEVEL = 2000, 50
+#: Numbers that are held at once.
+_CHUNK = 2_000_000
+#: A t statistic that hardly any correlation explains.
+_BEYOND_DOUBT = 7.0
+#: Of the correlation: its bias times the number of values, what it is rounded up by, and the greatest that is assumed.
+_BIAS, _ROUNDED, _GREATEST = 3.0, 1.8, 0.9
+
+
+@dataclass(frozen=True)
+class ChangePoint:
+    """The first session of a new level: its index, the geometric means before and after up to the next change, its p.
+
+    `p` is of the search that found it: how often the luckiest split of unchanged sessions looks as much like a change.
+    """
+
+    index: int
+    before: float
+    after: float
+    p: float
+
+    @property
+    def change(self) -> float:
+        """The relative change, such as -0.2 for a fall by a fifth."""
+        return self.after / self.before - 1
+
+
+def change_points(
+    values: Sequence[float] | Array, *, level: float = LEVEL, least: float = LEAST, seed: int = 0
+) -> tuple[ChangePoint, ...]:
+    """Return where the level of a series changed by at least `least` of itself.
+
+    `values` are above 0, one for each session. `level` is the chance of a change where there is none.
+    """
+    logs = np.log(np.asarray(values, dtype=float))
+    p_values = dict(_search(logs, 0, len(logs), level, seed))
+    while p_values:
+        points = _describe(logs, p_values)
+        small = [point for point in points if abs(point.change) < least]
+        if not small:
+            return tuple(points)
+        # Neighbours of a small change are described anew without it.
+        del p_values[min(small, key=lambda point: abs(point.change)).index]
+    return ()
+
+
+def fewest_sessions(level: float = LEVEL) -> int:
+    """Return how many sessions a history must have so that any change at all can be found in it."""
+    sessions = 2 * _SHORTEST
+    while 2 / math.comb(sessions, sessions // 2) >= level:
+        sessions += 1
+    return sessions
+
+
+def _search(logs: Array, start: int, end: int, level: float, seed: int) -> list[tuple[int, float]]:
+    """Return the splits of a stretch with their p, recursively."""
+    if end - start < 2 * _SHORTEST:
+        return []
+    segment = logs[start:end]
+    if float(np.ptp(segment)) <= 1e-9:
+        return []
+    statistics = _statistics(segment[None, :])[0]
+    best = int(np.argmax(statistics))
+    at = start + _SHORTEST + best
+    p = _p(segment, at - start, float(statistics[best]), level, seed)
+    if p >= level:
+        return []
+    return [*_search(logs, start, at, level, seed), (at, p), *_search(logs, at, end, level, seed)]
+
+
+def _statistics(series: Array) -> Array:
+    """Return for each series (rows) and split how much of its variation lies between the two sides, from 0 to 1."""
+    n = series.shape[1]
+    centred = series - series.mean(axis=1, keepdims=True)
+    left = np.arange(_SHORTEST, n - _SHORTEST + 1)
+    sums = np.cumsum(centred, axis=1)[:, left - 1]
+    statistic: Array = sums**2 * n / (left * (n - left)) / (centred**2).sum(axis=1, keepdims=True)
+    return statistic
+
+
+def _p(logs: Array, at: int, statistic: float, level: float, seed: int) -> float:
+    """Return how often the greatest statistic of a series without a change reaches this one."""
+    rho = _correlation(logs, at)
+    plain = _share_reaching(logs, 0.0, statistic, level, seed)
+    # An autoregression seldom jumps, and so must not make a change more certain than its few orders do.
+    return max(plain, _share_reaching(logs, rho, statistic, level, seed)) if rho and plain < level else plain
+
+
+def _share_reaching(logs: Array, rho: float, statistic: float, level: float, seed: int) -> float:
+    innovations = logs - logs.mean()
+    innovations[1:] -= rho * (logs[:-1] - logs.mean())
+    # The first value has the variance of the whole series, and not that of an innovation.
+    innovations[0] *= math.sqrt(1 - rho**2)
+    random = np.random.default_rng(seed)
+    draws = max(_DRAWS, math.ceil(_DRAWS_PER_LEVEL / level))
+    reached, made = 0, 0
+    while made < draws:
+        rows = min(draws - made, max(1, _CHUNK // len(logs)))
+        series = random.permuted(np.tile(innovations, (rows, 1)), axis=1)
+        series[:, 0] /= math.sqrt(1 - rho**2)
+        for index in range(1, len(logs)):
+            series[:, index] += rho * series[:, index - 1]
+        reached += int((_statistics(series).max(axis=1) >= statistic * (1 - 1e-9)).sum())
+        made += rows
+    return (1 + reached) / (1 + draws)
+
+
+def _correlation(logs: Array, at: int) -> float:
+    """Return the lag-one correlation about the two levels, corrected for its bias and rounded up; 0 to 0.9."""
+    n = len(logs)
+    # Another change beside the candidate would look like correlation, so what is beyond doubt is taken out, too.
+    residuals = np.concatenate([_without_changes(logs[:at]), _without_changes(logs[at:])])
+    power = float((residuals**2).sum())
+    if power <= 1e-18 * n:
+        return 0.0
+    plain = float((residuals[1:] * residuals[:-1]).sum()) / power
+    corrected = (plain + _BIAS / n) / max(1 - 1.5 * _BIAS / n, 0.25) + _ROUNDED / math.sqrt(n)
+    return min(max(corrected, 0.0), _GREATEST)
+
+
+def _without_changes(logs: Array) -> Array:
+    """Return the values less the mean of their level, where levels are parted by splits of a t statistic above 7."""
+    n = len(logs)
+    if n >= 2 * _SHORTEST and float(np.ptp(logs)) > 1e-9:
+        statistics = _statistics(logs[None, :])[0]
+        best = int(np.argmax(statistics))
+        share = float(statistics[best])
+        if (n - 2) * share > _BEYOND_DOUBT**2 * (1 - share):
+            at = _SHORTEST + best
+            return np.concatenate([_without_changes(logs[:at]), _without_changes(logs[at:])])
+    alone: Array = logs - logs.mean()
+    return alone
+
+
+def _describe(logs: Array, p_values: dict[int, float]) -> list[ChangePoint]:
+    edges = [0, *sorted(p_values), len(logs)]
+    return [
+        ChangePoint(at, math.exp(logs[start:at].mean()), math.exp(logs[at:end].mean()), p_values[at])
+        for start, at, end in zip(edges, edges[1:], edges[2:], strict=False)
+    ]
+
+
+@dataclass(frozen=True)
+class Shift(Finding):
+    """The history changed its level."""
+
+    measure: str
+    point: ChangePoint
+    run: str
+
+    def _cause(self) -> str:
+        return (
+            f"{self.measure} changed by {format_change(self.point.change)} with the session of run {self.run} of the"
+            f" history (p = {self.point.p:.1g}); only the runs since then are compared with"
+        )
+
+    def _remedy(self) -> str:
+        return "if that was not an accepted change, it is a regression that passed earlier"
+
+
+@dataclass(frozen=True)
+class ShortHistory(Finding):
+    """Too few sessions to find any change."""
+
+    sessions: int
+    needed: int
+
+    def _cause(self) -> str:
+        some = "one session" if self.sessions == 1 else f"{self.sessions} sessions"
+        return (
+            f"the history has {some}: with fewer than {self.needed}, a change of its level cannot be separated from"
+            " differences between sessions, so all of its runs are compared"
+        )
+
+    def _remedy(self) -> str:
+        return "if the store was changed in between, name only the runs since then"
+
+
+@dataclass(frozen=True, eq=False)
+class _Series:
+    """One measure at one treatment: the numbers of the sessions in their order, and the median of each."""
+
+    measure: Measure
+    sessions: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list[Finding]]:
+    """Return the history from its last change on, treatment by treatment, with what was found in it.
+
+    Sessions whose start is not known count as one that came before all others.
+    """
+    runs = history.usable
+    numbers = {id(run): -1 if number is None else number for run, number in zip(runs, sessions_of(runs), strict=True)}
+    by_treatment = [
+        (usable := history.at(treatment).usable, _series(usable, numbers, kinds)) for treatment in history.treatments
+    ]
+    searched = sum(len(series) for _, series in by_treatment)
+    level = LEVEL / max(searched, 1)
+    kept: list[RecordedRun] = []
+    findings: list[Finding] = []
+    for treatment, (usable, series) in zip(history.treatments, by_treatment, strict=True):
+        first = -1
+        for row in series:
+            for point in change_points(row.values, level=level):
+                session = row.sessions[point.index]
+                run = next(run for run in usable if numbers[id(run)] == session)
+                findings.append(Shift(row.measure.name, point, f"{run.id} ({started(run)})"))
+                first = max(first, session)
+        since = [run for run in usable if numbers[id(run)] >= first]
+        # A run without figures belongs to the stretch in which it was made.
+        begin = min((started(run) for run in since), default="") if first >= 0 else ""
+        others = [run for run in history.at(treatment).runs if not run.sound]
+        kept += [*since, *(run for run in others if not started(run) or started(run) >= begin)]
+    count, needed = len(set(numbers.values())), fewest_sessions(level)
+    if runs and count < needed:
+        findings.append(ShortHistory(count, needed))
+    members = {id(run) for run in kept}
+    before = replace(
+        history,
+        label=f"{history.label} before its last change",
+        runs=tuple(run for run in history.runs if id(run) not in members),
+    )
+    return replace(history, runs=tuple(kept)), [*findings, *failed_and_left_out([before])]
+
+
+def _series(runs: Sequence[RecordedRun], numbers: dict[int, int], kinds: Sequence[str]) -> list[_Series]:
+    series = []
+    for measure in measures_of(runs, kinds):
+        by_session: dict[int, list[float]] = {}
+        for run in runs:
+            # A value without an upper bound would be a shift of the generator's.
+            if (value := measure.of(run)) and isfinite(measure.figure(run).high):
+                by_session.setdefault(numbers[id(run)], []).append(value)
+        ordered = sorted(by_session)
+        series.append(_Series(measure, tuple(ordered), tuple(median(by_session[number]) for number in ordered)))
+    return series
+
+
+__all__ = ["ChangePoint", "Shift", "ShortHistory", "change_points", "since_last_change"]

@@ -1,0 +1,217 @@
+"""Published figures beside the values that an experiment measured.
+
+Absolute figures of other machines cannot be compared, so what is compared is a change: the ratio of a figure to the one
+at the levels that it is relative to, on both sides, less 1. The measured ratio is one of means over runs, with a 95 %
+interval on a log scale from the spread that all treatments share.
+"""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+from loadframe.analyze.compare import KINDS, Measure
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
+from loadframe.analyze.five_seconds import five_seconds, least_and_p95
+from loadframe.analyze.rates import RATES
+from loadframe.analyze.scale.treatments import Noise, main_operation, pooled_noise
+from loadframe.record.schema.event_kinds import FIRED, REQUESTED
+
+#: Instants of elastic runs, s since the measured window began: their names, and the events that mark them.
+INSTANTS = {"trigger_fired": FIRED, "node_requested": REQUESTED}
+#: Statistics of a run's requests/s in samples of 5 s, and which of the spread's figures they are.
+SAMPLES = {f"{name}_5s": name for name in ("least", "q1", "median", "mean", "q3", "most")}
+#: What YCSB gives of response times beside the mean: the least, and the 95th percentile.
+YCSB = ("min", "p95")
+MEASURES = (*KINDS, *YCSB, *SAMPLES, *INSTANTS)
+#: Of these the measures of something per second.
+PER_SECOND = (*RATES, *SAMPLES)
+
+
+@dataclass(frozen=True)
+class PublishedFigure:
+    """A figure as a publication has it.
+
+    `value` is in 1/s, in s or a share; None where the publication gives the change alone. `change` is its ratio to the
+    figure at `against` less 1; None where it is relative to nothing. `levels` and `against` are levels of factors;
+    `phase` is empty where the figure is held against every measured phase. `series` says whose it is in the
+    publication, such as a store that this experiment does not have.
+    """
+
+    measure: str
+    levels: Mapping[str, Any]
+    phase: str
+    series: str
+    value: float | None
+    change: float | None
+    against: Mapping[str, Any]
+    source: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON, from which `PublishedFigure(**known)` makes it again."""
+        return asdict(self)
+
+
+_CLIENTS = "clients"
+#: Factors that say how many clients there are.
+_LOADS = (_CLIENTS, "ranks_per_node")
+
+
+@dataclass(frozen=True)
+class MeasuredBeside:
+    """What was measured at a figure's levels: `others` are the levels that the figure does not name.
+
+    `mean` is over `runs` runs in the unit of the figure, `change` the ratio to the mean at its reference, less 1; None
+    where that was not measured.
+    """
+
+    phase: str
+    others: Mapping[str, Any]
+    runs: int
+    mean: Estimate
+    change: Estimate | None
+    #: Runs at the same levels in which the store failed, so that `mean` is that of the others.
+    failed: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "phase": self.phase,
+            "others": dict(self.others),
+            "runs": self.runs,
+            "failed_runs": self.failed,
+            "mean": self.mean.as_dict(),
+            "change": self.change and self.change.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A published figure, and what was measured of the same; empty where nothing was."""
+
+    figure: PublishedFigure
+    measured: tuple[MeasuredBeside, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {**self.figure.as_dict(), "measured": [measured.as_dict() for measured in self.measured]}
+
+
+def beside(folder: RecordedExperiment) -> tuple[Beside, ...]:
+    """Return the published figures of an experiment, in their order, each beside what was measured."""
+    figures = [PublishedFigure(**known) for known in (folder.description.get("published") or {}).get("figures", ())]
+    return tuple(Beside(figure, tuple(_measured(folder, figure))) for figure in figures)
+
+
+def _measured(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[MeasuredBeside]:
+    for phase in folder.description["measure"]:
+        if figure.phase in ("", phase):
+            yield from _in_phase(folder, figure, phase)
+
+
+def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -> Iterator[MeasuredBeside]:
+    groups = _groups(folder, figure.measure, phase)
+    named = {*figure.levels, *figure.against}
+    if "variant" in named:
+        named |= {name for levels in folder.description.get("variants", {}).values() for name in levels}
+    reference = {**figure.levels, **figure.against}
+    noise = pooled_noise([value for value in group.values if value > 0] for group in groups)
+    places: dict[str, list[_Group]] = defaultdict(list)
+    for group in groups:
+        # The load that the publication does not name is not a level to keep: each size is taken at its own.
+        others = {name: level for name, level in group.treatment.items() if name not in (*named, *_LOADS)}
+        places[json.dumps(others, sort_keys=True)].append(group)
+    for place, members in places.items():
+        chosen = _best(members, figure.levels, figure.measure)
+        if chosen is None:
+            continue
+        base = _best(members, reference, figure.measure) if figure.against else None
+        yield MeasuredBeside(
+            phase=phase,
+            others=json.loads(place),
+            runs=len(chosen.values),
+            mean=noise.mean(chosen.values),
+            change=_change(chosen, base, noise) if base else None,
+            failed=sum(run.store_failed and _at(run, chosen.treatment) for run in folder.counted),
+        )
+
+
+def _at(run: RecordedRun, treatment: Mapping[str, Any]) -> bool:
+    """Whether a run has the levels of a group's treatment, with its event if there are runs with and without it."""
+    levels = {name: level for name, level in run.treatment.items() if name != "event"}
+    return levels == treatment and run.treatment.get("event") is not False
+
+
+@dataclass(frozen=True)
+class _Group:
+    """All runs of a treatment: `known` are all levels that can be named of it, `values` one for each run."""
+
+    treatment: Mapping[str, Any]
+    known: Mapping[str, Any]
+    values: list[float]
+    throughput: float
+
+
+def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
+    """Return the treatments in which the measure is known, with its value in each run that figures rest on."""
+    description = folder.description
+    fixed = {
+        "store.kind": description.get("store", {}).get("kind"),
+        **{f"with.{name}": level for name, level in (description.get("with") or {}).items()},
+    }
+    operation = main_operation(folder.runs, phase)
+    by_treatment: dict[str, list[RecordedRun]] = defaultdict(list)
+    for run in folder.used:
+        by_treatment[json.dumps(run.treatment, sort_keys=True)].append(run)
+    groups = []
+    for runs in by_treatment.values():
+        treatment = {name: level for name, level in runs[0].treatment.items() if name != "event"}
+        known = {**fixed, "nodes": runs[0].nodes, _CLIENTS: runs[0].clients(phase), **treatment}
+        values = [value for run in runs if (value := _value(run, kind, phase, operation)) is not None]
+        throughputs = [entry.throughput for run in runs if (entry := run.phase(phase))]
+        if values:
+            groups.append(_Group(treatment, known, values, fmean(throughputs)))
+    return groups
+
+
+def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> float | None:
+    entry = run.phase(phase)
+    if entry is None or run.run is None or run.treatment.get("event") is False:
+        # Without the event there is nothing that the publication could have measured.
+        return None
+    if kind in SAMPLES:
+        spread = five_seconds(run.run, entry)
+        return None if spread is None else float(getattr(spread, SAMPLES[kind]))
+    if kind in YCSB:
+        times = least_and_p95(run.run, entry, operation or "")
+        return None if times is None else times[YCSB.index(kind)]
+    if kind not in INSTANTS:
+        return Measure(phase, kind, operation).of(run)
+    begin = entry.start + entry.warmup
+    return next((event["time"] - begin for event in run.run.events if event["kind"] == INSTANTS[kind]), None)
+
+
+def _best(groups: Sequence[_Group], levels: Mapping[str, Any], kind: str) -> _Group | None:
+    """Return the group at these levels: of several numbers of clients the one with the highest throughput."""
+    fitting = [group for group in groups if all(_same(group.known.get(name), level) for name, level in levels.items())]
+    return max(fitting, key=lambda group: group.throughput, default=None)
+
+
+def _same(known: Any, level: Any) -> bool:
+    if isinstance(known, int | float) and isinstance(level, int | float):
+        return math.isclose(known, level)
+    return str(known) == str(level)
+
+
+def _change(chosen: _Group, base: _Group, noise: Noise) -> Estimate | None:
+    if fmean(base.values) <= 0 or fmean(chosen.values) <= 0:
+        return None
+    ratio = Estimate(1.0, 1.0, 1.0) if chosen is base else noise.ratio(chosen.values, base.values)
+    return Estimate(ratio.value - 1, ratio.low - 1, ratio.high - 1)
+
+
+__all__ = ["INSTANTS", "MEASURES", "PER_SECOND", "SAMPLES", "Beside", "MeasuredBeside", "PublishedFigure", "beside"]

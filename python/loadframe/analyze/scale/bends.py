@@ -1,0 +1,137 @@
+"""Why a curve over clients bends: which resources the telemetry shows to be saturated at the bend.
+
+It reports what was seen, not the cause: a queue is where requests wait, not always what they wait for.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from statistics import fmean
+
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.scale.telemetry import cpu_shares, growth, samples
+from loadframe.analyze.scale.treatments import Treatment
+from loadframe.base.units import format_count, format_nodes, format_share
+
+#: Throughput below this share of what as many times the clients would give is a bend.
+_BENT = 0.8
+#: Shares from which a resource counts as saturated: CPU of its limit, CPU of the machine, time throttled by a quota,
+#: time spent on garbage collection, time spent waiting for storage.
+_CPU, _MACHINE, _THROTTLED, _GARBAGE, _STORAGE = 0.9, 0.95, 0.05, 0.1, 0.2
+_POOLS = ("search", "write", "get")
+
+
+@dataclass(frozen=True)
+class Bend(Finding):
+    """Throughput over clients stopped keeping up; `reasons` are the saturated resources, the most telling first."""
+
+    nodes: int | None
+    clients: int
+    #: The number of clients that would have done that work if each were as fast as a single one.
+    effective: float
+    reasons: tuple[str, ...]
+    advice: str
+
+    def _cause(self) -> str:
+        at = f"at {format_nodes(self.nodes)} " if self.nodes else ""
+        seen = "; ".join(self.reasons) if self.reasons else "no monitored resource was saturated"
+        return f"{at}{self.clients} clients did the work of {format_count(self.effective)}: {seen}"
+
+    def _remedy(self) -> str:
+        return self.advice
+
+
+def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment], best: Treatment) -> Bend | None:
+    """Return why throughput bends over the clients of these treatments, of one number of nodes; None if it does not.
+
+    It is looked at at the `best` of them, and above that for a generator that could do no more. A throughput without an
+    upper bound is the generator's: the best of the others is looked at instead.
+    """
+    known = [treatment for treatment in treatments if treatment.clients and isfinite(treatment.stretch.high)]
+    ordered = sorted(known, key=lambda treatment: treatment.clients or 0)
+    if len(ordered) < 2:
+        return None
+    first = ordered[0]
+    if best not in ordered:
+        best = max(ordered, key=lambda treatment: treatment.throughput.value)
+    if best.clients == first.clients:
+        best = ordered[1]
+    effective = best.throughput.value / first.throughput.value * (first.clients or 1)
+    if effective > _BENT * (best.clients or 1):
+        return None
+    here = [run for run in runs if run.nodes == best.nodes and run.sound and run.clients(phase) == best.clients]
+    above = [run for run in runs if run.nodes == best.nodes and (run.clients(phase) or 0) > (best.clients or 0)]
+    signs = [*_seen(here, phase), *_generator(above, phase)]
+    advice = signs[0][1] if signs else "watch more of the store, or look at its own slow log and profiler"
+    return Bend(best.nodes, best.clients or 0, effective, tuple(reason for reason, _ in signs), advice)
+
+
+def _seen(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
+    """Yield what is saturated, with what to do about it."""
+    if not runs:
+        return
+    yield from _processors(runs, phase)
+    rejected = sum(growth(run, phase, "node:", f"{pool}_rejected") for run in runs for pool in _POOLS)
+    if rejected:
+        yield (
+            f"nodes rejected {format_count(rejected)} requests",
+            "offer fewer requests at once, or let nodes queue more",
+        )
+    for pool in _POOLS:
+        waiting = _mean(runs, phase, f"{pool}_queue")
+        if waiting is not None and waiting >= 1:
+            active = _mean(runs, phase, f"{pool}_active") or 0.0
+            yield (
+                f"{waiting:.1f} requests waited in each node's {pool} queue, beside {active:.1f} that were served",
+                "more threads help while processors are free; else more nodes do",
+            )
+    collecting = [
+        sum(growth(run, phase, "node:", f"gc_{kind}_ms") for kind in ("young", "old")) / 1e3 / _node_seconds(run, phase)
+        for run in runs
+    ]
+    if collecting and fmean(collecting) > _GARBAGE:
+        yield f"nodes collected garbage for {format_share(fmean(collecting))} of the time", "give nodes a larger heap"
+    stalled = [value for run in runs for value in samples(run, phase, "host", "pressure.io.some")]
+    if stalled and fmean(stalled) > _STORAGE:
+        yield (
+            f"something waited for storage for {format_share(fmean(stalled))} of the time",
+            "give nodes more memory for their data, or faster storage",
+        )
+
+
+def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
+    more = "give nodes more processors, or take more nodes"
+    shares = [share for run in runs for share in cpu_shares(run, phase).values()]
+    if shares and max(shares) >= _CPU:
+        yield f"the busiest node used {format_share(max(shares))} of its CPU limit", more
+    still = [value for run in runs for value in samples(run, phase, "node:", "cgroup.throttled_time")]
+    if still and fmean(still) > _THROTTLED:
+        yield f"nodes' threads were throttled by their CPU quota for {fmean(still):.2g} s in each second", more
+    busy = [value for run in runs for value in samples(run, phase, "host", "cpu.busy")]
+    if busy and fmean(busy) > _MACHINE:
+        yield f"the machine was {format_share(fmean(busy))} busy", "use separate machines, or lower CPU limits per node"
+
+
+def _generator(above: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
+    if above and all(_is_generators(run, phase) for run in above):
+        yield (
+            "with more clients the load generator was the limit",
+            "give the generator more threads or a separate machine",
+        )
+
+
+def _is_generators(run: RecordedRun, phase: str) -> bool:
+    """Whether the generator spoilt a run, or its throughput has no upper bound."""
+    throughput = run.figure(phase, "throughput")
+    return run.fault == "generator" or (throughput.counts and not isfinite(throughput.high))
+
+
+def _mean(runs: Sequence[RecordedRun], phase: str, metric: str) -> float | None:
+    values = [value for run in runs for value in samples(run, phase, "node:", metric)]
+    return fmean(values) if values else None
+
+
+def _node_seconds(run: RecordedRun, phase: str) -> float:
+    entry = run.phase(phase)
+    return entry.duration * max(run.nodes or 1, 1) if entry and entry.duration else 1.0

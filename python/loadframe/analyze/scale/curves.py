@@ -1,0 +1,270 @@
+"""Curves of a scale experiment: throughput over clients, and over nodes at the best clients."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+from loadframe.analyze.compare.doubts import runs_by_reason
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.rates import THROUGHPUT, Rate
+from loadframe.analyze.scalability import ScalabilityFit, Scaling, fit
+from loadframe.analyze.scale.bends import Bend, bend
+from loadframe.analyze.scale.client_calibration import Calibration, calibrate, clients_tried
+from loadframe.analyze.scale.pitfalls import pitfalls
+from loadframe.analyze.scale.treatments import (
+    Noise,
+    Point,
+    Treatment,
+    choose,
+    gather,
+    main_operation,
+    points,
+    speedup_of,
+)
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_count, format_nodes
+
+
+@dataclass(frozen=True)
+class FailedLevel(Finding):
+    """The store failed in some runs at one number of nodes and clients; `listed` has them by their reasons."""
+
+    nodes: int | None
+    clients: int | None
+    failed: int
+    total: int
+    listed: str
+    #: Whether other runs of the level are on the curves.
+    shown: bool
+
+    @property
+    def level(self) -> str:
+        """The level in words."""
+        nodes = [format_nodes(self.nodes)] if self.nodes else []
+        clients = [f"{format_count(self.clients)} client{'s' * (self.clients != 1)}"] if self.clients else []
+        return ", ".join([*nodes, *clients]) or "the only level"
+
+    def _cause(self) -> str:
+        rest = "the curves have the other runs alone" if self.shown else "the curves lack this level"
+        return f"at {self.level} the store failed in {self.failed} of {self.total} runs ({self.listed}): {rest}"
+
+    def _remedy(self) -> str:
+        return "read the curves as those of a store that did not fail, and find out why it did"
+
+
+def failed_levels(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment]) -> tuple[FailedLevel, ...]:
+    """Return the levels at which the store failed as a whole, or gave no success; `treatments` are on the curves."""
+    by_level: dict[tuple[int | None, int | None], list[RecordedRun]] = defaultdict(list)
+    for run in runs:
+        by_level[run.nodes, run.clients(phase)].append(run)
+    levels = []
+    for (nodes, clients), members in sorted(by_level.items(), key=lambda item: [number or 0 for number in item[0]]):
+        failed = [run for run in members if run.store_failed]
+        if failed:
+            total = len(failed) + sum(run.sound and not run.store_failed for run in members)
+            on_curves = any(
+                point.run not in {run.id for run in failed}
+                for treatment in treatments
+                if (treatment.nodes, treatment.clients) == (nodes, clients)
+                for point in treatment.points
+            )
+            levels.append(FailedLevel(nodes, clients, len(failed), total, runs_by_reason(failed), on_curves))
+    return tuple(levels)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Throughput over one size, fitted where the data allow it; else `refusal` says why not."""
+
+    over: str
+    nodes: int | None
+    treatments: tuple[Treatment, ...]
+    fit: ScalabilityFit | None
+    refusal: str | None
+
+
+@dataclass(frozen=True)
+class SpeedUp:
+    """Throughput at the best clients against that of the fewest nodes: ratio, and ratio per ratio of nodes."""
+
+    treatment: Treatment
+    speedup: Estimate
+    efficiency: Estimate
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseCurves:
+    """What a scale experiment says of one measured phase, at one level of all factors but nodes and clients.
+
+    `rate` is what its throughputs count: requests or documents.
+    `best` is the treatment that each number of nodes is taken at: all that is said or drawn of it is of this one.
+    `at_edge` lists the numbers of nodes whose best clients were the most that were measured, so that their capacity may
+    be higher. `bends` say what ended the growth over clients, `calibrations` how many of those load each number of
+    nodes as it should be, where nodes have a CPU limit.
+    """
+
+    phase: str
+    others: Mapping[str, Any]
+    rate: Rate
+    operation: str | None
+    points: tuple[Point, ...]
+    treatments: tuple[Treatment, ...]
+    best: tuple[Treatment, ...]
+    over_clients: tuple[Curve, ...]
+    over_nodes: Curve | None
+    speedups: tuple[SpeedUp, ...]
+    at_edge: tuple[int, ...]
+    bends: tuple[Bend, ...]
+    calibrations: tuple[Calibration, ...]
+    warnings: tuple[Finding, ...]
+    #: The levels at which the store failed, with or without a point on the curves.
+    failed: tuple[FailedLevel, ...] = ()
+
+
+def phase_curves(
+    runs: Sequence[RecordedRun],
+    phase: str,
+    others: Mapping[str, Any],
+    *,
+    seed: int,
+    scaling: Scaling,
+    rate: Rate = THROUGHPUT,
+    attempts: Sequence[RecordedRun] = (),
+) -> PhaseCurves:
+    """Analyse one phase over runs that differ in nodes and clients only; `scaling` is what data do as nodes grow.
+
+    `attempts` are earlier ones that the store failed.
+    """
+    operation = main_operation(runs, phase)
+    measured = points(runs, phase, operation, rate)
+    treatments, noise = gather(measured)
+    by_nodes: dict[int | None, list[Treatment]] = defaultdict(list)
+    for treatment in treatments:
+        by_nodes[treatment.nodes].append(treatment)
+    best = [choose(group, noise) for group in by_nodes.values()]
+    at_edge = [
+        chosen.nodes
+        for chosen, group in zip(best, by_nodes.values(), strict=True)
+        if chosen.nodes is not None and len(group) > 1 and chosen.clients == max(other.clients or 0 for other in group)
+    ]
+    over_clients = tuple(
+        _curve("clients", nodes, group, lambda point: point.clients, seed)
+        for nodes, group in by_nodes.items()
+        if len({at.clients for at in group}) > 1
+    )
+    failed = failed_levels([*runs, *attempts], phase, treatments)
+    several = len({chosen.nodes for chosen in best}) > 1
+    return PhaseCurves(
+        phase=phase,
+        others=others,
+        rate=rate,
+        operation=operation,
+        points=measured,
+        treatments=treatments,
+        best=tuple(best),
+        over_clients=over_clients,
+        over_nodes=_curve("nodes", None, best, lambda point: point.nodes, seed, scaling) if several else None,
+        speedups=_speedups(best, noise) if several else (),
+        at_edge=tuple(at_edge),
+        bends=tuple(
+            filter(
+                None, (bend(runs, phase, group, chosen) for chosen, group in zip(best, by_nodes.values(), strict=True))
+            )
+        ),
+        calibrations=tuple(filter(None, (_calibration(runs, phase, nodes, rate) for nodes in by_nodes))),
+        warnings=(*failed, *pitfalls(runs, phase, best)),
+        failed=failed,
+    )
+
+
+def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None, rate: Rate) -> Calibration | None:
+    at_nodes = [run for run in runs if run.nodes == nodes]
+    several = len({run.clients(phase) for run in at_nodes}) > 1
+    return calibrate(nodes, [clients_tried(run, phase, rate) for run in at_nodes]) if several else None
+
+
+def _curve(
+    over: str, nodes: int | None, treatments: Sequence[Treatment], size: Any, seed: int, scaling: Scaling = "strong"
+) -> Curve:
+    pairs = [pair for treatment in treatments for pair in zip(treatment.points, treatment.expected, strict=True)]
+    # A throughput without an upper bound is the generator's, and so is the bend of its curve.
+    pairs = [(point, throughput) for point, throughput in pairs if isfinite(point.stretch.high)]
+    used, throughputs = [point for point, _ in pairs], [throughput for _, throughput in pairs]
+    options: dict[str, Any] = {
+        "over": over, "seed": seed, "scaling": scaling, "blocks": [point.block for point in used],
+        "names": [point.run for point in used],
+    }  # fmt: skip
+    try:
+        fitted = _fit_within_bounds([size(point) for point in used], throughputs, used, options)
+    except BadInput as error:
+        return Curve(over, nodes, tuple(treatments), None, error.what)
+    return Curve(over, nodes, tuple(treatments), fitted, None)
+
+
+def _fit_within_bounds(
+    sizes: Sequence[float], throughputs: Sequence[float], used: Sequence[Point], options: Mapping[str, Any]
+) -> ScalabilityFit:
+    """Fit what was measured, and what bounds allow at most: at all sizes, at the larger ones, and at the smaller ones.
+
+    Intervals hold all of these fits. BadInput where they do not agree on the model, or on what is said of a peak.
+    """
+    fitted = fit(list(zip(sizes, throughputs, strict=True)), **options)
+    if all(point.stretch.is_exact for point in used):
+        return fitted
+    middle = (min(sizes) + max(sizes)) / 2
+    larger = [size > middle for size in sizes]
+    others = [
+        fit(
+            [
+                (size, value * (point.stretch.high if is_raised else 1.0))
+                for size, value, point, is_raised in zip(sizes, throughputs, used, raised, strict=True)
+            ],
+            **options,
+        )
+        for raised in ([True] * len(sizes), larger, [not is_larger for is_larger in larger])
+    ]
+    if len({(one.best, one.standing) for one in (fitted, *others)}) > 1:
+        allowed = " or ".join(dict.fromkeys(one.best for one in (fitted, *others)))
+        raise BadInput(f"the load generator bounds the throughputs, and within these bounds the curve may be {allowed}")
+    models = {
+        name: replace(
+            model,
+            parameters={
+                key: _all_of(estimate, [one.models[name].parameters[key] for one in others])
+                for key, estimate in model.parameters.items()
+            },
+        )
+        for name, model in fitted.models.items()
+    }
+    peak = replace(
+        fitted.candidate,
+        n=_all_of(fitted.candidate.n, [one.candidate.n for one in others]),
+        throughput=_all_of(fitted.candidate.throughput, [one.candidate.throughput for one in others]),
+    )
+    return replace(fitted, models=models, candidate=peak)
+
+
+def _all_of(estimate: Estimate, others: Sequence[Estimate]) -> Estimate:
+    """Return an estimate whose interval holds those of others."""
+    return Estimate(
+        estimate.value,
+        min(estimate.low, *(other.low for other in others)),
+        max(estimate.high, *(other.high for other in others)),
+    )
+
+
+def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
+    first = best[0]
+    rows = []
+    for treatment in best:
+        if treatment.nodes is None or not first.nodes:
+            continue
+        ratio = Estimate(1.0, 1.0, 1.0) if treatment is first else speedup_of(treatment, first, best, noise)
+        more = treatment.nodes / first.nodes
+        efficiency = Estimate(ratio.value / more, ratio.low / more, ratio.high / more)
+        rows.append(SpeedUp(treatment, ratio, efficiency))
+    return tuple(rows)

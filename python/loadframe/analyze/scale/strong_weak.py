@@ -1,0 +1,294 @@
+"""A strong and a weak curve of one store side by side: speed-ups over the same nodes, and the law of each.
+
+The serial shares of the two laws are not the same quantity. Amdahl's sigma is a share of the one-node run, Gustafson's
+s one of the N-node run, so the same speed-up S(N) has an s of (N - S)/(N - 1) = sigma N / (1 + sigma (N - 1)) (Shi,
+"Reevaluating Amdahl's Law and Gustafson's Law", Temple University 1996). What is compared is therefore the speed-up at
+one N, and sigma is translated into a share of the N-node run.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loadframe.analyze.compare.differences import Difference, differences
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.exclusion import excluded_document
+from loadframe.analyze.scalability import ModelFit, ModelName, Scaling
+from loadframe.analyze.scale.sweep import PhaseCurves, Sweep, read_sweep
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_nodes
+
+_SCALINGS: tuple[Scaling, Scaling] = ("strong", "weak")
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """The law that a curve over nodes is judged by; `possible` says whether it agrees with the data within the noise.
+
+    `share` is its serial share: sigma of Amdahl's law or of the USL (of the one-node run), s of Gustafson's law.
+    """
+
+    name: ModelName
+    share: Estimate
+    possible: bool
+    model: ModelFit
+
+    def speedup(self, nodes: float, fewest: float = 1.0) -> Estimate:
+        """Return the ratio of throughput on `nodes` nodes to that on the fewest, by the law."""
+        value = self._ratio(self.model.point.theta, nodes, fewest)
+        if len(self.model.parameters) > 2:
+            draws = self.model.spread.theta
+            sizes = np.array([nodes, fewest])
+            curve = self.model.point.model.curve(draws, sizes)
+            return self.model.spread.estimate(value, curve[..., 0] / curve[..., 1])
+        if not self.share.is_finite:
+            return Estimate(value, 0.0, math.inf)
+        ends = []
+        for share in (self.share.low, self.share.high):
+            theta = self.model.point.theta.copy()
+            theta[1] = share
+            ends.append(self._ratio(theta, nodes, fewest))
+        return Estimate(value, min(value, *ends), max(value, *ends))
+
+    def share_of(self, nodes: int) -> Estimate:
+        """Return the share of the run on `nodes` nodes (above 1) that is lost: 0 where speed-up is linear."""
+        by_law = self.speedup(nodes)
+        value, low, high = ((nodes - number) / (nodes - 1) for number in (by_law.value, by_law.high, by_law.low))
+        return Estimate(value, low, high)
+
+    def _ratio(self, theta: Any, nodes: float, fewest: float) -> float:
+        above, below = self.model.point.model.curve(theta, np.array([nodes, fewest], dtype=float)).tolist()
+        # A superlinear law has no finite throughput beyond its pole.
+        return math.inf if math.isnan(above) else above / below
+
+    def as_dict(self, nodes: int | None) -> dict[str, Any]:
+        """Return the law for JSON, with the share of the run on the most nodes."""
+        return {
+            "name": self.name,
+            "possible": self.possible,
+            "share": self.share.as_dict(),
+            "share_of_largest": nodes and {"nodes": nodes, **self.share_of(nodes).as_dict()},
+        }
+
+
+@dataclass(frozen=True)
+class Row:
+    """Speed-ups at one number of nodes, as measured and by the laws; None where a curve has none there."""
+
+    nodes: int
+    measured: Mapping[Scaling, Estimate | None]
+    by_law: Mapping[Scaling, Estimate | None]
+
+
+@dataclass(frozen=True, eq=False)
+class CurvePair:
+    """The strong and the weak curve of one phase at one level of the further factors.
+
+    `refusal` says why they cannot be set side by side. `largest` is the most nodes that both have, and `ratio` the
+    weak speed-up by the strong one there; None where they share the fewest nodes alone.
+    """
+
+    curves: Mapping[Scaling, PhaseCurves]
+    laws: Mapping[Scaling, Law | None]
+    rows: tuple[Row, ...]
+    largest: int | None
+    ratio: Estimate | None
+    refusal: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures for JSON."""
+        strong = self.curves["strong"]
+        return {
+            "phase": strong.phase,
+            "operation": strong.operation,
+            "levels": dict(strong.others),
+            "refusal": self.refusal,
+            "speedups": [
+                {
+                    "nodes": row.nodes,
+                    "measured": {
+                        scaling: estimate and estimate.as_dict() for scaling, estimate in row.measured.items()
+                    },
+                    "by_law": {scaling: estimate and estimate.as_dict() for scaling, estimate in row.by_law.items()},
+                }
+                for row in self.rows
+            ],
+            "laws": {scaling: law and law.as_dict(self.largest) for scaling, law in self.laws.items()},
+            "weak_by_strong": self.ratio and {"nodes": self.largest, **self.ratio.as_dict()},
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class StrongAndWeak:
+    """Two scale experiments of one store and workload, and what their runs on the fewest nodes differ in."""
+
+    sweeps: Mapping[Scaling, Sweep]
+    pairs: tuple[CurvePair, ...]
+    differing: tuple[Difference, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the analysis for JSON."""
+        documents = {scaling: excluded_document(sweep.folder) for scaling, sweep in self.sweeps.items()}
+        return {
+            **{scaling: sweep.folder.description["experiment"] for scaling, sweep in self.sweeps.items()},
+            "curves": [pair.as_dict() for pair in self.pairs],
+            "differing": [str(difference) for difference in self.differing],
+            **{
+                key: {scaling: document[key] for scaling, document in documents.items()}
+                for key in ("left_out", "excluded", "selection")
+            },
+        }
+
+
+def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
+    """Read two experiments' folders, in any order; BadInput where they are not a strong and a weak curve of one store.
+
+    Of the phases and levels of factors, those are taken that both have.
+    """
+    sweeps: dict[Scaling, Sweep] = {}
+    for path in (first, second):
+        sweep, scaling = _read(path)
+        if scaling in sweeps:
+            other = _SCALINGS[scaling == "strong"]
+            raise BadInput(
+                f"both experiments are of {scaling} scaling, so their curves cannot be paired",
+                where=f"{first} and {second}",
+                remedy=f"name one of {scaling} and one of {other} scaling; `loadframe compare` is for two alike",
+            )
+        sweeps[scaling] = sweep
+    sweeps = {scaling: sweeps[scaling] for scaling in _SCALINGS}
+    _check_alike(sweeps["strong"], sweeps["weak"])
+    pairs = [
+        pair({"strong": strong, "weak": weak})
+        for strong in sweeps["strong"].curves
+        for weak in sweeps["weak"].curves
+        if (strong.phase, strong.others) == (weak.phase, weak.others)
+    ]
+    if not pairs:
+        raise BadInput(
+            "the experiments have no measured phase at the same levels of their factors",
+            where=f"{first} and {second}",
+            remedy="measure the same phase in both, with the same levels of all factors but nodes and clients",
+        )
+    return StrongAndWeak(sweeps, tuple(pairs), _at_the_fewest(pairs, sweeps))
+
+
+def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
+    """Set the curves of one phase side by side."""
+    laws = {scaling: _law(curve, scaling) for scaling, curve in curves.items()}
+    measured: dict[Scaling, dict[int, Estimate]] = {
+        scaling: {row.treatment.nodes or 0: row.speedup for row in curve.speedups} for scaling, curve in curves.items()
+    }
+    fewest = {min(speedups) for speedups in measured.values() if speedups}
+    refusal = None
+    if not all(measured.values()):
+        without = " and ".join(f"the {scaling} curve" for scaling, speedups in measured.items() if not speedups)
+        refusal = f"there are runs that can be used at fewer than two numbers of nodes, in {without}"
+    elif len(fewest) > 1:
+        refusal = (
+            f"the strong curve begins at {format_nodes(min(measured['strong']))} and the weak one at"
+            f" {format_nodes(min(measured['weak']))}, so their speed-ups have no common base"
+        )
+    if refusal:
+        return CurvePair(curves, laws, (), None, None, refusal)
+    base = min(fewest)
+    rows = tuple(
+        Row(
+            nodes,
+            {scaling: measured[scaling].get(nodes) for scaling in _SCALINGS},
+            {
+                scaling: law.speedup(nodes, base) if law and nodes <= max(measured[scaling]) else None
+                for scaling, law in laws.items()
+            },
+        )
+        for nodes in sorted({*measured["strong"], *measured["weak"]})
+    )
+    shared = max(measured["strong"].keys() & measured["weak"].keys())
+    largest = None if shared == base else shared
+    ratio = None if largest is None else independent_ratio(measured["weak"][largest], measured["strong"][largest])
+    return CurvePair(curves, laws, rows, largest, ratio, None)
+
+
+def independent_ratio(above: Estimate, below: Estimate) -> Estimate:
+    """Return the ratio of two independent estimates above 0, its interval from theirs.
+
+    Method of variance estimates recovery, on logarithms: Zou and Donner, "Construction of confidence limits about
+    effect measures: a general approach", Statistics in Medicine 27, 2008.
+    """
+    value = above.value / below.value
+    ends = (above.low, above.high, below.low, below.high)
+    if not all(math.isfinite(end) and end > 0 for end in ends):
+        return Estimate(value, 0.0, math.inf)
+    down = math.hypot(math.log(above.value / above.low), math.log(below.high / below.value))
+    up = math.hypot(math.log(above.high / above.value), math.log(below.value / below.low))
+    return Estimate(value, value * math.exp(-down), value * math.exp(up))
+
+
+def _law(curves: PhaseCurves, scaling: Scaling) -> Law | None:
+    """Return the law of a curve over nodes: strong by Amdahl, or by the USL where the data reject Amdahl alone."""
+    fit = curves.over_nodes.fit if curves.over_nodes else None
+    if fit is None:
+        return None
+    bends = "amdahl" not in fit.possible and "usl" in fit.possible
+    name: ModelName = "gustafson" if scaling == "weak" else "usl" if bends else "amdahl"
+    model = fit.models[name]
+    share = model.parameters["serial" if name == "gustafson" else "sigma"]
+    return Law(name, share, name in fit.possible, model)
+
+
+def _read(path: Path) -> tuple[Sweep, Scaling]:
+    sweep = read_sweep(path)
+    description = sweep.folder.description
+    if description["kind"] != "scale" or "nodes" not in description["factors"]:
+        reason = f"of kind {description['kind']}" if description["kind"] != "scale" else "without nodes as a factor"
+        raise BadInput(
+            f"an experiment {reason} has no curve over nodes",
+            where=str(path),
+            remedy="name two experiments of kind scale over nodes, one strong and one weak",
+        )
+    return sweep, "weak" if description.get("scaling") == "weak" else "strong"
+
+
+def _check_alike(strong: Sweep, weak: Sweep) -> None:
+    """Refuse curves of different stores or workloads; only nodes, and what grows with them, may differ."""
+    one, other = strong.folder.description, weak.folder.description
+    values = _asked(one, other.get("grows")), _asked(other, other.get("grows"))
+    for key in dict.fromkeys([*values[0], *values[1]]):
+        first, second = (value.get(key) for value in values)
+        # Older folders do not say which file the workload was.
+        unknown = key == "workload_sha256" and None in (first, second)
+        if first != second and not unknown:
+            what = "stores" if key.startswith("store") else "workloads"
+            raise BadInput(
+                f"the experiments are of different {what}: {key} is {_shown(first)} and {_shown(second)}",
+                where=f"{strong.folder.path} and {weak.folder.path}",
+                remedy="name a strong and a weak experiment of one store and one workload",
+            )
+
+
+def _asked(description: Mapping[str, Any], grows: str | None) -> dict[str, Any]:
+    store = {f"store.{key}": value for key, value in (description.get("store") or {}).items() if key != "nodes"}
+    given = {f"with.{key}": value for key, value in (description.get("with") or {}).items() if key != grows}
+    return {
+        **store,
+        "workload": description.get("workload"),
+        "workload_sha256": description.get("workload_sha256"),
+        **given,
+    }
+
+
+def _shown(value: Any) -> str:
+    return "not given" if value is None else str(value)
+
+
+def _at_the_fewest(pairs: list[CurvePair], sweeps: Mapping[Scaling, Sweep]) -> tuple[Difference, ...]:
+    """Return what the runs on the fewest nodes differ in, where both curves begin."""
+    groups = []
+    for scaling in _SCALINGS:
+        used = {point.run for pair in pairs if pair.rows for point in pair.curves[scaling].best[0].points}
+        groups.append([run for run in sweeps[scaling].folder.runs if run.id in used])
+    return differences(*groups) if all(groups) else ()

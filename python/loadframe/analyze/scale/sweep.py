@@ -1,0 +1,262 @@
+"""Analysis of a scale experiment: its curves, tiers, and equal resources in different shapes.
+
+A run counts once: figures are means over runs, with intervals where there are several.
+
+Invalid, failed and missing runs are left out of everything that is computed, and listed.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loadframe.analyze.estimate import Estimate, mean_interval, within
+from loadframe.analyze.exclusion import excluded_document
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
+from loadframe.analyze.levels import SIZES
+from loadframe.analyze.rates import Rate, rate_of
+from loadframe.analyze.scalability import Scaling
+from loadframe.analyze.scale.curves import Curve, PhaseCurves, SpeedUp, phase_curves
+from loadframe.analyze.scale.treatments import Point, Treatment, choose, pooled_noise, ratio_of
+
+
+def curves_document(curves: PhaseCurves) -> dict[str, Any]:
+    """Return the figures of one phase: treatments, fits, speed-ups, warnings."""
+    return {
+        "phase": curves.phase,
+        "operation": curves.operation,
+        "levels": dict(curves.others),
+        "treatments": [_treatment(treatment) for treatment in curves.treatments],
+        "failed": [
+            {
+                "nodes": level.nodes,
+                "clients": level.clients,
+                "failed": level.failed,
+                "runs": level.total,
+                **level.as_dict(),
+            }
+            for level in curves.failed
+        ],
+        "over_clients": [_curve(curve) for curve in curves.over_clients],
+        "over_nodes": curves.over_nodes and _curve(curves.over_nodes),
+        "speedups": [
+            {
+                "nodes": row.treatment.nodes,
+                "clients": row.treatment.clients,
+                "throughput": row.treatment.throughput.as_dict(),
+                "without_luck": row.treatment.without_luck,
+                "speedup": row.speedup.as_dict(),
+                "efficiency": row.efficiency.as_dict(),
+            }
+            for row in curves.speedups
+        ],
+        "bends": [
+            {"nodes": bend.nodes, "clients": bend.clients, "effective": bend.effective, **bend.as_dict()}
+            for bend in curves.bends
+        ],
+        "calibrations": [vars(calibration) for calibration in curves.calibrations],
+        "warnings": [warning.as_dict() for warning in curves.warnings],
+    }
+
+
+def _treatment(treatment: Treatment) -> dict[str, Any]:
+    return {
+        "nodes": treatment.nodes,
+        "clients": treatment.clients,
+        "runs": [point.run for point in treatment.points],
+        "throughput": treatment.throughput.as_dict(),
+        "response_p50": treatment.response_p50,
+        "response_p99": treatment.response_p99,
+        "response_p50_low": treatment.response_p50_low,
+        "response_p99_low": treatment.response_p99_low,
+        "parallelism": treatment.parallelism,
+    }
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    return {"nodes": curve.nodes, "fit": curve.fit and curve.fit.as_dict(), "refusal": curve.refusal}
+
+
+#: Stores that are services, whose parts are times that they tell of themselves.
+_SERVICES = "http"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One operation at one number of instances: mean response, s, and the part of it that was spent elsewhere."""
+
+    nodes: int | None
+    operation: str
+    part: str
+    response: Estimate
+    waited: Estimate  #: s, of the service's own clock
+    share: Estimate  #: of the mean response, 0 to 1
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """What is known of them in one measured phase."""
+
+    waiting: tuple[Waiting, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON, times in s."""
+        return {
+            "waiting": [
+                {
+                    "nodes": row.nodes,
+                    "operation": row.operation,
+                    "part": row.part,
+                    "response": row.response.as_dict(),
+                    "waited": row.waited.as_dict(),
+                    "share": row.share.as_dict(),
+                }
+                for row in self.waiting
+            ]
+        }
+
+
+def tiers(runs: Iterable[RecordedRun], phase: str) -> Tiers:
+    """Return what the sound runs of a phase tell of tiers; nothing where no answer told a time of its own."""
+    by_nodes: dict[int | None, list[RecordedRun]] = defaultdict(list)
+    for run in runs:
+        if run.sound and run.run and run.manifest.store.family == _SERVICES:
+            by_nodes[run.nodes].append(run)
+    ordered = sorted(by_nodes.items(), key=lambda item: item[0] or 0)
+    return Tiers(tuple(row for nodes, those in ordered for row in _waiting(nodes, those, phase)))
+
+
+def _waiting(nodes: int | None, runs: Sequence[RecordedRun], phase: str) -> Iterable[Waiting]:
+    seen: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for run in runs:
+        for name, operation in run.operations(phase).items():
+            for part, told in operation.parts.items():
+                if operation.response.mean and told.response.mean is not None:
+                    seen[name, part].append((operation.response.mean, told.response.mean))
+    for (name, part), pairs in seen.items():
+        responses, waited = zip(*pairs, strict=True)
+        share = within(mean_interval([took / response for response, took in pairs]), most=1.0)
+        yield Waiting(nodes, name, part, within(mean_interval(responses)), within(mean_interval(waited)), share)
+
+
+_CPUS = "store.limits.cpus"
+_Levels = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A number of nodes of a size, at their best number of clients, and their throughput over that of the fewest."""
+
+    phase: str
+    others: _Levels
+    nodes: int
+    cpus: float
+    throughput: Estimate
+    ratio: Estimate
+
+    @property
+    def total(self) -> float:
+        """CPUs in all."""
+        return self.nodes * self.cpus
+
+
+def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
+    """Return the shapes that have the same CPUs in all as another one, few large nodes first.
+
+    Empty unless nodes and the nodes' CPU limit are factors.
+    """
+    noise = pooled_noise(_throughputs(treatment) for curve in curves for treatment in curve.treatments)
+    grouped: dict[tuple[str, _Levels, float], list[tuple[float, Treatment]]] = defaultdict(list)
+    for curve in curves:
+        cpus = curve.others.get(_CPUS)
+        if not isinstance(cpus, int | float):
+            continue
+        others = tuple((name, level) for name, level in curve.others.items() if name != _CPUS)
+        for nodes in {treatment.nodes for treatment in curve.treatments if treatment.nodes}:
+            at_nodes = [treatment for treatment in curve.treatments if treatment.nodes == nodes]
+            best = choose(at_nodes, noise)
+            grouped[curve.phase, others, round(nodes * cpus, 6)].append((float(cpus), best))
+    shapes = []
+    for (phase, others, _), sized in grouped.items():
+        ordered = sorted(sized, key=lambda pair: pair[1].nodes or 0)
+        base = ordered[0][1]
+        for cpus, best in ordered if len(ordered) > 1 else ():
+            ratio = Estimate(1.0, 1.0, 1.0) if best is base else ratio_of(best, base, noise)
+            shapes.append(Shape(phase, others, best.nodes or 0, cpus, best.throughput, ratio))
+    return tuple(shapes)
+
+
+def _throughputs(treatment: Treatment) -> list[float]:
+    return [point.throughput for point in treatment.points]
+
+
+__all__ = [
+    "Curve",
+    "PhaseCurves",
+    "Point",
+    "SpeedUp",
+    "Sweep",
+    "Tiers",
+    "Treatment",
+    "read_sweep",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """A scale experiment, analysed: its folder, what its throughputs count, and the curves of each measured phase."""
+
+    folder: RecordedExperiment
+    rate: Rate
+    curves: tuple[PhaseCurves, ...]
+    #: Shapes of clusters that have the same CPUs in all, where nodes and their CPU limit are factors.
+    equal: tuple[Shape, ...]
+    #: Of each of the curves, where an application was measured.
+    tiers: tuple[Tiers, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the analysis for JSON."""
+        return {
+            "experiment": self.folder.description["experiment"],
+            "question": self.folder.description.get("question"),
+            "unit": self.rate.unit,
+            "curves": [curves_document(curves) for curves in self.curves],
+            "equal_resources": [
+                {
+                    "phase": shape.phase,
+                    "levels": dict(shape.others),
+                    "nodes": shape.nodes,
+                    "cpus": shape.cpus,
+                    "throughput": shape.throughput.as_dict(),
+                    "ratio": shape.ratio.as_dict(),
+                }
+                for shape in self.equal
+            ],
+            **({"tiers": [part.as_dict() for part in self.tiers]} if any(part.waiting for part in self.tiers) else {}),
+            "runs": [run.as_dict() for run in self.folder.runs],
+            **excluded_document(self.folder),
+        }
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
+    folder = read_experiment(path)
+    seed = int(folder.description.get("seed") or 0)
+    scaling: Scaling = "weak" if folder.description.get("scaling") == "weak" else "strong"
+    rate = rate_of(folder.description)
+    curves, told = [], []
+    for phase in folder.description["measure"]:
+        for others in _other_levels(folder):
+            runs = [run for run in folder.runs if others.items() <= run.treatment.items()]
+            earlier = [run for run in folder.attempts if run.store_failed and others.items() <= run.treatment.items()]
+            curves.append(phase_curves(runs, phase, others, seed=seed, scaling=scaling, rate=rate, attempts=earlier))
+            told.append(tiers(runs, phase))
+    return Sweep(folder, rate, tuple(curves), equal_resources(curves), tuple(told))
+
+
+def _other_levels(folder: RecordedExperiment) -> list[Mapping[str, Any]]:
+    """Return each combination of the factors that are not a size: it has curves of its own."""
+    factors = {name: levels for name, levels in folder.description["factors"].items() if name not in SIZES}
+    return [dict(zip(factors, levels, strict=True)) for levels in itertools.product(*factors.values())]

@@ -1,0 +1,284 @@
+"""Figures of each treatment: its runs' throughputs and response times, and the interval of their mean.
+
+The run is the unit of statistics. Few repetitions say little of their own spread, so the intervals share one: the
+coefficient of variation, pooled over all treatments that were repeated, with Student's t for its degrees of freedom.
+
+The chosen one is that with the highest lower confidence bound. Its throughput is drawn towards that of the treatments
+from which its lead cannot be distinguished, by empirical Bayes; of a plateau, that is nearly the mean of the plateau.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+
+import numpy as np
+
+from loadframe.analyze.compare.estimate_ratio import Observation, estimate_ratio
+from loadframe.analyze.estimate import Estimate, half_width, on_log_scale, shrink
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.figures import EXACT, State, Stretch, stretch_of
+from loadframe.analyze.rates import THROUGHPUT, Rate
+from loadframe.analyze.sessions import blocks_of
+from loadframe.record.schema.summary import Latency
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run at one size: throughput in 1/s, response times in s of its main operation (None without a success).
+
+    Throughput is of requests or documents; `per_request` is how many of what it counts there were for each request.
+    """
+
+    run: str
+    nodes: int | None
+    clients: int | None
+    throughput: float
+    response_p50: float | None
+    response_p99: float | None
+    response_mean: float | None
+    usable: bool
+    #: Its block, within its session.
+    block: Hashable = None
+    per_request: float = 1.0
+    #: What the bounds of its throughput allow.
+    stretch: Stretch = EXACT
+    #: The lower bounds of its median and 99th percentile; None where they are unknown.
+    response_p50_low: float | None = None
+    response_p99_low: float | None = None
+    #: How well its throughput was measured, and its response times: good, bounded or unknown.
+    state: State = "good"
+    response_state: State = "good"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The relative spread of repeated runs, pooled over treatments, with its degrees of freedom."""
+
+    variation: float
+    freedom: int
+
+    def mean(self, throughputs: list[float]) -> Estimate:
+        """Return the mean with its 95 % interval; unbounded where nothing was repeated."""
+        value = fmean(throughputs)
+        half = value * self.half_width(len(throughputs))
+        return Estimate(value, max(value - half, 0.0), value + half)
+
+    def ratio(self, above: list[float], below: list[float]) -> Estimate:
+        """Return the ratio of two means with its 95 % interval, as of independent logarithms."""
+        value = fmean(above) / fmean(below)
+        error = math.hypot(self.relative_error(len(above)), self.relative_error(len(below)))
+        return on_log_scale(value, half_width(error, self.freedom))
+
+    def half_width(self, runs: int) -> float:
+        """Return the half-width of the 95 % interval of a mean of `runs` runs, relative to the mean."""
+        return half_width(self.relative_error(runs), self.freedom)
+
+    def relative_error(self, runs: int) -> float:
+        """Return the standard error of a mean of `runs` runs, relative to the mean."""
+        return self.variation / math.sqrt(runs)
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """All usable runs at one size; the interval of the throughput holds the bounds of its runs."""
+
+    nodes: int | None
+    clients: int | None
+    points: tuple[Point, ...]
+    throughput: Estimate
+    response_p50: float | None
+    response_p99: float | None
+    #: Requests in flight on average, by Little's law: requests/s times mean response time.
+    parallelism: float | None
+    #: What its runs' throughputs are to be multiplied by, where it was chosen for these: 1 or less.
+    without_luck: float = 1.0
+    #: What the bounds of its runs' throughputs allow.
+    stretch: Stretch = EXACT
+    #: Lower bounds of the response times.
+    response_p50_low: float | None = None
+    response_p99_low: float | None = None
+
+    @property
+    def expected(self) -> list[float]:
+        """The throughputs of its runs, 1/s, without what they owe to being chosen."""
+        return [point.throughput * self.without_luck for point in self.points]
+
+
+def points(
+    runs: Iterable[RecordedRun], phase: str, operation: str | None, rate: Rate = THROUGHPUT
+) -> tuple[Point, ...]:
+    """Return a point for each run that measured the phase, also for those that may not be used."""
+    points = []
+    listed = list(runs)
+    for run, block in zip(listed, blocks_of(listed), strict=True):
+        entry = run.phase(phase)
+        if entry is None:
+            continue
+        main = entry.operations.get(operation or "")
+        response = main.response if main else Latency()
+        throughput = run.figure(phase, rate.name)
+        times = [run.figure(phase, "response", operation, name) for name in ("p50", "p99")]
+        points.append(
+            Point(
+                run=run.id,
+                nodes=run.nodes,
+                clients=run.clients(phase),
+                throughput=rate.of(entry),
+                response_p50=response.p50,
+                response_p99=response.p99,
+                response_mean=response.mean,
+                usable=run.sound and throughput.counts,
+                block=block,
+                per_request=rate.of(entry) / entry.throughput if entry.throughput else 1.0,
+                stretch=stretch_of([throughput]),
+                response_p50_low=times[0].low if times[0].counts else None,
+                response_p99_low=times[1].low if times[1].counts else None,
+                state=throughput.state,
+                response_state=times[0].state,
+            )
+        )
+    return tuple(points)
+
+
+def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
+    """Return the operation of a phase with the most successes, whose response times stand for the phase.
+
+    Where some stand for several requests (what users do in a few steps), it is the first of those with the most.
+    Runs that are not sound do not count, unless there are no others.
+    """
+    counts: dict[str, int] = defaultdict(int)
+    several: set[str] = set()
+    runs = list(runs)
+    for run in [run for run in runs if run.sound] or runs:
+        for name, operation in run.operations(phase).items():
+            counts[name] += operation.successes
+            several |= {name} if operation.of_several else set()
+    return max(several or counts, key=lambda name: (counts[name], -list(counts).index(name)), default=None)
+
+
+def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:
+    """Return the relative spread of repeated runs' figures about their treatment's mean."""
+    squares, freedom = 0.0, 0
+    for group in groups:
+        values = np.array(group)
+        if len(values) > 1 and values.mean() > 0:
+            squares += float(((values / values.mean() - 1) ** 2).sum())
+            freedom += len(values) - 1
+    return Noise(math.sqrt(squares / freedom) if freedom else math.inf, freedom)
+
+
+def gather(points: Iterable[Point]) -> tuple[tuple[Treatment, ...], Noise]:
+    """Gather the usable points by size, ascending, with the noise that they share."""
+    by_size: dict[tuple[int | None, int | None], list[Point]] = defaultdict(list)
+    for point in points:
+        if point.usable and point.throughput > 0:
+            by_size[point.nodes, point.clients].append(point)
+    noise = pooled_noise([point.throughput for point in group] for group in by_size.values())
+    ordered = sorted(by_size, key=lambda size: tuple(number or 0 for number in size))
+    return tuple(_treatment(tuple(by_size[size]), noise) for size in ordered), noise
+
+
+def _treatment(group: tuple[Point, ...], noise: Noise) -> Treatment:
+    means = [
+        point.throughput / point.per_request * point.response_mean for point in group if point.response_mean is not None
+    ]
+    stretch = Stretch(min(point.stretch.low for point in group), max(point.stretch.high for point in group))
+    return Treatment(
+        nodes=group[0].nodes,
+        clients=group[0].clients,
+        points=group,
+        throughput=stretch.widened(noise.mean([point.throughput for point in group])),
+        stretch=stretch,
+        response_p50_low=_median(point.response_p50_low for point in group),
+        response_p99_low=_median(point.response_p99_low for point in group),
+        response_p50=_median(point.response_p50 for point in group),
+        response_p99=_median(point.response_p99 for point in group),
+        parallelism=fmean(means) if means else None,
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+#: With fewer degrees of freedom of their own, speed-ups take the spread of all treatments.
+_FREEDOM = 4
+#: A treatment that is less by more standard errors of the difference than this has nothing in common with the best.
+_RIVALS = 2.5
+
+
+def highest_lower_bound(treatments: Iterable[Treatment]) -> Treatment:
+    """Return the treatment with the highest lower end of its throughput's interval; of equals the highest mean.
+
+    Of treatments with unlike numbers of runs, the greatest mean would too often be that of a single lucky run.
+    """
+    return max(treatments, key=lambda treatment: (treatment.throughput.low, treatment.throughput.value))
+
+
+def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
+    """Return the treatment with the highest lower bound, its throughput without what it owes to being chosen.
+
+    The interval reaches from the lower end of what is left to the upper end of what was measured. Where nothing was
+    repeated, noise cannot be separated from differences, and the throughput is what was measured.
+    """
+    chosen = highest_lower_bound(treatments)
+    if not noise.freedom or not noise.variation:
+        return chosen
+    error = noise.relative_error(len(chosen.points))
+    rivals = [
+        treatment
+        for treatment in treatments
+        if _gap(chosen, treatment) <= _RIVALS * math.hypot(error, _error(treatment, noise))
+    ]
+    logs = np.log([rival.throughput.value for rival in rivals])
+    variances = np.array([_error(rival, noise) ** 2 for rival in rivals])
+    place = next(index for index, rival in enumerate(rivals) if rival is chosen)
+    luck = min(math.exp(float(shrink(logs, variances).values[place] - logs[place])), 1.0)
+    measured = chosen.throughput
+    return replace(
+        chosen, throughput=Estimate(measured.value * luck, measured.low * luck, measured.high), without_luck=luck
+    )
+
+
+def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
+    """Return the ratio of two chosen treatments' throughputs.
+
+    Its interval holds also that neither was lucky, and the bounds of both.
+    """
+    ratio = noise.ratio(above.expected, below.expected)
+    lucky = Estimate(ratio.value, ratio.low * below.without_luck, ratio.high / above.without_luck)
+    return above.stretch.ratio(below.stretch).widened(lucky)
+
+
+def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], noise: Noise) -> Estimate:
+    """Return the ratio of two of the chosen treatments, each run beside those of its block.
+
+    What a block does falls on all of its runs, and no ratio within it contains that. Blocks and noise are estimated
+    from all chosen treatments; where these are too few, the spread that all treatments have in common decides, which
+    contains the blocks' and errs on the safe side.
+    """
+    runs = [
+        Observation(point.throughput, at, point.block)
+        for at, candidate in enumerate(chosen)
+        for point in candidate.points
+    ]
+    places = [next(at for at, candidate in enumerate(chosen) if candidate is one) for one in (below, above)]
+    ratio = estimate_ratio(runs, *places)
+    if ratio.freedom < _FREEDOM:
+        return ratio_of(above, below, noise)
+    value = ratio.ratio.value * above.without_luck / below.without_luck
+    # As in `ratio_of`: it holds also that neither was lucky.
+    low = ratio.ratio.low * above.without_luck
+    lucky = Estimate(value, min(low, value), max(ratio.ratio.high / below.without_luck, value))
+    return above.stretch.ratio(below.stretch).widened(lucky)
+
+
+def _gap(chosen: Treatment, other: Treatment) -> float:
+    return math.log(chosen.throughput.value / other.throughput.value)
+
+
+def _error(treatment: Treatment, noise: Noise) -> float:
+    return noise.relative_error(len(treatment.points))

@@ -1,0 +1,1 @@
+"""Analysis of settings experiments: effects, ranking, confirmation."""

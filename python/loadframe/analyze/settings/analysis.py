@@ -1,0 +1,485 @@
+"""A settings experiment, analysed: effects on each response, the ranking against the default, the winner, its
+confirmation. At each size of the cluster for itself, since the best setting moves with it.
+
+Models and ratios are of valid runs. Runs in which the store failed are worse than any figure: a combination at which it
+fails more often than at the default does not win.
+"""
+
+import itertools
+import json
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from loadframe.analyze.compare import LEVEL, Comparison, Group, Measure, compare
+from loadframe.analyze.compare.doubts import runs_by_reason
+from loadframe.analyze.estimate import holm
+from loadframe.analyze.executions import AGAIN, FIRST
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.rates import RATES
+from loadframe.analyze.scale.telemetry import cores_used
+from loadframe.analyze.scale.treatments import main_operation
+from loadframe.analyze.sessions import blocks_of
+from loadframe.analyze.settings import doubts
+from loadframe.analyze.settings.model import Array, Data, EffectsModel, Term, columns_of, fit_model, widened
+from loadframe.analyze.settings.ranking import Numbers, Standing, rank
+from loadframe.analyze.settings.schemes import ADAPTIVE, CONFIRM
+from loadframe.record import Run
+
+#: Schemes that need not hold the best combination, which is then put together from what each setting does.
+_FRACTIONS = ("fraction", "screening")
+
+#: An interaction of which more than this part is mixed into a term is that term as far as the design can tell.
+_WHOLE = 0.99
+_LISTED = 4
+
+#: Schemes that change a few settings of the default, whose effects are those of the setting alone.
+_ALONE = ("singles", "pairs", "triples")
+
+Levels = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """One measure's model on logarithms, and the p of each term, adjusted by Holm for all terms of the report."""
+
+    measure: Measure
+    model: EffectsModel
+    adjusted: Mapping[Term, float]
+
+    def claimed(self, term: Term) -> bool:
+        """Whether a term is more than noise."""
+        return self.adjusted.get(term, 1.0) < LEVEL
+
+
+@dataclass(frozen=True, eq=False)
+class SettingsAt:
+    """What a settings experiment says of one phase at one size.
+
+    `combinations` are levels in the order of `factors`; number 0 is the default. `costs` are CPU seconds of all nodes
+    per success, relative to the default, where nodes were watched. `winner` is None where nothing beats the default.
+    `failed` has, for each combination at which the store failed, in how many of how many runs.
+    """
+
+    at: Mapping[str, Any]
+    phase: str
+    factors: tuple[str, ...]
+    objective: Measure
+    combinations: tuple[Levels, ...]
+    responses: tuple[Response, ...]
+    standings: tuple[Standing, ...]
+    costs: Mapping[int, float]
+    winner: Levels | None
+    confirmation: Comparison | None
+    #: The objective of each run in its order, with its combination: how an optimiser went.
+    course: tuple[tuple[int, float], ...]
+    warnings: tuple[Finding, ...]
+    failed: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """A settings experiment, analysed."""
+
+    folder: RecordedExperiment
+    results: tuple[SettingsAt, ...]
+
+
+def read_settings(path: Any) -> Settings:
+    """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
+    folder = read_experiment(path)
+    return Settings(folder, tuple(analyse(folder.description, folder.counted)))
+
+
+def analyse(description: Mapping[str, Any], runs: Sequence[RecordedRun], *, costs: bool = True) -> list[SettingsAt]:
+    """Return what the runs say of each phase at each size; `description` is the content of experiment.json."""
+    sizes: Mapping[str, Sequence[Any]] = description.get("at") or {}
+    designs = []
+    for levels in itertools.product(*(description["factors"][name] for name in sizes)):
+        at = dict(zip(sizes, levels, strict=True))
+        here = [run for run in runs if at.items() <= run.treatment.items()]
+        designs += [_designed(description, here, at, phase) for phase in description["measure"]]
+    responses = adjust_together([_responses(description, designed) for designed in designs])
+    return [
+        _analyse(description, designed, modelled, costs, len(designs))
+        for designed, modelled in zip(designs, responses, strict=True)
+    ]
+
+
+def adjust_together(results: Sequence[Sequence[Response]]) -> list[tuple[Response, ...]]:
+    """Return the responses of each result, their p values adjusted by Holm for all terms of all responses."""
+    places = [
+        (number, index, fit.term, fit.p)
+        for number, responses in enumerate(results)
+        for index, response in enumerate(responses)
+        for fit in response.model.terms
+        if fit.p is not None
+    ]
+    adjusted: dict[tuple[int, int], dict[Term, float]] = {}
+    for (number, index, term, _), p in zip(places, holm([p for *_, p in places]), strict=True):
+        adjusted.setdefault((number, index), {})[term] = p
+    return [
+        tuple(replace(response, adjusted=adjusted.get((number, index), {})) for index, response in enumerate(responses))
+        for number, responses in enumerate(results)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Designed:
+    """The runs of one phase at one size: all, those of the design, and those with a figure, by their levels."""
+
+    at: Mapping[str, Any]
+    phase: str
+    main: str | None
+    objective: Measure
+    factors: Mapping[str, Sequence[Any]]
+    runs: Sequence[RecordedRun]
+    designed: Sequence[RecordedRun]
+    used: Sequence[RecordedRun]
+    #: The indices of the levels of each run in `used`, in the order of the factors.
+    rows: Sequence[tuple[int, ...]]
+    blocks: Sequence[Hashable]
+
+
+def _designed(
+    description: Mapping[str, Any], runs: Sequence[RecordedRun], at: Mapping[str, Any], phase: str
+) -> _Designed:
+    factors = {name: list(levels) for name, levels in description["factors"].items() if name not in at}
+    main = main_operation([run for run in runs if run.usable] or runs, phase)
+    objective = Measure(phase, description["objective"], None if description["objective"] in RATES else main)
+    designed = [run for run in runs if not run.id.startswith(CONFIRM)]
+    used = [run for run in designed if run.usable and objective.of(run) and math.isfinite(objective.figure(run).high)]
+    rows = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in used]
+    adaptive = description["scheme"] in ADAPTIVE
+    blocks: Sequence[Hashable] = [0] * len(used) if adaptive else blocks_of(used)
+    return _Designed(at, phase, main, objective, factors, runs, designed, used, rows, blocks)
+
+
+def _responses(description: Mapping[str, Any], here: _Designed) -> tuple[Response, ...]:
+    """Return the model of each response, without adjusted p values."""
+    if not here.used or description["scheme"] in ADAPTIVE:
+        return ()
+    phase = here.phase
+    others = [Measure(phase, "throughput"), Measure(phase, "p50", here.main), Measure(phase, "p99", here.main)]
+    others = [other for other in others if other.kind not in RATES or _closed(here.used, phase)]
+    wanted = dict.fromkeys([here.objective, *others, *_apart(here.used, phase)])
+    modelled = (_response(measure, here, description) for measure in wanted)
+    return tuple(response for response in modelled if response.model.terms)
+
+
+def _analyse(
+    description: Mapping[str, Any], here: _Designed, responses: tuple[Response, ...], costs: bool, results: int
+) -> SettingsAt:
+    """Analyse one phase at one size; `results` is how many of these the report has."""
+    factors, objective, designed, used, rows = here.factors, here.objective, here.designed, here.used, here.rows
+    default = (0,) * len(factors)
+    with_figures = list(dict.fromkeys([default, *rows]))
+    died = [run for run in designed if run.requests_failed]
+    died_at = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in died]
+    numbers = {row: number for number, row in enumerate(dict.fromkeys([*with_figures, *died_at]))}
+    combinations = tuple(
+        tuple(levels[index] for levels, index in zip(factors.values(), row, strict=True)) for row in numbers
+    )
+    chosen = [numbers[row] for row in rows]
+    logs = np.array([math.log(objective.of(run) or math.nan) for run in used])
+    higher = objective.better == "higher"
+    effects = _claimed_columns(responses[0], np.array(with_figures)) if responses else None
+    failures = _Failures(rows, died_at)
+    failed = {numbers[row]: failures.at(dict(enumerate(row))) for row in dict.fromkeys(died_at)}
+    ranked = rank(chosen, here.blocks, logs, higher=higher, effects=effects, results=results) if used else []
+    standings = _without_survivors(ranked, list(numbers), failures)
+    best = _winner(description["scheme"], responses, standings, factors, combinations, higher, failures)
+    confirmation = _confirmation(here.runs, factors, best, here.at, objective)
+    return SettingsAt(
+        at=here.at,
+        phase=here.phase,
+        factors=tuple(factors),
+        objective=objective,
+        combinations=combinations,
+        responses=responses,
+        standings=standings,
+        costs=_costs(used, chosen, here.phase) if costs else {},
+        winner=best,
+        confirmation=confirmation,
+        course=tuple(zip(chosen, np.exp(logs).tolist(), strict=True)),
+        warnings=(
+            *_failing(died, died_at, failures, factors),
+            *_doubts(description["scheme"], designed, responses, best, factors, confirmation),
+        ),
+        failed=failed,
+    )
+
+
+def _apart(runs: Sequence[RecordedRun], phase: str) -> list[Measure]:
+    """Return the mean response time of each operation's first executions, and of later ones, where they are told apart.
+
+    A percentile of so few as there are of the first would say nothing.
+    """
+    names = dict.fromkeys(
+        f"{name}.{part}"
+        for run in runs
+        for name, operation in run.operations(phase).items()
+        for part in (FIRST, AGAIN)
+        if part in operation.parts
+    )
+    return [Measure(phase, "mean", name) for name in names]
+
+
+def _response(measure: Measure, here: _Designed, description: Mapping[str, Any]) -> Response:
+    # A value without an upper bound says nothing of an effect.
+    known = [
+        index for index, run in enumerate(here.used) if measure.of(run) and math.isfinite(measure.figure(run).high)
+    ]
+    rows, blocks = here.rows, here.blocks
+    hard = [name in description["hard"] for name in here.factors]
+    model = fit_model(
+        Data(
+            rows=np.array([rows[index] for index in known]),
+            response=np.array([math.log(measure.of(here.used[index]) or math.nan) for index in known]),
+            blocks=[blocks[index] for index in known],
+            plots=[
+                (blocks[index], *(level for level, is_hard in zip(rows[index], hard, strict=True) if is_hard))
+                for index in known
+            ],
+            levels=[max(row[index] for row in rows) + 1 for index in range(len(here.factors))],
+            hard=hard,
+            alone=description["scheme"] in _ALONE,
+        )
+    )
+    model = widened(model, measure.stretch(here.used[index] for index in known))
+    return Response(measure, model, {})
+
+
+def _claimed_columns(response: Response, rows: Numbers) -> Array | None:
+    """Return the columns of the terms that are more than noise, with a row for each combination; None without any."""
+    levels = rows.max(axis=0) + 1
+    claimed = [fit.term for fit in response.model.terms if response.claimed(fit.term)]
+    columns = [columns_of(rows, levels.tolist(), term, balanced=response.model.balanced) for term in claimed]
+    return np.column_stack(columns) if columns else None
+
+
+class _Failures:
+    """How often the store failed at some levels: among runs with figures and runs that failed."""
+
+    def __init__(self, rows: Sequence[tuple[int, ...]], failed: Sequence[tuple[int, ...]]) -> None:
+        """Take the levels of both kinds of runs, as indices in the order of the factors."""
+        self._rows = rows
+        self._failed = failed
+
+    def at(self, levels: Mapping[int, int]) -> tuple[int, int]:
+        """Return how many runs failed, and of how many, at these levels of some factors."""
+        failed, good = (
+            sum(all(row[index] == level for index, level in levels.items()) for row in rows)
+            for rows in (self._failed, self._rows)
+        )
+        return failed, failed + good
+
+    def more_than_default(self, levels: Mapping[int, int]) -> bool:
+        """Whether a larger share of runs failed at these levels than at the default levels of the same factors."""
+        (failed, total), (before, total_before) = self.at(levels), self.at(dict.fromkeys(levels, 0))
+        return failed * max(total_before, 1) > before * max(total, 1)
+
+
+def _without_survivors(
+    ranked: Sequence[Standing], rows: Sequence[tuple[int, ...]], failures: _Failures
+) -> tuple[Standing, ...]:
+    """Return the ranking with combinations last, and without a probability, at which the store fails more often."""
+    failing = [
+        replace(standing, better=None)
+        for standing in ranked
+        if failures.more_than_default(dict(enumerate(rows[standing.combination])))
+    ]
+    names = {standing.combination for standing in failing}
+    return (*(standing for standing in ranked if standing.combination not in names), *failing)
+
+
+def _failing(
+    died: Sequence[RecordedRun],
+    died_at: Sequence[tuple[int, ...]],
+    failures: _Failures,
+    factors: Mapping[str, Sequence[Any]],
+) -> Iterator[Finding]:
+    """Yield a finding for each combination at which the store failed."""
+    for row in dict.fromkeys(died_at):
+        levels = [levels[index] for levels, index in zip(factors.values(), row, strict=True)]
+        runs = [run for run, at in zip(died, died_at, strict=True) if at == row]
+        failed, total = failures.at(dict(enumerate(row)))
+        yield doubts.FailedCombination(_changed(factors, levels) or "the default", failed, total, runs_by_reason(runs))
+
+
+def _changed(factors: Mapping[str, Sequence[Any]], levels: Sequence[Any]) -> str:
+    """Return in words what differs from the default."""
+    return ", ".join(
+        f"{name.rpartition('.')[2]} {level}"
+        for (name, factor), level in zip(factors.items(), levels, strict=True)
+        if level != factor[0]
+    )
+
+
+def _row(factors: Mapping[str, Sequence[Any]], levels: Levels) -> dict[int, int]:
+    """Return the index of each factor's level, by the factor's own."""
+    pairs = zip(factors.values(), levels, strict=True)
+    return {index: _index(factor, level) for index, (factor, level) in enumerate(pairs)}
+
+
+def _winner(
+    scheme: str,
+    responses: Sequence[Response],
+    standings: Sequence[Standing],
+    factors: Mapping[str, Sequence[Any]],
+    combinations: Sequence[Levels],
+    higher: bool,
+    failures: _Failures,
+) -> Levels | None:
+    """Return the combination that looks best, if that is not the default and the store does not fail more often."""
+    if scheme in _FRACTIONS and responses:
+        levels = []
+        for index, factor in enumerate(factors.values()):
+            effects = [contrast for contrast in responses[0].model.contrasts if contrast.term == (index,)]
+            best = max(effects, key=lambda effect: effect.value if higher else -effect.value, default=None)
+            good = best is not None and (best.value > 0) == higher and responses[0].claimed((index,))
+            good = good and best is not None and not failures.more_than_default({index: best.levels[0]})
+            levels.append(factor[best.levels[0]] if best and good else factor[0])
+        chosen = tuple(levels)
+        return None if chosen == combinations[0] or failures.more_than_default(_row(factors, chosen)) else chosen
+    if not standings or standings[0].combination == 0:
+        return None
+    first = combinations[standings[0].combination]
+    return None if failures.more_than_default(_row(factors, first)) else first
+
+
+def _confirmation(
+    runs: Sequence[RecordedRun],
+    factors: Mapping[str, Sequence[Any]],
+    winner: Levels | None,
+    at: Mapping[str, Any],
+    objective: Measure,
+) -> Comparison | None:
+    if winner is None:
+        return None
+    groups = []
+    for label, levels in (("default", tuple(factor[0] for factor in factors.values())), ("winner", winner)):
+        treatment = {**dict(zip(factors, levels, strict=True)), **at}
+        again = [run for run in runs if run.id.startswith(CONFIRM) and _same(run.treatment, treatment)]
+        # A winner at which requests fail is not confirmed by them, although a comparison would count such runs.
+        groups.append(Group(label, tuple(again), strict=True))
+    if not all(group.usable or group.failed for group in groups) or not groups[0].usable:
+        return None
+    kinds = list(dict.fromkeys([objective.kind, "p99"]))
+    return compare(groups, kinds, intended=True)
+
+
+def _doubts(
+    scheme: str,
+    designed: Sequence[RecordedRun],
+    responses: Sequence[Response],
+    winner: Levels | None,
+    factors: Mapping[str, Sequence[Any]],
+    confirmation: Comparison | None,
+) -> list[Finding]:
+    findings: list[Finding] = []
+    treatments = {_key(run.treatment) for run in designed}
+    usable = Counter(_key(run.treatment) for run in designed if run.usable)
+    missing = treatments - set(usable)
+    if missing:
+        findings.append(doubts.Incomplete(len(missing), len(treatments)))
+    if not responses and scheme not in ADAPTIVE:
+        findings.append(doubts.NothingVaried())
+    if responses:
+        model = responses[0].model
+        if not model.freedom:
+            judged = any(fit.p is not None for fit in model.terms)
+            findings.append(doubts.Unrepeated(judged, max(usable.values()) > 1))
+        varied = sum(len(levels) > 1 for levels in factors.values())
+        if varied > 1 and scheme in (*_FRACTIONS, "singles") and all(len(fit.term) == 1 for fit in model.terms):
+            findings.append(_interactions(scheme, responses[0], tuple(factors)))
+    if winner is not None and confirmation is None:
+        findings.append(doubts.NotConfirmed(_changed(factors, winner)))
+    if confirmation:
+        findings += confirmation.warnings
+    return findings
+
+
+def _interactions(scheme: str, response: Response, factors: Sequence[str]) -> Finding:
+    """Say what else the effects that were found may be, in a design that only has main effects."""
+    aliased = {fit.term: aliases_text(response.model, fit.term, factors) for fit in response.model.terms}
+    if not any(aliased.values()):
+        return doubts.InteractionsUnknown(scheme, alone=not response.model.balanced)
+    claimed = [term for term, others in aliased.items() if others and response.claimed(term)]
+    return doubts.Aliased(
+        scheme, tuple((term_name(term, factors), aliased[term]) for term in claimed or list(aliased)[:1])
+    )
+
+
+def aliases_text(model: EffectsModel, term: Term, factors: Sequence[str]) -> str:
+    """Name the interactions of two factors that a term may be instead: those mixed with it wholly, then those in part.
+
+    Empty where there are none. Interactions of three are mixed with nearly everything, and rare.
+    """
+    pairs = [alias for alias in model.aliases.get(term, ()) if len(alias.term) == 2]
+    whole = [term_name(alias.term, factors) for alias in pairs if alias.part > _WHOLE]
+    parts = [alias for alias in pairs if alias.part <= _WHOLE]
+    words = whole[:_LISTED]
+    if len(whole) > _LISTED:
+        words.append(f"{len(whole) - _LISTED} more interactions")
+    if len(parts) == 1:
+        words.append(f"a part ({parts[0].part:.2g}) of {term_name(parts[0].term, factors)}")
+    elif parts:
+        words.append(f"parts (up to {max(alias.part for alias in parts):.2g}) of {len(parts)} interactions of two")
+    return " or ".join(words)
+
+
+def term_name(term: Term, factors: Sequence[str]) -> str:
+    """Return a term's name, of settings by their own names."""
+    return " × ".join(short(factors[index]) for index in term)
+
+
+def short(name: str) -> str:
+    """Return a factor's name without where it belongs: the setting's own name."""
+    for before in ("store.settings.", "store.limits.", "with."):
+        name = name.removeprefix(before)
+    return name.partition(".settings.")[2] or name if name.startswith("collections.") else name
+
+
+def _costs(runs: Sequence[RecordedRun], chosen: Sequence[int], phase: str) -> dict[int, float]:
+    """Return CPU seconds per success of each combination over the default's."""
+    spent: dict[int, list[float]] = {}
+    rate = Measure(phase, "throughput")
+    for run, number in zip(runs, chosen, strict=True):
+        cores, throughput = _cores(run, phase), rate.of(run)
+        if cores and throughput:
+            spent.setdefault(number, []).append(cores / throughput)
+    if 0 not in spent:
+        return {}
+    return {number: fmean(values) / fmean(spent[0]) for number, values in spent.items()}
+
+
+def _cores(run: RecordedRun, phase: str) -> float:
+    # Read anew and let go of: experiments have thousands of runs.
+    return cores_used(replace(run, run=Run(run.run.path)), phase) if run.run else 0.0
+
+
+def _closed(runs: Sequence[RecordedRun], phase: str) -> bool:
+    return not any(stream.is_open for run in runs for stream in run.streams(phase))
+
+
+def _index(levels: Sequence[Any], level: Any) -> int:
+    return next(
+        index
+        for index, candidate in enumerate(levels)
+        if candidate == level and isinstance(candidate, bool) == isinstance(level, bool)
+    )
+
+
+def _same(treatment: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return _key(treatment) == _key(other)
+
+
+def _key(treatment: Mapping[str, Any]) -> str:
+    return json.dumps(dict(treatment), sort_keys=True)

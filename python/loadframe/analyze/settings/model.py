@@ -1,0 +1,367 @@
+"""Linear model of a designed experiment: coding of factors, effects, shares of variation, split plots.
+
+Shares are sums of squares over the total, as in Jain, "The Art of Computer Systems Performance Analysis" (1991),
+chapters 17 to 20. Factors that are hard to change are judged by how clusters in the same state differ, and the others
+by how runs on one cluster do (a split plot): a difference between clusters is not an effect. Without repetitions,
+two-level designs are judged by Lenth's pseudo standard error ("Quick and easy analysis of unreplicated factorials",
+Technometrics 31, 1989), which takes most effects for noise. Effects of a level alone are all measured against the same
+default runs, so their errors are correlated and Lenth's method does not apply.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
+from loadframe.analyze.figures import Stretch
+
+Array = npt.NDArray[np.float64]
+Term = tuple[int, ...]
+
+#: Interactions of more factors are left to the error, where there is one.
+MOST_FACTORS = 3
+
+#: Less of an interaction than this in an estimated term is of no account.
+_NO_PART = 0.05
+
+
+def columns_of(rows: npt.NDArray[np.int64], levels: Sequence[int], term: Term, *, balanced: bool) -> Array:
+    """Return the columns of a term: of one factor a column for each level but the default, of several their products.
+
+    If `balanced`, columns sum to zero over the levels (the default is -1, so that two levels are -1 and +1), and a main
+    effect is the mean over the other factors; else they are 0 and 1, and it is the effect of the level alone.
+    """
+    product = np.ones((len(rows), 1))
+    for index in term:
+        main = [
+            np.where(rows[:, index] == level, 1.0, np.where(rows[:, index] == 0, -1.0, 0.0) if balanced else 0.0)
+            for level in range(1, levels[index])
+        ]
+        product = np.column_stack([left * right for left in product.T for right in main])
+    return product
+
+
+def estimable_terms(rows: npt.NDArray[np.int64], levels: Sequence[int], *, balanced: bool) -> list[Term]:
+    """Return main effects, and interactions of two and of three factors as far as all of that size can be told apart.
+
+    A fraction whose interactions are mixed with each other gives main effects only.
+    """
+    factors = [index for index in range(len(levels)) if levels[index] > 1]
+    terms: list[Term] = [(index,) for index in factors]
+    distinct = np.unique(rows, axis=0)
+    for size in range(2, min(MOST_FACTORS, len(factors)) + 1):
+        further = [*terms, *itertools.combinations(factors, size)]
+        parts = [columns_of(distinct, levels, term, balanced=balanced) for term in further]
+        matrix = np.column_stack([np.ones(len(distinct)), *parts])
+        if matrix.shape[1] > len(distinct) or np.linalg.matrix_rank(matrix) < matrix.shape[1]:
+            break
+        terms = further
+    return terms
+
+
+@dataclass(frozen=True)
+class Alias:
+    """An interaction that a design mixes into an estimated term, and the part of it that appears there, from 0 to 1."""
+
+    term: Term
+    part: float
+
+
+def aliases(
+    rows: npt.NDArray[np.int64], levels: Sequence[int], terms: Sequence[Term]
+) -> Mapping[Term, tuple[Alias, ...]]:
+    """Return for each estimated term the interactions of two and of three factors that it may be mistaken for.
+
+    The alias matrix (X'X)^-1 X'Z of Box and Wilson, "On the experimental attainment of optimum conditions" (Journal of
+    the Royal Statistical Society B 13, 1951): X holds the columns of the estimated terms, Z those of the others. For
+    factors of two levels at most, coded -1 and +1.
+    """
+    distinct = np.unique(rows, axis=0)
+    factors = [index for index in range(len(levels)) if levels[index] > 1]
+    others = [
+        term
+        for size in range(2, min(MOST_FACTORS, len(factors)) + 1)
+        for term in itertools.combinations(factors, size)
+        if term not in terms
+    ]
+    if not others or not terms or any(number > 2 for number in levels):
+        return {}
+    known, rest = (
+        np.column_stack([columns_of(distinct, levels, term, balanced=True) for term in group])
+        for group in (terms, others)
+    )
+    matrix = np.linalg.lstsq(np.column_stack([np.ones(len(distinct)), known]), rest, rcond=None)[0][1:]
+    return {
+        term: tuple(
+            Alias(other, float(part)) for other, part in zip(others, np.abs(row), strict=True) if part > _NO_PART
+        )
+        for term, row in zip(terms, matrix, strict=True)
+    }
+
+
+def numbered(labels: Sequence[object]) -> npt.NDArray[np.int64]:
+    """Return a number for each label, counted from 0 by its first appearance."""
+    numbers = {label: index for index, label in enumerate(dict.fromkeys(labels))}
+    return np.array([numbers[label] for label in labels], dtype=np.int64)
+
+
+Labels = npt.NDArray[np.int64]
+
+#: Fewer effects than this have no noise of their own.
+_LEAST_FOR_LENTH = 4
+#: What rounding leaves of a zero.
+_TINY = 1e-8
+
+
+@dataclass(frozen=True)
+class TermFit:
+    """One term: its share of the total variation, and the p of no effect (None where it cannot be computed)."""
+
+    term: Term
+    share: float
+    p: float | None
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The difference that one level makes against the default, or what two of two factors make together.
+
+    In the unit of the response: with its 95 % interval, unbounded where the scatter of runs is unknown.
+    """
+
+    term: Term
+    levels: tuple[int, ...]
+    value: float
+    half_width: float
+
+    @property
+    def ratio(self) -> Estimate:
+        """The effect as a ratio to the default, with its interval."""
+        return on_log_scale(math.exp(self.value), self.half_width)
+
+
+@dataclass(frozen=True, eq=False)
+class EffectsModel:
+    """What a designed experiment says: terms, differences against the default, what blocks and errors vary."""
+
+    terms: tuple[TermFit, ...]
+    contrasts: tuple[Contrast, ...]
+    block_share: float
+    error_share: float
+    #: Degrees of freedom of the error that easy terms are judged by; 0 without repetitions.
+    freedom: int
+    balanced: bool
+    #: Interactions that the design mixes into each term, so that they may be what was found instead.
+    aliases: Mapping[Term, tuple[Alias, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The runs of a design: level numbers (0 is the default), response, block and cluster of each."""
+
+    rows: npt.NDArray[np.int64]
+    response: Array
+    blocks: Sequence[object]
+    plots: Sequence[object]
+    #: How many levels each factor has, and whether it is hard to change.
+    levels: Sequence[int]
+    hard: Sequence[bool]
+    #: Whether effects are those of a level alone, the others at their defaults, or means over the other factors.
+    alone: bool = False
+
+
+def fit_model(data: Data) -> EffectsModel:
+    """Fit main effects and the interactions that the design can tell apart.
+
+    What the runs that are there do not determine, such as the effect of a factor that has one level in all of them,
+    or that differs between blocks alone, is left out.
+    """
+    balanced = not data.alone
+    terms = estimable_terms(data.rows, data.levels, balanced=balanced)
+    columns = {term: columns_of(data.rows, data.levels, term, balanced=balanced) for term in terms}
+    total = float(((data.response - data.response.mean()) ** 2).sum())
+    blocks = numbered(data.blocks)
+    whole = [term for term in terms if all(data.hard[index] for index in term)]
+    easy = [term for term in terms if term not in whole]
+    number = len(dict.fromkeys(data.plots))
+    lenth = balanced and len(np.unique(data.rows, axis=0)) == len(data.rows)
+    if whole and easy and number < len(data.rows):
+        plots = numbered(data.plots)
+        lower = _stratum(data.response, {term: columns[term] for term in easy}, plots, len(data.rows), lenth)
+        means = _project(data.response - lower.fitted, plots)
+        upper = _stratum(means, {term: columns[term] for term in whole}, blocks, number, lenth)
+        strata = [upper, lower]
+    else:
+        strata = [_stratum(data.response, columns, blocks, len(data.rows), lenth)]
+    fits = {term: fit for stratum in strata for term, fit in _fits(stratum, total).items()}
+    block_squares = float(((_project(data.response, blocks) - data.response.mean()) ** 2).sum())
+    block_share = block_squares / total if total else 0.0
+    return EffectsModel(
+        terms=tuple(fits[term] for term in terms if term in fits),
+        contrasts=tuple(contrast for stratum in strata for contrast in _contrasts(stratum, data.levels, balanced)),
+        block_share=block_share,
+        error_share=sum(stratum.rest for stratum in strata) / total if total else 0.0,
+        freedom=strata[-1].freedom,
+        balanced=balanced,
+        aliases=aliases(data.rows, data.levels, terms) if balanced else {},
+    )
+
+
+def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
+    """Return a model of logarithms with effects that are widened by the bounds of the values.
+
+    A main effect is a difference of two means, and each may be off by the bounds. An interaction is a difference of
+    such differences. A term whose effects may all be 0 is not claimed.
+    """
+    if bounds.is_exact:
+        return model
+    log_range = math.log(bounds.high / bounds.low) if bounds.low > 0 else math.inf
+
+    def more(one: Contrast) -> float:
+        return float(log_range * 2 ** (len(one.term) - 1))
+
+    # Without repetitions intervals are unbounded, and Lenth's p judges an effect.
+    clear = {
+        one.term
+        for one in model.contrasts
+        if abs(one.value) > more(one) + (one.half_width if math.isfinite(one.half_width) else 0.0)
+    }
+    contrasts = tuple(replace(one, half_width=one.half_width + more(one)) for one in model.contrasts)
+    terms = tuple(fit if fit.p is None or fit.term in clear else replace(fit, p=1.0) for fit in model.terms)
+    return replace(model, contrasts=contrasts, terms=terms)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stratum:
+    """A least-squares fit of some terms, beside what they are compared within."""
+
+    #: The coefficients of each term that the runs determine.
+    slices: Mapping[Term, slice]
+    beta: Array
+    #: Leaves those sums of coefficients as they are which the runs determine: the row space of the columns.
+    determined: Array
+    #: Inverse of the columns' cross products; times the variance it is the covariance of beta.
+    inverse: Array
+    variance: float
+    freedom: int
+    squares: Mapping[Term, float]
+    #: The sum of squares that the terms leave.
+    rest: float
+    fitted: Array
+    #: Whether Lenth's method may judge the terms where no degree of freedom is left.
+    lenth: bool = False
+
+
+def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, units: int, lenth: bool) -> _Stratum:
+    """Fit terms after taking out `nuisance` (blocks or clusters); `units` is how many independent ones there are.
+
+    `lenth` says whether Lenth's method may judge the terms.
+    """
+    slices: dict[Term, slice] = {}
+    start = 0
+    for term, column in columns.items():
+        slices[term] = slice(start, start + column.shape[1])
+        start += column.shape[1]
+    if not columns:
+        return _no_terms(response, nuisance)
+    matrix = np.column_stack(list(columns.values()))
+    matrix = matrix - _project(matrix, nuisance)
+    left: Array = response - _project(response, nuisance)
+    beta = np.asarray(np.linalg.lstsq(matrix, left, rcond=None)[0], dtype=np.float64)
+    residual = left - matrix @ beta
+    rest = float((residual**2).sum())
+    rank = int(np.linalg.matrix_rank(matrix))
+    freedom = max(units - int(nuisance.max() + 1) - rank, 0)
+    if lenth and len(beta) == len(slices) >= _LEAST_FOR_LENTH:
+        # The few degrees that interactions of more factors leave judge worse than all effects together do.
+        freedom = 0
+    inverse = np.asarray(np.linalg.pinv(matrix.T @ matrix), dtype=np.float64)
+    determined = np.asarray(np.linalg.pinv(matrix) @ matrix, dtype=np.float64)
+    slices = {term: place for term, place in slices.items() if _is_apart(determined, place)}
+    squares = {}
+    for term, place in slices.items():
+        # What a term adds to all others: b' (V^-1) b over its own coefficients.
+        part = np.linalg.pinv(inverse[place, place])
+        squares[term] = float(beta[place] @ part @ beta[place])
+    variance = rest / freedom if freedom else 0.0
+    return _Stratum(slices, beta, determined, inverse, variance, freedom, squares, rest, matrix @ beta, lenth)
+
+
+def _is_apart(determined: Array, place: slice) -> bool:
+    """Return whether something of a term is determined, and no other term could be what was found instead."""
+    others = np.delete(determined[place], np.r_[place], axis=1)
+    return bool(np.trace(determined[place, place]) > 0.5 and np.allclose(others, 0.0, atol=_TINY))
+
+
+def _no_terms(response: Array, nuisance: Labels) -> _Stratum:
+    """Return the stratum of a design that can tell no term: the runs that are left do not vary any on its own."""
+    fitted = np.zeros(len(response))
+    rest = float(((response - _project(response, nuisance)) ** 2).sum())
+    return _Stratum({}, np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), 0.0, 0, {}, rest, fitted)
+
+
+def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
+    fits = {}
+    lenth = None if stratum.freedom else _lenth(stratum)
+    for term, squares in stratum.squares.items():
+        place = stratum.slices[term]
+        width = round(float(np.trace(stratum.determined[place, place])))
+        p = None
+        if stratum.freedom:
+            ratio = squares / width / stratum.variance if stratum.variance else np.inf
+            p = float(special.fdtrc(width, stratum.freedom, ratio)) if squares > 1e-20 * max(total, 1e-300) else 1.0
+        elif lenth:
+            spread, freedom = lenth
+            t = abs(float(stratum.beta[place.start])) / spread if spread else np.inf
+            p = 2 * float(special.stdtr(freedom, -t))
+        fits[term] = TermFit(term, squares / total if total else 0.0, p)
+    return fits
+
+
+def _lenth(stratum: _Stratum) -> tuple[float, float] | None:
+    """Return Lenth's pseudo standard error of the coefficients and its degrees of freedom; None where it cannot be."""
+    if not stratum.lenth or len(stratum.beta) > len(stratum.slices) or len(stratum.beta) < _LEAST_FOR_LENTH:
+        return None
+    sizes = np.abs(stratum.beta)
+    first = 1.5 * float(np.median(sizes))
+    kept = sizes[sizes < 2.5 * first]
+    return 1.5 * float(np.median(kept)) if len(kept) else 0.0, len(sizes) / 3
+
+
+def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list[Contrast]:
+    """Return each level against the default, and for pairs of two-level factors what both make beyond each alone."""
+    lenth = None if stratum.freedom else _lenth(stratum)
+    contrasts = []
+    named: dict[tuple[int, ...], Array]
+    for term, place in stratum.slices.items():
+        beta, covariance = stratum.beta[place], stratum.variance * stratum.inverse[place, place]
+        if len(term) == 1:
+            named = {(level,): np.eye(len(beta))[level - 1] + balanced for level in range(1, levels[term[0]])}
+        elif len(term) == 2 and len(beta) == 1:
+            named = {(1, 1): np.array([4.0 if balanced else 1.0])}
+        else:
+            continue
+        within = stratum.determined[place, place]
+        for chosen, weight in named.items():
+            if not np.allclose(weight @ within, weight, atol=_TINY):
+                continue
+            half = np.inf
+            if stratum.freedom:
+                half = half_width(float(np.sqrt(weight @ covariance @ weight)), stratum.freedom)
+            elif lenth:
+                half = half_width(lenth[0] * float(np.abs(weight).sum()), lenth[1])
+            contrasts.append(Contrast(term, chosen, float(weight @ beta), half))
+    return contrasts
+
+
+def _project(values: Array, labels: Labels) -> Array:
+    """Return the part of values (columns) that labels explain: means within each."""
+    counts = np.bincount(labels)
+    if values.ndim == 1:
+        return (np.bincount(labels, weights=values) / counts)[labels]
+    return np.column_stack([_project(column, labels) for column in values.T])

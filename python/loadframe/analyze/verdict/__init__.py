@@ -1,0 +1,1 @@
+"""Verdict on a run."""

@@ -1,0 +1,325 @@
+"""Figures that the load generator recorded about itself in one phase."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from loadframe.analyze.verdict.rules import ACHIEVED_LIMIT
+from loadframe.record.schema.summary import GeneratorFigures, MachineFigures, RankFigures
+
+if TYPE_CHECKING:
+    from loadframe.record import HistogramLog
+
+
+#: A rank that did less than this share of what the ranks did at the median lags behind them.
+STRAGGLING = 2 / 3
+#: With fewer requests a rank's share is chance.
+_ENOUGH = 100
+#: Standard deviations of a count by which it must fall short before its scatter cannot be the reason.
+_SIGMAS = 5
+
+
+def rank_figures(outcome: Mapping[str, Any]) -> tuple[RankFigures, ...]:
+    """Return the figures of each rank by the outcome of a phase; none where one process made the load."""
+    # What a phase is too short for is None there.
+    return tuple(
+        RankFigures(
+            rank=entry["rank"],
+            machine=entry["machine"],
+            requests=entry["requests"],
+            successes=entry["successes"],
+            began_late=entry["began_late"],
+            last_done=entry["last_done"],
+            cpu_share=entry["cpu_share"] or 0.0,
+            cpu_share_peak=entry["cpu_share_peak"] or 0.0,
+            waited_share=entry["waited_share"] or 0.0,
+            lateness_p99=entry["lateness_p99"],
+            lag_p99=entry["lag_p99"],
+            longest_stall=entry["lag_max"],
+            away_share=entry["away_share"] or 0.0,
+            clock_offset=entry["clock_offset"],
+            clock_uncertainty=entry["clock_uncertainty"],
+            clock_change=entry["clock_change"],
+        )
+        for entry in outcome.get("by_rank", ())
+        if "machine" in entry
+    )
+
+
+def machine_figures(outcome: Mapping[str, Any]) -> tuple[MachineFigures, ...]:
+    """Return what was seen of the machines of the ranks; none where one process made the load."""
+    return tuple(
+        MachineFigures(machine, seen["stolen"], tuple(seen["yardstick"]), seen.get("throttled"))
+        for machine, seen in sorted(outcome.get("by_machine", {}).items())
+    )
+
+
+def as_generator(figures: RankFigures, machine: MachineFigures | None, threads: int) -> GeneratorFigures:
+    """Return a rank's figures as those of a generator with so many threads, to be judged as one."""
+    return GeneratorFigures(
+        threads=threads,
+        cpu_share=figures.cpu_share,
+        cpu_share_peak=figures.cpu_share_peak,
+        waited_share=figures.waited_share,
+        stolen_share=machine.stolen_share if machine else None,
+        throttled_share=machine.throttled_share if machine else None,
+        lateness_p99=figures.lateness_p99,
+        lag_p99=figures.lag_p99,
+        longest_stall=figures.longest_stall,
+        away_share=figures.away_share,
+    )
+
+
+def stragglers(ranks: Sequence[RankFigures]) -> list[tuple[RankFigures, float]]:
+    """Return the ranks that did much less than the others, or took much longer, with their share of the median; the
+    worst first. Ranks with too few requests for a judgement are not among them."""
+    if len(ranks) < 2:
+        return []
+    usual, usual_time = median(rank.requests for rank in ranks), median(rank.last_done for rank in ranks)
+    shares = []
+    for rank in ranks:
+        if usual < _ENOUGH:
+            break
+        share = rank.requests / usual
+        if rank.last_done > 0 and share > STRAGGLING:
+            # Where each rank has as many requests as the others, it is late instead of short of some.
+            share = min(share, usual_time / rank.last_done)
+            if share < STRAGGLING:
+                shares.append((rank, share))
+        elif usual - rank.requests > _SIGMAS * usual**0.5:
+            shares.append((rank, share))
+    return sorted(shares, key=lambda pair: pair[1])
+
+
+Array = npt.NDArray[np.float64]
+
+#: A worker's second that the phase's end cut shorter than this (s) is too short for a share.
+_SHORT = 0.5
+
+
+def generator_figures(
+    outcome: dict[str, Any],
+    series: pa.Table,
+    telemetry: pa.Table,
+    histograms: "HistogramLog",
+    ceiling: float | None = None,
+) -> GeneratorFigures:
+    """Compute the figures of the phase that `outcome` is about; `series` holds that phase's rows only.
+
+    `ceiling` is how many requests per second one worker can send on this machine with this driver, where that is known.
+    """
+    start = outcome["offset"] + outcome["warmup"]
+    end = start + outcome["measured"]
+    threads = outcome["threads"] * outcome["ranks"]
+    watched = between(telemetry, start, end)
+    cpu, peak = _worker_shares(watched, "cpu_seconds")
+    waited, _ = _worker_shares(watched, "waited_seconds")
+    away, _ = _worker_shares(watched, "away_seconds")
+    if ranks := rank_figures(outcome):
+        # Of many workers the telemetry has only the worst of each second.
+        cpu, peak = max(rank.cpu_share for rank in ranks), max(rank.cpu_share_peak for rank in ranks)
+        waited, away = max(rank.waited_share for rank in ranks), max(rank.away_share for rank in ranks)
+    lag = histograms.total("generator/lag", start, end)
+    return GeneratorFigures(
+        threads=threads,
+        cpu_share=cpu,
+        cpu_share_peak=peak,
+        waited_share=waited,
+        throttled_share=_mean(watched, "generator", "cgroup.throttled_time"),
+        stolen_share=_mean(watched, "host", "cpu.stolen"),
+        network_share=_mean(watched, "host", "network.share"),
+        ceiling_share=_rate(outcome, series) / threads / ceiling if ceiling else None,
+        lateness_p99=histograms.total("generator/lateness", start, end).quantile(0.99),
+        lag_p99=lag.quantile(0.99),
+        longest_stall=lag.max,
+        away_share=away,
+        achieved=achieved_share(outcome, series),
+    )
+
+
+def combine(figures: list[GeneratorFigures]) -> GeneratorFigures:
+    """Return the worst of several phases' figures."""
+
+    def worst(values: Iterable[float | None]) -> float | None:
+        return max((value for value in values if value is not None), default=None)
+
+    achieved = [figure.achieved for figure in figures if figure.achieved is not None]
+    return GeneratorFigures(
+        threads=max((figure.threads for figure in figures), default=0),
+        cpu_share=max((figure.cpu_share for figure in figures), default=0.0),
+        cpu_share_peak=max((figure.cpu_share_peak for figure in figures), default=0.0),
+        waited_share=max((figure.waited_share for figure in figures), default=0.0),
+        throttled_share=worst(figure.throttled_share for figure in figures),
+        stolen_share=worst(figure.stolen_share for figure in figures),
+        network_share=worst(figure.network_share for figure in figures),
+        ceiling_share=worst(figure.ceiling_share for figure in figures),
+        lateness_p99=worst(figure.lateness_p99 for figure in figures),
+        lag_p99=worst(figure.lag_p99 for figure in figures),
+        longest_stall=worst(figure.longest_stall for figure in figures),
+        away_share=worst(figure.away_share for figure in figures),
+        achieved=min(achieved, default=None),
+    )
+
+
+def between(telemetry: pa.Table, start: float, end: float) -> pa.Table:
+    """Return the samples from `start` until `end`, s since the run began."""
+    # Times are sums of the same floats in both places; half a millisecond is far more than they can differ by.
+    time = telemetry["time"]
+    return telemetry.filter(pc.and_(pc.greater_equal(time, start - 5e-4), pc.less(time, end - 5e-4)))
+
+
+def _worker_shares(watched: pa.Table, metric: str) -> tuple[float, float]:
+    """Return the greatest share of time that a worker spent on `metric`: over the window, and in one second."""
+    rows = watched.filter(pc.starts_with(watched["source"], "generator:"))
+    mean = peak = 0.0
+    for worker in pc.unique(rows["source"]).to_pylist():
+        samples = rows.filter(pc.equal(rows["source"], worker)).sort_by("time")
+        spent, wall = (
+            samples.filter(pc.equal(samples["metric"], name))["value"].to_numpy() for name in (metric, "wall_seconds")
+        )
+        if wall.sum() > 0:
+            mean = max(mean, float(spent.sum() / wall.sum()))
+        whole = wall >= _SHORT
+        if whole.any():
+            peak = max(peak, float((spent[whole] / wall[whole]).max()))
+    return mean, peak
+
+
+def _mean(watched: pa.Table, source: str, metric: str) -> float | None:
+    """Return the mean of what was sampled of one source; None where nothing was."""
+    of_it = pc.and_(pc.equal(watched["source"], source), pc.equal(watched["metric"], metric))
+    mean: float | None = pc.mean(watched.filter(of_it)["value"]).as_py()
+    return mean
+
+
+def _rate(outcome: dict[str, Any], series: pa.Table) -> float:
+    """Return requests per second of the measured window, with any outcome."""
+    measured = series.filter(pc.equal(series["segment"], "measure"))
+    return _sum(measured, "requests") / outcome["measured"] if outcome["measured"] else 0.0
+
+
+def achieved_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
+    """Return requests done in the window over requests due in it, for the open streams together.
+
+    It exceeds 1 where a backlog of the warm-up was answered in the window. Both are counted, so that the scatter of a
+    Poisson schedule is not attributed to the store. A backlog that grows shows as requests due in the window and done
+    after it.
+    """
+    streams = [stream["name"] for stream in outcome["streams"] if "open" in stream["pacing"]]
+    if not streams:
+        return None
+    rows = series.filter(pc.is_in(series["stream"], pa.array(streams)))
+    unanswered = sum(
+        operation["in_flight_at_end"] for operation in outcome["operations"] if operation["stream"] in streams
+    )
+    return done_in_window(rows, unanswered, outcome["warmup"], outcome["measured"])
+
+
+def done_in_window(
+    rows: pa.Table, unanswered: int, warmup: float, measured_for: float, *, waiting: float = 0.0
+) -> float | None:
+    """Return requests done in a window over requests due in it.
+
+    What fits into one response time is in flight at the end of any window and does not count as missing, where nothing
+    else is missing; it never makes the share exceed 1.
+
+    None where none was due, and where the window is too short to say. `unanswered` were due and never done; the window
+    begins after `warmup` s and lasts `measured_for` s. `waiting`: the time, s, for which what is due may be kept back
+    on purpose.
+    """
+    measured = rows.filter(pc.equal(rows["segment"], "measure"))
+    due: int = _sum(measured, "requests") + _sum(measured, "dropped") + unanswered
+    if not due or not measured_for:
+        # It was interrupted before its window began.
+        return None
+    second, requests = rows["second"].to_numpy(), rows["requests"].to_numpy()
+    due_before = rows["segment"].to_numpy(zero_copy_only=False) != "measure"
+    inside = (second + 1 > warmup) & (second < warmup + measured_for)
+    # Where the warm-up ends within a second, only what was due before can have been done before.
+    inside_share = np.where(due_before & (second < warmup), _done_later(rows, warmup), 1.0)
+    done = float((inside_share * requests)[inside].sum())
+    # As many as fit into one response time are in flight at the end of any window, and at its start too, unless the
+    # warm-up was shorter than that; and more are kept back at its end than at its start, or fewer.
+    filling = max(_first_response(rows) - warmup, 0) + waiting
+    if filling > measured_for / 2:
+        # Nearly all of it may be in flight at the end of so short a window.
+        return None
+    share = done / due
+    filled = min(share + filling / measured_for, 1.0)
+    return float(filled if filled >= ACHIEVED_LIMIT > share else share)
+
+
+def _done_later(rows: pa.Table, warmup: float) -> Array:
+    """Return, for requests due in the warm-up and done in its last, broken second, which share was done after it.
+
+    They are done evenly until one response time after the warm-up, or until the second is over.
+    """
+    begun = warmup - math.floor(warmup)
+    after = np.minimum(np.nan_to_num(rows["response_p50"].to_numpy(zero_copy_only=False).astype(float)), 1 - begun)
+    share: Array = after / np.maximum(begun + after, np.finfo(float).tiny)
+    return share
+
+
+def _first_response(rows: pa.Table) -> float:
+    """Return the median response time, s, of the first second in which anything succeeded; 0 if nothing did."""
+    answered = rows.filter(pc.is_valid(rows["response_p50"])).sort_by("second")
+    return float(answered["response_p50"][0].as_py()) if answered.num_rows else 0.0
+
+
+def _sum(table: pa.Table, column: str) -> int:
+    total: int | None = pc.sum(table[column]).as_py()
+    return total or 0
+
+
+def reader_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> float | None:
+    """Return the mean CPU share of the busiest thread that read a source, in the measured window; None if not known.
+
+    Where the window was too short for a sample it is the share of the whole phase.
+    """
+    start = outcome["offset"] + outcome["warmup"]
+    watched = between(telemetry, start, start + outcome["measured"])
+    of_it = pc.and_(pc.equal(watched["source"], f"source:{name}"), pc.equal(watched["metric"], "reader_cpu"))
+    mean: float | None = pc.mean(watched.filter(of_it)["value"]).as_py()
+    spent, whole = outcome["sources"][name].get("reader_cpu"), outcome["warmup"] + outcome["measured"]
+    if mean is None and spent and whole:
+        return float(max(spent) / whole)
+    return mean
+
+
+def offered_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
+    """Return events done over events due, of sources whose events have instants of their own; None without any.
+
+    That is a generator, or a log that is replayed. Counted are the events of the measured window, up to the last
+    instant at which one was due: a source that takes longer than that has fallen behind. Those that were due and were
+    never made, since the source was behind when the phase ended, are in proportion to the time by which it was behind.
+    At the end those may be left that no request was sent with yet: as many as come in the time in which one fills.
+    """
+    shares = []
+    for stream in outcome["streams"]:
+        source = stream["pacing"].get("source", {}).get("source")
+        said = outcome.get("sources", {}).get(source) or {}
+        offered = said.get("offered")
+        if not offered or offered["until"] <= outcome["warmup"]:
+            continue
+        until = min(offered["until"], outcome["warmup"] + outcome["measured"])
+        parts = [f"{part['operation']}.{part['part']}" for part in outcome["parts"] if part["stream"] == stream["name"]]
+        rows = series.filter(
+            pc.and_(pc.equal(series["stream"], stream["name"]), pc.is_in(series["operation"], pa.array(parts)))
+        )
+        made = (offered["made"] - outcome["warmup"]) / (offered["until"] - outcome["warmup"])
+        measured = until - outcome["warmup"]
+        done = done_in_window(rows, said["left_over"], outcome["warmup"], measured, waiting=offered["flush"])
+        shares.append(done * max(made, 0.0) if done is not None else None)
+    known = [share for share in shares if share is not None]
+    return min(known, default=None)
+
+
+def both(one: float | None, other: float | None) -> float | None:
+    """Return the smaller of two shares, of which either may not apply."""
+    return min((share for share in (one, other) if share is not None), default=None)

@@ -1,0 +1,1 @@
+"""Errors, units, files and terminal output that every part uses."""

@@ -1,0 +1,20 @@
+"""A rich console that prints no control characters of the text that it is given."""
+
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from loadframe.base.printable import printable
+
+
+class PrintableConsole(Console):
+    """A console whose only control characters are those of its own styles and bars.
+
+    Use it wherever a text may come from a store or a run folder.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of `renderable`, made printable."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)

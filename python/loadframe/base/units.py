@@ -1,0 +1,186 @@
+"""Durations, sizes and rates: read from what people write, written for people to read."""
+
+import math
+import re
+from dataclasses import dataclass
+
+from loadframe.base.errors import BadInput
+
+_DURATION = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE = {"": 1, "b": 1} | {
+    f"{prefix}{suffix}": 2 ** (10 * power) for power, prefix in enumerate("kmgt", start=1) for suffix in ("", "b", "ib")
+}
+_RATE = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_BITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+_NUMBER = r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*"
+
+
+def parse_duration(text: str | float) -> float:
+    """Return seconds for `10s`, `250ms`, `1h` or a bare number of seconds; BadInput for anything else."""
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        return _not_negative(text, text)
+    match = re.fullmatch(_NUMBER + r"([a-z]*)\s*", str(text))
+    if not match or (match[2] or "s") not in _DURATION:
+        raise BadInput(f"{text!r} is not a duration", remedy="write a number with us, ms, s, m, h or d, such as 250ms")
+    return _not_negative(float(match[1]) * _DURATION[match[2] or "s"], text)
+
+
+def parse_size(text: str | int) -> int:
+    """Return bytes for `512m`, `1g` or a bare number of bytes (powers of 1024); BadInput for anything else."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        return int(_not_negative(text, text))
+    match = re.fullmatch(_NUMBER + r"([a-zA-Z]*)\s*", str(text))
+    if not match or match[2].lower() not in _SIZE:
+        raise BadInput(f"{text!r} is not a size", remedy="write a number with k, m, g or t, such as 512m")
+    return round(_not_negative(float(match[1]) * _SIZE[match[2].lower()], text))
+
+
+@dataclass(frozen=True)
+class Cores:
+    """Cores that nodes may use: all share `numbers`, or each node gets `per_node` of them for itself."""
+
+    numbers: tuple[int, ...] | None  #: from 0, in ascending order; None for those of this machine
+    per_node: int | None = None
+
+
+def parse_cores(text: str | int) -> Cores:
+    """Read `2`, `0-3` or `0,2-3` (a set to share), `1 each` or `2 each of 0-5`; BadInput for anything else."""
+    match = re.fullmatch(r"\s*(\d{1,4})\s+each(?:\s+of\s+(.*))?\s*", str(text))
+    if not match:
+        return Cores(_core_numbers(str(text), text))
+    if int(match[1]) < 1:
+        raise BadInput(f"{text!r} gives a node no core", remedy="give each at least one: 1 each")
+    return Cores(None if match[2] is None else _core_numbers(match[2], text), int(match[1]))
+
+
+def _core_numbers(numbers: str, text: object) -> tuple[int, ...]:
+    cores: set[int] = set()
+    for part in numbers.replace(" ", "").split(","):
+        match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part)
+        if not match or int(match[2] or match[1]) < int(match[1]):
+            raise BadInput(
+                f"{text!r} does not name cores",
+                remedy="write their numbers, from 0, such as 0-3 or 0,2; or how many each node gets, such as 1 each",
+            )
+        cores.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(cores))
+
+
+def parse_rate(text: str | float) -> float:
+    """Return events per second for `1000/s`, `30/min` or a bare number per second; BadInput for anything else."""
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        return _not_negative(text, text)
+    match = re.fullmatch(_NUMBER + r"(?:/\s*([a-z]+))?\s*", str(text))
+    if not match or (match[2] or "s") not in _RATE:
+        raise BadInput(f"{text!r} is not a rate", remedy="write a number per s, m or h, such as 1000/s")
+    return _not_negative(float(match[1]) / _RATE[match[2] or "s"], text)
+
+
+def parse_bandwidth(text: str | float) -> float:
+    """Return bytes per second for `100mbit`, `1gbit/s` (powers of 1000) or a bare number of them; BadInput else."""
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        return _not_negative(text, text)
+    match = re.fullmatch(_NUMBER + r"([kmg]?)bit(?:/s)?\s*", str(text), re.IGNORECASE)
+    if not match:
+        raise BadInput(f"{text!r} is not a bandwidth", remedy="write a number with kbit, mbit or gbit, such as 100mbit")
+    return _not_negative(float(match[1]) * _BITS[match[2].lower()] / 8, text)
+
+
+def parse_throughput(text: str | float) -> int:
+    """Return bytes per second for `20m/s` (powers of 1024) or a bare number of them; BadInput for anything else."""
+    try:
+        return parse_size(str(text).strip().removesuffix("/s"))
+    except BadInput:
+        raise BadInput(f"{text!r} is not bytes per second", remedy="write a size per second, such as 20m/s") from None
+
+
+def parse_share(text: str | float) -> float:
+    """Return a share of one for `1%`, or for a bare number from 0 to 1; BadInput for anything else."""
+    match = re.fullmatch(_NUMBER + r"(%?)\s*", str(text)) if not isinstance(text, bool) else None
+    share = float(match[1]) / (100 if match[2] else 1) if match else math.nan
+    if not 0 <= share <= 1:
+        raise BadInput(f"{text!r} is not a share", remedy="write a percentage from 0% to 100%, or a number from 0 to 1")
+    return share
+
+
+def format_duration(seconds: float) -> str:
+    """Write a duration with the unit that suits it: `350 us`, `12.3 ms`, `4.56 s`, `3 min 20 s`, `2 h 05 min`."""
+    if not math.isfinite(seconds):
+        return f"{seconds} s"
+    # The bounds lie where three digits would round up to the next unit's first value.
+    for bound, unit, per_second in ((0.9995e-3, "us", 1e6), (0.9995, "ms", 1e3), (59.95, "s", 1)):
+        if abs(seconds) < bound:
+            return f"{_three_digits(seconds * per_second)} {unit}"
+    sign, whole = "-" if seconds < 0 else "", round(abs(seconds))
+    if whole < 3600:
+        return f"{sign}{whole // 60} min {whole % 60:02d} s"
+    minutes = round(whole / 60)
+    return f"{sign}{minutes // 60} h {minutes % 60:02d} min"
+
+
+def format_size(count: float) -> str:
+    """Write bytes with a binary unit: `512 B`, `1.5 MiB`."""
+    unit = "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if abs(count) < 1023.5:
+            break
+        count, unit = count / 1024, larger
+    return f"{_three_digits(count)} {unit}"
+
+
+def format_bandwidth(rate: float) -> str:
+    """Write bytes per second as bits: `100 Mbit/s`."""
+    bits, prefix = rate * 8, ""
+    for larger in ("k", "M", "G"):
+        if bits < 999.5:
+            break
+        bits, prefix = bits / 1000, larger
+    return f"{_three_digits(bits)} {prefix}bit/s"
+
+
+def format_count(count: float) -> str:
+    """Write a count or a rate's number with three significant digits or thousands separators: `0.42`, `12,345`."""
+    return f"{count:,.0f}" if abs(count) >= 99.95 or float(count).is_integer() else _three_digits(count)
+
+
+def counted(count: float, noun: str, plural: str | None = None) -> str:
+    """Write a count with its noun: `1 request`, `1,200 requests`, `2 retries`."""
+    return f"{format_count(count)} {noun if count == 1 else plural or noun + 's'}"
+
+
+def format_share(share: float, digits: int = 0) -> str:
+    """Write a share of one as percentage: `12 %`, with one digit `12.3 %`."""
+    return f"{100 * share:,.{digits}f} %"
+
+
+def format_shares(least: float, most: float) -> str:
+    """Write the ends of a range of shares of one: `9 to 23 %`, and `20 %` where they read alike."""
+    low, high = f"{100 * least:.0f}", f"{100 * most:.0f}"
+    return f"{high} %" if low == high else f"{low} to {high} %"
+
+
+def format_change(change: float) -> str:
+    """Write a relative change with its sign: `+3.1 %`, `-12 %`, `+1,240 %`."""
+    return f"{100 * change:+,.1f} %" if abs(change) < 0.1 else f"{100 * change:+,.0f} %"
+
+
+def format_nodes(*counts: float) -> str:
+    """Write numbers of nodes as they are said: `1 node`, `1, 2 and 4 nodes`."""
+    *first, last = [format_count(count) for count in counts]
+    listed = f"{', '.join(first)} and {last}" if first else last
+    return f"{listed} node{'s' * (counts != (1,))}"
+
+
+def _three_digits(value: float) -> str:
+    text = f"{value:.3g}"
+    return f"{value:,.0f}" if "e+" in text else text
+
+
+def _not_negative(value: float, text: object) -> float:
+    try:
+        value = float(value)
+    except OverflowError:
+        value = math.inf
+    if not 0 <= value < math.inf:
+        raise BadInput(f"{text!r} is negative or no finite number", remedy="write a finite number of 0 or more")
+    return value

@@ -1,0 +1,193 @@
+"""The nodes of a cluster as they are now. Of a cluster with a name each change is written down at once."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from loadframe.base.errors import BadInput
+from loadframe.cluster import named
+from loadframe.cluster.node import Node, State
+from loadframe.cluster.spec import ClusterSpec
+
+
+class Roster:
+    """Nodes by name, in the order in which they came. Another thread that reads sees a change whole or not yet.
+
+    Of a named cluster that an earlier command kept, it also follows what other commands change.
+
+    Each change of the record is made under the record's lock, to the record as it is then. While `changing`, this
+    object is newer than the record except for the fields in `named.Amendment`.
+    """
+
+    def __init__(
+        self,
+        spec: ClusterSpec | None,
+        facts: Mapping[str, Any],
+        nodes: Sequence[Node] = (),
+        *,
+        formed: bool = False,
+        copies: Sequence[named.Copy] = (),
+    ) -> None:
+        self.spec = spec
+        self.facts = dict(facts)
+        #: Whether the cluster was ready once.
+        self.formed = formed
+        #: Of nodes' data, to be removed; see named.Copy.
+        self.copies = tuple(copies)
+        #: What is written down instead of it until the cluster is ready at another place.
+        self.before: named.Saved | None = None
+        #: Whether this command holds the cluster's lock; see named.locked.
+        self.changing = False
+        self._nodes = tuple(nodes)
+        self._read: tuple[int, int] | None = None
+        self._writing = threading.RLock()
+        self._holding = False
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All processes, companions too."""
+        return self._nodes
+
+    @property
+    def asked(self) -> list[Node]:
+        """The members that clients can ask, those that run; all if none does, so that the cause shows."""
+        serving = [node for node in self._nodes if node.serves and node.state not in (State.JOINING, State.LEFT)]
+        return [node for node in serving if node.alive] or serving
+
+    def of(self, number: int | None) -> list[Node]:
+        """Return the processes of the data-bearing node of that number; its first process stands for it."""
+        return [node for node in self._nodes if node.number == number]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The data-bearing nodes."""
+        return sorted({node.number for node in self._nodes if node.number is not None})
+
+    def update(self, put: Collection[Node] = (), drop: Collection[str] = (), size: int | None = None) -> None:
+        """Replace nodes by those of the same name or append them, drop some, set the asked size."""
+        with self.held():
+            new = {node.name: node for node in put}
+            kept = [new.pop(node.name, node) for node in self._nodes if node.name not in drop]
+            self._nodes = (*kept, *new.values())
+            if size is not None and self.spec:
+                self.spec = replace(self.spec, nodes=size)
+            self._save()
+
+    def edit(self, nodes: Collection[Node], change: Callable[[Node], Node], size: int | None = None) -> None:
+        """Apply a change to nodes as the record has them now, by name; set the asked size.
+
+        BadInput if another command has deleted the cluster.
+        """
+        with self.held() as present:
+            self._require(present or self.changing)
+            names = {node.name for node in nodes}
+            self.update(put=[change(node) for node in self._nodes if node.name in names], size=size)
+
+    def advance(self, nodes: Collection[Node], state: State, size: int | None = None) -> None:
+        """Set the state of nodes, except killed ones, and the asked size."""
+        self.edit(nodes, lambda node: node if node.state == State.KILLED else replace(node, state=state), size)
+
+    def note(self, put: Collection[named.Copy] = (), drop: Collection[named.Copy] = ()) -> None:
+        """Add copies of nodes' data that are to be removed, and drop some."""
+        with self.held():
+            self.copies = (*(copy for copy in self.copies if copy not in drop), *put)
+            self._save()
+
+    def restore(self, saved: named.Saved) -> None:
+        """Have it as it was written down, but for the copies."""
+        with self.held():
+            self.before = None
+            self.spec, self.facts, self._nodes = saved.spec, dict(saved.facts), tuple(saved.nodes)
+            self._save()
+
+    def write(self) -> None:
+        """Write it down, if it has a name and no other command has deleted it."""
+        with self.held() as present:
+            if present or self.changing:
+                self._save()
+
+    @contextlib.contextmanager
+    def change(self) -> Iterator[None]:
+        """Read the record and begin a change of the cluster. The caller holds the cluster's lock.
+
+        BadInput if another command has deleted the cluster.
+        """
+        with self.held() as present:
+            self._require(present)
+            self.changing = True
+        try:
+            yield
+        finally:
+            self.changing = False
+
+    def _require(self, present: bool) -> None:
+        if not present:
+            raise BadInput(
+                f"cluster {self.spec.name if self.spec else ''} was deleted by another command",
+                remedy="see `loadframe cluster status` for the clusters there are",
+            )
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[bool]:
+        """Lock the record for one change, apply the changes of other commands, and yield whether a record exists.
+
+        May be entered again by the same thread.
+        """
+        with self._writing:
+            if self._holding or self.spec is None or self.spec.name is None:
+                yield True
+                return
+            with named.record_locked(self.spec.name):
+                self._holding = True
+                try:
+                    yield self._take_over()
+                finally:
+                    self._holding = False
+
+    def _save(self) -> None:
+        if self.spec and self.spec.name:
+            saved = self.before or named.Saved(self.spec, self.facts, self._nodes, self.formed)
+            named.save(replace(saved, copies=self.copies))
+            self._read = self._changed()
+
+    def follow(self) -> None:
+        """Read it again if another command has written it since."""
+        if self.spec and self.spec.name and self._changed() != self._read:
+            with self._writing:
+                self._take_over()
+
+    def _take_over(self) -> bool:
+        """Apply the changes that other commands made to the record; return whether a record exists."""
+        assert self.spec and self.spec.name
+        self._read = self._changed()
+        if self.changing:
+            if self.before is None:
+                amended = named.amendments(self.spec.name)
+                self._nodes = tuple(_amended(node, amended.get(node.name)) for node in self._nodes)
+            return self._read is not None
+        saved = named.load(self.spec.name, self._nodes)
+        if saved is None:
+            return False
+        self.spec, self.facts, self.formed = saved.spec, dict(saved.facts), saved.formed
+        self.copies, self._nodes = tuple(saved.copies), tuple(saved.nodes)
+        return True
+
+    def _changed(self) -> tuple[int, int] | None:
+        """When the record was written last, in ns since the epoch, and its inode, which each write changes."""
+        if self.spec is None or self.spec.name is None:
+            return None
+        try:
+            status = named.record_of(self.spec.name).stat()
+        except FileNotFoundError:
+            return None
+        return status.st_mtime_ns, status.st_ino
+
+
+def _amended(node: Node, amendment: named.Amendment | None) -> Node:
+    """Return a node with the fields that other commands changed in the record of the same process."""
+    if amendment is None or amendment.process != (node.process.record() if node.process else None):
+        return node
+    state = State.KILLED if amendment.state == State.KILLED else node.state
+    return replace(node, state=state, cut=amendment.cut, shape=amendment.shape)

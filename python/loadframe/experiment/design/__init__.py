@@ -1,0 +1,1 @@
+"""Designs: which treatments run, in which order, and how often."""

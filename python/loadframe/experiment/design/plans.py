@@ -1,0 +1,214 @@
+"""Plans of settings experiments: factorials, fractions, Plackett-Burman designs and optimisers. Level 0 is the default.
+
+A fraction of 2^b runs gives each of k factors a column over the b basic ones: the exclusive or of some of them. Its
+resolution R is the size of the smallest set of columns whose exclusive or is nothing: then no effect of s factors is
+mixed with one of fewer than R - s. (Box and Hunter, "The 2^(k-p) fractional factorial designs", Technometrics 3, 1961.)
+Columns are taken greedily in lexicographic order, which makes a lexicographic code. With exclusive or for the sign, the
+run with every factor at its default is in every fraction.
+
+Plackett and Burman, "The design of optimum multifactorial experiments" (Biometrika 33, 1946). The matrices are those of
+Hadamard, by Paley's construction from quadratic residues modulo a prime q = 3 (mod 4), for q + 1 runs, and by
+Sylvester's doubling.
+
+Own code: for levels that are listed, each is a page, and a library of optimisers would bring a database along. Both
+are pure: the same results and seed give the same next trial, so a stopped search goes on where it was. Losses are
+logarithms, to be made small. A trial in which the store failed has an infinite one, and one that tells nothing has
+None.
+
+Own code rather than a library of designs: each is a few lines, and needs no more than arithmetic on small integers.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def full(levels: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return every combination, given how many levels each factor has."""
+    return list(itertools.product(*(range(number) for number in levels)))
+
+
+def changes(levels: Sequence[int], most: int) -> list[tuple[int, ...]]:
+    """Return the default and every combination that differs from it in at most `most` factors, fewest changes first.
+
+    With 1, 2 and 3 these are all single settings, pairs and triples.
+    """
+    rows = []
+    for number in range(min(most, len(levels)) + 1):
+        for chosen in itertools.combinations(range(len(levels)), number):
+            for others in itertools.product(*(range(1, levels[index]) for index in chosen)):
+                row = [0] * len(levels)
+                for index, level in zip(chosen, others, strict=True):
+                    row[index] = level
+                rows.append(tuple(row))
+    return rows
+
+
+def fraction(factors: int, resolution: int) -> list[tuple[int, ...]]:
+    """Return the smallest fraction of at least that resolution (3 to 5), or the full factorial."""
+    basic = 1
+    while True:
+        columns = _columns(factors, basic, resolution)
+        if columns is not None:
+            return [tuple((column & run).bit_count() % 2 for column in columns) for run in range(2**basic)]
+        basic += 1
+
+
+def resolution_of(rows: Sequence[Sequence[int]]) -> int:
+    """Return the resolution of a two-level design: the least number of columns whose exclusive or is constant.
+
+    One more than the number of factors if there are no such columns: the full factorial has no aliases.
+    """
+    columns = list(zip(*rows, strict=True))
+    for size in range(1, len(columns) + 1):
+        for chosen in itertools.combinations(columns, size):
+            if len({sum(values) % 2 for values in zip(*chosen, strict=True)}) == 1:
+                return size
+    return len(columns) + 1
+
+
+def _columns(factors: int, basic: int, resolution: int) -> list[int] | None:
+    """Return a column for each factor, as bits over the basic ones; None if so few cannot carry them."""
+    basis: list[int] = [1 << bit for bit in range(min(basic, factors))]
+    reached = {0} | _sums(basis, resolution - 2)
+    for column in range(1, 2**basic):
+        if len(basis) == factors:
+            break
+        if column not in reached and column not in basis:
+            basis.append(column)
+            reached = {0} | _sums(basis, resolution - 2)
+    return basis if len(basis) == factors else None
+
+
+def _sums(columns: Sequence[int], most: int) -> set[int]:
+    """Return the exclusive or of every set of at most `most` columns."""
+    sums = set()
+    for size in range(1, most + 1):
+        for chosen in itertools.combinations(columns, size):
+            total = 0
+            for column in chosen:
+                total ^= column
+            sums.add(total)
+    return sums
+
+
+def plackett_burman(factors: int) -> list[tuple[int, ...]]:
+    """Return the smallest such design, as levels 0 and 1; its last run has every factor at its default."""
+    runs = 4
+    while (matrix := _hadamard(runs)) is None or runs <= factors:
+        runs += 4
+    # The first row has +1 everywhere, and signs of columns are free: turned round, it is the run of all defaults.
+    rows = [tuple((1 - sign) // 2 for sign in row[1 : factors + 1]) for row in matrix]
+    return [*rows[1:], rows[0]]
+
+
+def _hadamard(size: int) -> list[list[int]] | None:
+    """Return a matrix of +1 and -1 with orthogonal rows, the first row and column all +1; None if neither way leads."""
+    if size == 1:
+        return [[1]]
+    prime = size - 1
+    if prime % 4 == 3 and all(prime % divisor for divisor in range(2, int(prime**0.5) + 1)):
+        squares = {number * number % prime for number in range(1, prime)}
+        jacobsthal = [
+            [0 if i == j else (1 if (i - j) % prime in squares else -1) for j in range(prime)] for i in range(prime)
+        ]
+        body = [[1, *(value - (i == j) for j, value in enumerate(row))] for i, row in enumerate(jacobsthal)]
+        return [[1] * size, *body]
+    half = _hadamard(size // 2) if size % 2 == 0 else None
+    if half is None:
+        return None
+    return [row + row for row in half] + [row + [-value for value in row] for row in half]
+
+
+Trial = tuple[tuple[int, ...], float | None]
+
+#: Of TPE: trials at random before the first that is reasoned, the share of trials that count as good, and the
+#: candidates that are drawn for each.
+_STARTUP = 8
+_GOOD = 0.25
+_CANDIDATES = 32
+
+#: Of SPSA, in units of a factor's whole range: the first perturbation, the first step, and the share of iterations
+#: over which steps stay about as long.
+_PERTURBATION = 0.3
+_STEP = 0.25
+_STABILITY = 0.1
+#: By how much a failed trial is worse, at least, than any that gave a figure (a logarithm).
+_WORSE = 0.1
+
+
+def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int, ...]:
+    """Return the next trial by tree-structured Parzen estimators.
+
+    Bergstra, Bardenet, Bengio and Kegl, "Algorithms for hyper-parameter optimization" (NIPS 2011), for independent
+    factors with unordered levels: how often a level is among the good trials, over how often among the others, each
+    with one count in advance. Combinations that were not tried come first.
+    """
+    random = np.random.default_rng([seed, len(trials)])
+    tried = {row for row, _ in trials}
+    known = sorted(((loss, row) for row, loss in trials if loss is not None), key=lambda pair: pair[0])
+    if len(known) < _STARTUP:
+        drawn = [tuple(int(random.integers(number)) for number in levels) for _ in range(_CANDIDATES)]
+        return next((row for row in drawn if row not in tried), drawn[0])
+    split = math.ceil(_GOOD * len(known))
+    good, bad = (_shares(levels, [row for _, row in part]) for part in (known[:split], known[split:]))
+    drawn = [tuple(int(random.choice(len(row), p=row)) for row in good) for _ in range(_CANDIDATES)]
+
+    def promise(row: tuple[int, ...]) -> tuple[bool, float]:
+        gain = sum(math.log(good[i][level] / bad[i][level]) for i, level in enumerate(row))
+        return row not in tried, gain
+
+    return max(drawn, key=promise)
+
+
+def spsa(levels: Sequence[int], trials: Sequence[Trial], seed: int, most: int) -> tuple[int, ...]:
+    """Return the next trial by simultaneous perturbation.
+
+    `trials` are those after the default, `most` is how many of them there will be.
+    Spall, "Implementation of the simultaneous perturbation algorithm for stochastic optimization" (IEEE Transactions
+    on Aerospace and Electronic Systems 34, 1998), with gains a_k = a/(k+1+A)^0.602 and c_k = c/(k+1)^0.101, on levels
+    that are taken as evenly spaced in their order. Two trials are one iteration; one that tells nothing moves nothing.
+    An infinite loss counts as worse than the worst finite one by as much as these differ.
+    """
+    iterations = max(most // 2, 1)
+    stability = _STABILITY * iterations
+    # The default is level 0, which may be an end of the range: the search begins in the middle.
+    point = np.full(len(levels), 0.5)
+    gain: float | None = None
+    for k in range(len(trials) // 2 + 1):
+        signs = np.random.default_rng([seed, k]).choice([-1.0, 1.0], size=len(levels))
+        size = _PERTURBATION / (k + 1) ** 0.101
+        sides = [_nearest(levels, np.clip(point + sign * size * signs, 0, 1)) for sign in (1, -1)]
+        if k == len(trials) // 2:
+            return sides[len(trials) % 2]
+        plus, minus = (loss for _, loss in trials[2 * k : 2 * k + 2])
+        if plus is None or minus is None or (math.isinf(plus) and math.isinf(minus)):
+            continue
+        # By the trials until then, so that each iteration goes where it went at that time.
+        finite = [loss for _, loss in trials[: 2 * k + 2] if loss is not None and math.isfinite(loss)]
+        worst = 2 * max(finite) - min(finite) + _WORSE
+        plus, minus = min(plus, worst), min(minus, worst)
+        gradient = (plus - minus) / (2 * size) * signs
+        slope = float(np.abs(gradient).mean())
+        if gain is None and slope:
+            gain = _STEP * (1 + stability) ** 0.602 / slope
+        point = np.clip(point - (gain or 0.0) / (k + 1 + stability) ** 0.602 * gradient, 0, 1)
+    raise AssertionError("the loop returns at the iteration that is under way")
+
+
+def _shares(levels: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    """Return, for each factor, how often each of its levels comes up, with one count in advance."""
+    shares = []
+    for index, number in enumerate(levels):
+        counts = np.bincount([row[index] for row in rows], minlength=number) + 1.0
+        shares.append(counts / counts.sum())
+    return shares
+
+
+def _nearest(levels: Sequence[int], point: np.ndarray) -> tuple[int, ...]:
+    return tuple(round(float(place) * (number - 1)) for place, number in zip(point, levels, strict=True))
+
+
+__all__ = ["changes", "fraction", "full", "plackett_burman", "resolution_of", "spsa", "tpe"]

@@ -1,0 +1,109 @@
+"""Rules that decide whether an experiment repeats its treatments again.
+
+The measure is the report's own: requests/s or documents/s where clients wait for answers, else, since an open load's
+throughput is what was offered, the median response time of the phase's main operation. Intervals share the relative
+spread of all repeated runs.
+
+Which block follows from what is recorded alone, so a stopped experiment goes on where it was.
+
+Blocks that end as soon as an interval is narrow end where the noise looks small by chance, and with one or two
+treatments the interval then covers 89 to 92 % instead of 95 %. So few treatments need at least 4 degrees of freedom,
+and are given 2 more blocks, whatever these say.
+"""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from loadframe.analyze.compare.measures import Measure
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.rates import THROUGHPUT, Rate
+from loadframe.analyze.scale.treatments import main_operation, pooled_noise
+from loadframe.experiment.design.runs import Design, PlannedRun
+from loadframe.experiment.experiment import Experiment
+
+
+def widest_interval(runs: Sequence[RecordedRun], phases: Iterable[str], rate: Rate = THROUGHPUT) -> float:
+    """Return the greatest half-width of a treatment's 95 % interval, relative to its mean; infinite while unknown.
+
+    Infinite until every treatment has a valid run, and one of them was repeated.
+    """
+    return max((_widest(runs, phase, rate) for phase in phases), default=math.inf)
+
+
+def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
+    measure = _measure(runs, phase, rate)
+    groups: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        value = measure.of(run)
+        groups[json.dumps(dict(run.treatment), sort_keys=True)] += [value] if value else []
+    if not all(groups.values()):
+        return math.inf
+    noise = pooled_noise(groups.values())
+    return max((noise.half_width(len(values)) for values in groups.values()), default=math.inf)
+
+
+def _measure(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> Measure:
+    if any(stream.is_open for run in runs for stream in run.streams(phase)):
+        return Measure(phase, "p50", main_operation(runs, phase))
+    return Measure(phase, rate.name)
+
+
+#: Up to so many treatments get blocks after their intervals are narrow, and how many; their least degrees of freedom.
+_FEW, _AFTERWARDS, _LEAST_FREEDOM = 2, 2, 4
+
+
+class Stopping:
+    """Rule that ends repetitions, told of the widest interval after each block in turn."""
+
+    def __init__(self, target: float, treatments: int) -> None:
+        """Take the half-width that is wanted, relative to the mean, and the number of treatments in a block."""
+        self._target = target
+        self._treatments = treatments
+        self._narrow_since: int | None = None
+
+    def ends(self, blocks: int, width: float) -> bool:
+        """Return whether this many blocks are enough, given the widest half-width after them."""
+        few = self._treatments <= _FEW
+        known = not few or (blocks - 1) * self._treatments >= _LEAST_FREEDOM
+        if self._narrow_since is None and known and width <= self._target:
+            self._narrow_since = blocks
+        return self._narrow_since is not None and blocks >= self._narrow_since + (_AFTERWARDS if few else 0)
+
+
+def next_block(experiment: Experiment, design: Callable[[Experiment], Design], runs_path: Path) -> Sequence[PlannedRun]:
+    """Return the runs of the block that the intervals still ask for; nothing if no interval is asked for."""
+    until = experiment.file.until
+    if until is None:
+        return ()
+    # Few experiments ask for intervals, and the statistics take a second to import.
+    from loadframe.analyze.experiment import RecordedRun
+    from loadframe.analyze.rates import RATES, THROUGHPUT
+    from loadframe.record import Run
+
+    rate = RATES.get(getattr(experiment.file, "objective", ""), THROUGHPUT)
+    recorded: dict[str, RecordedRun] = {}
+    planned = design(with_repetitions(experiment, until.most)).runs
+    stopping = Stopping(until.relative_interval, sum(run.block == 1 for run in planned))
+    for blocks in range(experiment.repetitions, until.most):
+        so_far = [run for run in planned if run.block <= blocks]
+        for run in so_far:
+            if run.id not in recorded:
+                folder = runs_path / run.id
+                there = Run(folder) if folder.exists() else None
+                recorded[run.id] = RecordedRun(run.id, run.block, run.treatment, there)
+        runs = [recorded[run.id] for run in so_far]
+        if stopping.ends(blocks, widest_interval(runs, experiment.measured, rate)):
+            return ()
+        following = [run for run in planned if run.block == blocks + 1]
+        if any(not (runs_path / run.id).exists() for run in following):
+            return following
+    return ()
+
+
+def with_repetitions(experiment: Experiment, repetitions: int) -> Experiment:
+    """Return the same experiment with another number of repetitions; its blocks so far stay what they were."""
+    return replace(experiment, file=experiment.file.model_copy(update={"repetitions": repetitions}))

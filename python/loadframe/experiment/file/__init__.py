@@ -1,0 +1,1 @@
+"""Experiment files: their models, factors, expressions and published figures."""

@@ -1,0 +1,214 @@
+"""Reads the CSV file that `published:` names: what a publication says of the question that an experiment asks.
+
+Columns are `measure`, `value`, `unit` and `source`; optional are `phase`, `series` (whose figure it is in the
+publication), `against` (levels at which the figure stands that this one is relative to, as `nodes=1 clients=40`) and a
+column for each factor that the figures name, an empty cell of which names no level. A value in `%` is the change
+against that other figure. docs/experiments.md has it for people.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from loadframe.analyze.published import INSTANTS, MEASURES, PER_SECOND, PublishedFigure
+from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_duration
+from loadframe.base.user_input import read_input
+from loadframe.experiment.file.factors import WITH
+from loadframe.yamlfile import did_you_mean, scalar
+
+if TYPE_CHECKING:
+    from loadframe.experiment.experiment import Experiment
+
+_MOST = 2**20
+_NEEDED = ("measure", "value", "unit", "source")
+_OPTIONAL = ("phase", "series", "against")
+#: What can be said of a run whether or not an experiment varies it.
+_ALWAYS = ("nodes", "clients", "store.kind")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+_SHAPE = "write a header line with the columns measure, value, unit and source, and a line for each figure"
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A figure as it is written, and where."""
+
+    figure: PublishedFigure
+    relative: bool
+    where: str
+
+
+def read_published(experiment: "Experiment", name: str) -> tuple[PublishedFigure, ...]:
+    """Return the figures of an experiment's file of published ones, in its order; BadInput with its line."""
+    document = experiment.document
+    if experiment.file.kind == "capacity":
+        what = "published figures are not drawn beside a search for capacity"
+        raise document.error(("published",), what, "remove it, or ask with kind: scale", key=True)
+    path = document.path.parent / name
+    try:
+        content = read_input(path, _MOST)
+    except BadInput as error:
+        raise document.error(("published",), f"{name}: {error.what}", error.remedy) from None
+    lines = list(_lines(content, str(path), experiment))
+    return tuple(_against(line, lines) for line in lines)
+
+
+def _lines(content: bytes, name: str, experiment: "Experiment") -> Iterable[_Line]:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise BadInput("this is not UTF-8 text", where=f"{name}:{line}", remedy=_SHAPE) from error
+    rows = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
+    header: list[str] | None = None
+    count = 0
+    try:
+        for cells in rows:
+            row, where = [cell.strip() for cell in cells], f"{name}:{rows.line_num}"
+            if not any(row) or row[0].startswith("#"):
+                continue
+            if header is None:
+                header = _header(row, where, experiment)
+                continue
+            if len(row) != len(header):
+                what = f"the line has {len(row)} columns, and the header has {len(header)}"
+                raise BadInput(what, where=where, remedy="put texts with a comma in quotation marks")
+            count += 1
+            yield _line(dict(zip(header, row, strict=True)), where, experiment)
+    except csv.Error as error:
+        raise BadInput(f"this is not CSV: {error}", where=f"{name}:{rows.line_num}", remedy=_SHAPE) from error
+    if not count:
+        raise BadInput("there is no figure in it", where=name, remedy=_SHAPE)
+
+
+def _header(row: list[str], where: str, experiment: "Experiment") -> list[str]:
+    known = [*_NEEDED, *_OPTIONAL, *_factors(experiment)]
+    for column in row:
+        if column not in known:
+            raise BadInput(f"there is no column {column!r}", where=where, remedy=did_you_mean(column, known))
+        if row.count(column) > 1:
+            raise BadInput(f"the column {column} stands there twice", where=where, remedy="remove one of them")
+    for column in _NEEDED:
+        if column not in row:
+            raise BadInput(f"the column {column} is missing", where=where, remedy=_SHAPE)
+    return row
+
+
+def _factors(experiment: "Experiment") -> list[str]:
+    """Return what a column may be named after: all that can be known of a run."""
+    elastic = ["transition", "load"] if experiment.file.kind == "elastic" else []
+    variants = ["variant"] if experiment.file.kind == "compare" else []
+    parameters = [WITH + name for name in experiment.file.with_]
+    return list(
+        dict.fromkeys([*_ALWAYS, *elastic, *variants, *(factor.name for factor in experiment.factors), *parameters])
+    )
+
+
+def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _Line:
+    measure, phase, unit = cells["measure"], cells.get("phase", ""), cells["unit"]
+    if measure not in MEASURES:
+        raise BadInput(f"there is no measure {measure!r}", where=where, remedy=did_you_mean(measure, MEASURES))
+    if measure in INSTANTS and experiment.file.kind != "elastic":
+        what = f"{measure} is an instant of elastic experiments"
+        raise BadInput(what, where=where, remedy=f"this one is of kind {experiment.file.kind}: remove the line")
+    phases = [one.name for one in experiment.workload.file.phases]
+    if phase and phase not in phases:
+        raise BadInput(f"the workload has no phase {phase!r}", where=where, remedy=did_you_mean(phase, phases))
+    value = _number(cells["value"], where)
+    relative = unit == "%" and measure != "errors"
+    if relative and value <= -100:
+        raise BadInput("nothing falls by 100 % or more", where=where, remedy="give the change, such as -58")
+    against = dict(_level(part, where, experiment) for part in cells.get("against", "").split())
+    if relative and not against:
+        what = "it is not said what the change is relative to"
+        raise BadInput(what, where=where, remedy="put levels into the column against, such as nodes=1")
+    figure = PublishedFigure(
+        measure=measure,
+        levels={name: _scalar(cells[name], where) for name in _factors(experiment) if cells.get(name)},
+        phase=phase,
+        series=cells.get("series", ""),
+        value=None if relative else value * _scale(unit, measure, where),
+        change=value / 100 if relative else None,
+        against=against,
+        source=cells["source"],
+    )
+    return _Line(figure, relative, where)
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadInput(f"{text!r} is not a number", where=where, remedy="write digits with a point for decimals")
+    return value
+
+
+def _level(text: str, where: str, experiment: "Experiment") -> tuple[str, Any]:
+    name, equals, level = text.partition("=")
+    if not equals or not level:
+        raise BadInput(f"{text!r} is not a level", where=where, remedy="write names and levels, such as nodes=1")
+    known = _factors(experiment)
+    if name not in known:
+        raise BadInput(f"there is no factor {name!r}", where=where, remedy=did_you_mean(name, known))
+    return name, _scalar(level, where)
+
+
+def _scalar(text: str, where: str) -> Any:
+    try:
+        return scalar(text)
+    except ValueError as error:
+        raise BadInput(f"{text}: {error}", where=where, remedy="write a smaller number") from error
+
+
+def _scale(unit: str, measure: str, where: str) -> float:
+    """Return what a value in this unit is multiplied with to be in 1/s, s or a share."""
+    if measure in PER_SECOND:
+        _, slash, time = unit.partition("/")
+        try:
+            seconds = parse_duration(f"1{time}" if time.isalpha() else time)
+        except BadInput:
+            seconds = 0.0
+        if not slash or seconds <= 0:
+            remedy = "write what is counted by a time: requests/s, documents/s, inserts/5s; or % for a change"
+            raise BadInput(f"{unit!r} is not a unit of throughput", where=where, remedy=remedy)
+        return 1 / seconds
+    if measure == "errors":
+        if unit not in ("%", ""):
+            raise BadInput(f"{unit!r} is not a unit of a share", where=where, remedy="write %, or nothing")
+        return 0.01 if unit else 1.0
+    if unit not in _SECONDS:
+        remedy = f"write one of {', '.join(_SECONDS)}; or % for a change"
+        raise BadInput(f"{unit!r} is not a unit of time", where=where, remedy=remedy)
+    return _SECONDS[unit]
+
+
+def _against(line: _Line, lines: list[_Line]) -> PublishedFigure:
+    """Return a line's figure with its change: against the one that it names, else the first of its series."""
+    figure = line.figure
+    if line.relative or figure.measure in INSTANTS:
+        return figure
+    alike = [other.figure for other in lines if not other.relative and _kin(other.figure, figure)]
+    if figure.against:
+        wanted = {**figure.levels, **figure.against}
+        base = next((other for other in alike if other.levels == wanted), None)
+        if base is None:
+            text = " ".join(f"{name}={level}" for name, level in wanted.items())
+            remedy = "add that figure, or leave the column against empty"
+            raise BadInput(f"no figure of the same measure, phase and series stands at {text}", where=line.where,
+                           remedy=remedy)  # fmt: skip
+    elif alike[0] is figure and len(alike) == 1:
+        return figure
+    else:
+        base = alike[0]
+    if not base.value or figure.value is None:
+        return figure
+    return replace(figure, change=figure.value / base.value - 1, against=figure.against or base.levels)
+
+
+def _kin(one: PublishedFigure, other: PublishedFigure) -> bool:
+    return (one.measure, one.phase, one.series) == (other.measure, other.phase, other.series)

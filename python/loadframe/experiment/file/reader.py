@@ -1,0 +1,133 @@
+"""Reads an experiment file: its kind says which keys it may have, and everything that it names must exist.
+
+It starts nothing. The order of the runs is the business of `design`, carrying them out that of `loop`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from loadframe.base.errors import BadInput
+from loadframe.cluster import Cluster, below, is_path
+from loadframe.experiment import kinds
+from loadframe.experiment.experiment import PACES, Experiment, hardened
+from loadframe.experiment.experiment import check as check_derived
+from loadframe.experiment.file.expression import is_expression
+from loadframe.experiment.file.factors import Factor, read_factors
+from loadframe.experiment.file.model import ExperimentFile
+from loadframe.experiment.kinds import Kind
+from loadframe.workload import Workload, load_workload
+from loadframe.workload.resolved import paced
+from loadframe.yamlfile import Document, Place, did_you_mean, read, shown, validate
+
+
+def load_experiment(path: str | Path) -> Experiment:
+    """Load an experiment and its workload; BadInput names the place of whatever is wrong or does not exist.
+
+    A relative path of the workload, or in its parameters, begins at the experiment's folder.
+    """
+    document = read(path)
+    kind = _kind(document)
+    file = validate(document, kind.model)
+    folder = document.path.parent
+    try:
+        workload = load_workload(file.workload, folder=folder)
+    except BadInput as error:
+        raise error if error.where else document.error(("workload",), error.what, error.remedy) from None
+    fixed = {name: value for name, value in file.with_.items() if not is_expression(value)}
+    workload = workload.with_parameters(
+        fixed, folder=folder, where=lambda name: document.where(("with", name), key=name not in workload.defaults)
+    )
+    prepared, measured = _phases(document, file, workload)
+    workload = workload.choose((*prepared, *measured))
+    factors = read_factors(
+        document, kind.factors(file), workload, prepared, lambda name, index: kind.place(file, name, index)
+    )
+    _check_pacing(document, file, factors, workload, measured, lambda name: kind.place(file, name, None))
+    _check_files_of_stores(document, file, factors, lambda index: kind.place(file, "store.kind", index))
+    experiment = hardened(Experiment(document, file, kind, workload, factors, prepared, measured))
+    if file.until and not kind.open_ended:
+        what = f"experiments of kind {file.kind} end by themselves"
+        raise document.error(("until",), what, "remove it, and say repetitions", key=True)
+    kind.check(experiment)
+    check_derived(experiment)
+    if file.published:
+        # The statistics behind it take a second to import, which most files do not need.
+        from loadframe.experiment.file.published import read_published
+
+        experiment = replace(experiment, published=read_published(experiment, file.published))
+    if file.arrivals and not experiment.arrivals:
+        what = "arrivals are those of open loads, and all loads here are closed"
+        raise document.error(("arrivals",), what, "remove it, or give a rate", key=True)
+    return experiment
+
+
+def _kind(document: Document) -> Kind:
+    """Return the kind that the file says it is of, before anything else of it is read."""
+    data, known = document.data, kinds.names()
+    if not isinstance(data, dict):
+        validate(document, ExperimentFile)  # which says what it should be
+    if "kind" not in data:
+        raise document.error((), "the key 'kind' is missing", f"say which: {', '.join(known)}")
+    word = data["kind"]
+    if word not in known:
+        raise document.error(("kind",), f"{shown(word)} is not valid here", did_you_mean(str(word), known))
+    return kinds.find(word)
+
+
+def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the phases to prepare and to measure."""
+    phases = workload.fill(1).file.phases
+    for key, names in (("measure", file.measure), ("prepare", file.prepare)):
+        for index, name in enumerate(names or ()):
+            if name not in [phase.name for phase in phases]:
+                remedy = did_you_mean(name, [phase.name for phase in phases])
+                raise document.error((key, index), f"the workload has no phase {name!r}", remedy)
+    measured = file.measure or tuple(phase.name for phase in workload.file.phases if not phase.prepares)
+    if file.measure is None and len(measured) != 1:
+        what = f"the workload {workload.name} has {len(measured)} phases that could be measured"
+        raise document.error((), what, f"say measure: with some of {', '.join(phase.name for phase in phases)}")
+    prepared = file.prepare
+    if prepared is None:
+        prepared = tuple(phase.name for phase in phases if phase.prepares and phase.name not in measured)
+    # A phase may be prepared and measured: run once before, it warms what it will ask for.
+    for name in measured:
+        if measured.count(name) > 1:
+            raise document.error(("measure",), f"the phase {name!r} stands twice in measure", "remove one of them")
+    return prepared, measured
+
+
+def _check_files_of_stores(
+    document: Document, file: ExperimentFile, factors: tuple[Factor, ...], where: Callable[[int], Place]
+) -> None:
+    """Refuse a path, where a kind of store should be, at which there is none; loadframe's own are looked for later."""
+    varied = next((factor.levels for factor in factors if factor.name == "store.kind"), ())
+    written = [(("store", "kind"), file.store.kind), *((where(index), str(kind)) for index, kind in enumerate(varied))]
+    for place, kind in written:
+        if is_path(kind):
+            try:
+                Cluster.require_kind(below(kind, document.path.parent))
+            except BadInput as error:
+                at = f" ({error.where})" if error.where else ""
+                raise document.error(place, f"{kind}: {error.what}{at}", error.remedy) from None
+
+
+def _check_pacing(
+    document: Document,
+    file: ExperimentFile,
+    factors: tuple[Factor, ...],
+    workload: Workload,
+    measured: tuple[str, ...],
+    where: Callable[[str], Place],
+) -> None:
+    """Refuse clients or rates that the measured phases cannot take."""
+    said = [(key, (key,)) for key in PACES if getattr(file, key, None) is not None]
+    varied = [(factor.name, where(factor.name)) for factor in factors if factor.name in ("clients", "rate", "users")]
+    for name, place in (*said, *varied):
+        for phase in workload.file.phases:
+            if phase.name in measured:
+                try:
+                    one = {"clients": None, "rate": None, name: 1}
+                    paced(phase.named_streams, **one, phase=phase.name)
+                except BadInput as error:
+                    raise document.error(place, error.what, error.remedy, key=True) from None

@@ -1,0 +1,1 @@
+"""Carry out experiments: sessions, recording, resuming."""

@@ -1,0 +1,125 @@
+"""Makes a failed run of what was recorded until a process was killed.
+
+Series and histograms are there to the last whole second. Samples of nodes and machines are not, nor what ranks said of
+themselves at the end.
+"""
+
+import contextlib
+import csv
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from loadframe.analyze.summary import summarize
+from loadframe.base.errors import GeneratorFailed
+from loadframe.experiment.runner.document_counts import Acknowledged
+from loadframe.record import RunWriter
+from loadframe.record.schema.event_kinds import PHASE_ENDED
+from loadframe.record.unfinished import BegunPhase, Wreck, wrecks
+
+_WHY = "the process that recorded the run was killed"
+
+
+def rescue(parent: Path, wanted: Callable[[str], bool] = lambda _: True, *, why: str = _WHY) -> list[Path]:
+    """Keep what processes of this machine that were killed have recorded in a folder, of the runs that are wanted.
+
+    Returns the folders of the runs, whose status is `failed`.
+    """
+    kept = []
+    for wreck in wrecks(parent):
+        if wanted(wreck.run_id) and not (parent / wreck.run_id).exists():
+            # Another process may be at it, too.
+            with contextlib.suppress(FileNotFoundError):
+                kept.append(_finish(wreck, why))
+    return kept
+
+
+def _finish(wreck: Wreck, why: str) -> Path:
+    with RunWriter.adopt(wreck) as writer:
+        outcomes = []
+        asked = {phase["name"]: phase for phase in wreck.manifest["workload"]["phases"]}
+        for phase in replace(wreck, folder=writer.folder).phases():
+            outcome = phase.outcome or _outcome(phase, wreck.manifest)
+            of_phase = asked[outcome["phase"]]
+            gains = Acknowledged().gains(of_phase["operations"], wreck.manifest["workload"].get("corpora", {}))
+            outcomes.append({**outcome, "prepares": of_phase["prepares"], "gains": gains})
+        last = outcomes[-1]
+        ended = last["offset"] + last["warmup"] + last["measured"]
+        writer.event(PHASE_ENDED, ended, phase=last["phase"])
+        joined = writer.join()
+        failure = GeneratorFailed(f"{why} in phase {last['phase']}")
+        ceiling = wreck.manifest["generator"].get("ceiling")
+        judged = summarize(
+            joined.series, joined.histograms, outcomes, joined.telemetry, (), ceiling, failure=failure.what
+        )
+        summary = replace(judged, status="failed", failure=failure.what, fault=failure.fault)
+        return writer.finish(wreck.manifest, summary.as_dict())
+
+
+def _outcome(phase: BegunPhase, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the engine would have said of a phase if it had ended with its last recorded second."""
+    begun = phase.begun
+    asked = next(asked for asked in manifest["workload"]["phases"] if asked["name"] == begun["phase"])
+    # Each worker has a row in each second.
+    seconds = 1 + max((int(row["second"]) for row in _rows(phase.folder / "generator.csv")), default=-1)
+    rows = [*_rows(phase.folder / "series.csv")]
+    warmup: float = asked["warmup"]
+
+    def measured(until: int) -> float:
+        return max(until - warmup, 0.0)
+
+    of_stream = {
+        stream["name"]: [row for row in rows if row["stream"] == stream["name"]] for stream in asked["streams"]
+    }
+    return {
+        **begun,
+        "offset": begun["start"],
+        "warmup": warmup,
+        "measured": measured(seconds),
+        "streams": [
+            {
+                "name": stream["name"],
+                "pacing": stream["pacing"],
+                "measured": measured(1 + max((int(row["second"]) for row in of_stream[stream["name"]]), default=-1)),
+                "ran_out": False,
+            }
+            for stream in asked["streams"]
+        ],
+        **_counts(rows, asked["operations"].keys(), warmup, seconds - 1),
+    }
+
+
+def _counts(
+    rows: Sequence[Mapping[str, str]], known: Collection[str], warmup: float, last: int
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the entries of operations and of their parts, as outcomes have them."""
+    entries: dict[tuple[str, str], dict[str, Any]] = {}
+    named: dict[str, Any]
+    for row in rows:
+        name = row["operation"]
+        whole, _, part = name.rpartition(".")
+        named = {"stream": row["stream"], "operation": name}
+        if name not in known:
+            # What is neither an operation nor a part of one stands for several.
+            named = {**named, "operation": whole, "part": part} if whole in known else {**named, "of_several": True}
+        zeros = dict.fromkeys(("completed", "completed_documents", "dropped", "in_flight_at_end"), 0)
+        entry = entries.setdefault((row["stream"], name), {**named, **zeros})
+        # A row counts what was done in its second; what was due after the warm-up was done after it.
+        if row["segment"] == "measure" or int(row["second"]) >= warmup:
+            entry["completed"] += int(row["successes"])
+            entry["completed_documents"] += int(row["documents"])
+        if row["segment"] == "measure":
+            entry["dropped"] += int(row["dropped"])
+        if int(row["second"]) == last:
+            entry["in_flight_at_end"] += int(row["unanswered"])
+    return {
+        "operations": [entry for entry in entries.values() if "part" not in entry],
+        "parts": [entry for entry in entries.values() if "part" in entry],
+    }
+
+
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    if path.exists():
+        with path.open(newline="") as lines:
+            yield from csv.DictReader(lines)

@@ -1,0 +1,515 @@
+"""One cluster under load: fills it, and records runs of phases on it. It decides nothing about treatments."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, TypeVar
+
+from loadframe.analyze.failures import failed_changes
+from loadframe.analyze.summary import summarize
+from loadframe.analyze.verdict.rules import CopiesLost, DocumentsLost, Reason
+from loadframe.base import folders, interrupts
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.printable import without_compressed
+from loadframe.base.units import counted
+from loadframe.cluster import Cluster
+from loadframe.cluster.events import ClusterEvent
+from loadframe.experiment.runner import node_samplers, phase_files
+from loadframe.experiment.runner.document_counts import Acknowledged, EventCount, uncounted
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.phase_files import NewestAnswers
+from loadframe.experiment.runner.preflight import wait_until_ready
+from loadframe.load import (
+    Calibration,
+    Closing,
+    Generator,
+    Outcome,
+    PhaseFailed,
+    Progress,
+    present,
+    run_phase,
+)
+from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, SourcesSampler, yardstick
+from loadframe.record import ManifestDraft, RunWriter
+from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
+from loadframe.workload import ResolvedPhase, ResolvedWorkload
+
+T = TypeVar("T")
+
+
+class Beside:
+    """What goes on beside the load of a run, such as changes of the cluster; by default nothing does."""
+
+    #: Whether the cluster or the load is changed on purpose, so that unsteady figures and failures are the question.
+    disturbs = False
+
+    def begin(self, writer: RunWriter) -> None:
+        """The run begins; what happens is written down with this writer."""
+
+    def phase(self, start: float, warmup: float) -> None:
+        """A phase begins, `start` s after the run; its measured window begins `warmup` s later."""
+
+    def progress(self, progress: Progress) -> None:
+        """The phase goes on; told a few times a second."""
+
+    def held(self) -> bool:
+        """Whether the number of clients is to stay as it is from now on."""
+        return False
+
+    def failure(self) -> LoadframeError | None:
+        """Return what broke in it, if something did: it then ends the load, and the run has failed."""
+        return None
+
+    def after(self) -> None:
+        """All phases have come to their ends; LoadframeError if what is to follow them cannot be done."""
+
+    def end(self) -> list[str]:
+        """The load is over: finish, and return how the run differs from what was asked for, one sentence each."""
+        return []
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What tells a run from the others of its experiment."""
+
+    treatment: Mapping[str, Any] = field(default_factory=dict)
+    block: int | None = None
+    repetition: int | None = None
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What will be lost when collections are dropped."""
+
+    documents: Mapping[str, int | None]  #: by collection; None where they could not be counted
+    product: str  #: what runs there: the kind of store and its version
+    addresses: Sequence[str]
+
+
+class Session:
+    """Phases of one workload on one cluster, with one seed and one generator."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        workload: ResolvedWorkload,
+        *,
+        seed: int,
+        generator: Generator,
+        listener: Listener,
+        allow_bad: bool = False,
+    ) -> None:
+        """With `allow_bad`, data that is not in service does not make a run invalid, and no phase waits for it."""
+        self.cluster = cluster
+        self._allow_bad = allow_bad
+        #: The states of the cluster that were allowed, as sentences.
+        self._allowed: dict[str, None] = {}
+        self.workload = workload
+        self.seed = seed
+        self.generator = generator
+        #: By phase, the ways to the nodes and who asks which, where the nearest are asked.
+        self._nearest: dict[str, Any] = {}
+        self.listener = listener
+        calibration = Calibration.load(folders.cache())
+        #: Requests per second that one worker is good for, if calibration found out.
+        self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
+        self._acknowledged = Acknowledged()
+        self._sources = SourcesSampler()
+
+    def create_collections(self, *, replace: bool = False, confirm: Callable[[Loss], None] | None = None) -> None:
+        """Make the workload's collections. BadInput if one is there already, unless it may be dropped with its data.
+
+        `confirm` is told what will be lost before anything is dropped, and raises if that is not wanted.
+        """
+        there = [name for name in self.workload.collections if self.cluster.has_collection(name)]
+        if there and not replace:
+            raise BadInput(
+                f"the cluster has {', '.join(there)} already",
+                remedy="--replace drops and fills it anew, --reuse keeps its data and skips the phases that prepare",
+            )
+        if there and confirm:
+            confirm(self._loss(there))
+        for name in there:
+            self.listener.step(f"dropping {name}")
+            self.cluster.drop_collection(name)
+        for name, definition in self.workload.collections.items():
+            self.listener.step(f"creating {name}")
+            self.cluster.create_collection(name, definition)
+            self._acknowledged.made(name)
+
+    def _loss(self, there: Sequence[str]) -> Loss:
+        documents: dict[str, int | None] = {}
+        for name in there:
+            try:
+                documents[name] = self.cluster.count(name)
+            except LoadframeError:
+                # It is to be dropped all the same, and its size is only told.
+                documents[name] = None
+        kind, version = self.cluster.store.kind, str(self.cluster.describe()["version"])
+        return Loss(documents, f"{kind} {version}", self.cluster.addresses)
+
+    def prepare(self, phases: Sequence[ResolvedPhase], folder: Path) -> None:
+        """Run the phases that fill the store, without a record; LoadframeError if a request or a document is lost."""
+        for phase in phases:
+            self._await_ready(phase)
+            outcome = self._phase(phase, folder)
+            if outcome["interrupted"]:
+                raise KeyboardInterrupt
+            for aside in outcome["set_aside"]:
+                kept = ", ".join(aside["kept"])
+                self.listener.remark(f"{aside['lines']:,} lines of {aside['corpus']} are not documents; see {kept}")
+            if missing := _missing(phase, outcome):
+                raise missing
+            for difference in self._differences(phase, outcome):
+                raise _incomplete(difference, phase)
+
+    def record(
+        self,
+        parent: Path,
+        run_id: str,
+        phases: Sequence[ResolvedPhase],
+        labels: Labels,
+        *,
+        keep_interrupted: bool = False,
+        closing: Closing | None = None,
+        beside: Beside | None = None,
+    ) -> Path:
+        """Record a run of the phases into `parent/run_id` and return its folder.
+
+        An interrupt leaves nothing, or, on request, a run of status `interrupted`; KeyboardInterrupt goes on. One that
+        comes when the last phase is over costs nothing. With `closing` the first interrupt of a phase that takes events
+        in, and does not just prepare, is an end as good as any other: see `run_phase`. Where a part of the generator
+        dies (PhaseFailed) or what goes on beside the load breaks, what was measured by then is kept in a run of status
+        `failed`, and the error goes on.
+        """
+        beside = beside or Beside()
+        with interrupts.deferred(), RunWriter(parent, run_id) as writer:
+            manifest = self._manifest(run_id, writer, phases, labels)
+            writer.draft(manifest)
+            self.listener.recording(writer)
+            if hub := present():
+                hub.recording(writer.folder)
+            pace = [yardstick()]
+            # A state that the first phase waits out is not one that it was measured in.
+            self._await_ready(phases[0])
+            deviations, meanwhile = self._deviations(), list[str]()
+            failures: list[Reason] = []
+            interrupts.check()
+            outcomes: list[Outcome] = []
+            events = EventCount(self.cluster, phases)
+            counted = self._counted(events.begin)
+            samplers, on = self._samplers(health=beside.disturbs), node_samplers.machines_of_sources(self.cluster)
+            with (
+                self.cluster.telling(_into(writer)),
+                self.cluster.telling(events.changed),
+                Observer(samplers, writer, on),
+                _going_on(beside, writer, deviations),
+            ):
+                failure: LoadframeError | None = self._measure(
+                    phases, writer, beside, outcomes, meanwhile, failures, events, closing
+                )
+            failure = _unless_cancelled(failure or beside.failure())
+            over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
+            if not (over or failure or (keep_interrupted and outcomes)):
+                raise KeyboardInterrupt
+            if self._allow_bad:
+                manifest["store"]["allowed"] = list(self._allowed)
+            if self._nearest:
+                manifest["generator"]["nearest"] = self._nearest
+            manifest["hardware"]["yardstick"] = [*pace, yardstick()]
+            lost: list[str] = []
+            if not beside.disturbs:
+                since = [text for text in self._deviations() if text not in deviations]
+                lost = [text for text in self.cluster.losses() if text not in deviations] if since else []
+                # A copy that was in service when the load began is the store's to keep.
+                copies = self.cluster.lost_copies() if since and not lost else []
+                failures += [CopiesLost(text) for text in copies if text in since]
+                meanwhile += [text for text in since if text not in copies]
+            # Whatever else is wrong with the cluster then follows from what it lost.
+            deviations += [] if lost else meanwhile
+            stored = self._counted(lambda: events.end(outcomes)) if over and counted is not None else None
+            joined = writer.join()
+            told = sorted(joined.events, key=itemgetter("time"))
+            judged = summarize(
+                joined.series,
+                joined.histograms,
+                outcomes,
+                joined.telemetry,
+                deviations,
+                self._ceiling,
+                lost=lost,
+                disturbed=beside.disturbs,
+                events=told,
+                stored=stored or (),
+                failures=[*failures, *failed_changes(told)],
+                failure=failure.what if failure and failure.fault == "generator" else None,
+            )
+            status = "done" if over else "failed" if failure else "interrupted"
+            summary = replace(
+                judged,
+                status=status,
+                failure=failure.what if failure else None,
+                fault=failure.fault if failure else None,
+            )
+            path = writer.finish(manifest, summary.as_dict())
+        if failure:
+            failure.where = str(path)
+            raise failure
+        if not over:
+            raise KeyboardInterrupt
+        return path
+
+    def _measure(
+        self,
+        phases: Sequence[ResolvedPhase],
+        writer: RunWriter,
+        beside: Beside,
+        outcomes: list[Outcome],
+        deviations: list[str],
+        failures: list[Reason],
+        events: EventCount,
+        closing: Closing | None,
+    ) -> LoadframeError | None:
+        """Run the phases until one is interrupted or fails.
+
+        Add their outcomes, how the store differs, and the documents it lost to the lists.
+        """
+        for phase in phases:
+            failure = None
+            self._await_ready(phase)
+            folder = writer.phase(phase.name, writer.elapsed(), self.cluster.addresses)
+
+            def started(start: float, phase: ResolvedPhase = phase, folder: Path = folder) -> None:
+                writer.begun(folder, {"phase": phase.name, "start": start, **self.generator.taking_part()})
+                writer.event(PHASE_STARTED, start, phase=phase.name)
+                beside.phase(start, phase.warmup)
+
+            gains = self._acknowledged.gains(phase.operations, phase.corpora)
+            there = {"held": self._acknowledged.held, "gains": gains, "looks": phase.looks}
+            try:
+                outcome = self._phase(
+                    phase,
+                    folder,
+                    began=writer.began,
+                    beside=beside,
+                    started=started,
+                    kept=writer.folder,
+                    closing=closing if phase.sources and not phase.prepares else None,
+                    events=events,
+                )
+            except KeyboardInterrupt:
+                # Before its load began.
+                return None
+            except PhaseFailed as error:
+                outcome, failure = error.outcome, error
+            writer.event(PHASE_ENDED, phase=phase.name)
+            self._sources.tell({})
+            events.ended(outcome)
+            there["sources"] = phase_files.kept(outcome, writer.folder)
+            outcomes.append(outcome | {"prepares": phase.prepares, **there})
+            if failure or outcome["interrupted"]:
+                return failure
+            if phase.prepares and (missing := _missing(phase, outcome)):
+                return missing
+            # Where nodes leave and fail on purpose, some cannot be reached.
+            for host in () if beside.disturbs else outcome["unreachable"]:
+                deviations.append(f"the load does not get into {host['host']}: {host['why']}")
+            for difference in self._differences(phase, outcome):
+                writer.event("documents differ", phase=phase.name, difference=difference)
+                self.listener.remark(difference)
+                if lost := DocumentsLost.read(difference):
+                    failures.append(lost)
+                else:
+                    deviations.append(difference)
+            if interrupts.asked():
+                return None
+        beside.after()
+        return None
+
+    def _counted(self, count: Callable[[], T]) -> T | None:
+        """Return what is counted in the store; None, with a remark, where it cannot be."""
+        try:
+            return count()
+        except LoadframeError as error:
+            self.listener.remark(uncounted(error))
+            return None
+
+    def _samplers(self, *, health: bool) -> list[Sampler]:
+        changing = [HealthSampler(self.cluster.health)] if health else []
+        return [*changing, OwnGroupSampler(), self._sources, *node_samplers.samplers(self.cluster)]
+
+    def _manifest(
+        self, run_id: str, writer: RunWriter, phases: Sequence[ResolvedPhase], labels: Labels
+    ) -> dict[str, Any]:
+        return ManifestDraft(
+            run=run_id,
+            started=writer.started,
+            treatment=labels.treatment,
+            block=labels.block,
+            repetition=labels.repetition,
+            # The phases as they are run here: at the levels of a treatment, or of options.
+            workload={**self.workload.describe(), "phases": [phase.describe() for phase in phases]},
+            store=self.cluster.describe(),
+            seed=self.seed,
+            generator={**self.generator.describe(), "ceiling": self._ceiling},
+        ).as_dict()
+
+    def _phase(
+        self,
+        phase: ResolvedPhase,
+        folder: Path,
+        *,
+        began: float | None = None,
+        beside: Beside | None = None,
+        started: Callable[[float], None] | None = None,
+        kept: Path | None = None,
+        events: EventCount | None = None,
+        closing: Closing | None = None,
+    ) -> Outcome:
+        plan = phase.plan(
+            seed=self.seed,
+            hosts=self.cluster.addresses,
+            driver=self.cluster.store.driver,
+            threads=self.generator.threads,
+            began=began,
+            target={**self.generator.target(), **self._homes(phase), **self.cluster.target()},
+        )
+        if self.generator.samples and kept is not None:
+            plan["samples"] = True
+        for name, source in phase.sources.items():
+            if "wait" in source:
+                self.listener.step(f"waiting for the first line of {name} at {source['listen']['address']}")
+        plan = phase_files.spilling(plan, folder)
+        self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
+
+        def tell(progress: Progress) -> None:
+            self.listener.progress(progress)
+            self._sources.tell({name: asdict(source) for name, source in progress.sources.items()})
+            if events:
+                events.progress(progress)
+            if beside:
+                beside.progress(progress)
+                if beside.failure():
+                    # Ends the phase; what broke is asked for when the load is over.
+                    raise KeyboardInterrupt
+
+        answers = NewestAnswers()
+
+        def answered(name: str, answer: bytes) -> None:
+            answers.keep(name, answer)
+            self.listener.answer(name, phase.charts[name], answer)
+
+        held = beside.held if beside else None
+        addresses, cores = (lambda: self.cluster.addresses), self.cluster.cores_left
+        outcome = run_phase(
+            plan if kept is None else phase_files.told(plan, kept),
+            folder,
+            tell,
+            hosts=addresses,
+            held=held,
+            cores=cores,
+            started=started,
+            ranks=self.generator.members(),
+            answered=answered,
+            closing=closing,
+        )
+        if kept is not None:
+            answers.write(kept, phase.name)
+        return outcome
+
+    def _homes(self, phase: ResolvedPhase) -> dict[str, Any]:
+        """Return which node each client asks, where that is the nearest; nothing otherwise."""
+        if self.generator.spread != "nearest":
+            return {}
+        from loadframe.load.nearest import Nearest
+
+        ranks, hosts, threads = self.generator.members(), self.cluster.addresses, self.generator.threads
+        closed = [int(stream.clients) for stream in phase.streams if isinstance(stream.clients, int | float)]
+        clients = max(closed, default=threads * max(len(ranks), 1) * len(hosts))
+        nearest = Nearest.measure(hosts, ranks, clients, threads)
+        if known := (self.generator.nearest_as or {}).get(phase.name):
+            nearest = Nearest.again(known, hosts, ranks)
+        self._nearest[phase.name] = nearest.describe()
+        return {"homes": nearest.homes(threads)}
+
+    def _await_ready(self, phase: ResolvedPhase) -> None:
+        if phase.ready_within is not None and not self._allow_bad:
+            wait_until_ready(self.cluster, phase.name, phase.ready_within, self.listener)
+
+    def _deviations(self) -> list[str]:
+        """Return how the cluster differs from what was asked for, but for what is allowed, which is noted."""
+        differs, unready = self.cluster.differences()
+        if not self._allow_bad:
+            return differs + unready
+        for state in unready:
+            if state not in self._allowed:
+                self.listener.remark(f"{state}, which is allowed")
+            self._allowed[state] = None
+        return differs
+
+    def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
+        """Count what was acknowledged, and compare it with what the store holds where a phase sends a whole corpus; a
+        sentence for each difference."""
+        written = set()
+        for operation in outcome["operations"]:
+            # What an operation consists of has no form of its own: it is counted with it.
+            form = phase.operations.get(operation["operation"], {})
+            documents = operation["documents"] + operation["warmup"]["documents"]
+            written.add(self._acknowledged.add(form, documents, phase.corpora))
+        if not phase.exhausts:
+            return []
+        differences = (
+            self._acknowledged.difference(name, self.cluster.count(name)) for name in sorted(filter(None, written))
+        )
+        return [difference for difference in differences if difference is not None]
+
+
+@contextlib.contextmanager
+def _going_on(beside: Beside, writer: RunWriter, deviations: list[str]) -> Iterator[None]:
+    """Have something go on beside the load, and finish it however the load ends."""
+    beside.begin(writer)
+    try:
+        yield
+    finally:
+        deviations += beside.end()
+
+
+def _into(writer: RunWriter) -> Callable[[ClusterEvent], None]:
+    """Return a listener that writes what is done to the cluster into the run."""
+
+    def tell(event: ClusterEvent) -> None:
+        writer.event(
+            event.kind, writer.elapsed() - (time.monotonic() - event.monotonic), nodes=event.nodes, **event.detail
+        )
+
+    return tell
+
+
+def _unless_cancelled(failure: LoadframeError | None) -> LoadframeError | None:
+    """Return a failure; None for one of the generator after an interrupt: what cancels a job ends its ranks, too."""
+    cancelled = failure is not None and failure.fault == "generator" and interrupts.asked()
+    return None if cancelled else failure
+
+
+def _missing(phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
+    """Return the error for a phase that prepares and whose requests or events were not all done; None if they were."""
+    for name, source in outcome.get("sources", {}).items():
+        if source["left_over"]:
+            return _incomplete(f"{counted(source['left_over'], 'event')} of {name} left over", phase)
+    for operation in outcome["operations"]:
+        failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
+        if failed:
+            words = "".join(f": {without_compressed(error['message'])}" for error in operation["errors"][:1])
+            return _incomplete(f"{counted(failed, 'request')} of {operation['operation']} failed{words}", phase)
+    return None
+
+
+def _incomplete(what: str, phase: ResolvedPhase) -> LoadframeError:
+    return LoadframeError(
+        what,
+        where=f"phase {phase.name}",
+        remedy="data that is not all there must not be measured: mend the cause and run again",
+    )

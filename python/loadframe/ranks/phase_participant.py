@@ -1,0 +1,433 @@
+"""Part of one rank in a phase.
+
+Nothing in it waits: what takes a while is done in the background and looked at by `tick`.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from loadframe import _engine
+from loadframe.base.cpu_reference import yardstick
+from loadframe.base.quota import own_groups, throttling
+from loadframe.ranks import liveness, threads, tree
+from loadframe.ranks.clock import BRISK, Offset, offset
+from loadframe.ranks.messages import Header, Wire
+from loadframe.ranks.reach import unreachable
+from loadframe.ranks.threads import background
+
+#: What a source has sent of a second: any form that can be added.
+Add = Callable[[list[bytes]], bytes]
+
+
+class Reduction:
+    """Waits for each second of each source, and gives their sum when no source can still have something to say of it.
+
+    A source sends its seconds in their order and may leave some out; then it ends.
+    """
+
+    def __init__(self, sources: Iterable[Hashable], add: Add) -> None:
+        self._add = add
+        #: The second after the last that a source has sent.
+        self._next: dict[Hashable, int] = dict.fromkeys(sources, 0)
+        self._parts: dict[int, list[bytes]] = {}
+
+    def take(self, source: Hashable, second: int, part: bytes) -> None:
+        """Take what a source says of a second; ignored of a source that has ended."""
+        if source in self._next:
+            self._next[source] = second + 1
+            self._parts.setdefault(second, []).append(part)
+
+    def end(self, source: Hashable) -> None:
+        """Wait for nothing more of a source."""
+        self._next.pop(source, None)
+
+    @property
+    def awaited(self) -> int:
+        """The second that is not complete yet; 0 when all sources have ended."""
+        return min(self._next.values(), default=0)
+
+    @property
+    def open(self) -> frozenset[Hashable]:
+        """The sources that have not ended."""
+        return frozenset(self._next)
+
+    def complete(self) -> list[tuple[int, bytes]]:
+        """Return the seconds that have become complete, in their order, with their sums."""
+        until = min(self._next.values(), default=None)
+        done = sorted(second for second in self._parts if until is None or second < until)
+        return [(second, self._sum(self._parts.pop(second))) for second in done]
+
+    def _sum(self, parts: list[bytes]) -> bytes:
+        return parts[0] if len(parts) == 1 else self._add(parts)
+
+
+_STAT = Path("/proc/stat")
+
+
+class OwnMachine:
+    """Looks at this machine now, and once more when it is asked for the figures. It takes some 25 ms of CPU."""
+
+    def __init__(self) -> None:
+        self._pace = yardstick()
+        self._before = _times()
+        self._groups = own_groups()
+        self._throttled, self._began = _throttled(self._groups), time.monotonic()
+
+    def figures(self) -> Header:
+        """Return `stolen`, the share of all processors' time that the hypervisor took, `throttled`, for how much of the
+        time this process's own control groups were (each None: not counted), and the `yardstick` before and after, s.
+        """
+        (total, stolen), (total_before, stolen_before) = _times(), self._before
+        elapsed = total - total_before
+        return {
+            "stolen": (stolen - stolen_before) / elapsed if elapsed > 0 else None,
+            "throttled": self._throttled_share(),
+            "yardstick": [self._pace, yardstick()],
+        }
+
+    def _throttled_share(self) -> float | None:
+        now = _throttled(self._groups)
+        if now is None or self._throttled is None:
+            return None
+        return max(now - self._throttled, 0.0) / max(time.monotonic() - self._began, 1e-9)
+
+
+def _throttled(groups: Sequence[Path]) -> float | None:
+    """Return for how many s groups were throttled since they were made, all together; None where none tells."""
+    try:
+        totals = [seen["cgroup.throttled_time"] for seen in map(throttling, groups) if seen]
+    except OSError:
+        return None
+    return sum(totals) if totals else None
+
+
+def _times() -> tuple[int, int]:
+    """Return the time of all processors since the boot and what the hypervisor took of it, in the kernel's ticks."""
+    try:
+        # user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in user's (see proc(5)).
+        ticks = [int(word) for word in _STAT.read_text().partition("\n")[0].split()[1:9]]
+    except (OSError, ValueError):
+        return 0, 0
+    return sum(ticks), ticks[7] if len(ticks) > 7 else 0
+
+
+#: A rank that has nothing to say says that so often, s.
+BEAT = 2.0
+#: Round trips from which an offset between clocks is taken, and for how long they are made, s.
+_TRIPS = 40
+_TRIPPING = 0.3
+#: A shortest round trip that is longer shows how busy the ranks are, and not the way, s: it is made for longer then.
+_ROUGH = 0.004
+_PATIENCE = 3.0
+#: For how long a rank looks for the next message all the time, s, while clocks are compared.
+_TIGHT = 0.05
+#: How long a rank of a phase sleeps, s: while something is due, and while its load only goes on.
+ALERT = 0.02
+CALM = 0.1
+#: Ranks that a message names at most.
+_NAMED = 8
+
+#: What the source of this rank's own seconds is called.
+_SELF = "self"
+
+
+class Member:
+    """One rank in one phase. What comes from below is added up and goes to `_up`, which the top replaces."""
+
+    def __init__(self, world: Wire, order: Header, plan: dict[str, Any]) -> None:
+        """Take part in the phase of an order: `id`, `members` (their ranks), `boots` (of their clocks), `cores`."""
+        self.id: int = order["id"]
+        self._world = world
+        members: list[int] = order["members"]
+        self.position = members.index(world.rank)
+        above = tree.parent(self.position)
+        self._above = None if above is None else members[above]
+        self._below = [members[position] for position in tree.children(self.position, len(members))]
+        boots = order["boots"]
+        mine = boots[self.position]
+        self._same_clock = {members[p] for p in tree.children(self.position, len(members)) if boots[p] == mine}
+        self._plan = {**plan, "rank": self.position, "ranks": len(members)}
+        self._offsets: dict[int, Offset] = {}
+        self._clocks: dict[int, Offset] = {}
+        self._trips: list[tuple[float, float, float]] = []
+        self._unmeasured: list[int] = []
+        self._unclocked: set[object] = set()
+        self._gone: set[int] = set()
+        self._tight_until = 0.0
+        now = time.monotonic()
+        self._heard = dict.fromkeys(self._below, now)
+        self._silences = {rank: liveness.Silence(mine) for rank in self._below}
+        self._said = now
+        self._preparing: Future[Any] | None = None
+        self._unready: set[object] = {_SELF, *self._below}
+        self._refused: list[list[Any]] = []
+        self._unreached: dict[str, dict[str, Any]] = {}
+        self._ready: Any = None
+        self._handle: Any = None
+        #: When the load begins, by this rank's clock, s.
+        self._begins = 0.0
+        self._reduction = Reduction([_SELF, *self._below], _engine.add)
+        self._parts: list[str] = []
+        self._ended = False
+        #: What the first rank of each machine saw of it, by the machine's clock.
+        self._machines: dict[str, Header] = {}
+        self._machine: OwnMachine | None = None
+        self._boot = mine
+        self._first_of_machine = boots.index(mine) == self.position
+        #: The cores that are left to the load, on the machine of the first rank.
+        kept = set(order["cores"] or ()) if mine == boots[0] else set()
+        self._cores = kept & os.sched_getaffinity(0)
+
+    @property
+    def pause(self) -> float:
+        """How long to sleep before the next look, s; `BRISK` where the next message is to be met without delay."""
+        now = time.monotonic()
+        if now < self._tight_until:
+            return BRISK
+        # Phases may be shorter than a second, and are not to last longer for it.
+        if _SELF not in self._reduction.open or not self._reduction.awaited:
+            return ALERT
+        return min(max(self._begins + self._reduction.awaited + 1 - now, ALERT), CALM)
+
+    def down(self, header: Header, payload: bytes = b"") -> None:
+        """Hear what the rank above says, and pass it on."""
+        kind = header["kind"]
+        if kind == "clocks":
+            self._measure_clocks()
+            return
+        if kind == "ping":
+            self._tight_until = time.monotonic() + _TIGHT
+            told = {"sent": header["sent"], "answered": time.monotonic()}
+            self._up({"kind": "pong", **told, "door": liveness.door(self._boot)})
+            return
+        for rank in self._below:
+            if rank not in self._gone:
+                self._world.send(rank, self._translated(header, rank), payload)
+        match kind:
+            case "prepare":
+                self._preparing = background(self._prepare)
+            case "begin":
+                self._begin(header["at"])
+            case "obey" if self._handle:
+                self._handle.obey(payload)
+            case "stop":
+                self.stop()
+            case "close" if self._handle:
+                self._handle.close()
+            case "hold" if self._handle:
+                self._handle.hold()
+            case "hosts" if self._handle:
+                background(lambda: self._handle.set_hosts(header["hosts"]))
+
+    def stop(self) -> None:
+        """End this rank's load now."""
+        if self._handle:
+            self._handle.stop()
+
+    def heard(self, rank: int, header: Header, payload: bytes) -> None:
+        """Hear what a rank below says."""
+        if rank in self._gone:
+            return
+        self._heard[rank] = time.monotonic()
+        match header["kind"]:
+            case "pong":
+                self._pong(rank, header)
+            case "clocked" if rank in self._unclocked:
+                nearer = self._offsets[rank]
+                for farther, seconds, uncertainty in header["offsets"]:
+                    self._clocks[farther] = Offset(seconds, uncertainty).behind(nearer)
+                self._clocked(rank)
+            case "ready" if rank in self._unready:
+                self._refused = (self._refused + header["refused"])[:_NAMED]
+                self._add_unreached(header["unreached"])
+                self._readied(rank)
+            case "second":
+                self._reduction.take(rank, header["second"], payload)
+                self._pass_seconds()
+            case "ended":
+                if payload:
+                    self._parts.append(payload.decode())
+                self._machines |= header["machines"]
+                self._reduction.end(rank)
+                self._pass_seconds()
+            case "lost":
+                self._up(header)
+
+    def tick(self) -> None:
+        """Look at what goes on in the background."""
+        now = time.monotonic()
+        if self._preparing and self._preparing.done():
+            self._prepared(self._preparing)
+            self._preparing = None
+        if self._handle and _SELF in self._reduction.open:
+            self._take_seconds()
+        for rank, at in list(self._heard.items()):
+            why = self._silences[rank].lost(now - at)
+            if why and (rank in self._reduction.open or rank in self._unready):
+                self.lose(rank, why)
+        if now - self._said > BEAT:
+            self._up({"kind": "alive"})
+
+    def lose(self, rank: int, why: str) -> None:
+        """Go on without a rank below and those behind it."""
+        self._gone.add(rank)
+        self._heard.pop(rank, None)
+        self._up({"kind": "lost", "rank": rank, "why": why})
+        if rank in self._unmeasured:
+            measuring = self._unmeasured[0] == rank
+            self._unmeasured.remove(rank)
+            if measuring:
+                self._ping()
+        if rank in self._unclocked:
+            self._clocked(rank)
+        if rank in self._unready:
+            self._readied(rank)
+        self._reduction.end(rank)
+        self._pass_seconds()
+
+    def _up(self, header: Header, payload: bytes = b"") -> None:
+        self._said = time.monotonic()
+        if self._above is not None:
+            self._world.send(self._above, {**header, "id": self.id}, payload)
+
+    def _translated(self, header: Header, rank: int) -> Header:
+        """Return a message with its instants by the clock of a rank below."""
+        ahead = self._offsets.get(rank, Offset()).seconds
+        return {**header, **{key: header[key] + ahead for key in ("at",) if key in header}}
+
+    # Clocks
+
+    def _measure_clocks(self) -> None:
+        self._clocks = {}
+        self._unmeasured = [rank for rank in self._below if rank not in self._gone]
+        self._unclocked = {_SELF, *self._unmeasured}
+        self._ping()
+
+    def _ping(self) -> None:
+        self._trips = []
+        if self._unmeasured:
+            self._tight_until = time.monotonic() + _TRIPPING
+            self._world.send(self._unmeasured[0], {"kind": "ping", "id": self.id, "sent": time.monotonic()})
+            return
+        for rank in self._below:
+            if rank not in self._gone:
+                self._world.send(rank, {"kind": "clocks", "id": self.id})
+        self._clocked(_SELF)
+
+    def _pong(self, rank: int, header: Header) -> None:
+        now = time.monotonic()
+        self._silences[rank].door = header["door"]
+        if self._unmeasured[:1] != [rank]:
+            return
+        self._trips.append((header["sent"], header["answered"], now))
+        if self._goes_on(now - self._trips[0][0]):
+            self._tight_until = now + _TIGHT
+            self._world.send(rank, {"kind": "ping", "id": self.id, "sent": time.monotonic()})
+            return
+        measured = offset(self._trips)
+        # Processes of one machine read one clock: no measurement could be as good.
+        self._offsets[rank] = Offset(0.0, 0.0) if rank in self._same_clock else measured
+        self._clocks[rank] = self._offsets[rank]
+        del self._unmeasured[0]
+        self._ping()
+
+    def _goes_on(self, tripping: float) -> bool:
+        """Whether another round trip is due, after so many seconds of them."""
+        if len(self._trips) < _TRIPS and (len(self._trips) < 3 or tripping < _TRIPPING):
+            return True
+        return tripping < _PATIENCE and min(received - sent for sent, _, received in self._trips) > _ROUGH
+
+    def _clocked(self, source: object) -> None:
+        self._unclocked.discard(source)
+        if not self._unclocked:
+            self._all_clocked()
+
+    def _all_clocked(self) -> None:
+        offsets = [[rank, clock.seconds, clock.uncertainty] for rank, clock in self._clocks.items()]
+        self._up({"kind": "clocked", "offsets": offsets})
+
+    # Before the load
+
+    def _prepare(self) -> Any:
+        missed = unreachable(self._plan["target"].get("hosts", []))
+        with threads.on(self._cores):
+            ready = _engine.prepare_rank(json.dumps(self._plan))
+        if self._first_of_machine:
+            self._machine = OwnMachine()
+        return ready, missed
+
+    def _prepared(self, preparing: "Future[Any]") -> None:
+        error = preparing.exception()
+        if error is None:
+            self._ready, missed = preparing.result()
+            named = {"ranks": [self._world.rank], "of": 1}
+            self._add_unreached({host: {"why": why, **named} for host, why in missed.items()})
+        else:
+            self._refused.append([self._world.rank, type(error).__name__, str(error)])
+        self._readied(_SELF)
+
+    def _add_unreached(self, unreached: dict[str, dict[str, Any]]) -> None:
+        for host, seen in unreached.items():
+            known = self._unreached.setdefault(host, {"why": seen["why"], "ranks": [], "of": 0})
+            known["ranks"] = (known["ranks"] + seen["ranks"])[:_NAMED]
+            known["of"] += seen["of"]
+
+    def _readied(self, source: object) -> None:
+        self._unready.discard(source)
+        if not self._unready:
+            self._all_ready()
+
+    def _all_ready(self) -> None:
+        self._up({"kind": "ready", "refused": self._refused[:_NAMED], "unreached": self._unreached})
+
+    # Load
+
+    def _begin(self, at: float) -> None:
+        self._begins = at
+        try:
+            with threads.on(self._cores):
+                self._handle = self._ready.begin(at)
+        except Exception as error:
+            self._up({"kind": "lost", "rank": self._world.rank, "why": f"could not begin: {error}"})
+            self._reduction.end(_SELF)
+            self._pass_seconds()
+
+    def _take_seconds(self) -> None:
+        over = self._handle.wait(0.0)
+        for second in self._handle.seconds():
+            self._reduction.take(_SELF, _engine.second_number(second), second)
+        if over:
+            self._end_own()
+        self._pass_seconds()
+
+    def _end_own(self) -> None:
+        try:
+            self._parts.append(self._handle.outcome())
+        except RuntimeError as error:
+            self._up({"kind": "lost", "rank": self._world.rank, "why": f"failed: {error}"})
+        self._reduction.end(_SELF)
+
+    def _pass_seconds(self) -> None:
+        for second, total in self._reduction.complete():
+            self._second(second, total)
+        if not self._reduction.open and not self._ended:
+            self._ended = True
+            if self._machine:
+                self._machines[self._boot] = self._machine.figures()
+            self._all_ended()
+
+    def _second(self, second: int, total: bytes) -> None:
+        self._up({"kind": "second", "second": second}, total)
+
+    def _all_ended(self) -> None:
+        header = {"kind": "ended", "machines": self._machines}
+        self._up(header, _engine.add_outcomes(self._parts).encode() if self._parts else b"")
+
+
+#: Makes a member of an order; the top has another.
+Joining = Callable[[Wire, Header, dict[str, Any]], Member]

@@ -1,0 +1,252 @@
+"""Part of rank 0 in a phase, and the handle that its main thread has."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from loadframe import _engine
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.ranks import tree
+from loadframe.ranks.clock import Offset
+from loadframe.ranks.messages import Header, Wire
+from loadframe.ranks.phase_participant import BEAT, Member
+from loadframe.ranks.world import RankLost
+
+#: From the word that all begin to the instant at which they do, s: for the way, and for each step of it.
+_RUN_UP = 0.25
+_STEP = 0.05
+#: Clocks that cannot be compared better than this cannot show one second, s.
+UNCERTAIN = 0.01
+
+#: What to do where rank 0 can read what another rank cannot.
+_SAME_FILES = "have the machines of all ranks see the same files at the same paths, as rank 0 sees these"
+_REFUSALS: dict[str, type[Exception]] = {
+    "PlanRefused": _engine.PlanRefused,
+    "TargetRefused": _engine.TargetRefused,
+    "StartFailed": _engine.StartFailed,
+}
+
+
+class Top(Member):
+    """The member above all others. `begun` has when the load begins, s after the run; `done` its outcome."""
+
+    def __init__(self, world: Wire, order: Header, plan: dict[str, Any], folder: Path) -> None:
+        super().__init__(world, order, plan)
+        self._order = order
+        self.begun: Future[float] = Future()
+        self.done: Future[dict[str, Any]] = Future()
+        self.recorder: Any = None
+        self._folder = folder
+        self._names: Sequence[str] = order["names"]
+        self._ranks: list[int] = order["members"]
+        #: Offsets before the load and after it, by rank.
+        self._before: dict[int, Offset] | None = None
+        self._lost: dict[int, str] = {}
+        self._failure: str | None = None
+        self._interrupted = False
+        self._text = json.dumps(plan)
+
+    def start(self) -> None:
+        """Tell the members of the phase, and begin with their clocks."""
+        order = {key: value for key, value in self._order.items() if key != "names"}
+        self.down(order, self._text.encode())
+        self._measure_clocks()
+
+    def everybody(self, kind: str, **fields: Any) -> None:
+        """Tell all members something, this one too."""
+        self.down({"kind": kind, "id": self.id, **fields})
+
+    def quiet(self) -> dict[int, float]:
+        """Return which ranks directly below have been silent for longer than they should be, with the seconds."""
+        now = time.monotonic()
+        return {rank: now - at for rank, at in self._heard.items() if now - at > 2 * BEAT}
+
+    def abandon(self, why: str, *, interrupted: bool = False) -> None:
+        """Go on without all others: they are gone. `interrupted`: somebody wanted that, and nothing failed."""
+        self._interrupted = interrupted
+        self._failure = self._failure or why
+        self.stop()
+        for rank in self._below:
+            if rank in self._heard:
+                super().lose(rank, why)
+
+    def _up(self, header: Header, payload: bytes = b"") -> None:
+        self._said = time.monotonic()
+        if header["kind"] == "lost":
+            self._lost[header["rank"]] = header["why"]
+            self._fail(f"{self._name(header['rank'])} {header['why']}")
+
+    def _fail(self, why: str) -> None:
+        if self._failure is None:
+            self._failure = why
+            self.everybody("stop")
+
+    def _name(self, rank: int) -> str:
+        return f"rank {rank} on {self._names[self._ranks.index(rank)]}"
+
+    def _all_clocked(self) -> None:
+        if self._before is None:
+            self._before = dict(self._clocks)
+            unclear = {rank: c for rank, c in self._before.items() if c.uncertainty > UNCERTAIN}
+            if unclear:
+                worst = max(unclear, key=lambda rank: unclear[rank].uncertainty)
+                self._refuse(
+                    BadInput(
+                        f"the clock of {self._name(worst)} can be compared with rank 0's to"
+                        f" {unclear[worst].uncertainty * 1e3:.0f} ms only (limit {UNCERTAIN * 1e3:.0f} ms)",
+                        remedy="leave that machine out, or look at the network between them",
+                    )
+                )
+            else:
+                self.everybody("prepare")
+        else:
+            self._finish()
+
+    def _all_ready(self) -> None:
+        if self._failure:
+            self._refuse(RankLost(self._failure, remedy="start the ranks again, without that machine if it is broken"))
+        elif self._refused:
+            rank, kind, words = min(self._refused)
+            told = f"{self._name(rank)}: {words}"
+            # Rank 0 would be the first.
+            differs = kind == "PlanRefused" and rank != 0
+            self._refuse(BadInput(told, remedy=_SAME_FILES) if differs else _REFUSALS.get(kind, RuntimeError)(told))
+        elif partly := {host: s for host, s in self._unreached.items() if s["of"] < len(self._ranks)}:
+            self._refuse(self._unreachable(partly))
+        else:
+            self._begin_all()
+
+    def _unreachable(self, hosts: dict[str, dict[str, Any]]) -> LoadframeError:
+        host, seen = next(iter(hosts.items()))
+        names = ", ".join(self._name(rank) for rank in seen["ranks"])
+        others = f" (and {len(hosts) - 1} more nodes)" if len(hosts) > 1 else ""
+        return BadInput(
+            f"{seen['of']} of {len(self._ranks)} ranks cannot reach the node {host}{others}: {names}: {seen['why']}",
+            remedy="bind nodes to addresses that all machines of the ranks reach, and look at firewalls between them",
+        )
+
+    def _begin_all(self) -> None:
+        at = time.monotonic() + _RUN_UP + _STEP * tree.depth(len(self._ranks))
+        try:
+            self.recorder = self._ready.recorder(self._folder, at)
+        except Exception as error:
+            self._refuse(error)
+            return
+        self.everybody("begin", at=at)
+        self.begun.set_result(self.recorder.offset)
+
+    def _refuse(self, error: BaseException) -> None:
+        if not self.begun.done():
+            self.begun.set_exception(error)
+        self._settle(error)
+
+    def _second(self, second: int, total: bytes) -> None:
+        try:
+            self.recorder.second(total)
+        except (OSError, ValueError) as error:
+            self._fail(f"cannot write the records: {error}")
+            return
+        self.down({"kind": "obey", "id": self.id}, self.recorder.orders())
+
+    def _all_ended(self) -> None:
+        if self._handle is None:
+            return
+        if self._failure:
+            self._finish()
+        else:
+            self._measure_clocks()
+
+    def _finish(self) -> None:
+        if self.done.done():
+            return
+        try:
+            outcome = json.loads(self.recorder.finish(self._parts))
+        except Exception as error:
+            self._settle(error)
+            return
+        if self._interrupted:
+            outcome |= {"failed": None, "interrupted": True}
+        else:
+            outcome["failed"] = self._failure or outcome["failed"]
+        outcome["by_rank"] = [self._of_rank(entry) for entry in outcome["by_rank"]]
+        boots = dict(zip(self._order["boots"], self._names, strict=True))
+        outcome["by_machine"] = {boots[boot]: figures for boot, figures in self._machines.items()}
+        outcome["members"] = self._ranks
+        outcome["lost"] = [{"rank": rank, "why": why} for rank, why in sorted(self._lost.items())]
+        (self._folder / "outcome.json").write_text(json.dumps(outcome))
+        self._settle(outcome)
+
+    def _of_rank(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return a rank's part with its own number, its machine, and what its clock was in comparison to rank 0's."""
+        rank = self._ranks[entry["rank"]]
+        before, after = ((clocks or {}).get(rank, Offset()) for clocks in (self._before, self._clocks))
+        return {
+            **entry,
+            "rank": rank,
+            "machine": self._names[entry["rank"]],
+            "clock_offset": before.seconds,
+            "clock_uncertainty": before.uncertainty,
+            "clock_change": after.seconds - before.seconds,
+        }
+
+    def _settle(self, result: "dict[str, Any] | BaseException") -> None:
+        self.everybody("over")
+        if isinstance(result, BaseException):
+            if not self.done.done():
+                self.done.set_exception(result)
+        else:
+            self.done.set_result(result)
+
+
+#: Has something done in the thread that talks to the ranks.
+Tell = Callable[[Callable[[], None]], None]
+
+
+class PhaseOfRanks:
+    """The engine's handle, for all ranks of a phase together."""
+
+    def __init__(self, top: Top, tell: Tell) -> None:
+        """Wait until the phase has begun; raise what the ranks refused it for."""
+        self._top = top
+        self._tell = tell
+        self._over = threading.Event()
+        top.done.add_done_callback(lambda _: self._over.set())
+        #: When the load begins, s after the run.
+        self.offset: float = top.begun.result()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end; return whether it has come."""
+        return self._over.wait(seconds)
+
+    def stop(self) -> None:
+        """End the load on all ranks."""
+        self._tell(lambda: self._top.everybody("stop"))
+
+    def close(self) -> None:
+        """Take nothing more from sources on any rank."""
+        self._tell(lambda: self._top.everybody("close"))
+
+    def hold(self) -> None:
+        """Keep the number of clients on all ranks."""
+        self._tell(lambda: self._top.everybody("hold"))
+
+    def set_hosts(self, hosts: list[str]) -> None:
+        """Change the target's hosts on all ranks."""
+        self._tell(lambda: self._top.everybody("hosts", hosts=hosts))
+
+    def progress(self) -> dict[str, Any]:
+        """Return the figures of the last second, over all ranks."""
+        figures: dict[str, Any] = self._top.recorder.progress()
+        return figures
+
+    def answers(self) -> list[tuple[str, bytes]]:
+        """Return no answers: those of the ranks stay where they are."""
+        return []
+
+    def outcome(self) -> str:
+        """Wait for the end; return the outcome of all ranks as JSON text. RuntimeError if the records are broken."""
+        return json.dumps(self._top.done.result())

@@ -1,0 +1,172 @@
+"""Report on a scalability fit: its sentence and its terminal output."""
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.scalability import ModelFit, ScalabilityFit
+from loadframe.base.units import format_change, format_count
+from loadframe.report.numbers import estimate_text, percent_text, round_to
+
+#: What the models are called where people read.
+NAMES = {"linear": "linear", "gustafson": "Gustafson", "amdahl": "Amdahl", "usl": "USL", "knee": "hard knee"}
+
+
+def sentence(fit: ScalabilityFit, unit: str = "") -> str:
+    """Say what the data show, and in weak scaling what the scaled speed-up is by Gustafson's law."""
+    return " ".join([_sentence(fit, unit), *scaled_sentences(fit)])
+
+
+def scaled_sentences(fit: ScalabilityFit) -> list[str]:
+    """Say what Gustafson's law makes of weak scaling; empty in strong scaling."""
+    scaled = fit.scaled_speedup(fit.largest)
+    if scaled is None or not tells(fit):
+        return []
+    share = fit.models["gustafson"].parameters["serial"]
+    law = f"a serial share of {percent_text(share)}, a scaled speed-up of {estimate_text(scaled)}"
+    at = f"at {format_count(fit.largest)} {fit.over}"
+    if "gustafson" in fit.possible:
+        return [f"By Gustafson's law: {law} {at}."]
+    return [f"Gustafson's law ({law} {at}) misses these data by more than the noise."]
+
+
+def _sentence(fit: ScalabilityFit, unit: str) -> str:
+    """Say what the best model means for the measured sizes; `unit` follows throughputs, such as `requests/s`."""
+    measured = f"from {format_count(min(n for n, _ in fit.observations))} to {format_count(fit.largest)} {fit.over}"
+    best, tail = fit.best_model, f" {unit}" if unit else ""
+    if not tells(fit):
+        return f"These data do not show how throughput grows {measured}."
+    if fit.peak:
+        past = fit.peak.n.value <= fit.largest
+        peaks = "peaks" if past else "is headed for a peak"
+        beyond = "" if past else f", beyond the {format_count(fit.largest)} that were measured"
+        return (
+            f"Throughput {peaks} at {estimate_text(fit.peak.n)} {fit.over}{beyond},"
+            f" with {estimate_text(fit.peak.throughput)}{tail} (USL: {_causes(best)})."
+        )
+    return f"Throughput {_course(fit, measured, tail)} {_of_a_peak(fit)}."
+
+
+def _course(fit: ScalabilityFit, measured: str, tail: str) -> str:
+    """Say how throughput grows by the best model."""
+    best = fit.best_model
+    per_unit = f"{estimate_text(best.parameters['lambda'])}{tail}"
+    if best.name == "linear":
+        return f"grows linearly {measured}: {per_unit} each; no limit was reached, and"
+    if best.name == "gustafson":
+        return f"grows in a straight line {measured}, from {per_unit} at one;"
+    if best.name == "amdahl":
+        return f"bends {measured} as by Amdahl's law ({_causes(best)}){_ceiling(best, tail)};"
+    if best.name == "knee":
+        lam, ceiling = best.parameters["lambda"], best.parameters["ceiling"]
+        knee = round_to(ceiling.value / lam.value, ceiling.value / lam.value / 10)
+        return (
+            f"grows linearly, {per_unit} each, up to about {knee} {fit.over}, where it meets a hard ceiling of"
+            f" {estimate_text(ceiling)}{tail};"
+        )
+    return f"bends {measured} ({_causes(best)});"
+
+
+def _of_a_peak(fit: ScalabilityFit) -> str:
+    """Say why no peak is shown: there is none, or the data do not decide it."""
+    if fit.standing == "none":
+        return f"there is no peak up to {format_count(fit.largest)} {fit.over}"
+    if fit.standing == "beyond":
+        return "a peak lies beyond what was measured, too far away to be placed"
+    if "usl" not in fit.possible:
+        return f"whether throughput falls beyond it is open{_fall(fit)}"
+    place = fit.candidate.n
+    kappa = fit.models["usl"].parameters["kappa"]
+    if set(fit.possible) == {"usl"} and kappa.low > 0 and place.is_finite:
+        rivals = "a curve that approaches a limit without falling fits as well within the noise"
+        return f"whether there is a peak is open: the USL puts one at {estimate_text(place)} {fit.over}, {rivals}"
+    if place.value <= fit.largest:
+        rivals = "other models, which fit as well within the noise, have none"
+        return f"whether there is a peak is open: the USL puts one at {estimate_text(place)} {fit.over}, {rivals}"
+    least = f" from {format_count(place.low)} {fit.over} on" if place.low > 1 else ""
+    return f"a peak{least} is neither shown nor excluded"
+
+
+def _fall(fit: ScalabilityFit) -> str:
+    if fit.ceiling is None:
+        return ""
+    change, ends = fit.ceiling.change, f"from {format_count(fit.ceiling.first)} to {format_count(fit.ceiling.last)}"
+    interval = f"[{format_change(change.low)}, {format_change(change.high)}]"
+    return f": it changes by {format_change(change.value)} {interval} {ends} {fit.over}"
+
+
+def tells(fit: ScalabilityFit) -> bool:
+    """Whether the data say how throughput grows."""
+    return fit.best_model.settled
+
+
+def _causes(model: ModelFit) -> str:
+    words = [f"contention {percent_text(model.parameters['sigma'])}"]
+    if "kappa" in model.parameters:
+        words.append(f"coherency {percent_text(model.parameters['kappa'])}")
+    return ", ".join(words)
+
+
+def _ceiling(model: ModelFit, tail: str) -> str:
+    lam, sigma = model.parameters["lambda"], model.parameters["sigma"]
+    if sigma.low <= 0:
+        return ""
+    ceiling = lam.value / sigma.value
+    return f" towards a ceiling of about {round_to(ceiling, ceiling / 20)}{tail}"
+
+
+_PARAMETERS = ("lambda", "serial", "sigma", "kappa", "ceiling")
+
+
+def print_fit(console: Console, fit: ScalabilityFit, unit: str = "") -> None:
+    """Print all that a person needs of a fit; `unit` follows throughputs, such as `requests/s`."""
+    console.print(Text(sentence(fit, unit)), style="bold")
+    console.print()
+    console.print(models_table(fit))
+    if fit.measured_at_one is not None:
+        console.print(Text(f"\nmeasured at 1: {fit.measured_at_one:,.6g}{f' {unit}' if unit else ''}", style="dim"))
+    print_findings(console, fit.warnings)
+
+
+def models_table(fit: ScalabilityFit) -> Table:
+    """Return the ladder, a column for each model: parameters with 95 % intervals, and how well it does."""
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("")
+    models = list(fit.models.values())
+    for model in models:
+        best = model.name == fit.best
+        table.add_column(
+            f"{'→ ' if best else ''}{NAMES[model.name]}", style="" if best else "dim", justify="right", overflow="fold"
+        )
+    for name in (name for name in _PARAMETERS if any(name in model.parameters for model in models)):
+        table.add_row(name, *(_two_lines(model.parameters.get(name)) for model in models))
+    for name, text in (
+        ("AICc", lambda model: "" if model.aicc is None else f"{model.aicc:.1f}"),
+        ("R²", lambda model: "" if model.r_squared is None else f"{model.r_squared:.4f}"),
+        (f"error at {fit.largest:g}", _error),
+    ):
+        table.add_row(name, *(text(model) for model in models))
+    return table
+
+
+def print_findings(console: Console, findings: Iterable[Finding]) -> None:
+    """Print warnings, each with its remedy below it."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for finding in findings:
+        grid.add_row(Text("!", style="yellow"), Text(finding.cause, style="yellow"))
+        grid.add_row("", Text(finding.remedy, style="dim"))
+    if grid.row_count:
+        console.print()
+        console.print(grid)
+
+
+def _two_lines(estimate: Estimate | None) -> str:
+    return estimate_text(estimate).replace(" [", "\n\\[", 1) if estimate else ""
+
+
+def _error(model: ModelFit) -> str:
+    return "" if model.extrapolation_error is None else format_change(model.extrapolation_error)

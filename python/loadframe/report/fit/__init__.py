@@ -1,1 +1,0 @@
-"""The words on a fitted scalability model, and its lines on the terminal."""

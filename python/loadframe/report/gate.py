@@ -1,0 +1,123 @@
+"""Report on a gate: terminal output, JUnit XML and Markdown."""
+
+import html
+import re
+from xml.etree import ElementTree as ET
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from loadframe.analyze.gate import Check, Gate
+from loadframe.base.printable import printable
+from loadframe.base.terminal import PrintableConsole
+from loadframe.report.compare_words import quantity
+from loadframe.report.fit import print_findings
+from loadframe.report.labels import treatment_text
+
+STANDINGS = {"passed": "passed", "regression": "regression", "undecided": "cannot tell"}
+_SIGNS = {"passed": "✅", "regression": "❌", "undecided": "❔"}
+#: What means something in Markdown anywhere in a line, and what makes a link of an address.
+_MARKUP = re.compile(r"[\\`*_{}\[\]|~#!@]|:(?=//)|(?<=www)\.")
+
+
+def headline(gate: Gate) -> str:
+    """Return the outcome in a sentence."""
+    counts = {standing: sum(check.standing == standing for check in gate.checks) for standing in STANDINGS}
+    checks = f"{len(gate.checks)} check{'s' * (len(gate.checks) != 1)}"
+    if gate.standing == "regression":
+        return f"{gate.label} is a regression: {counts['regression']} of {checks} failed."
+    if gate.standing == "passed":
+        return f"{gate.label} passed: {checks}, no regression."
+    if not gate.checks:
+        return f"No conclusion about {gate.label}: no valid run to check."
+    undecided = counts["undecided"]
+    if not undecided:
+        return f"No conclusion about {gate.label}: not everything was measured."
+    verb = "is" if undecided == 1 else "are"
+    return f"No conclusion about {gate.label}: {undecided} of {checks} {verb} not decided."
+
+
+def junit(gate: Gate) -> str:
+    """Return the checks as a JUnit test suite: a regression is a failure, an undecided check is an error."""
+    suite = ET.Element(
+        "testsuite",
+        name="loadframe gate",
+        tests=str(len(gate.checks) + _nothing_else_says(gate)),
+        failures=str(sum(check.standing == "regression" for check in gate.checks)),
+        errors=str(sum(check.standing == "undecided" for check in gate.checks) + _nothing_else_says(gate)),
+    )
+    for check in gate.checks:
+        case = ET.SubElement(suite, "testcase", classname=f"loadframe.{check.measure.phase}", name=_name(check))
+        if check.standing == "regression":
+            ET.SubElement(case, "failure", message=check.why, type="regression")
+        elif check.standing == "undecided":
+            ET.SubElement(case, "error", message=check.why, type="undecided")
+        else:
+            ET.SubElement(case, "system-out").text = check.why
+    if _nothing_else_says(gate):
+        case = ET.SubElement(suite, "testcase", classname="loadframe", name="everything was measured")
+        ET.SubElement(case, "error", message=headline(gate), type="undecided")
+    if gate.warnings:
+        lines = [f"{warning.cause}. {warning.remedy}." for warning in gate.warnings]
+        ET.SubElement(suite, "system-err").text = "\n".join(lines)
+    suites = ET.Element("testsuites")
+    suites.append(suite)
+    ET.indent(suites)
+    # XML has no place for control characters.
+    return printable(ET.tostring(suites, encoding="unicode", xml_declaration=True)) + "\n"
+
+
+def markdown(gate: Gate) -> str:
+    """Return the outcome as Markdown: a sentence, a table, the warnings."""
+    lines = [f"## {_SIGNS[gate.standing]} {_escaped(headline(gate))}", ""]
+    if gate.checks:
+        lines += ["| | check | before | now | worse by, or bound |", "|---|---|--:|--:|---|"]
+        for check in gate.checks:
+            before, now = _medians(check)
+            cells = (f"{_SIGNS[check.standing]} {STANDINGS[check.standing]}", _name(check), before, now, check.why)
+            lines.append(f"| {' | '.join(map(_escaped, cells))} |")
+    if gate.warnings:
+        lines += ["", "**Warnings**", ""]
+        lines += [f"- {_escaped(warning.cause)}. *{_escaped(warning.remedy)}.*" for warning in gate.warnings]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """Return text as Markdown on one line that shows it as it is: no HTML, markup, link or mention."""
+    return _MARKUP.sub(r"\\\g<0>", html.escape(" ".join(printable(text).split()), quote=False))
+
+
+def _nothing_else_says(gate: Gate) -> bool:
+    """Whether the gate is undecided although no check says so itself."""
+    return gate.standing == "undecided" and not any(check.standing == "undecided" for check in gate.checks)
+
+
+def _name(check: Check) -> str:
+    at = treatment_text(check.treatment)
+    return f"{check.name}{f' ({at})' if at else ''}"
+
+
+def _medians(check: Check) -> tuple[str, str]:
+    if check.contrast is None:
+        return "", ""
+    before, now = (quantity(value, check.measure) for value in check.contrast.medians)
+    return before, now
+
+
+_TONES = {"passed": "green", "regression": "bold red", "undecided": "yellow"}
+
+
+def print_gate(gate: Gate, console: Console | None = None) -> None:
+    """Print a gate's checks and its outcome, on standard output unless another console is given."""
+    console = console or PrintableConsole()
+    console.print(Text(headline(gate), style=_TONES[gate.standing]))
+    if gate.checks:
+        console.print()
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for check in gate.checks:
+            at = treatment_text(check.treatment)
+            name = f"{check.words}{f', {at}' if at else ''}"
+            table.add_row(Text(STANDINGS[check.standing], style=_TONES[check.standing]), Text(name), Text(check.why))
+        console.print(table)
+    print_findings(console, gate.warnings)

@@ -1,1 +1,0 @@
-"""What a gate says: on the terminal, and in files for pipelines."""

@@ -1,0 +1,117 @@
+"""Plots of a capacity experiment: every trial's response time against its rate, and capacity against nodes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from loadframe.analyze.capacity import USERS, Capacities, Capacity, Outcome
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.scalability import ScalabilityFit
+from loadframe.base.units import format_count, format_nodes
+from loadframe.report.capacity_words import subject_text, unit_of
+from loadframe.report.fit import tells
+from loadframe.report.labels import seconds_text, treatment_text
+from loadframe.report.plot import (
+    COLORS,
+    INK,
+    MUTED,
+    Axis,
+    Band,
+    Figure,
+    Line,
+    Mark,
+    Panel,
+    Rule,
+    Trace,
+    logarithmic,
+    numbers,
+)
+
+_MARKS = {
+    Outcome.PASSED: Mark(COLORS[2], size=9),
+    Outcome.FAILED: Mark(COLORS[1], "x", 9),
+    Outcome.INVALID: Mark(MUTED, "diamond", 9),
+}
+
+
+def trials_plot(capacity: Capacity, capacities: Capacities, name: str) -> Figure:
+    """Draw each trial of a treatment: rate, response time, and how it was judged."""
+    attempts = [attempt for search in capacity.searches for attempt in search.attempts]
+    apart, unit = bool(capacities.slo.operations), unit_of(capacity.over)
+    traces = []
+    for outcome, mark in _MARKS.items():
+        shown = [
+            (attempt, attempt.judgement.response)
+            for attempt in attempts
+            if attempt.judgement.outcome is outcome and attempt.judgement.response and attempt.judgement.limit
+        ]
+        if shown:
+            told = [
+                f"{attempt.run}\n{format_count(attempt.rate)} {unit}: {seconds_text(response)}"
+                for attempt, response in shown
+            ]
+            rates = [attempt.rate for attempt, _ in shown]
+            # Where limits differ, what of its limit the response is that is nearest to it or farthest beyond.
+            times = [
+                response / (attempt.judgement.limit or 1) if apart else 1e3 * response for attempt, response in shown
+            ]
+            traces.append(Trace(numbers(rates), numbers(times), outcome.value, mark=mark, texts=told))
+    limit = 1.0 if apart else 1e3 * (capacities.slo.response or 0.0)
+    over = (
+        "the worst operation's response, as a multiple of its limit" if apart else f"{subject_text(capacities.slo)}, ms"
+    )
+    return Figure(
+        name,
+        logarithmic(
+            "users (log scale)" if capacity.over == USERS else "offered rate, requests/s (log scale)",
+            [attempt.rate for attempt in attempts],
+        ),
+        [Panel(logarithmic(f"{over} (log scale)", [limit]))],
+        traces,
+        f"Each mark is a trial of {treatment_text(capacity.treatment) or 'the store'}. The dotted line is the limit of"
+        " the SLO. A trial below it can still fail: by errors, by load that was not achieved, or by a growing backlog.",
+        rules=[Rule(limit, over="y", dash="dot")],
+    )
+
+
+def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None, name: str) -> Figure:
+    """Draw capacity against nodes, with the fitted curve and its band where the data allow one."""
+    known = [(capacity, capacity.rate) for capacity in capacities if capacity.rate]
+    unit = unit_of(capacities[0].over if capacities else "rate")
+    traces: list[Trace] = []
+    bands: list[Band] = []
+    if fitted and tells(fitted):
+        sizes = np.linspace(min(capacity.nodes for capacity, _ in known), fitted.largest, 80)
+        low, high = fitted.best_model.band(sizes)
+        bands.append(Band(numbers(sizes), numbers(low), numbers(high), COLORS[0], "fit"))
+        rates = fitted.best_model.predicted(sizes)
+        told = [f"fit\n{n:.3g} nodes: {format_count(rate)} {unit}" for n, rate in zip(sizes, rates, strict=True)]
+        traces.append(Trace(numbers(sizes), numbers(rates), "fit", Line(COLORS[0], 2), texts=told))
+    bars = [_bar(capacity, rate) for capacity, rate in known]
+    traces.append(
+        Trace(
+            [capacity.nodes for capacity, _ in known],
+            numbers([rate.value for _, rate in known]),
+            "capacity",
+            mark=Mark(INK, size=9),
+            low=numbers([low for low, _ in bars]),
+            high=numbers([high for _, high in bars]),
+            texts=[f"{format_nodes(capacity.nodes)}: {format_count(rate.value)} {unit}" for capacity, rate in known],
+        )
+    )
+    return Figure(
+        name,
+        Axis("nodes", whole=True),
+        [Panel(Axis(unit, from_zero=True))],
+        traces,
+        "Each mark is a capacity, and its bar the 95 % interval over repeated searches. Where there was one search, the"
+        " mark is the highest rate that was held, and the bar reaches up to the rate that failed, which is not an"
+        " interval.",
+        bands,
+    )
+
+
+def _bar(capacity: Capacity, rate: Estimate) -> tuple[float, float]:
+    """Return the ends of a capacity's bar; an end that is open is not drawn."""
+    low, high = capacity.bracket or (rate.low or rate.value, rate.high)
+    return low, high if np.isfinite(high) else rate.value

@@ -1,0 +1,209 @@
+"""One elastic run on one time axis: load, throughput, response times, failures, data that move, CPUs, and events."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from loadframe.analyze.elastic import Course, Group
+from loadframe.analyze.elastic.groups import level_at
+from loadframe.record import Run
+from loadframe.record.schema.event_kinds import (
+    BALANCED,
+    CONFIGURED,
+    CUT,
+    FAILED,
+    FIRED,
+    HELD,
+    JOINED,
+    KILLED,
+    LEAVING,
+    LEFT,
+    PAUSED,
+    REQUESTED,
+    RESTORED,
+    RESUMED,
+)
+from loadframe.report.plot import (
+    COLORS,
+    INK,
+    MUTED,
+    Axis,
+    Dash,
+    Figure,
+    Label,
+    Line,
+    Panel,
+    Rule,
+    Trace,
+    numbers,
+    spread,
+)
+
+#: Events that are drawn, with the words that stand at their line.
+_SHOWN = {
+    REQUESTED: "requested",
+    JOINED: "joined",
+    BALANCED: "balanced",
+    LEAVING: "leaving",
+    LEFT: "left",
+    KILLED: "killed",
+    PAUSED: "paused",
+    RESUMED: "resumed",
+    CUT: "cut off",
+    RESTORED: "back",
+    CONFIGURED: "settings",
+    FAILED: "failed",
+}
+#: The panels that a run may have, from the top down, with their relative heights.
+_HEIGHTS = {"load": 0.11, "throughput": 0.24, "response": 0.22, "failures": 0.11, "data": 0.12, "cpu": 0.16}
+_DASHES: Sequence[Dash] = ("solid", "dash", "dot")
+
+
+def run_plot(group: Group, name: str) -> Figure | None:
+    """Draw the group's example, and the throughput of its control run behind it; None without a run.
+
+    Where no run may be used it is an invalid one, which its note says.
+    """
+    run = group.example
+    if run is None or run.run is None:
+        return None
+    course = group.courses[run.id]
+    lanes = [lane for lane in _HEIGHTS if lane != "data" or course.left or course.missing]
+    traces = [
+        replace(trace, panel=lanes.index(lane))
+        for lane, drawn in (
+            ("load", _load(run.run, course)),
+            ("throughput", _throughput(group, course)),
+            ("response", _response(course)),
+            ("failures", _failures(course)),
+            ("data", _data(course)),
+            ("cpu", _cpu(run.run)),
+        )
+        for trace in drawn
+    ]
+    titles = {
+        "load": _load_title(run.run),
+        "throughput": course.rate.unit,
+        "response": "response, ms",
+        "failures": "failed/s",
+        "data": course.unit or "pieces",
+        "cpu": "cores",
+    }
+    panels = []
+    for index, lane in enumerate(lanes):
+        values = [value for trace in traces if trace.panel == index for value in trace.y]
+        y = Axis(titles[lane], from_zero=True)
+        panels.append(Panel(spread(Axis(titles[lane]), values) if lane == "response" else y, _HEIGHTS[lane]))
+    marks = _marks(course)
+    return Figure(
+        name,
+        Axis("seconds since the measured window began", range=(course.start, course.end)),
+        panels,
+        traces,
+        "INVALID: see above why. " * (not group.runs)
+        + f"Run {run.id}, second by second. Dotted lines are what was done to the cluster."
+        + " Grey: the control run, shifted so that both changes fall on the same instant." * bool(group.control),
+        rules=[Rule(mark.at, color=MUTED, dash="dot") for mark in marks],
+        labels=marks,
+        slanted=True,
+        follow=True,
+        height=900,
+    )
+
+
+def _line(x: npt.ArrayLike, y: npt.ArrayLike, label: str, line: Line, *, legend: bool = True) -> Trace:
+    return Trace(numbers(x), numbers(y), label, line, legend=legend)
+
+
+def _load_title(run: Run) -> str:
+    phase = run.summary.measured[0]
+    return "accepted/s" if phase.sources else "offered/s" if phase.has_open_load else "clients"
+
+
+def _load(run: Run, course: Course) -> Iterator[Trace]:
+    phase = run.summary.measured[0]
+    if phase.sources:
+        yield from _accepted(run, phase.begin)
+        return
+    opens = [stream.rate for stream in phase.streams if stream.rate is not None]
+    closed = [stream.clients for stream in phase.streams if stream.clients is not None]
+    offered = np.sum([level_at(level, course.times + phase.warmup) for level in opens or closed], axis=0)
+    if not opens:
+        held = min((event.time for event in course.events if event.kind == HELD), default=None)
+        if held is not None:
+            offered = np.where(course.times > held, np.floor(np.interp(held, course.times, offered)), offered)
+    yield _line(course.times, offered, "load", Line(INK, 1.6, steps=True), legend=False)
+
+
+def _accepted(run: Run, begin: float) -> Iterator[Trace]:
+    """Yield what came of each source of events: what is offered, only those who send know."""
+    table = run.telemetry
+    for name in run.summary.measured[0].sources:
+        of_it = pc.and_(pc.equal(table["source"], f"source:{name}"), pc.equal(table["metric"], "accepted"))
+        rows = table.filter(of_it).sort_by("time")
+        yield _line(rows["time"].to_numpy() - begin, rows["value"].to_numpy(), "load", Line(INK, 1.6), legend=False)
+
+
+def _throughput(group: Group, course: Course) -> Iterator[Trace]:
+    control = group.control
+    if control:
+        other = group.courses[control.id]
+        fired = [
+            min((event.time for event in either.events if event.kind == FIRED), default=None)
+            for either in (course, other)
+        ]
+        shift = fired[0] - fired[1] if fired[0] is not None and fired[1] is not None else 0.0
+        yield _line(other.times + shift, other.throughput, "control run", Line("#b5b5b5", 1.6))
+    yield _line(course.times, course.throughput, "throughput", Line(COLORS[0], 1.6))
+
+
+def _response(course: Course) -> Iterator[Trace]:
+    yield _line(course.times, 1e3 * course.response_p50, "p50", Line(COLORS[2], 1.6))
+    yield _line(course.times, 1e3 * course.response_p99, "p99", Line(COLORS[1], 1.6))
+
+
+def _failures(course: Course) -> Iterator[Trace]:
+    yield _line(course.times, course.failures, "failed", Line(COLORS[3], 1.6), legend=False)
+
+
+def _data(course: Course) -> Iterator[Trace]:
+    for samples, label, color in (
+        (course.left, f"{course.unit or 'pieces'} left to move", COLORS[4]),
+        (course.missing, "copies missing", COLORS[6]),
+    ):
+        if samples:
+            times, values = zip(*samples, strict=True)
+            yield _line(times, values, label, Line(color, 1.6, steps=True))
+
+
+def _cpu(run: Run) -> Iterator[Trace]:
+    telemetry = run.telemetry
+    zero = run.summary.measured[0].begin
+    rows = telemetry.filter(
+        pc.and_(pc.equal(telemetry["metric"], "process.cpu"), pc.starts_with(telemetry["source"], "node:"))
+    )
+    table = rows.sort_by("time").to_pylist()
+    for index, source in enumerate(sorted({row["source"] for row in table})):
+        samples = [(row["time"] - zero, row["value"]) for row in table if row["source"] == source]
+        line = Line(COLORS[index % len(COLORS)], 1.3, _DASHES[index // len(COLORS) % len(_DASHES)])
+        times, values = zip(*samples, strict=True)
+        yield _line(times, values, f"CPU of {source.removeprefix('node:')}", line)
+
+
+def _marks(course: Course) -> list[Label]:
+    """Return the events' words; events that nearly coincide share theirs."""
+    told: list[tuple[float, str]] = []
+    names: tuple[str, ...] = ()
+    for event in sorted(course.events, key=lambda event: event.time):
+        if event.kind in _SHOWN and course.start <= event.time <= course.end:
+            words = " ".join([*event.nodes, _SHOWN[event.kind]])
+            if told and event.time - told[-1][0] < (course.end - course.start) / 60:
+                shared = _SHOWN[event.kind] if event.nodes == names else words
+                told[-1] = (told[-1][0], f"{told[-1][1]}, {shared}")
+            else:
+                told.append((event.time, words))
+            names = event.nodes
+    return [Label(time, words) for time, words in told]

@@ -1,0 +1,251 @@
+"""Plots of a scale experiment: throughput against nodes and clients, response time, residuals."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from loadframe.analyze.scalability import ScalabilityFit
+from loadframe.analyze.scale.sweep import Curve, PhaseCurves, Point, Treatment
+from loadframe.base.units import format_nodes
+from loadframe.report.fit import NAMES, tells
+from loadframe.report.numbers import rate_text
+from loadframe.report.plot import (
+    COLORS,
+    INK,
+    MUTED,
+    SYMBOLS,
+    Axis,
+    Band,
+    Figure,
+    Line,
+    Mark,
+    Panel,
+    Rule,
+    Trace,
+    logarithmic,
+    numbers,
+)
+
+_STEPS = 80
+#: A band that knows no bound is cut here, as a multiple of the largest throughput in the plot.
+_HIGHEST = 2.0
+_ENOUGH_SIZES = 6
+
+
+def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
+    """Draw throughput at the best clients against nodes, with the fitted curve, its band, and linear growth."""
+    curve = curves.over_nodes
+    if curve is None:
+        return None
+    first = curves.speedups[0].treatment
+    largest = max(treatment.nodes or 0 for treatment in curve.treatments)
+    top = max(point.throughput for treatment in curve.treatments for point in treatment.points)
+    sizes = np.array([first.nodes or 1, largest], dtype=float)
+    linear = Trace(
+        numbers(sizes),
+        numbers(first.throughput.value / (first.nodes or 1) * sizes),
+        "linear growth",
+        Line(MUTED, 1.5, "dot"),
+        hover=False,
+    )
+    unit = curves.rate.unit
+    lines, bands = _fitted(curve.fit, unit, COLORS[0], "fit", "fit", top)
+    best = {(treatment.nodes, treatment.clients) for treatment in curves.best}
+    return Figure(
+        name,
+        _size_axis("nodes", largest),
+        [Panel(Axis(unit, from_zero=True))],
+        [
+            linear,
+            *lines,
+            _runs(_points(curve), _nodes, "nodes", unit, COLORS[0], SYMBOLS[0], "runs"),
+            _quoted(curves.best, unit),
+            *_unusable(
+                [point for point in curves.points if (point.nodes, point.clients) in best], _nodes, "nodes", unit
+            ),
+        ],
+        "Each dot is a run, at the number of clients whose throughput has the highest lower confidence bound. A diamond"
+        " is the throughput that is quoted, with its interval: it is corrected for having been chosen as the best. "
+        f"{_how_to_read(curve.fit)} The dotted line is the throughput of {first.nodes} node"
+        f"{'s' * (first.nodes != 1)}, multiplied.",
+        bands,
+    )
+
+
+def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
+    """Draw throughput against clients, a curve for each number of nodes."""
+    if not curves.over_clients:
+        return None
+    traces: list[Trace] = []
+    bands: list[Band] = []
+    unit = curves.rate.unit
+    top = max(point.throughput for curve in curves.over_clients for point in _points(curve))
+    for index, curve in enumerate(curves.over_clients):
+        color, symbol, label = _color(index), SYMBOLS[index % len(SYMBOLS)], _label(curve)
+        lines, areas = _fitted(curve.fit, unit, color, label, None, top)
+        traces += [*lines, _runs(_points(curve), _clients, "clients", unit, color, symbol, label)]
+        bands += areas
+    return Figure(
+        name,
+        _size_axis("clients"),
+        [Panel(Axis(unit, from_zero=True))],
+        [*traces, *_unusable(curves.points, _clients, "clients", unit)],
+        "Each mark is a run with closed clients: each sends its next request when its last one is answered. "
+        f"{_how_to_read(next((curve.fit for curve in curves.over_clients if curve.fit and tells(curve.fit)), None))}",
+        bands,
+        height=440,
+    )
+
+
+def response_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
+    """Draw response times against clients: median and 99th percentile for each number of nodes."""
+    if not curves.over_clients:
+        return None
+    traces = []
+    for index, curve in enumerate(curves.over_clients):
+        color, symbol, label = _color(index), SYMBOLS[index % len(SYMBOLS)], _label(curve)
+        clients = [treatment.clients for treatment in curve.treatments]
+        for words, values, high in (
+            ("p50", [treatment.response_p50 for treatment in curve.treatments], False),
+            ("p99", [treatment.response_p99 for treatment in curve.treatments], True),
+        ):
+            milliseconds = [None if value is None else 1e3 * value for value in values]
+            told = [
+                f"{label}, {count} clients\n{words}: {'–' if value is None else f'{value:.3g}'} ms"
+                for count, value in zip(clients, milliseconds, strict=True)
+            ]
+            line = Line(color, dash="dash" if high else "solid")
+            mark = Mark(color, symbol, 7, hollow=high)
+            traces.append(Trace(clients, milliseconds, f"{label}, {words}", line, mark, texts=told))
+    return Figure(
+        name,
+        _size_axis("clients"),
+        [Panel(logarithmic("response time, ms (log scale)", [value for trace in traces for value in trace.y]))],
+        traces,
+        f"Response time of {curves.operation}: solid lines show the median, dashed ones the 99th percentile, both as"
+        " medians over repetitions. The axis is logarithmic. Where throughput no longer grows, more clients only make"
+        " each of them wait longer.",
+        height=440,
+    )
+
+
+def residuals(fit: ScalabilityFit, name: str) -> Figure:
+    """Draw the residuals of the best model against size."""
+    sizes = [n for n, _ in fit.observations]
+    factor, unit = (100.0, "%") if fit.kind == "relative" else (1.0, "1/s")
+    values = [factor * residual for residual in fit.best_model.residuals]
+    most = max(max(map(abs, values)) * 1.2, 1e-9)
+    told = [f"{size:g} {fit.over}\n{value:+.2f} {unit}" for size, value in zip(sizes, values, strict=True)]
+    return Figure(
+        name,
+        _size_axis(fit.over, fit.largest),
+        [Panel(Axis(f"residual, {unit}", range=(-most, most)))],
+        [Trace(numbers(sizes), numbers(values), mark=Mark(COLORS[0], size=7, opacity=0.75), texts=told)],
+        f"Residuals of the {NAMES[fit.best]} model: measured minus fitted. They should scatter about zero without a"
+        " pattern; an arch means that the model has the wrong shape.",
+        rules=[Rule(0, over="y")],
+        height=210,
+    )
+
+
+def _size_axis(title: str, largest: float | None = None) -> Axis:
+    """Return an axis from 0, with a tick at each whole number where there are few."""
+    few = largest is not None and largest <= 12
+    ticks = [(float(size), str(size)) for size in range(int(largest or 0) * 2 + 1)] if few else None
+    return Axis(title, from_zero=True, whole=True, ticks=ticks)
+
+
+def _fitted(
+    fit: ScalabilityFit | None, unit: str, color: str, group: str, name: str | None, top: float
+) -> tuple[list[Trace], list[Band]]:
+    """Return a fitted curve and its band, dashed beyond what was measured and never beyond twice of it."""
+    if fit is None or not tells(fit):
+        return [], []
+    smallest = min(n for n, _ in fit.observations)
+    # A superlinear curve may have a pole soon after the data, and a few sizes vouch for nothing beyond them.
+    superlinear = any(p.value < 0 for key, p in fit.best_model.parameters.items() if key == "sigma")
+    few = len({n for n, _ in fit.observations}) < _ENOUGH_SIZES
+    reach = fit.largest * (1 if superlinear or few else 2 if fit.over == "nodes" else 1.25)
+    inside, beyond = np.linspace(smallest, fit.largest, _STEPS), np.linspace(fit.largest, reach, _STEPS // 2)
+    everywhere = np.concatenate([inside, beyond])
+    low, high = (np.minimum(edge, _HIGHEST * top) for edge in fit.best_model.band(everywhere))
+    bands = [Band(numbers(everywhere), numbers(low), numbers(high), color, group)]
+    words = f"{NAMES[fit.best]} fit" if name else NAMES[fit.best]
+    lines = []
+    for sizes, beyond_data in ((inside, False), (beyond, True)):
+        rates = fit.best_model.predicted(sizes)
+        told = [f"{words}\n{n:.3g} {fit.over}: {rate_text(rate, unit)}" for n, rate in zip(sizes, rates, strict=True)]
+        line = Line(color, 2, "dash" if beyond_data else "solid")
+        legend = bool(name) and not beyond_data
+        lines.append(Trace(numbers(sizes), numbers(rates), words, line, texts=told, group=group, legend=legend))
+    return lines, bands
+
+
+def _runs(
+    points: Sequence[Point],
+    size: Callable[[Point], int | None],
+    over: str,
+    unit: str,
+    color: str,
+    symbol: str,
+    name: str,
+) -> Trace:
+    return Trace(
+        [size(point) for point in points],
+        numbers([point.throughput for point in points]),
+        name,
+        mark=Mark(color, symbol),
+        texts=[f"{point.run}\n{size(point)} {over}: {rate_text(point.throughput, unit)}" for point in points],
+    )
+
+
+def _quoted(best: Sequence[Treatment], unit: str) -> Trace:
+    """Return a trace of the throughputs that are quoted, with those intervals that are bounded."""
+    rates = [treatment.throughput for treatment in best]
+    return Trace(
+        [treatment.nodes for treatment in best],
+        numbers([rate.value for rate in rates]),
+        "quoted, with 95 % interval",
+        mark=Mark(INK, "diamond", 11, hollow=True, opacity=0),
+        low=numbers([rate.low if rate.is_finite else rate.value for rate in rates]),
+        high=numbers([rate.high if rate.is_finite else rate.value for rate in rates]),
+        texts=[f"quoted\n{treatment.nodes} nodes: {rate_text(treatment.throughput.value, unit)}" for treatment in best],
+    )
+
+
+def _unusable(points: Iterable[Point], size: Callable[[Point], int | None], over: str, unit: str) -> list[Trace]:
+    """Return a trace of the runs that no fit contains, if there are any."""
+    known = [point for point in points if size(point) is not None]
+    invalid = [point for point in known if not point.usable]
+    nothing = [point for point in known if point.usable and not point.throughput]
+    kinds = ((invalid, MUTED, "invalid, left out"), (nothing, INK, "nothing succeeded"))
+    return [_runs(runs, size, over, unit, color, "x", name) for runs, color, name in kinds if runs]
+
+
+def _nodes(point: Point) -> int | None:
+    return point.nodes
+
+
+def _clients(point: Point) -> int | None:
+    return point.clients
+
+
+def _points(curve: Curve) -> list[Point]:
+    return [point for treatment in curve.treatments for point in treatment.points]
+
+
+def _how_to_read(fit: ScalabilityFit | None) -> str:
+    if fit is None or not tells(fit):
+        return "No curve is drawn where the data do not allow one."
+    words = "Lines are the fitted models, shaded areas their 95 % bands"
+    if len({n for n, _ in fit.observations}) < _ENOUGH_SIZES:
+        return f"{words}; they end where the measurements end."
+    return f"{words}; the dashed part extrapolates beyond the measurements."
+
+
+def _color(index: int) -> str:
+    return COLORS[index % len(COLORS)]
+
+
+def _label(curve: Curve) -> str:
+    return format_nodes(curve.nodes) if curve.nodes else "runs"

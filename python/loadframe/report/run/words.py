@@ -1,0 +1,70 @@
+"""Sentences about the quality of a run's figures, and about delayed acknowledgements."""
+
+import math
+from typing import Literal
+
+from loadframe.analyze.delayed import delayed_of
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.figures import FigureName
+from loadframe.base.units import format_count, format_duration
+from loadframe.record import Run
+from loadframe.record.schema.summary import PhaseSummary, RecordedFigure
+
+Tone = Literal["valid", "bounded", "invalid"]
+
+_UNITS: dict[str, str] = {"throughput": "requests/s", "documents": "documents/s"}
+_NAMES = {"response": "response times", "service": "service times", "all": "response times with failures"}
+
+
+def standing_of(run: Run) -> tuple[Tone, str]:
+    """Return what may be done with the figures of a run, in a sentence; its tone for a page."""
+    recorded = RecordedRun(run.path.name, None, {}, run)
+    if not recorded.sound:
+        return "invalid", "Invalid: do not rely on these figures."
+    if recorded.bounded:
+        return "bounded", "Bounded: the load generator's delays or limits are in some figures; see their bounds."
+    if recorded.reasons:
+        return "valid", "Good figures: the reasons below are results of the store."
+    return "valid", "Valid: no reason to doubt these figures was found."
+
+
+def bounds_of(run: Run) -> list[str]:
+    """Return a line for each figure of a run that is bounded or unknown."""
+    recorded = RecordedRun(run.path.name, None, {}, run)
+    return [_line(recorded, entry) for entry in recorded.qualities if entry.state != "good" and entry.figure != "all"]
+
+
+def _line(run: RecordedRun, entry: RecordedFigure) -> str:
+    name = _NAMES.get(entry.figure, entry.figure)
+    of = f"{name} of {entry.operation} in {entry.phase}" if entry.operation else f"{name} of {entry.phase}"
+    why = f" ({', '.join(entry.reasons)})" if entry.reasons else ""
+    if entry.state == "unknown":
+        return f"{of}: unknown{why}"
+    figure: FigureName = entry.figure  # type: ignore[assignment]
+    if entry.figure in _UNITS:
+        known = run.figure(entry.phase, figure)
+        high = f" to {format_count(known.high)}" if math.isfinite(known.high) else " or more"
+        return f"{of}: bounded, {format_count(known.low)}{high} {_UNITS[entry.figure]}{why}"
+    spans = []
+    for statistic in ("p50", "p99"):
+        known = run.figure(entry.phase, figure, entry.operation, statistic)
+        if known.counts:
+            high = f" to {format_duration(known.high)}" if math.isfinite(known.high) else " or more"
+            spans.append(f"{statistic} {format_duration(known.low)}{high}")
+    return f"{of}: bounded, {', '.join(spans)}{why}"
+
+
+def delayed_texts(run: Run, phase: PhaseSummary) -> list[str]:
+    """Return a sentence if answers of a phase seem to wait for delayed acknowledgements; nothing otherwise."""
+    return [
+        f"in {at.phase} nearly all answers of {', '.join(at.operations)} take about {format_duration(at.median)}"
+        f" ({_idle(at.cpu)}): delayed acknowledgements look like this. Set TCP_NODELAY in the service, or let it write"
+        " each answer at once."
+        for at in filter(None, [delayed_of(run, phase)])
+    ]
+
+
+def _idle(cpu: float | None) -> str:
+    if cpu is None:
+        return "the CPU of the service was not watched; check that it is idle"
+    return f"of which {format_duration(cpu)} are CPU time"

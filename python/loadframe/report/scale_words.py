@@ -1,0 +1,192 @@
+"""The answer of an experiment in a few honest sentences: what was seen, with intervals, and what cannot be said."""
+
+from collections.abc import Sequence
+
+from loadframe.analyze.figures import STATES
+from loadframe.analyze.scalability import ScalabilityFit
+from loadframe.analyze.scale.client_calibration import Calibration
+from loadframe.analyze.scale.sweep import PhaseCurves, Shape
+from loadframe.base.units import format_count, format_nodes, format_share, format_shares
+from loadframe.report.fit import scaled_sentences, sentence
+from loadframe.report.labels import seconds_text, treatment_text
+from loadframe.report.numbers import estimate_text, measured_text, percent_text
+
+_ENOUGH_SIZES = 6
+#: A share of the throughput that is not worth a sentence.
+_LITTLE = 0.0005
+
+
+def lead(curves: PhaseCurves) -> str:
+    """Return the one sentence that answers the question, for one measured phase."""
+    if not curves.treatments:
+        some = any(point.usable for point in curves.points)
+        why = (
+            f"valid run of {curves.phase} counted any {curves.rate.counted}"
+            if some
+            else f"run of {curves.phase} is valid"
+        )
+        return f"No answer: no {why}."
+    nodes, unit = curves.over_nodes, curves.rate.unit
+    if nodes is None:
+        fits = [curve.fit for curve in curves.over_clients if curve.fit]
+        return sentence(fits[0], unit) if fits else _single(curves)
+    if nodes.fit and len({n for n, _ in nodes.fit.observations}) >= _ENOUGH_SIZES:
+        return sentence(nodes.fit, unit)
+    first, last = curves.speedups[0], curves.speedups[-1]
+    few, many = first.treatment.nodes or 0, last.treatment.nodes or 0
+    values = (
+        f"from {measured_text(first.treatment.throughput)} to {measured_text(last.treatment.throughput)} {unit}"
+        f" between {few} and {many} nodes"
+    )
+    if not last.speedup.is_finite:
+        return (
+            f"Throughput went {values}: {format_count(last.speedup.value)} times as much on {many / few:g} times the"
+            " nodes. No treatment has two valid runs, so it is unknown how much of this is noise."
+        )
+    if last.speedup.low <= 1 <= last.speedup.high:
+        return f"Throughput did not change measurably: it went {values}."
+    verb = "grew" if last.speedup.value > 1 else "fell"
+    return (
+        f"Throughput {verb} {values}: {estimate_text(last.speedup)} times as much on {many / few:g} times the nodes,"
+        f" an efficiency of {percent_text(last.efficiency)}."
+    )
+
+
+def limits(curves: PhaseCurves) -> list[str]:
+    """Return what the data cannot say, and how to read the figures."""
+    words = _scaled(curves)
+    nodes = curves.over_nodes
+    if nodes:
+        counts = sorted({treatment.nodes or 0 for treatment in nodes.treatments})
+        if len(counts) < _ENOUGH_SIZES:
+            words.append(
+                f"{len(counts)} node counts cannot distinguish a curve that flattens from one that keeps growing, so"
+                f" nothing is claimed beyond {counts[-1]} nodes."
+            )
+        if curves.over_clients:
+            words.append(
+                "Each number of nodes is represented by the number of clients whose throughput has the highest"
+                f" lower confidence bound ({_best_clients(curves)}). {_luck(curves)}"
+            )
+    words += [_calibration(calibration) for calibration in curves.calibrations]
+    if curves.at_edge:
+        words.append(
+            f"At {format_nodes(*curves.at_edge)} the most clients gave the most throughput, so more"
+            " clients might give more still."
+        )
+    return words
+
+
+def _scaled(curves: PhaseCurves) -> list[str]:
+    """Return what weak scaling comes to by its own law, where the answer is not the fit's own sentence."""
+    nodes = curves.over_nodes
+    if nodes is None or nodes.fit is None or len({n for n, _ in nodes.fit.observations}) >= _ENOUGH_SIZES:
+        return []
+    return scaled_sentences(nodes.fit)
+
+
+def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:
+    """Return, for each number of nodes, its name and what its curve over clients says, unless the answer says it."""
+    rows, answer = [], lead(curves)
+    for curve in curves.over_clients:
+        name = format_nodes(curve.nodes) if curve.nodes else "over clients"
+        words = sentence(curve.fit, curves.rate.unit) if curve.fit else f"Not fitted: {curve.refusal}."
+        if words != answer:
+            rows.append((name, words))
+    return rows
+
+
+def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the columns and rows of a table of all treatments, for curves that have no speed-ups to show."""
+    columns = ("nodes", "clients", "runs", curves.rate.unit, "p50", "p99", "figures")
+    rows: list[tuple[str, ...]] = [
+        (
+            format_count(at.nodes) if at.nodes else "",
+            format_count(at.clients) if at.clients else "",
+            format_count(len(at.points)),
+            measured_text(at.throughput),
+            _time_text(at.response_p50, at.response_p50_low),
+            _time_text(at.response_p99, at.response_p99_low),
+            max((state for point in at.points for state in (point.state, point.response_state)), key=STATES.index),
+        )
+        for at in curves.treatments
+    ]
+    return columns, rows
+
+
+def _time_text(value: float | None, low: float | None) -> str:
+    """Write a response time with its bounds, where the load generator's delays bound it."""
+    if value is None or low is None or low >= value:
+        return seconds_text(value)
+    return f"{seconds_text(value)} [{seconds_text(low)}, {seconds_text(value)}]"
+
+
+def heading(curves: PhaseCurves) -> str:
+    """Return what tells these curves from others of the experiment: the phase, and levels of further factors."""
+    others = treatment_text(curves.others)
+    return f"{curves.phase}, {others}" if others else curves.phase
+
+
+def fits(curves: PhaseCurves) -> list[tuple[str, ScalabilityFit]]:
+    """Return each fit with the title of its table."""
+    titled = []
+    if curves.over_nodes and curves.over_nodes.fit:
+        titled.append(("Over nodes, each at its best number of clients", curves.over_nodes.fit))
+    for curve in curves.over_clients:
+        if curve.fit:
+            at = f" at {format_nodes(curve.nodes)}" if curve.nodes else ""
+            titled.append((f"Over clients{at}", curve.fit))
+    return titled
+
+
+def equal_resources(shapes: Sequence[Shape], unit: str) -> list[str]:
+    """Say what more and smaller nodes gave against fewer and larger ones of as many CPUs in all."""
+    words = []
+    base: Shape | None = None
+    for shape in shapes:
+        alike = base and (base.phase, base.others, round(base.total, 6))
+        if base is None or alike != (shape.phase, shape.others, round(shape.total, 6)):
+            base = shape
+            continue
+        words.append(
+            f"{shape.phase}, {shape.total:g} CPUs in all: {_shape(shape)} gave {measured_text(shape.ratio)} times what"
+            f" {_shape(base)} gave ({format_count(shape.throughput.value)} against"
+            f" {format_count(base.throughput.value)} {unit})."
+        )
+    return words
+
+
+def _shape(shape: Shape) -> str:
+    return f"{format_nodes(shape.nodes)} of {shape.cpus:g}"
+
+
+def _calibration(calibration: Calibration) -> str:
+    """Say how many clients keep every node between idling and overload."""
+    at = f"At {format_nodes(calibration.nodes)}" if calibration.nodes else "There"
+    shares = format_shares(calibration.idlest or 0, calibration.busiest or 0)
+    kept = "kept every node between 20 % and 90 % of its CPU limit"
+    if calibration.clients is None:
+        return f"{at} no number of clients {kept} (they used {shares})."
+    clients = "only a single client" if calibration.clients == 1 else f"up to {calibration.clients} clients"
+    return f"{at} {clients} {kept} ({shares})."
+
+
+def _best_clients(curves: PhaseCurves) -> str:
+    return ", ".join(f"{format_count(row.treatment.clients or 0)} at {row.treatment.nodes}" for row in curves.speedups)
+
+
+def _luck(curves: PhaseCurves) -> str:
+    """Say how the lead of the best of several was corrected for chance."""
+    if not any(row.speedup.is_finite for row in curves.speedups[1:]):
+        return "No treatment has two valid runs, so the part of each lead that is due to chance is unknown."
+    most = 1 - min(row.treatment.without_luck for row in curves.speedups)
+    if most < _LITTLE:
+        return "Their leads are too large to be due to chance."
+    return (
+        f"The best of several numbers of clients owes some of its lead to chance, so its throughput was corrected by up"
+        f" to {format_share(most, 1)} (shrinkage towards the numbers of clients that are hardly different)."
+    )
+
+
+def _single(curves: PhaseCurves) -> str:
+    return f"Throughput was {measured_text(curves.best[0].throughput)} {curves.rate.unit} at best."

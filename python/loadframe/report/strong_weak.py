@@ -1,0 +1,250 @@
+"""Report on a strong and a weak scaling experiment: answer, page and terminal output."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from loadframe.analyze.finding import Finding
+from loadframe.analyze.scale.strong_weak import CurvePair, Law, StrongAndWeak
+from loadframe.analyze.scale.sweep import PhaseCurves
+from loadframe.base.units import format_nodes
+from loadframe.report.fit import NAMES, print_findings
+from loadframe.report.numbers import estimate_text, measured_text, percent_text
+from loadframe.report.page import render
+from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Band, Figure, Line, Mark, Panel, Trace, numbers
+from loadframe.report.scale_words import heading
+from loadframe.report.setup import design_facts
+from loadframe.report.standing import exclusions, trust
+from loadframe.report.tables import Cell, Table
+from loadframe.report.terminal_table import TerminalTable
+
+#: What the data do, by scaling.
+DATA = {"strong": "the same data", "weak": "data that grow with the nodes"}
+COLUMNS = ("nodes", "strong, measured", "strong, by law", "weak, measured", "weak, by law")
+NOTE = (
+    "Speed-up: throughput by that on the fewest nodes, with 95 % intervals. Both curves count requests; where a request"
+    " does more work on more data, the weak curve has that as lost speed-up."
+)
+
+
+def title(pair: CurvePair) -> str:
+    """Return which phase and levels the pair is of."""
+    return heading(pair.curves["strong"])
+
+
+def lead(pair: CurvePair) -> str:
+    """Say what the two curves together mean, by their speed-ups on the most nodes that both have."""
+    if pair.refusal:
+        return f"No answer: {pair.refusal}."
+    if pair.largest is None or pair.ratio is None:
+        return "No answer: the curves share no number of nodes but the fewest."
+    (row,) = (row for row in pair.rows if row.nodes == pair.largest)
+    both = [f"{measured_text(estimate)} with {DATA[scaling]}" for scaling, estimate in row.measured.items() if estimate]
+    figures = f"at {format_nodes(pair.largest)} speed-up was {' and '.join(both)}"
+    times = f"{measured_text(pair.ratio)} times as high"
+    if pair.ratio.low > 1:
+        return f"More nodes pay off more where the data grow with them: {figures}, {times}."
+    if pair.ratio.high < 1:
+        return f"More nodes pay off less where the data grow with them: {figures}, {times}."
+    if not pair.ratio.is_finite:
+        return f"Runs were not repeated, so it is unknown whether the curves differ: {figures}, {times}."
+    return f"These runs do not show that the curves differ: {figures}, {times}."
+
+
+def laws(pair: CurvePair) -> list[str]:
+    """Say the serial share by each law, of which run it is a share, and whether the law agrees with the data."""
+    if pair.refusal:
+        return []
+    words = []
+    for scaling, law in pair.laws.items():
+        if law is None:
+            curve = pair.curves[scaling].over_nodes
+            words.append(f"The {scaling} curve has no law: {curve and curve.refusal}.")
+        elif law.name == "gustafson":
+            words.append(f"Weak, by Gustafson's law: a serial share s of {percent_text(law.share)} of the N-node run.")
+        else:
+            share = "contention" if law.name == "usl" else "a serial share"
+            of_most = ""
+            if pair.largest:
+                at = format_nodes(pair.largest)
+                of_most = f"; on {at} {percent_text(law.share_of(pair.largest))} of the run {_causes(law)}"
+            of_one = f"{share} σ of {percent_text(law.share)} of the one-node run"
+            words.append(f"Strong, by {_law(law)}: {of_one}{of_most}.")
+        if law and not law.possible:
+            words.append(f"{_law(law)[0].upper()}{_law(law)[1:]} misses these data by more than the noise.")
+    if all(pair.laws.values()):
+        words.append(
+            "σ and s are not the same quantity: the same curve has a greater s than σ, since s is a share of a run that"
+            " more nodes have made shorter. Only shares of the run on one number of nodes can be compared."
+        )
+    return words
+
+
+def _law(law: Law) -> str:
+    return {"amdahl": "Amdahl's law", "gustafson": "Gustafson's law"}.get(law.name, f"the {NAMES[law.name]}")
+
+
+def _causes(law: Law) -> str:
+    return "are lost" if law.name == "usl" else "are serial"
+
+
+def cells(pair: CurvePair) -> list[list[str]]:
+    """Return a row of cells for each number of nodes, as `COLUMNS` names them."""
+    return [
+        [
+            str(row.nodes),
+            *(
+                "–" if estimate is None else text(estimate)
+                for scaling in row.measured
+                for estimate, text in ((row.measured[scaling], measured_text), (row.by_law[scaling], estimate_text))
+            ),
+        ]
+        for row in pair.rows
+    ]
+
+
+def trusts(strong_and_weak: StrongAndWeak) -> list[str]:
+    """Say of each experiment how many runs its figures rest on, and name the others with their reasons."""
+    words = []
+    for scaling, sweep in strong_and_weak.sweeps.items():
+        words.append(f"{scaling.capitalize()} ({sweep.folder.description['experiment']}): {trust(sweep.folder)}")
+        words += [f"{', '.join(group.runs)}: {group.cause}. {group.remedy}." for group in exclusions(sweep.folder)]
+    return words
+
+
+def doubts(curves: PhaseCurves) -> Sequence[Finding]:
+    """Return the warnings on the experiment and on its fit over nodes."""
+    nodes = curves.over_nodes
+    return (*curves.warnings, *(nodes.fit.warnings if nodes and nodes.fit else ()))
+
+
+_STEPS = 80
+#: An interval that knows no bound is cut here, as a multiple of the most nodes.
+_HIGHEST = 2.0
+
+
+@dataclass(frozen=True)
+class PairView:
+    """The curves of one phase as the page shows them."""
+
+    heading: str
+    lead: str
+    laws: Sequence[str]
+    plot: Figure | None
+    table: Table | None
+    warnings: Sequence[tuple[str, Sequence[Finding]]]
+
+
+def strong_weak_page(strong_and_weak: StrongAndWeak) -> str:
+    """Return the page."""
+    names = {scaling: sweep.folder.description["experiment"] for scaling, sweep in strong_and_weak.sweeps.items()}
+    return render(
+        "strong_weak.html.j2",
+        title=f"{names['strong']} and {names['weak']}: loadframe report",
+        names=names,
+        pairs=[_view(pair, f"c{index}-speedups") for index, pair in enumerate(strong_and_weak.pairs)],
+        trusts=trusts(strong_and_weak),
+        differing=[str(difference) for difference in strong_and_weak.differing],
+        facts=[
+            design_facts(sweep.folder.description, len(sweep.folder.runs)) for sweep in strong_and_weak.sweeps.values()
+        ],
+    )  # fmt: skip
+
+
+def _view(pair: CurvePair, name: str) -> PairView:
+    rows = [[_cell(text) for text in row] for row in cells(pair)]
+    return PairView(
+        heading=title(pair),
+        lead=lead(pair),
+        laws=laws(pair),
+        plot=speedups_plot(pair, name) if pair.rows else None,
+        table=Table(COLUMNS, rows, names=0, note=NOTE) if rows else None,
+        warnings=[
+            (f"{scaling.capitalize()} curve of {heading(curves)}", findings)
+            for scaling, curves in pair.curves.items()
+            if (findings := doubts(curves))
+        ],
+    )
+
+
+def speedups_plot(pair: CurvePair, name: str) -> Figure:
+    """Draw both speed-ups over the same nodes, each with its law and the law's band, and linear growth."""
+    fewest, most = pair.rows[0].nodes, pair.rows[-1].nodes
+    traces = [Trace([fewest, most], [1, most / fewest], "linear growth", Line(MUTED, 1.5, "dot"), hover=False)]
+    bands: list[Band] = []
+    for scaling, color, symbol in zip(pair.curves, COLORS, SYMBOLS, strict=False):
+        measured = [(row.nodes, speedup) for row in pair.rows if (speedup := row.measured[scaling])]
+        law = pair.laws[scaling]
+        if law:
+            sizes = np.linspace(fewest, measured[-1][0], _STEPS)
+            by_law = [law.speedup(float(size), fewest) for size in sizes]
+            ends = np.array([[speedup.low, speedup.high] for speedup in by_law])
+            low, high = np.clip(ends, 0, _HIGHEST * most / fewest).T
+            bands.append(Band(numbers(sizes), numbers(low), numbers(high), color, scaling))
+            label = f"{scaling}, {NAMES[law.name]}"
+            told = [f"{label}\n{size:.3g} nodes: {at.value:.3g}" for size, at in zip(sizes, by_law, strict=True)]
+            line = Line(color, 2, "solid" if law.possible else "dash")
+            heights = numbers([speedup.value for speedup in by_law])
+            traces.append(Trace(numbers(sizes), heights, label, line, texts=told, group=scaling))
+        traces.append(
+            Trace(
+                [nodes for nodes, _ in measured],
+                numbers([speedup.value for _, speedup in measured]),
+                f"{scaling}, measured",
+                mark=Mark(color, symbol, 9),
+                low=numbers([at.low if at.is_finite else at.value for _, at in measured]),
+                high=numbers([at.high if at.is_finite else at.value for _, at in measured]),
+                texts=[f"{scaling}\n{format_nodes(nodes)}: {speedup.value:.3g}" for nodes, speedup in measured],
+                group=scaling,
+            )
+        )
+    ticks = [(float(nodes), str(nodes)) for nodes in range(most + 2)] if most <= 12 else None
+    return Figure(
+        name,
+        Axis("nodes", from_zero=True, whole=True, ticks=ticks),
+        [Panel(Axis("speed-up", from_zero=True))],
+        traces,
+        "Marks are measured speed-ups with their intervals, lines are the laws with their 95 % bands; a law that misses"
+        " the data by more than the noise is dashed. No line extends beyond the measurements.",
+        bands,
+        height=440,
+    )
+
+
+def _cell(text: str) -> Cell:
+    value, bracket, interval = text.partition(" [")
+    return Cell(value, f"[{interval}" if bracket else "")
+
+
+def print_strong_weak(both: StrongAndWeak, console: Console) -> None:
+    """Print both curves in brief."""
+    for pair in both.pairs:
+        if len(both.pairs) > 1:
+            console.print(Text(title(pair), style="bold"))
+        console.print(Text(lead(pair), style="bold"))
+        if pair.rows:
+            console.print()
+            _table(pair).print(console)
+            console.print()
+        for sentence in laws(pair):
+            console.print(Text(sentence))
+        for scaling, curves in pair.curves.items():
+            findings = doubts(curves)
+            if findings:
+                console.print(Text(f"\nOn the {scaling} curve:", style="bold"))
+            print_findings(console, findings)
+        console.print()
+    for sentence in trusts(both):
+        console.print(Text(sentence, style="dim"))
+    for difference in both.differing:
+        console.print(Text(f"where both curves begin, the runs differ in {difference}", style="dim"))
+
+
+def _table(pair: CurvePair) -> TerminalTable:
+    table = TerminalTable(COLUMNS, names=0)
+    for row in cells(pair):
+        table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
+    return table

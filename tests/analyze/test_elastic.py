@@ -1,0 +1,307 @@
+"""The measures of elasticity give back the truth that a course was made from, and say what they cannot know."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from courses import course, grown, pieces
+
+from loadframe.analyze.elastic import by_chance, drifted
+from loadframe.analyze.elastic.course import Event
+from loadframe.analyze.elastic.doubts import UnknownLatency, doubts
+from loadframe.analyze.elastic.measures import ChangeInRun, Value, disturbed, measure, running_median
+from loadframe.analyze.elastic.repeated import repeated
+from loadframe.analyze.estimate import mean_interval
+
+#: A node is asked for at 120 s, joins at 150 s and has its data at 200 s; half the work is lost until 220 s.
+GROW = ChangeInRun(begin=120.0, end=600.0, before=1, after=2, open=False, p99=0.02, errors=0.01)
+LOST = {"x": pieces((120, 1.0), (220, 0.5), (600, 1.8)), "l": pieces((120, 1.0), (220, 3.0), (600, 0.8))}
+
+
+def near(value: float, tolerance: float = 0.05):
+    return pytest.approx(value, rel=tolerance)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.05])
+@pytest.mark.parametrize("seed", range(5))
+def test_known_instants_losses_and_gains_are_found_within_5_percent(noise, seed):
+    result = measure(course(noise=noise, seed=seed, events=grown(), **LOST), GROW, 60.0)
+    assert result["join_delay"] == Value(30.0)
+    assert result["redistribution"] == Value(50.0)
+    assert result["stabilisation"].value == near(100.0)
+    assert not result["stabilisation"].censored
+    # 100 s at half the throughput.
+    assert result["lost_work"].value == near(50.0)
+    assert result["disturbance"].value == near(0.5, 0.06)
+    assert result["realised_gain"].value == near(0.9)
+    # Of 480 s 100 were at 0.5 and 380 at 1.8.
+    assert result["elastic_efficiency"].value == near((50 + 380 * 1.8) / (1.8 * 480))
+    # 50 s of work are to be made up for at 0.8 a second.
+    assert result["break_even"].value == near(100 + 50 / 0.8)
+    assert (result["x0"].value, result["x1"].value) == (near(1000.0), near(1800.0))
+    assert (result["l0"].value, result["l1"].value) == (near(0.010), near(0.008))
+    # p99 was 3 L0; ideal was 1 for 30 s and 0.8 for 70 s.
+    assert result["latency_debt"].value == near(30 * 2 + 70 * 2.2, 0.1)
+    assert result["slowdown"].value == near(3.0, 0.2)
+
+
+def test_the_objective_the_errors_and_the_gaps_are_counted_in_seconds():
+    lost = {"x": pieces((120, 1.0), (130, 0.0), (600, 1.0)), "failures": pieces((140, 0.0), (150, 100.0), (600, 0.0))}
+    result = measure(course(**lost, l=pieces((200, 1.0), (205, 5.0), (600, 1.0))), GROW, 60.0)
+    assert result["longest_gap"] == Value(10.0)
+    assert result["errors"] == Value(1000.0)
+    # 10 s without an answer, 10 s with 9 % errors, 5 s at 50 ms.
+    assert result["violation"] == Value(25.0)
+
+
+SILENT = {"x": pieces((120, 1.0), (130, 0.0), (600, 1.0))}
+
+
+def test_the_time_that_users_waited_in_silence_is_their_latency():
+    silent = course(**SILENT)
+    waited = silent.response_p99.copy()
+    waited[120:130] = np.arange(1.0, 11.0)
+    result = measure(replace(silent, response_p99=waited), GROW, 60.0)
+    assert result["slowdown"] == Value(pytest.approx(10.0 / 0.010))
+    assert result["latency_debt"] == Value(pytest.approx(sum(range(1, 11)) / 0.010, rel=0.01))
+    assert result["unknown_latency"] == Value(0.0)
+
+
+def test_silence_of_which_nothing_is_known_is_counted_and_makes_bounds_of_latencies():
+    result = measure(course(**SILENT, l=pieces((130, 1.0), (140, 3.0), (600, 1.0))), GROW, 60.0)
+    assert result["unknown_latency"] == Value(10.0)
+    assert result["slowdown"] == Value(pytest.approx(3.0), censored=True)
+    assert result["latency_debt"] == Value(pytest.approx(20.0), censored=True)
+    assert result["dory"].censored
+    steps = [{name: repeated(name, 1, {1: value}, {}) for name, value in result.items()}]
+    [doubt] = [
+        warning for warning in doubts({"window": 60}, 2, 2, steps, policy=False) if isinstance(warning, UnknownLatency)
+    ]
+    assert "10 s passed without an answer" in doubt.cause
+
+
+def test_seconds_in_which_nothing_was_asked_for_are_neither_outage_nor_unknown():
+    quiet = course(**SILENT)
+    idle = quiet.throughput == 0
+    result = measure(replace(quiet, quiet=idle, unasked=idle), GROW, 60.0)
+    assert (result["violation"], result["longest_gap"], result["unknown_latency"]) == (Value(0.0),) * 3
+    assert not result["slowdown"].censored
+
+
+def test_no_second_between_two_steps_is_lost():
+    late = course(l=pieces((129, 1.0), (130, 9.0), (600, 1.0)))
+    first = measure(late, ChangeInRun(120.0, 129.4, 2, 2, open=False, p99=0.02), 60.0)
+    second = measure(late, ChangeInRun(129.4, 140.0, 2, 2, open=False, p99=0.02), 60.0)
+    assert (first["violation"], second["violation"]) == (Value(0.0), Value(1.0))
+
+
+def test_exposure_is_as_long_as_copies_were_missing():
+    looks = [(float(second), 3.0 if 130 <= second < 142 else 0.0) for second in range(600)]
+    assert measure(course(missing=looks), GROW, 60.0)["exposure"].value == near(12.0)
+    assert "exposure" not in measure(course(), GROW, 60.0)
+
+
+def test_what_never_settles_or_pays_is_more_than_the_run_was_long():
+    falling = course(x=lambda t: np.where(t < 120, 1.0, 0.9 - t / 2000))
+    result = measure(falling, GROW, 60.0)
+    assert result["stabilisation"] == Value(480.0, censored=True)
+    assert result["break_even"] == Value(480.0, censored=True)
+    assert result["join_delay"] == Value(480.0, censored=True)
+
+
+def test_data_that_never_come_to_rest_are_told_from_a_node_that_never_joins():
+    joined = measure(course(events=grown()[:3]), GROW, 60.0)
+    assert joined["join_delay"] == Value(30.0)
+    assert joined["redistribution"] == Value(450.0, censored=True)
+
+
+def test_nothing_that_happens_costs_nothing():
+    same = ChangeInRun(begin=120.0, end=600.0, before=1, after=1, open=False)
+    for seed in range(10):
+        result = measure(course(noise=0.03, seed=seed), same, 60.0)
+        assert result["stabilisation"] == Value(0.0)
+        assert result["break_even"] == Value(0.0)
+        assert result["disturbance"].value < 0.05
+        assert "realised_gain" not in result
+        assert "join_delay" not in result
+    assert measure(course(), same, 60.0)["lost_work"] == Value(0.0)
+    assert measure(course(), same, 60.0)["dory"] == Value(0.0)
+
+
+def test_a_run_that_is_too_short_around_the_change_has_no_levels():
+    early = ChangeInRun(begin=30.0, end=600.0, before=1, after=2, open=False)
+    late = ChangeInRun(begin=500.0, end=600.0, before=1, after=2, open=False)
+    for change in (early, late):
+        result = measure(course(), change, 60.0)
+        assert {"x0", "stabilisation", "lost_work"}.isdisjoint(result)
+        assert result["errors"] == Value(0.0)
+
+
+def test_under_an_open_load_there_is_no_gain_and_no_break_even():
+    result = measure(course(events=grown(), **LOST), ChangeInRun(120.0, 600.0, 1, 2, open=True), 60.0)
+    assert {"realised_gain", "break_even"}.isdisjoint(result)
+    assert result["lost_work"].value == near(50.0)
+
+
+def test_throughput_afterwards_is_held_against_the_capacity_of_as_many_nodes():
+    known = replace(GROW, capacity=2000.0)
+    assert measure(course(events=grown(), **LOST), known, 60.0)["capacity_reached"].value == near(0.9)
+    assert "capacity_reached" not in measure(course(events=grown(), **LOST), GROW, 60.0)
+    offered = replace(known, open=True)
+    assert "capacity_reached" not in measure(course(events=grown(), **LOST), offered, 60.0)
+
+
+def test_a_node_that_leaves_takes_its_time():
+    events = (Event(120.0, "node leaving", ("node-1",)), Event(150.0, "node left", ("node-1",)),
+              Event(151.0, "cluster balanced"))  # fmt: skip
+    result = measure(course(events=events), ChangeInRun(120.0, 600.0, 2, 1, open=False), 60.0)
+    assert result["departure"] == Value(30.0)
+    assert "join_delay" not in result
+    assert result["realised_gain"].value == near(2.0)
+
+
+def test_an_outage_throughout_is_measured_and_not_divided_by():
+    dead = course(x=pieces((120, 1.0), (600, 0.0)))
+    result = measure(dead, GROW, 60.0)
+    assert result["longest_gap"] == Value(480.0)
+    assert result["lost_work"] == Value(480.0)
+    assert "elastic_efficiency" not in result
+    assert "x0" not in measure(course(rate=0.0), GROW, 60.0)
+
+
+@pytest.mark.parametrize(("unit", "what"), [("shards", "pieces"), ("bytes", "bytes")])
+def test_what_was_moved_is_what_was_counted_down(unit, what):
+    left = [(150.0, 0.0), (151.0, 8.0), (160.0, 5.0), (167.0, 0.0), (180.0, 0.0)]
+    result = measure(replace(course(events=grown(), left=left), unit=unit), GROW, 60.0)
+    assert (result[f"{what}_moved"], result[f"{what}_rate"]) == (Value(8.0), Value(0.5))
+    at_once = measure(course(events=grown(), left=[(151.0, 8.0)]), GROW, 60.0)
+    assert at_once["pieces_moved"] == Value(0.0)
+    assert "pieces_rate" not in at_once
+
+
+def test_dorys_score_is_the_areas_over_the_levels():
+    slow = {"l": pieces((120, 1.0), (220, 3.0), (600, 1.0))}
+    result = measure(course(events=grown(), **slow), GROW, 60.0)
+    mean, deviation = 0.005, 0.0025
+    areas = 100 * 2 * (mean + deviation)
+    assert result["dory"].value == near(areas / (2 * mean * 2 * deviation))
+
+
+def test_the_running_median_ignores_a_bad_second_and_keeps_a_step_where_it_is():
+    x = np.ones(40)
+    x[7] = 0.0
+    x[20:] = 2.0
+    median = running_median(x)
+    assert (median[:18] == 1.0).all()
+    assert (median[22:] == 2.0).all()
+
+
+def test_the_interval_of_repetitions_holds_the_truth_in_19_of_20():
+    random = np.random.default_rng(1)
+    held = 0
+    for _ in range(400):
+        result = mean_interval(random.normal(10.0, 1.0, size=3))
+        held += result.low <= 10.0 <= result.high
+    assert 370 <= held <= 392
+
+
+def test_one_run_says_nothing_of_its_scatter_and_a_censored_one_only_a_bound():
+    one = repeated("stabilisation", 1, {1: Value(50.0)}, {})
+    assert not one.mean.is_finite
+    assert one.difference is None
+    bound = repeated(
+        "stabilisation", 2, {1: Value(50.0), 2: Value(480.0, censored=True)}, {1: Value(0.0), 2: Value(0.0)}
+    )
+    assert bound.censored == 1
+    assert np.isinf(bound.mean.high)
+    assert bound.difference is None
+
+
+def test_what_the_change_did_is_the_difference_to_the_control_run_of_the_same_block():
+    values = {block: Value(50.0 + block) for block in (1, 2, 3)}
+    control = {block: Value(2.0 + block) for block in (1, 2, 3)}
+    result = repeated("lost_work", 3, values, control)
+    assert result.difference.value == near(48.0)
+    assert result.difference.high - result.difference.low < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("control", "is_drift"),
+    [
+        ([1.2], True),
+        ([1.1], False),
+        ([1.2, 1.22, 1.24], True),
+        ([0.8, 0.78, 0.76], True),
+        ([1.0, 1.2, 1.4], False),  # scatters so much that 1 is within its interval
+        ([1.1, 1.11, 1.12], False),  # sure, and less than equal clusters differ
+    ],
+)
+def test_drift_is_large_and_stands_out_from_the_scatter_of_control_runs(control, is_drift):
+    blocks = {block: Value(growth) for block, growth in enumerate(control, start=1)}
+    result = {"growth": repeated("growth", len(blocks), dict.fromkeys(blocks, Value(1.7)), blocks)}
+    assert (drifted(result) is not None) == is_drift
+
+
+def test_more_than_in_control_runs_may_be_chance():
+    values = {1: Value(1.7), 2: Value(1.6), 3: Value(1.8)}
+    scattered = repeated("growth", 3, values, {1: Value(1.0), 2: Value(2.1), 3: Value(1.3)})
+    quiet = repeated("growth", 3, values, {1: Value(1.0), 2: Value(1.02), 3: Value(0.98)})
+    assert by_chance({"growth": scattered}).low < 0
+    assert by_chance({"growth": quiet}) is None
+    assert by_chance({"growth": repeated("growth", 3, values, {})}) is None, "without control runs nothing is known"
+
+
+#: 6 s of work are lost each time; levels move afterwards, or do not.
+DIPS = {
+    "deep": pieces((120, 1.0), (132, 0.5), (600, 1.7)),
+    "shallow": pieces((120, 1.0), (180, 0.9), (600, 1.7)),
+    "late": pieces((120, 1.0), (150, 1.0), (162, 0.5), (600, 1.3)),
+    "twice": pieces((120, 1.0), (130, 0.7), (160, 1.2), (170, 0.7), (600, 1.5)),
+    "for nothing": pieces((120, 1.0), (132, 0.5), (600, 1.0)),
+}
+
+
+def against_control(name, kind, factor, noise, runs=40, **more):
+    """Return what runs with an event lost more than their control runs did over the same seconds."""
+    result = []
+    for seed in range(runs):
+        run = course(300, noise=noise, seed=seed, rho=0.5, **{kind: factor}, **more)
+        change = replace(GROW, end=300.0)
+        during = disturbed(run, change, 60.0)
+        control = course(300, noise=noise, seed=1000 + seed, rho=0.5)
+        values = [measure(course, change, 60.0, during)[name].value for course in (run, control)]
+        result.append(values[0] - values[1])
+    return np.array(result)
+
+
+@pytest.mark.parametrize("dip", DIPS)
+@pytest.mark.parametrize("noise", [0.03, 0.05, 0.1])
+def test_noise_of_dependent_seconds_neither_adds_to_the_work_that_was_lost_nor_takes_from_it(dip, noise):
+    lost = against_control("lost_work", "x", DIPS[dip], noise)
+    # It was 3.8, 2.5 and -1.1 s as a difference of sums of positive parts.
+    assert lost.mean() == pytest.approx(6.0, abs=0.3 + 10 * noise + 2 * lost.std() / np.sqrt(len(lost)))
+    if dip != "for nothing":
+        assert lost.mean() == pytest.approx(6.0, abs=0.3 + 2.5 * lost.std() / np.sqrt(len(lost)))
+
+
+def test_where_nothing_is_lost_noise_is_not_counted_as_loss():
+    lost = against_control("lost_work", "x", pieces((600, 1.0)), 0.1)
+    # A sum of positive parts finds 7 s.
+    assert abs(lost.mean()) < 2.0
+    depth = against_control("disturbance", "x", pieces((600, 1.0)), 0.1)
+    assert abs(depth.mean()) < 0.05
+
+
+def test_noise_does_not_add_to_the_latency_debt():
+    # 20 s at three times L0 are a debt of 40.
+    debt = against_control("latency_debt", "l", pieces((120, 1.0), (140, 3.0), (600, 1.0)), 0.1)
+    assert debt.mean() == pytest.approx(40.0, abs=2.0)
+
+
+def test_the_control_run_is_judged_by_the_seconds_in_which_the_other_was_disturbed():
+    hurt = course(300, x=pieces((120, 1.0), (140, 0.5), (600, 1.0)))
+    change = replace(GROW, end=300.0)
+    during = disturbed(hurt, change, 60.0)
+    drifting = course(300, x=pieces((120, 1.0), (140, 0.9), (200, 1.0), (230, 0.2), (600, 1.0)))
+    assert measure(drifting, change, 60.0, during)["lost_work"].value == near(2.0)
+    assert measure(hurt, change, 60.0, during)["lost_work"].value == near(10.0)

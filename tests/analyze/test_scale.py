@@ -1,0 +1,313 @@
+"""A scale experiment's folder gives back the truth it was made from, and says what it left out."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.compare import read_runs
+from loadframe.analyze.scale import pitfalls
+from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound
+from loadframe.base.errors import BadInput
+from loadframe.report.kinds.scale import sweep_page
+from simulated import Truth, write_experiment, write_run
+
+TRUTH = Truth(noise=0.01)
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six client counts on three node counts, three repetitions, three runs that went wrong."""
+    return write_experiment(
+        tmp_path_factory.mktemp("sweep") / "e",
+        TRUTH,
+        repetitions=3,
+        invalid=["b1-nodes2-clients4"],
+        failed=["b2-nodes3-clients16"],
+        missing=["b3-nodes3-clients32"],
+    )
+
+
+@pytest.fixture(scope="module")
+def curves(experiment):
+    (curves,) = read_sweep(experiment).curves
+    return curves
+
+
+def kinds(warnings):
+    return {type(warning) for warning in warnings}
+
+
+def test_the_curve_over_clients_has_the_parameters_it_was_made_from(curves):
+    assert [curve.nodes for curve in curves.over_clients] == [1, 2, 3]
+    for curve in curves.over_clients:
+        assert curve.fit.best == "usl"
+        parameters = curve.fit.best_model.parameters
+        lam = TRUTH.lam * curve.nodes / (1 + TRUTH.node_sigma * (curve.nodes - 1))
+        assert parameters["lambda"].value == pytest.approx(lam, rel=0.05)
+        assert parameters["sigma"].value == pytest.approx(TRUTH.sigma, abs=0.02)
+        assert parameters["kappa"].value == pytest.approx(TRUTH.kappa, rel=0.2)
+        assert curve.fit.peak.n.value == pytest.approx(15.4, rel=0.05)
+
+
+def test_nodes_are_compared_at_their_best_clients(curves):
+    assert [(row.treatment.nodes, row.treatment.clients) for row in curves.speedups] == [(1, 16), (2, 16), (3, 16)]
+    truth = [nodes / (1 + TRUTH.node_sigma * (nodes - 1)) for nodes in (1, 2, 3)]
+    for row, speedup in zip(curves.speedups, truth, strict=True):
+        assert row.speedup.low * 0.98 <= speedup <= row.speedup.high * 1.02
+        assert row.efficiency.value == pytest.approx(row.speedup.value / row.treatment.nodes)
+    assert curves.over_nodes.fit.best == "amdahl"
+    assert curves.over_nodes.fit.peak is None
+
+
+def test_littles_law_gives_the_requests_in_flight(curves):
+    for treatment in curves.treatments:
+        assert treatment.parallelism == pytest.approx(treatment.clients, rel=0.05)
+
+
+def test_invalid_failed_and_missing_runs_are_in_no_figure_and_listed(experiment, curves):
+    left_out = read_sweep(experiment).folder.left_out
+    assert [run.id for run in left_out] == [
+        "b1-nodes2-clients4",
+        "b2-nodes3-clients16",
+        "b3-nodes3-clients32",
+    ]
+    assert [run.status for run in left_out] == ["done", "failed", "missing"]
+    used = {point.run for treatment in curves.treatments for point in treatment.points}
+    assert len(used) == 51
+    assert used.isdisjoint(run.id for run in left_out)
+
+
+def test_the_interval_of_a_mean_shares_the_spread_of_all_treatments(curves):
+    widths = {
+        (treatment.throughput.high - treatment.throughput.low) / treatment.throughput.value
+        for treatment in curves.treatments
+        if len(treatment.points) == 3
+    }
+    assert max(widths) == pytest.approx(min(widths))
+    # 2 t(0.975, 33) / sqrt(3) times the noise of a run, which is that of the truth and of five seconds.
+    assert max(widths) == pytest.approx(2 * 2.03 / 3**0.5 * 0.0135, rel=0.35)
+
+
+def test_the_document_is_json_for_programs(experiment):
+    document = json.loads(json.dumps(read_sweep(experiment).as_dict(), allow_nan=False))
+    assert document["curves"][0]["over_nodes"]["fit"]["best"] == "amdahl"
+    assert document["left_out"] == ["b1-nodes2-clients4", "b2-nodes3-clients16", "b3-nodes3-clients32"]
+    assert {run["status"] for run in document["runs"]} == {"done", "failed", "missing"}
+
+
+def test_the_best_clients_at_the_edge_are_named(tmp_path):
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", clients=(1, 2, 4), nodes=(1, 2), repetitions=1)).curves
+    assert curves.at_edge == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("four", "eight", "best"), [([90, 100, 110], [115], 4), ([90, 100, 110], [105, 115, 125], 8), ([100], [115], 8)]
+)
+def test_a_number_of_nodes_is_not_taken_at_a_single_lucky_run(four, eight, best):
+    points = [
+        Point(f"{clients}-{number}", 1, clients, throughput, 0.01, 0.02, 0.01, usable=True)
+        for clients, values in ((4, four), (8, eight))
+        for number, throughput in enumerate(values)
+    ]
+    assert highest_lower_bound(gather(points)[0]).clients == best
+
+
+def plateau(random, runs, noise, levels=(0.3, 0.6, 1.0, 1.0, 1.0, 1.0)):
+    """Points of one node whose throughput does not grow any more from the third number of clients on."""
+    return [
+        Point(f"{clients}-{number}", 1, clients, 1000 * level * np.exp(noise * random.standard_normal()), 0.01, 0.02,
+              0.01, usable=True)
+        for clients, level in zip((1, 2, 4, 8, 16, 32), levels, strict=True)
+        for number in range(runs)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("runs", "noise"), [(2, 0.1), (3, 0.03), (5, 0.1)])
+def test_the_best_of_a_plateau_is_quoted_without_its_luck(runs, noise):
+    random = np.random.default_rng(1)
+    quoted, lucky, covered = [], [], []
+    for _ in range(150):
+        treatments, spread = gather(plateau(random, runs, noise))
+        best = choose(treatments, spread)
+        measured = highest_lower_bound(treatments)
+        assert best.clients == measured.clients
+        quoted.append(np.log(best.throughput.value / 1000))
+        lucky.append(np.log(measured.throughput.value / 1000))
+        covered.append(best.throughput.low <= 1000 <= best.throughput.high)
+    assert np.mean(lucky) > 0.4 * noise
+    assert abs(np.mean(quoted)) < 0.4 * np.mean(lucky)
+    assert np.mean(covered) >= 0.91, "95 %, less two standard errors of 150"
+
+
+def test_a_clear_best_is_quoted_as_it_was_measured():
+    points = plateau(np.random.default_rng(1), 3, 0.01, levels=(0.2, 0.4, 0.6, 0.8, 1.0, 1.3))
+    best = choose(*gather(points))
+    assert (best.clients, best.without_luck) == (32, 1.0)
+
+
+def test_what_is_drawn_over_time_is_the_treatment_that_is_quoted(tmp_path):
+    # 8 clients have the greatest mean, by a single run; 4 have the highest lower bound.
+    path = tmp_path / "e"
+    write_experiment(path, Truth(lam=100, noise=0.0), nodes=(1, 2), clients=(4, 8), repetitions=3,
+                     missing=["b2-nodes1-clients8", "b3-nodes1-clients8"])  # fmt: skip
+    for run, factor in (("b1-nodes1-clients4", 0.95), ("b2-nodes1-clients4", 1.0), ("b3-nodes1-clients4", 1.05),
+                        ("b1-nodes1-clients8", 1.01)):  # fmt: skip
+        file = path / "runs" / run / "summary.json"
+        summary = json.loads(file.read_text())
+        for operation in summary["phases"][0]["operations"].values():
+            operation["throughput"] = 300 * factor
+        file.write_text(json.dumps(summary))
+    sweep = read_sweep(path)
+    [curves] = sweep.curves
+    quoted = [(row.treatment.nodes, row.treatment.clients) for row in curves.speedups]
+    assert quoted[0] == (1, 4)
+    assert [(treatment.nodes, treatment.clients) for treatment in curves.best] == quoted
+    page = sweep_page(sweep)
+    assert "Run b1-nodes1-clients4;" in page
+    assert "Run b1-nodes1-clients8;" not in page
+
+
+def test_two_node_counts_are_compared_but_not_fitted(tmp_path):
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", nodes=(1, 2), clients=(8,), repetitions=2)).curves
+    assert curves.over_nodes.fit is None
+    assert curves.over_nodes.refusal == "only 2 distinct sizes: a scalability model needs at least 3"
+    assert len(curves.speedups) == 2
+    assert curves.over_clients == ()
+
+
+def test_clients_that_stay_while_nodes_grow_are_a_pitfall(tmp_path):
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", clients=(8,), repetitions=1)).curves
+    assert pitfalls.ClientsFixed in kinds(curves.warnings)
+
+
+def test_a_good_experiment_has_no_pitfall(curves):
+    assert curves.warnings == ()
+
+
+def test_uneven_shards_and_clipped_replicas_are_pitfalls(tmp_path):
+    truth = Truth(parameters={"shards": 4, "replicas": 2})
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
+    assert pitfalls.ReplicasClipped(2, (1, 2)) in curves.warnings
+    assert not any(isinstance(warning, pitfalls.ShardsUneven) for warning in curves.warnings)
+    truth = Truth(parameters={"shards": 4, "replicas": 0})
+    (curves,) = read_sweep(write_experiment(tmp_path / "f", truth, clients=(4, 8), repetitions=1)).curves
+    assert pitfalls.ShardsUneven(4, (3,)) in curves.warnings
+
+
+def test_data_that_fit_in_memory_on_some_sizes_only_are_a_pitfall(tmp_path):
+    truth = Truth(reads={1: 5e7, 2: 100.0, 3: 0.0})
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
+    warning = next(warning for warning in curves.warnings if isinstance(warning, pitfalls.DataOutgrowsMemory))
+    assert warning.reading == (1,)
+
+
+def test_a_generator_that_shares_full_cores_is_a_pitfall(tmp_path):
+    truth = Truth(usable=2, busy=0.97)
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
+    assert pitfalls.SharedCores(1.5, 2) in curves.warnings
+    assert any(isinstance(warning, pitfalls.MachineFull) for warning in curves.warnings)
+
+
+def test_a_hypervisor_that_takes_processors_is_a_pitfall(tmp_path):
+    truth = Truth(stolen=0.12)
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
+    [warning] = [warning for warning in curves.warnings if isinstance(warning, pitfalls.ProcessorsStolen)]
+    assert warning.mean == pytest.approx(0.12)
+    assert "took 12 % of this machine's processors" in warning.cause
+
+
+def test_a_machine_that_is_slower_beside_some_runs_is_a_pitfall(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(), nodes=(1,), clients=(4, 8), repetitions=2)
+    (curves,) = read_sweep(path).curves
+    assert not [warning for warning in curves.warnings if isinstance(warning, pitfalls.PaceVaried)]
+    file = path / "runs" / "b2-nodes1-clients8" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["hardware"]["yardstick"] = [0.0021, 0.0023]
+    file.write_text(json.dumps(manifest))
+    (curves,) = read_sweep(path).curves
+    [warning] = [warning for warning in curves.warnings if isinstance(warning, pitfalls.PaceVaried)]
+    assert "up to 1.3 times as long" in warning.cause
+    assert warning.share is None
+
+
+@pytest.mark.parametrize(("node_sigma", "told"), [(0.1, False), (0.5, True)])
+def test_requests_that_more_nodes_make_dearer_are_a_pitfall(tmp_path, node_sigma, told):
+    truth = Truth(node_sigma=node_sigma, node_cpu=0.4, noise=0.0)
+    path = write_experiment(tmp_path / "e", truth, nodes=(1, 3), clients=(4, 8), repetitions=2)
+    (curves,) = read_sweep(path).curves
+    warnings = [warning for warning in curves.warnings if isinstance(warning, pitfalls.DearerRequests)]
+    assert [warning.nodes for warning in warnings] == [(1, 3)] * told
+    for warning in warnings:
+        assert warning.cost == pytest.approx((0.4 / truth.throughput(1, 8), 1.2 / truth.throughput(3, 8)), rel=0.02)
+        assert "with 3 nodes and" in warning.cause
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "told"), [(0.49, 0.1, True), (0.49, 0.4, False), (0.49, 0.49, False), (0.3, 0.05, False)]
+)
+def test_one_node_without_cpu_beside_idle_ones_is_a_pitfall(tmp_path, first, others, told):
+    truth = Truth(node_cpu=first, others_cpu=others)
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
+    warnings = [warning for warning in curves.warnings if isinstance(warning, pitfalls.HotNode)]
+    assert [warning.nodes for warning in warnings] == [(2, 3)] * told
+    for warning in warnings:
+        assert "with 2 and 3 nodes one node used 98 % of its CPU limit and the others 20 %: " in warning.cause
+
+
+def test_how_much_of_the_scatter_goes_with_the_machine_is_told(tmp_path):
+    paces = np.linspace(0.7, 1.3, 6)
+    for name, lams in {"machine": 100 * paces, "own": [100, 60, 140, 130, 70, 100]}.items():
+        for block, (lam, speed) in enumerate(zip(lams, paces, strict=True)):
+            for clients in (4, 8):
+                write_run(tmp_path / name, f"b{block}-{clients}", Truth(lam=lam, pace=speed, seconds=2, noise=0.0),
+                          clients=clients, treatment={"clients": clients}, block=block)  # fmt: skip
+    shares = {}
+    for name in ("machine", "own"):
+        (pitfall,) = [
+            warning for warning in pitfalls.pitfalls(read_runs(str(tmp_path / name)), "range_100", ())
+            if isinstance(warning, pitfalls.PaceVaried)
+        ]  # fmt: skip
+        shares[name] = pitfall.share
+    assert shares["machine"] == pytest.approx(1, abs=0.01)
+    assert shares["own"] < 0.2
+
+
+def test_nodes_on_cores_of_their_own_share_none_and_may_have_too_few(tmp_path):
+    def warned(cores: tuple[int, ...] | None, cores_each: int | None) -> list:
+        path = write_experiment(tmp_path / f"{cores}", Truth(usable=2), clients=(4, 8), repetitions=1)
+        for manifest in path.glob("runs/*/manifest.json"):
+            content = json.loads(manifest.read_text())
+            content["store"]["limits"] |= {"cores": cores, "cores_each": cores_each}
+            manifest.write_text(json.dumps(content))
+        (curves,) = read_sweep(path).curves
+        return [
+            warning for warning in curves.warnings if isinstance(warning, pitfalls.SharedCores | pitfalls.CrowdedCores)
+        ]
+
+    assert warned((0,), None) == [pitfalls.CrowdedCores(1.5, 1)]
+    assert warned((0, 1), None) == []
+    assert warned(None, 1) == []
+
+
+def test_an_open_load_is_no_capacity(tmp_path):
+    (curves,) = read_sweep(write_experiment(tmp_path / "e", Truth(rate=50.0), clients=(4, 8), repetitions=1)).curves
+    assert pitfalls.OpenLoad("range_100") in curves.warnings
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"experiment": "e", "factors": {}, "measure": []}'])
+def test_a_folder_with_a_broken_description_is_refused(tmp_path, content):
+    (tmp_path / "experiment.json").write_text(content)
+    with pytest.raises(BadInput, match="not an experiment's folder") as caught:
+        read_sweep(tmp_path)
+    assert caught.value.where == str(tmp_path / "experiment.json")
+
+
+def test_a_run_that_lost_a_member_is_named(tmp_path):
+    path = write_experiment(tmp_path / "e", clients=(1, 2), nodes=(1,), repetitions=1)
+    (path / "runs" / "b1-nodes1-clients2" / "series.parquet").unlink()
+    with pytest.raises(BadInput, match=r"lost its series\.parquet") as caught:
+        read_sweep(path)
+    assert caught.value.where.endswith("b1-nodes1-clients2")

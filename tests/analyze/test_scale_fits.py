@@ -1,0 +1,62 @@
+"""The curves of a scale experiment are fitted by what its folder says: scaling, blocks, and names of runs."""
+
+import pytest
+
+from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.report.scale_words import limits
+from simulated import Truth, write_experiment, write_run
+
+NODES = (1, 2, 3, 4, 6, 8)
+WEAK = Truth(noise=0.005, node_serial=0.1)
+
+
+def weak(path, truth=WEAK, nodes=NODES):
+    return write_experiment(path, truth, nodes=nodes, clients=(8,), repetitions=2, scaling="weak", grows="documents")
+
+
+def over_nodes(path):
+    (curves,) = read_sweep(path).curves
+    return curves.over_nodes.fit
+
+
+def other_truths(path, truths):
+    """Write the experiment of strong scaling, in which some runs have a truth of their own."""
+    write_experiment(path, Truth(noise=0.005), nodes=NODES, clients=(8,), repetitions=3, missing=list(truths))
+    for seed, (run, truth) in enumerate(truths.items(), start=100):
+        block, nodes = int(run[1]), int(run.split("nodes")[1].split("-")[0])
+        treatment = {"nodes": nodes, "clients": 8}
+        write_run(path / "runs", run, truth, **treatment, seed=seed, treatment=treatment, block=block)
+    return path
+
+
+def test_an_experiment_of_weak_scaling_is_judged_by_gustafsons_law(tmp_path):
+    fit = over_nodes(weak(tmp_path / "e"))
+    assert fit.scaling == "weak"
+    assert fit.best == "gustafson"
+    share = fit.best_model.parameters["serial"]
+    assert share.low <= 0.1 <= share.high
+    assert fit.as_dict()["scaled_speedup"] == {"n": 8, "speedup": fit.scaled_speedup(8).as_dict()}
+
+
+def test_an_experiment_of_strong_scaling_is_not(tmp_path):
+    fit = over_nodes(write_experiment(tmp_path / "e", clients=(8,)))
+    assert fit.scaling == "strong"
+    assert fit.as_dict()["scaled_speedup"] is None
+
+
+def test_the_report_of_few_weak_sizes_names_the_law(tmp_path):
+    (curves,) = read_sweep(weak(tmp_path / "e", nodes=(1, 2, 4))).curves
+    assert "By Gustafson's law: a serial share of" in limits(curves)[0]
+
+
+def test_what_a_block_does_to_all_its_runs_is_not_noise_of_the_curve(tmp_path):
+    slow = {f"b2-nodes{nodes}-clients8": Truth(noise=0.005, lam=80) for nodes in NODES}
+    sigma = over_nodes(other_truths(tmp_path / "e", slow)).models["amdahl"].parameters["sigma"]
+    assert sigma.value == pytest.approx(0.1, abs=0.01)
+    assert sigma.high - sigma.low < 0.03
+
+
+def test_a_run_that_lies_far_off_is_named(tmp_path):
+    odd = {"b2-nodes8-clients8": Truth(noise=0.005, lam=50)}
+    fit = over_nodes(other_truths(tmp_path / "e", odd))
+    assert any("b2-nodes8-clients8" in warning.cause for warning in fit.warnings)

@@ -1,0 +1,253 @@
+"""Effects and shares of variation against textbooks' answers, and simulations with known truth."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.figures import Stretch
+from loadframe.analyze.settings.model import Data, aliases, estimable_terms, fit_model, widened
+from loadframe.experiment.design.plans import fraction, plackett_burman
+
+CORNERS = list(itertools.product((0, 1), repeat=2))
+
+
+def data(rows, response, *, levels=None, blocks=None, plots=None, hard=None, alone=False):
+    rows = np.array(rows)
+    factors = rows.shape[1]
+    return Data(
+        rows=rows,
+        response=np.array(response, dtype=float),
+        blocks=blocks or [1] * len(rows),
+        plots=plots or list(range(len(rows))),
+        levels=levels or [2] * factors,
+        hard=hard or [False] * factors,
+        alone=alone,
+    )
+
+
+def fit_of(model, term):
+    return {fit.term: fit for fit in model.terms}[term]
+
+
+def shares(model):
+    return {fit.term: round(100 * fit.share, 2) for fit in model.terms}
+
+
+def values(model):
+    return {contrast.term: round(contrast.value, 4) for contrast in model.contrasts}
+
+
+def test_memory_and_cache_of_a_workstation():
+    """Jain, section 17.1: 15, 45, 25 and 75 MIPS; q_A = 20, q_B = 10, q_AB = 5; 76, 19 and 5 % of the variation."""
+    model = fit_model(data([(0, 0), (1, 0), (0, 1), (1, 1)], [15, 45, 25, 75]))
+    assert shares(model) == {(0,): 76.19, (1,): 19.05, (0, 1): 4.76}
+    assert values(model) == {(0,): 40, (1,): 20, (0, 1): 20}
+
+
+def test_bounds_of_values_widen_effects_and_take_back_claims_within_them():
+    rows = [row for row in CORNERS for _ in range(3)]
+    noise = np.tile([-0.01, 0.0, 0.01], 4)
+    model = fit_model(data(rows, [1.0 * a + 0.2 * b + e for (a, b), e in zip(rows, noise, strict=True)]))
+    assert fit_of(model, (0,)).p < 0.01
+    assert fit_of(model, (1,)).p < 0.01
+    wide = widened(model, Stretch(1.0, 1.5))
+    assert fit_of(wide, (0,)).p == fit_of(model, (0,)).p
+    assert fit_of(wide, (1,)).p == 1.0
+    before, after = (next(one for one in it.contrasts if one.term == (0,)) for it in (model, wide))
+    assert after.half_width == pytest.approx(before.half_width + np.log(1.5))
+
+
+def test_three_factors_of_a_machine():
+    """Jain, example 17.4: memory 18 %, cache 4 %, processors 71 %; interactions 4, 1, 2 and 0 %."""
+    rows = [(a, b, c) for c in (0, 1) for b in (0, 1) for a in (0, 1)]
+    model = fit_model(data(rows, [14, 22, 10, 34, 46, 58, 50, 86]))
+    assert {term: round(share) for term, share in shares(model).items()} == {
+        (0,): 18, (1,): 4, (2,): 71, (0, 1): 4, (0, 2): 1, (1, 2): 2, (0, 1, 2): 0
+    }  # fmt: skip
+    assert values(model) == {(0,): 20, (1,): 10, (2,): 40, (0, 1): 20, (0, 2): 8, (1, 2): 12}
+
+
+def test_repeated_runs_of_memory_and_cache():
+    """Jain, chapter 18: effects 21.5, 9.5 and 5 with s = 1.03 each; shares 78.88, 15.40, 4.27 and error 1.45 %."""
+    rows = [row for row in [(0, 0), (1, 0), (0, 1), (1, 1)] for _ in range(3)]
+    model = fit_model(data(rows, [15, 18, 12, 45, 48, 51, 25, 28, 19, 75, 75, 81]))
+    assert shares(model) == {(0,): 78.88, (1,): 15.40, (0, 1): 4.27}
+    assert round(100 * model.error_share, 2) == 1.45
+    assert values(model) == {(0,): 43, (1,): 19, (0, 1): 20}
+    assert model.freedom == 8
+    half = {contrast.term: contrast.half_width for contrast in model.contrasts}
+    # t(0.975, 8) = 2.306 times s = 1.031, which is q's; a difference of levels is 2 q.
+    assert half[(0,)] == pytest.approx(2 * 2.306 * 1.031, rel=1e-3)
+    assert max(fit.p for fit in model.terms) < 0.002
+
+
+def test_one_factor_with_three_levels():
+    """Three processors' code sizes, Jain, chapter 20: SSA = 10992.1, SSE = 94365.2, F = 0.7."""
+    sizes = {0: [144, 120, 176, 288, 144], 1: [101, 144, 211, 288, 72], 2: [130, 180, 141, 374, 302]}
+    rows, response = zip(*[((level,), size) for level, values in sizes.items() for size in values], strict=True)
+    model = fit_model(data(rows, response, levels=[3]))
+    (fit,) = model.terms
+    assert fit.share == pytest.approx(10992.13 / (10992.13 + 94365.20), rel=1e-4)
+    assert fit.p == pytest.approx(0.5164, abs=2e-3)
+    assert [round(contrast.value, 1) for contrast in model.contrasts] == [-11.2, 51.0]
+
+
+def test_blocks_are_no_error():
+    random = np.random.default_rng(1)
+    rows = CORNERS * 4
+    blocks = [block for block in range(4) for _ in CORNERS]
+    response = [
+        0.1 * a + 5 * block + 0.01 * random.standard_normal() for (a, _), block in zip(rows, blocks, strict=True)
+    ]
+    model = fit_model(data(rows, response, blocks=blocks))
+    assert fit_of(model, (0,)).p < 1e-6
+    assert model.block_share > 0.99
+
+
+def test_singles_say_what_each_setting_does_alone():
+    model = fit_model(data([(0, 0), (1, 0), (0, 1)] * 2, [10, 13, 9] * 2, alone=True))
+    assert not model.balanced
+    assert values(model) == {(0,): 3, (1,): -1}
+
+
+def test_singles_without_repetitions_have_no_p_since_they_share_the_default():
+    """All effects contain the default run's error: with Lenth's method they would judge each other."""
+    rows = [(0, 0, 0, 0, 0), *(tuple(int(index == place) for index in range(5)) for place in range(5))]
+    model = fit_model(data(rows, [9.7, 10, 10.02, 9.98, 10.01, 10.9], alone=True))
+    assert [fit.p for fit in model.terms] == [None] * 5
+    assert all(contrast.half_width == np.inf for contrast in model.contrasts)
+
+
+def test_a_run_that_is_missing_weakens_a_factorial_and_no_more():
+    random = np.random.default_rng(6)
+    rows = list(itertools.product((0, 1), repeat=3)) * 3
+    response = [0.3 * row[0] + 0.1 * row[1] * row[2] + 0.02 * random.standard_normal() for row in rows]
+    whole, less = fit_model(data(rows, response)), fit_model(data(rows[:-1], response[:-1]))
+    for term in ((0,), (1,), (1, 2)):
+        assert fit_of(less, term).p < 1e-3
+        assert fit_of(less, term).share == pytest.approx(fit_of(whole, term).share, abs=0.05)
+    assert less.error_share == pytest.approx(whole.error_share, abs=0.01)
+
+
+def test_a_fraction_of_resolution_iii_tells_main_effects_only():
+    rows = np.array([(a, b, a ^ b) for a, b in CORNERS])
+    assert estimable_terms(rows, [2, 2, 2], balanced=True) == [(0,), (1,), (2,)]
+
+
+def simulated(random, effect=0.0, plot_noise=0.0, repetitions=3):
+    """A 2^3 experiment whose first factor is hard to change: each of its states is a cluster with luck of its own."""
+    rows, response, blocks, plots = [], [], [], []
+    for block in range(repetitions):
+        for a in (0, 1):
+            luck = plot_noise * random.standard_normal()
+            for b, c in CORNERS:
+                rows.append((a, b, c))
+                response.append(effect * b + luck + 0.05 * random.standard_normal())
+                blocks.append(block)
+                plots.append((block, a))
+    return data(rows, response, blocks=blocks, plots=plots, hard=[True, False, False])
+
+
+def claimed(model, level=0.05):
+    return {fit.term for fit in model.terms if fit.p is not None and fit.p < level}
+
+
+def test_what_is_there_is_found_with_an_interval_that_covers_it():
+    random = np.random.default_rng(2)
+    covered, result = [], []
+    for _ in range(200):
+        model = fit_model(simulated(random, effect=0.15))
+        result.append((1,) in claimed(model))
+        (contrast,) = [contrast for contrast in model.contrasts if contrast.term == (1,)]
+        covered.append(abs(contrast.value - 0.15) <= contrast.half_width)
+    assert np.mean(result) > 0.98
+    assert 0.91 <= np.mean(covered) <= 0.99
+
+
+@pytest.mark.parametrize("plot_noise", [0.0, 0.2])
+def test_effects_that_do_not_exist_are_claimed_no_more_often_than_the_level_says(plot_noise):
+    """What differs between clusters by chance is not an effect of the setting that they were started with."""
+    random = np.random.default_rng(3)
+    claims = [claimed(fit_model(simulated(random, plot_noise=plot_noise, repetitions=4))) for _ in range(400)]
+    for term in ((0,), (1,), (2,), (1, 2)):
+        assert np.mean([term in claim for claim in claims]) <= 0.085
+
+
+def test_without_repetitions_few_large_effects_stand_out():
+    random = np.random.default_rng(4)
+    rows = list(itertools.product((0, 1), repeat=4))
+    claims = []
+    for _ in range(100):
+        response = [0.5 * row[2] + 0.03 * random.standard_normal() for row in rows]
+        claims.append(claimed(fit_model(data(rows, response)), level=0.005))
+    assert np.mean([(2,) in claim for claim in claims]) > 0.95
+    assert np.mean([bool(claim - {(2,)}) for claim in claims]) < 0.1
+
+
+def test_a_response_that_never_varies_has_no_effects():
+    model = fit_model(data(CORNERS * 2, [7] * 8))
+    assert not claimed(model)
+    assert model.error_share == 0
+
+
+def aliased(rows, order=2):
+    rows = np.array(rows)
+    levels = [2] * rows.shape[1]
+    result = aliases(rows, levels, estimable_terms(rows, levels, balanced=True))
+    return {
+        term: {alias.term: round(alias.part, 3) for alias in values if len(alias.term) == order}
+        for term, values in result.items()
+    }
+
+
+def test_half_of_three_factors_mixes_each_with_the_interaction_of_the_others():
+    assert aliased(fraction(3, 3)) == {(0,): {(1, 2): 1}, (1,): {(0, 2): 1}, (2,): {(0, 1): 1}}
+
+
+def test_resolution_iv_mixes_single_settings_with_interactions_of_three_only():
+    assert set(map(len, aliased(fraction(4, 4)).values())) == {0}
+    assert aliased(fraction(4, 4), order=3)[(0,)] == {(1, 2, 3): 1}
+
+
+def test_plackett_and_burman_mix_a_third_of_each_interaction_into_every_other_factor():
+    """Montgomery, "Design and Analysis of Experiments", section 8.6: 45 interactions at 1/3 in 12 runs for 11."""
+    result = aliased(plackett_burman(11))
+    assert all(len(values) == 45 and set(values.values()) == {0.333} for values in result.values())
+    assert not any(0 in term for term in result[(0,)])
+
+
+def test_a_full_factorial_mixes_nothing():
+    assert not any(aliased(list(itertools.product((0, 1), repeat=3))).values())
+
+
+def test_an_interaction_that_passes_for_a_setting_is_among_what_the_setting_may_be():
+    rows = [row for row in fraction(3, 3) for _ in range(4)]
+    random = np.random.default_rng(1)
+    response = [0.2 * (b == c) + 0.02 * random.standard_normal() for _, b, c in rows]
+    model = fit_model(data(rows, response))
+    assert fit_of(model, (0,)).p < 0.001
+    assert [alias.term for alias in model.aliases[(0,)]] == [(1, 2)]
+
+
+def undetermined(rows, response, levels=(2, 2), blocks=None):
+    """The terms and contrasts of runs that lack some of what the design has."""
+    size = len(rows)
+    given = Data(np.array(rows), np.array(response, float), blocks or [0] * size, range(size), levels, [False] * 2)
+    model = fit_model(given)
+    return [fit.term for fit in model.terms], {(one.term, one.levels): round(one.value, 6) for one in model.contrasts}
+
+
+def test_what_the_runs_that_are_there_do_not_determine_has_no_figure():
+    first_alone = undetermined([(0, 0), (1, 0), (0, 0), (1, 0)], [1, 3, 1.2, 3.2])
+    assert first_alone == ([(0,)], {((0,), (1,)): 2}), "the second factor has one level in all of them"
+    assert undetermined([(0, 0), (1, 1), (0, 0), (1, 1)], [1, 3, 1.2, 3.2]) == ([], {}), "which of the two is it?"
+    by_block = undetermined([(0, 0), (1, 0), (0, 1), (1, 1)], [1, 3, 5, 7], blocks=[0, 0, 1, 1])
+    assert by_block[1][((0,), (1,))] == 2
+    assert ((1,), (1,)) not in by_block[1], "it may be the blocks that differ"
+
+
+def test_a_level_without_runs_has_no_figure_and_the_others_keep_theirs():
+    terms, contrasts = undetermined([(0, 0), (0, 1), (2, 0), (2, 1)] * 2, [1, 2, 4, 5] * 2, levels=(3, 2))
+    assert terms == [(0,), (1,)]
+    assert contrasts == {((0,), (2,)): 3, ((1,), (1,)): 1}

@@ -1,0 +1,94 @@
+"""Seconds in which few or none are answered have the response times of those who waited, or none; never a guess."""
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.elastic.course import Done, responses
+from simulated import write_histograms
+
+#: Eight closed clients are answered in 10 ms; from 20 s to 30 s nobody is, and then all eight are.
+SECONDS = 40
+QUICK = [0.010] * 100
+STUCK = [10.01] * 8
+
+
+@pytest.fixture
+def waits(tmp_path):
+    """Return the figures by second of requests with these response times, by the second in which they were done."""
+
+    def figures(answered, others=None, unanswered=None, oldest=None):
+        sides = ({}, {})
+        for side, times in zip(sides, (answered, others or {}), strict=True):
+            if times:
+                log = write_histograms(tmp_path / "histograms.hlog", times)
+                side.update({round(time): histogram for time, histogram in log.seconds("x")})
+        done = [Done(second, histogram, None) for second, histogram in sides[0].items()]
+        done += [Done(second, None, histogram) for second, histogram in sides[1].items()]
+        nothing = np.full(SECONDS, np.nan)
+        return responses(done, nothing if unanswered is None else unanswered, nothing if oldest is None else oldest)
+
+    return figures
+
+
+def outage(of_silence=()):
+    """Return the answers by second; the outage's seconds have those that are given."""
+    times = dict.fromkeys(range(SECONDS), QUICK) | {30: QUICK + STUCK}
+    for second in range(20, 30):
+        times[second] = list(of_silence)
+    return {second: values for second, values in times.items() if values}
+
+
+#: How long the eight had truly waited at the end of each second of the outage.
+TRUTH = np.arange(1, 11)
+
+
+def test_who_is_answered_after_a_silence_had_waited_all_through_it(waits):
+    p50, p99, mean, _ = waits(outage())
+    for figures in (p50, p99, mean):
+        assert (figures[20:30] <= TRUTH).all()
+        assert (figures[20:30] >= TRUTH - 1).all()
+    assert p99[[*range(19), *range(31, SECONDS)]] == pytest.approx(0.010, rel=0.01)
+
+
+def test_a_few_quick_answers_amid_an_outage_do_not_hide_it(waits):
+    _, p99, mean, deviation = waits(outage(of_silence=[0.010] * 5))
+    assert (p99[21:30] >= TRUTH[1:] - 1).all()
+    assert (mean[23:30] > 1).all()
+    assert (deviation[23:30] > 1).all()
+
+
+def test_one_straggler_among_hundreds_does_not_make_the_99th_percentile(waits):
+    slow = dict.fromkeys(range(SECONDS), QUICK * 3) | {30: [*QUICK, 10.01]}
+    assert waits(slow)[1][:30] == pytest.approx(0.010, rel=0.01)
+
+
+def test_requests_that_failed_in_the_end_had_waited_too(waits):
+    served = dict.fromkeys([*range(20), *range(30, SECONDS)], QUICK)
+    assert np.isnan(waits(served)[1][20:30]).all()
+    assert (waits(served, {30: STUCK})[1][20:30] >= TRUTH - 1).all()
+
+
+def test_what_the_engine_saw_waiting_counts_even_if_it_was_never_answered(waits):
+    served = dict.fromkeys(range(20), QUICK)
+    unanswered, oldest = np.full(SECONDS, 1.0), np.full(SECONDS, 0.009)
+    unanswered[20:], oldest[20:] = 8.0, np.arange(1, 21)
+    p50, p99, mean, deviation = waits(served, unanswered=unanswered, oldest=oldest)
+    assert p99[20:].tolist() == list(range(1, 21))
+    assert np.isfinite([p50, mean, deviation]).all()
+    assert p99[:20] == pytest.approx(0.010, rel=0.01)
+
+
+def test_the_oldest_of_many_quick_requests_is_not_their_99th_percentile(waits):
+    served = dict.fromkeys(range(SECONDS), QUICK)
+    few, many = np.full(SECONDS, 1.0), np.full(SECONDS, 2.0)
+    old = np.full(SECONDS, 5.0)
+    assert waits(served, unanswered=few, oldest=np.full(SECONDS, 0.5))[1] == pytest.approx(0.010, rel=0.01)
+    assert waits(served, unanswered=few, oldest=old)[1] == pytest.approx(0.010, rel=0.01), "one of 101 is under 1 %"
+    assert waits(served, unanswered=many, oldest=old)[1] == pytest.approx(5.0)
+
+
+def test_a_silence_of_which_nothing_is_known_stays_unknown(waits):
+    served = dict.fromkeys([*range(20), *range(30, SECONDS)], QUICK)
+    p99 = waits(served)[1]
+    assert np.isnan(p99[20:30]).all()
+    assert np.isfinite(p99[[*range(20), *range(30, SECONDS)]]).all()

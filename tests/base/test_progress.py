@@ -1,0 +1,58 @@
+"""How much time is left of long work: what was expected, at the pace of what is over."""
+
+import pytest
+
+from loadframe.base.progress import TimeLeft
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_at_first_it_is_what_was_expected(clock):
+    assert TimeLeft({"a": 60, "b": 40}, clock).seconds == 100
+
+
+def test_it_counts_down_within_a_part_and_not_below_what_is_to_come(clock):
+    left = TimeLeft({"a": 60, "b": 40}, clock)
+    left.begin("a")
+    clock.now += 20
+    assert left.seconds == 80
+    clock.now += 100
+    assert left.seconds == 40
+
+
+def test_parts_that_took_twice_as_long_make_the_rest_longer(clock):
+    left = TimeLeft({"a": 600, "b": 600, "c": 600}, clock)
+    left.begin("a")
+    clock.now += 1200
+    left.begin("b")
+    assert left.seconds == pytest.approx(2 * 1200, rel=0.06)
+
+
+def test_nothing_is_said_while_a_part_is_to_come_whose_length_nobody_knows(clock):
+    left = TimeLeft({"a": 60, "walk": None, "b": 40}, clock)
+    assert left.seconds is None
+    left.begin("a")
+    clock.now += 60
+    left.begin("walk")
+    clock.now += 650
+    assert left.seconds is None
+    left.begin("b")
+    assert left.seconds == 40, "what took its own time does not change the pace"
+
+
+def test_a_part_that_nobody_expected_belongs_to_the_one_before(clock):
+    left = TimeLeft({"a": 60, "b": 40}, clock)
+    left.begin("a")
+    clock.now += 10
+    left.begin("another trial")
+    assert left.seconds == 90

@@ -1,0 +1,61 @@
+"""Silent ranks: those whose process is there are waited for, those that have ended or are cut off are not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from loadframe.ranks import liveness
+
+BOOT = "this machine"
+DOOR = f"""\
+import time
+from loadframe.ranks import pulse
+print(*pulse.door({BOOT!r})[:2], sep="|", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def neighbour():
+    """A process with a door, and what is known of it."""
+    with subprocess.Popen([sys.executable, "-c", DOOR], stdout=subprocess.PIPE, text=True) as process:
+        seen = liveness.Silence(BOOT)
+        seen.door = process.stdout.readline().strip().split("|")
+        yield process, seen
+        process.kill()
+
+
+def lost(silence, silent):
+    """Ask until it has been looked for."""
+    until = time.monotonic() + 60
+    while not silence._seen and time.monotonic() < until:
+        silence.lost(silent)
+        time.sleep(0.01)
+    return silence.lost(silent)
+
+
+def test_a_short_silence_is_nothing(neighbour):
+    assert neighbour[1].lost(liveness.DOUBT / 2) is None
+
+
+def test_a_process_that_gets_no_core_is_waited_for_but_not_for_ever(neighbour):
+    process, silence = neighbour
+    os.kill(process.pid, signal.SIGSTOP)
+    assert lost(silence, liveness.SILENCE + 1) is None
+    assert "though its process is there" in silence.lost(liveness.HUNG + 1)
+
+
+def test_a_process_that_has_ended_is_lost_at_the_first_look(neighbour):
+    process, silence = neighbour
+    process.kill()
+    process.wait()
+    assert lost(silence, liveness.DOUBT + 1) == "died"
+
+
+def test_one_that_cannot_be_looked_for_is_lost_when_it_was_silent_for_long():
+    assert lost(liveness.Silence(BOOT), liveness.DOUBT + 1) is None
+    assert "has not been heard of for 16 s" in lost(liveness.Silence(BOOT), liveness.SILENCE + 1)

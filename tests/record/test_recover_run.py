@@ -1,0 +1,71 @@
+"""What a killed process has recorded becomes a failed run."""
+
+import pytest
+from recordings import manifest, write_phase
+
+from commands import within
+from loadframe.experiment.runner.recover_run import rescue
+from loadframe.record import Run, RunWriter
+from loadframe.record.unfinished import LOCK_FILE, partial_name
+
+PACING = {"closed": {"clients": 4, "think_time": 0.0}}
+
+
+def asked(name, **parts):
+    stream = {"name": "main", "pacing": PACING}
+    return {"name": name, "prepares": False, "warmup": 0.0, "operations": {"range": {}}, "streams": [stream], **parts}
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """A folder with a run whose process is gone: 3 s of a phase are whole, and what came after them is not."""
+    writer = RunWriter(tmp_path, "r1").__enter__()
+    workload = {"workload": "nyc_taxis", "phases": [asked("load", prepares=True), asked("range", warmup=1.0)]}
+    parts = {"workload": workload, "generator": {"ranks": 1, "threads": 1}}
+    writer.draft(manifest(started=writer.started, **parts).as_dict())
+    folder = writer.phase("range", 2.0)
+    write_phase(folder, 3, offset=2)
+    writer.begun(folder, {"phase": "range", "start": 2.0, "threads": 1, "ranks": 1})
+    writer.event("phase started", 2.0, phase="range")
+    for name in ("series.csv", "histograms.hlog"):
+        with (folder / name).open("a") as file:
+            file.write("Tag=range/ra")
+    with (writer.folder / "events.jsonl").open("a") as file:
+        file.write('{"time": 4.')
+    # The kernel releases the lock of a process that has died.
+    writer._release()
+    return tmp_path
+
+
+def test_what_was_recorded_is_kept_as_a_failed_run(killed):
+    (path,) = rescue(killed, why="rank 0 was killed")
+    run = Run(path)
+    assert [entry.name for entry in killed.iterdir()] == ["r1"]
+    assert (run.summary.status, run.summary.fault) == ("failed", "generator")
+    assert run.summary.failure == "rank 0 was killed in phase range"
+    assert run.summary.verdict.reasons[0].code == "generator_failed" and not run.summary.verdict.valid
+    (phase,) = run.summary.phases
+    assert (phase.start, phase.warmup, phase.duration) == (2.0, 1.0, 2.0)
+    figures = phase.operations["range"]
+    assert (figures.requests, figures.successes, figures.documents, figures.in_flight_at_end) == (30, 27, 270, 2)
+    assert figures.response.count == 6
+    assert run.series.num_rows == 3
+    assert [event["kind"] for event in run.events] == ["phase started", "phase ended"]
+    # Which node a number means is not known before a phase ends.
+    assert not [row for row in run.telemetry.to_pylist() if row["source"].startswith("target:")]
+
+
+def test_a_report_on_a_killed_run_keeps_it(killed):
+    status, output, _ = within("report", killed / "r1", "--output", killed / "report.html")
+    assert status == 0
+    assert "The run failed: the process that recorded the run was killed in phase range" in output
+
+
+def test_a_run_that_lives_or_had_not_begun_is_left_alone(tmp_path):
+    with RunWriter(tmp_path, "r1") as writer:
+        writer.draft(manifest(started=writer.started).as_dict())
+        assert rescue(tmp_path) == []
+        gone = tmp_path / partial_name("r2")
+        gone.mkdir()
+        (gone / LOCK_FILE).touch()
+        assert rescue(tmp_path) == []

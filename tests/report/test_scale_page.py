@@ -1,0 +1,165 @@
+"""The page of an experiment: readable on its own, honest about what it leaves out and what it cannot know."""
+
+import pytest
+from pages import Page
+
+from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.report.kinds.scale import sweep_page
+from simulated import write_experiment
+
+BAD = {"invalid": ["b1-nodes2-clients4"], "failed": ["b2-nodes3-clients16"]}
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory):
+    return sweep_page(read_sweep(write_experiment(tmp_path_factory.mktemp("page") / "e", **BAD)))
+
+
+@pytest.fixture(scope="module")
+def page(html):
+    return Page(html)
+
+
+def test_nothing_is_loaded_from_anywhere(page, html):
+    assert page.loads == []
+    style = html[html.index("<style>") : html.index("</style>")]
+    assert "@import" not in style
+    assert "url(" not in style
+
+
+def test_the_sections_come_in_the_order_in_which_one_asks(page):
+    wanted = [
+        "How does throughput grow with the nodes of the cluster and with its clients?",
+        "Throughput against nodes",
+        "Throughput against clients",
+        "Response time against clients",
+        "Percentiles over time",
+        "Each run and its verdict",
+        "Fits",
+        "Warnings",
+        "Setup",
+    ]
+    assert [heading for heading in page.headings if heading in wanted] == wanted
+
+
+def test_the_answer_has_intervals_and_says_what_three_node_counts_cannot(page):
+    answer = page.text[: page.text.index("Throughput against nodes")]
+    assert "Throughput grew from" in answer
+    assert answer.count("[") >= 4
+    assert "nothing is claimed beyond 3 nodes" in answer
+    assert "34 of 36 runs are used; left out of every figure: 1 invalid, 1 failed." in answer
+
+
+def test_runs_that_are_left_out_are_named_with_their_reason(page):
+    section = page.text[page.text.index("The 2 runs that were left out") : page.text.index("All 36 runs")]
+    assert "b1-nodes2-clients4 invalid 1 of 2 copies is out of service" in section
+    assert "b2-nodes3-clients16 failed node 1 did not come up within 120 s" in section
+
+
+def test_each_reason_for_leaving_runs_out_has_a_remedy(page):
+    section = page.text[
+        page.text.index("Why runs were left out, doubted or bounded") : page.text.index("The 2 runs that were left out")
+    ]
+    assert "1 run: 1 of 2 copies is out of service. Repair the cluster" in section
+    assert "1 run: node 1 did not come up within 120 s. Mend the cause" in section
+
+
+def test_what_was_not_judged_is_said(page):
+    assert "Not judged in 35 runs: steadiness of phase range_100: 5 s is too short" in page.text
+
+
+def test_no_curve_reaches_beyond_twice_what_was_measured(page):
+    assert largest_x(page.plots["c0-nodes"]) <= 3
+    assert largest_x(page.plots["c0-clients"]) <= 64
+
+
+def test_the_answer_of_a_single_size_is_said_once(tmp_path):
+    text = Page(sweep_page(read_sweep(write_experiment(tmp_path / "e", nodes=(1,))))).text
+    assert text.count("Throughput peaks at") == 1
+
+
+def test_a_curve_over_many_sizes_ends_at_twice_the_largest(tmp_path):
+    path = write_experiment(tmp_path / "e", nodes=(1, 2, 3, 4, 6, 8), clients=(8, 16), repetitions=1)
+    plots = Page(sweep_page(read_sweep(path))).plots
+    assert largest_x(plots["c0-nodes"]) == 16
+
+
+def largest_x(plot):
+    return max(x for trace in plot["traces"] for x in trace["x"] if x is not None)
+
+
+def test_invalid_runs_are_drawn_apart_from_the_others(page):
+    traces = {trace["name"]: trace for trace in page.plots["c0-clients"]["traces"] if "texts" in trace}
+    (invalid,) = traces["invalid, left out"]["texts"]
+    assert invalid.startswith("b1-nodes2-clients4\n4 clients: ")
+    assert invalid not in traces["2 nodes"]["texts"]
+
+
+def test_each_plot_has_titled_axes(page):
+    assert len(page.plots) >= 10
+    for plot in page.plots.values():
+        assert all(axis["title"] for axis in (plot["x"], *plot["panels"]))
+
+
+def test_each_plot_is_drawn_in_the_page_itself(page):
+    assert page.drawings.keys() == page.plots.keys()
+    for name, plot in page.plots.items():
+        points = sum(value is not None for trace in plot["traces"] if "texts" in trace for value in trace["y"])
+        assert page.drawings[name] > min(points, 10), name
+
+
+def test_a_report_of_36_runs_is_small(html):
+    assert len(html.encode()) < 400_000
+
+
+def test_the_answer_is_two_sentences_and_what_was_left_out_until_it_is_unfolded(page):
+    answer = " ".join(" ".join(page.unfolded).split())
+    answer = answer[answer.index("and with its clients?") : answer.index("Throughput against nodes")]
+    assert "Throughput grew from" in answer
+    assert "nothing is claimed beyond 3 nodes" in answer
+    assert "34 of 36 runs are used" in answer
+    assert "coherency" not in answer
+    assert "coherency" in page.text
+    assert len(answer) < 600
+
+
+def test_each_fit_has_its_table_and_its_residuals(page):
+    for title in (
+        "Over nodes, each at its best number of clients",
+        "Over clients at 1 node",
+        "Over clients at 3 nodes",
+    ):
+        assert title in page.headings
+    assert [name for name in page.plots if "residuals" in name] == [f"c0-residuals-{i}" for i in range(4)]
+
+
+def test_the_setup_names_machine_store_workload_and_seed(page):
+    setup = page.text[page.text.rindex("Setup") :]
+    machine = ["Example CPU 3.0 GHz", "16 logical CPUs", "Linux 6.1"]
+    store = ["opensearch 3.8.0", "each 0.5 CPUs and 1 GiB"]
+    load = ["documents 30000", "factor nodes", "1, 2, 3", "experiment: simulated"]
+    assert [words for words in machine + store + load if words not in setup] == []
+
+
+def test_an_experiment_without_a_valid_run_claims_nothing(tmp_path):
+    names = [f"b1-nodes{n}-clients{c}" for n in (1, 2, 3) for c in (1, 2)]
+    path = write_experiment(tmp_path / "e", clients=(1, 2), repetitions=1, invalid=names)
+    page = Page(sweep_page(read_sweep(path)))
+    assert "No answer: no run of range_100 is valid." in page.text
+    assert "0 of 6 runs are used; left out of every figure: 6 invalid." in page.text
+    assert "Throughput against nodes" not in page.headings
+
+
+def test_an_experiment_that_has_hardly_begun_is_reported(tmp_path):
+    names = [f"b1-nodes{n}-clients{c}" for n in (1, 2) for c in (1, 2)]
+    path = write_experiment(tmp_path / "e", nodes=(1, 2), clients=(1, 2), repetitions=1, missing=names[1:])
+    page = Page(sweep_page(read_sweep(path)))
+    assert "1 of 4 runs are used; left out of every figure: 3 not made." in page.text
+    assert "Throughput was" in page.text
+
+
+def test_words_of_the_experiment_cannot_become_markup(tmp_path):
+    path = write_experiment(tmp_path / "e", clients=(1, 2), nodes=(1,), repetitions=1)
+    file = path / "experiment.json"
+    file.write_text(file.read_text().replace("How does", "<script>alert(1)</script>"))
+    assert "<script>alert" not in sweep_page(read_sweep(path))
