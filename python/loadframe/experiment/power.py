@@ -17,6 +17,7 @@ from scipy import special
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.rates import RATES
+from loadframe.analyze.settings.schemes import ADAPTIVE
 from loadframe.base.units import format_share
 from loadframe.experiment.experiment import Experiment
 from loadframe.simulate.outlook import least_effect
@@ -53,7 +54,7 @@ def effects(description: Mapping[str, Any], noise: float, budget: int | None) ->
 
     `budget` is a number of runs that the design may not exceed. Where runs are searched for, none says anything alone.
     """
-    if description["kind"] == "capacity" or description.get("scheme") in ("tpe", "spsa"):
+    if description["kind"] == "capacity" or description.get("scheme") in ADAPTIVE:
         return ()
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for run in description["design"]:
@@ -100,7 +101,7 @@ def _capacity(description: Mapping[str, Any], noise: float) -> KindOutlook:
 def _settings(description: Mapping[str, Any], noise: float) -> KindOutlook:
     confirm, scheme = description["confirm"], description["scheme"]
     sentences, warnings = [], []
-    if scheme in ("tpe", "spsa"):
+    if scheme in ADAPTIVE:
         sentences.append(
             f"{description['trials']} trials are planned one after the other from the results so far, so nothing can be"
             " said beforehand of single effects."

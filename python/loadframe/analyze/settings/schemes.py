@@ -1,6 +1,6 @@
-"""What the design of a settings experiment and its analysis must agree on; light to import."""
+"""Constants shared by the design and the analysis of settings experiments; imports nothing."""
 
-#: What the names of runs begin with that measure the winner again.
+#: Prefix of the identifiers of confirmation runs.
 CONFIRM = "confirm-"
-#: Schemes whose runs follow from those before: they have no model of effects.
+#: Schemes that plan each run from earlier results; no effects are estimated. `spsa` is only in older folders.
 ADAPTIVE = ("tpe", "spsa")

@@ -130,14 +130,6 @@ _STARTUP = 8
 _GOOD = 0.25
 _CANDIDATES = 32
 
-#: Of SPSA, in units of a factor's whole range: the first perturbation, the first step, and the share of iterations
-#: over which steps stay about as long.
-_PERTURBATION = 0.3
-_STEP = 0.25
-_STABILITY = 0.1
-#: By how much a failed trial is worse, at least, than any that gave a figure (a logarithm).
-_WORSE = 0.1
-
 
 def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int, ...]:
     """Return the next trial by tree-structured Parzen estimators.
@@ -163,41 +155,6 @@ def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int,
     return max(drawn, key=promise)
 
 
-def spsa(levels: Sequence[int], trials: Sequence[Trial], seed: int, most: int) -> tuple[int, ...]:
-    """Return the next trial by simultaneous perturbation.
-
-    `trials` are those after the default, `most` is how many of them there will be.
-    Spall, "Implementation of the simultaneous perturbation algorithm for stochastic optimization" (IEEE Transactions
-    on Aerospace and Electronic Systems 34, 1998), with gains a_k = a/(k+1+A)^0.602 and c_k = c/(k+1)^0.101, on levels
-    that are taken as evenly spaced in their order. Two trials are one iteration; one that tells nothing moves nothing.
-    An infinite loss counts as worse than the worst finite one by as much as these differ.
-    """
-    iterations = max(most // 2, 1)
-    stability = _STABILITY * iterations
-    # The default is level 0, which may be an end of the range: the search begins in the middle.
-    point = np.full(len(levels), 0.5)
-    gain: float | None = None
-    for k in range(len(trials) // 2 + 1):
-        signs = np.random.default_rng([seed, k]).choice([-1.0, 1.0], size=len(levels))
-        size = _PERTURBATION / (k + 1) ** 0.101
-        sides = [_nearest(levels, np.clip(point + sign * size * signs, 0, 1)) for sign in (1, -1)]
-        if k == len(trials) // 2:
-            return sides[len(trials) % 2]
-        plus, minus = (loss for _, loss in trials[2 * k : 2 * k + 2])
-        if plus is None or minus is None or (math.isinf(plus) and math.isinf(minus)):
-            continue
-        # By the trials until then, so that each iteration goes where it went at that time.
-        finite = [loss for _, loss in trials[: 2 * k + 2] if loss is not None and math.isfinite(loss)]
-        worst = 2 * max(finite) - min(finite) + _WORSE
-        plus, minus = min(plus, worst), min(minus, worst)
-        gradient = (plus - minus) / (2 * size) * signs
-        slope = float(np.abs(gradient).mean())
-        if gain is None and slope:
-            gain = _STEP * (1 + stability) ** 0.602 / slope
-        point = np.clip(point - (gain or 0.0) / (k + 1 + stability) ** 0.602 * gradient, 0, 1)
-    raise AssertionError("the loop returns at the iteration that is under way")
-
-
 def _shares(levels: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
     """Return, for each factor, how often each of its levels comes up, with one count in advance."""
     shares = []
@@ -207,8 +164,4 @@ def _shares(levels: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[np.n
     return shares
 
 
-def _nearest(levels: Sequence[int], point: np.ndarray) -> tuple[int, ...]:
-    return tuple(round(float(place) * (number - 1)) for place, number in zip(point, levels, strict=True))
-
-
-__all__ = ["changes", "fraction", "full", "plackett_burman", "resolution_of", "spsa", "tpe"]
+__all__ = ["changes", "fraction", "full", "plackett_burman", "resolution_of", "tpe"]

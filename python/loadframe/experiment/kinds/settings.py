@@ -16,7 +16,7 @@ from loadframe.analyze.experiment import RecordedRun, read_attempts
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.settings.schemes import ADAPTIVE, CONFIRM
 from loadframe.experiment.design.blocks import describe, in_blocks, refuse_too_many, run_id, state_of
-from loadframe.experiment.design.plans import changes, fraction, full, plackett_burman, spsa, tpe
+from loadframe.experiment.design.plans import changes, fraction, full, plackett_burman, tpe
 from loadframe.experiment.design.repetition import next_block, with_repetitions
 from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
@@ -32,7 +32,7 @@ _CHANGES = {"singles": 1, "pairs": 2, "triples": 3}
 class SettingsFile(DrawnFile):
     """A settings experiment as it is written: see docs/experiments.md for its schemes."""
 
-    scheme: Literal["singles", "pairs", "triples", "full", "fraction", "screening", "tpe", "spsa"] = "full"
+    scheme: Literal["singles", "pairs", "triples", "full", "fraction", "screening", "tpe"] = "full"
     resolution: Annotated[int, Field(ge=3, le=5)] = 4
     at: Factors = Field(default_factory=dict)
     objective: Literal["throughput", "documents", "p50", "p90", "p99", "mean"] = "throughput"
@@ -134,12 +134,7 @@ class Settings(Kind):
         failed = _failed_attempts(runs_path)
         results: list[tuple[tuple[int, ...], float | None]] = []
         for number in range(1, written.trials + 1):
-            if number == 1:
-                row = (0,) * len(levels)
-            elif written.scheme == "tpe":
-                row = tpe(levels, results, experiment.seed)
-            else:
-                row = spsa(levels, results[1:], experiment.seed, written.trials - 1)
+            row = (0,) * len(levels) if number == 1 else tpe(levels, results, experiment.seed)
             planned = self._run(experiment, number, self._treatment(experiment, at, row))
             if not (runs_path / planned.id).exists():
                 return planned, made
