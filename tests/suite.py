@@ -22,7 +22,17 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 UNRELIABLE = ROOT / "tests" / "unreliable.md"
-CARGO = ("cargo", "test", "--locked", "-p", "loadframe-engine", "-p", "loadframe-drivers")
+CARGO = (
+    "cargo",
+    "test",
+    "--locked",
+    "-p",
+    "loadframe-engine",
+    "-p",
+    "loadframe-drivers",
+    "-p",
+    "loadframe-null-server",
+)
 #: More failures than this are a defect, not unreliable tests: none is run again.
 MANY = 60
 #: Entries of one test in `tests/unreliable.md` from which it has to be fixed or deleted.

@@ -157,7 +157,11 @@ def dependencies(crate: str) -> set[str]:
 
 def test_the_engine_depends_on_no_driver_and_drivers_not_on_python():
     assert not {name for name in dependencies("engine") if name.startswith(("loadframe", "pyo3"))}
-    assert {name for name in dependencies("drivers") if name.startswith(("loadframe", "pyo3"))} == {"loadframe-engine"}
+    assert {name for name in dependencies("drivers") if name.startswith(("loadframe", "pyo3"))} == {
+        "loadframe-engine",
+        "loadframe-null-server",
+    }
+    assert not {name for name in dependencies("null-server") if name.startswith(("loadframe", "pyo3"))}
 
 
 def test_the_engine_names_no_store():
@@ -176,10 +180,15 @@ def test_the_engine_names_no_store():
 RUST_PATH = re.compile(r"\b(?:crate|super|self)::(?:\w+::)*(?:\w+|(?=\{))")
 
 
+def rust_module(path: Path) -> tuple[str, ...]:
+    """Return the path of the module that a file below src is; `mod.rs` is its folder."""
+    return tuple(part for part in path.with_suffix("").parts if part != "mod")
+
+
 def rust_modules(crate: Path) -> dict[tuple[str, ...], Path]:
     """Return the modules of a crate that are files, by their paths; the crate itself is the empty one."""
     source = crate / "src"
-    paths = {path.relative_to(source).with_suffix("").parts: path for path in sorted(source.rglob("*.rs"))}
+    paths = {rust_module(path.relative_to(source)): path for path in sorted(source.rglob("*.rs"))}
     return {() if parts == ("lib",) else parts: path for parts, path in paths.items() if parts[-1] != "tests"}
 
 
@@ -221,7 +230,7 @@ def rust_imports(crate: Path) -> dict[tuple[str, ...], set[tuple[str, ...]]]:
     return edges
 
 
-@pytest.mark.parametrize("crate", ["drivers", "engine", "python"])
+@pytest.mark.parametrize("crate", ["drivers", "engine", "null-server", "python"])
 def test_the_modules_of_a_crate_import_each_other_in_no_circle(crate):
     rest = rust_imports(ROOT / "crates" / crate)
     while free := [module for module, named in rest.items() if not named & rest.keys()]:
@@ -230,11 +239,56 @@ def test_the_modules_of_a_crate_import_each_other_in_no_circle(crate):
     assert not {"::".join(module): sorted(map("::".join, named & rest.keys())) for module, named in rest.items()}
 
 
+#: The engine's modules, each above those that it may import.
+ENGINE_LAYERS = ("util", "plan", "pacing", "workload", "driver", "ingest", "recording", "client", "ranks", "run")
+
+
+def folder_imports(crate: Path) -> dict[str, set[str]]:
+    """Return which folders (or single files) directly below src each of them imports."""
+    edges: dict[str, set[str]] = {}
+    for module, named in rust_imports(crate).items():
+        if module:
+            others = {other[0] for other in named if other and other[0] != module[0]}
+            edges.setdefault(module[0], set()).update(others)
+    return edges
+
+
+def test_the_folders_of_the_engine_import_only_lower_ones():
+    edges = folder_imports(ROOT / "crates" / "engine")
+    assert set(edges) == set(ENGINE_LAYERS)
+    for layer, others in edges.items():
+        assert others <= set(ENGINE_LAYERS[: ENGINE_LAYERS.index(layer)]), layer
+
+
+def driver_folders() -> set[str]:
+    """Return the modules of the drivers in the list of all drivers."""
+    text = (ROOT / "crates" / "drivers" / "src" / "lib.rs").read_text()
+    return set(re.findall(r"^ +\w+: \$crate::(\w+)::\w+ = ", text, re.MULTILINE))
+
+
+def test_no_driver_imports_another():
+    drivers = driver_folders()
+    assert {"mongodb", "redis", "search"} <= drivers
+    edges = folder_imports(ROOT / "crates" / "drivers")
+    assert not {
+        driver: edges[driver] & (drivers | {"several"}) for driver in drivers if edges[driver] & (drivers | {"several"})
+    }
+
+
+def test_every_driver_folder_implements_the_trait_and_reads_operations():
+    source = ROOT / "crates" / "drivers" / "src"
+    for driver in driver_folders() - {"null"}:
+        assert "Driver for" in (source / driver / "mod.rs").read_text(), driver
+        assert (source / driver / "operation.rs").exists() or (source / driver / "operation" / "mod.rs").exists(), (
+            driver
+        )
+
+
 def test_every_way_to_name_a_module_of_rust_is_seen(tmp_path):
     for name, text in {
         "lib": "mod a;",
         "a": "use crate::b::{C, d::{E, F}};\nfn f() { crate::g::h() }",
-        "b": "use super::i::J; // use crate::a::K;\n#[cfg(test)]\nmod tests { use crate::a::L; }",
+        "b/mod": "use super::i::J; // use crate::a::K;\n#[cfg(test)]\nmod tests { use crate::a::L; }",
         "b/d": "use super::M; use crate::{g, i::N};",
         "g": "mod o;",
         "i": "",

@@ -4,13 +4,13 @@
 
 use loadframe_engine::driver::{ErrorClass, Failure, Recall};
 use loadframe_engine::plan::PlanError;
-use loadframe_engine::template::Template;
-use loadframe_engine::variables::{Values, Variables};
+use loadframe_engine::workload::variables::template::Template;
+use loadframe_engine::workload::variables::{Values, Variables};
 use serde_json::Value;
 
 use crate::excerpt::excerpt;
 use crate::form::Form;
-use crate::json::pointer::Pointer;
+use loadframe_engine::workload::json_pointer::Pointer;
 
 /// The assertions of one operation.
 #[derive(Debug, Default)]
@@ -215,8 +215,8 @@ pub fn alike(one: &Value, other: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use loadframe_engine::draw::Draw;
-    use loadframe_engine::variables::Captured;
+    use loadframe_engine::util::draw::Draw;
+    use loadframe_engine::workload::variables::Captured;
     use serde_json::json;
 
     use super::*;

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 
 use loadframe_engine::driver::Failure;
 use loadframe_engine::plan::PlanError;
-use loadframe_engine::variables::{Captured, Variables};
+use loadframe_engine::workload::variables::{Captured, Variables};
 use serde_json::Value;
 
 use crate::assertion::{assertion, field};
 use crate::form::Form;
-use crate::json::pointer::Pointer;
+use loadframe_engine::workload::json_pointer::Pointer;
 
 /// All that an operation takes from its answer.
 #[derive(Debug)]
@@ -225,9 +225,9 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use loadframe_engine::draw::Draw;
-    use loadframe_engine::template::Template;
-    use loadframe_engine::variables::Values;
+    use loadframe_engine::util::draw::Draw;
+    use loadframe_engine::workload::variables::Values;
+    use loadframe_engine::workload::variables::template::Template;
     use serde_json::json;
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
+use loadframe_engine::driver::{ErrorClass, Failure, Reply, ReplyPart};
 
 use crate::net::exchange::Exchanged;
 
@@ -16,7 +16,7 @@ pub struct Exchanges {
     whole: Option<Reply>,
     /// When each exchange was sent and done.
     times: Vec<(Instant, Instant)>,
-    parts: Vec<Part>,
+    parts: Vec<ReplyPart>,
     /// How the last one failed, if it did.
     last: Option<ErrorClass>,
 }
@@ -25,7 +25,7 @@ impl Exchanges {
     /// Adds an exchange, which is the part number `name`; says whether it was a success.
     pub fn add(&mut self, name: usize, reply: Reply) -> bool {
         let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
-        self.parts.push(Part { name, sent: reply.sent, done: reply.done, documents: reply.documents, failed });
+        self.parts.push(ReplyPart { name, sent: reply.sent, done: reply.done, documents: reply.documents, failed });
         self.join(reply)
     }
 
@@ -40,7 +40,7 @@ impl Exchanges {
         let never = Exchanged::never();
         let sent = times.first().map_or(never.sent, |(sent, _)| *sent);
         let done = times.last().map_or(never.done, |(_, done)| *done);
-        self.parts.push(Part { name, sent, done, documents: 0, failed });
+        self.parts.push(ReplyPart { name, sent, done, documents: 0, failed });
     }
 
     /// Returns when the first exchange was sent; `None` if there was none.

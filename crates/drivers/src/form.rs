@@ -1,7 +1,7 @@
 //! Reading an operation's form: strict, with the nearest word for every unknown one.
 
-use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
+use loadframe_engine::util::suggestions::unknown;
 use serde_json::{Map, Value};
 
 /// The kind of an operation and its argument: all that its form has beside `options`.

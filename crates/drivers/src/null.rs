@@ -2,14 +2,14 @@
 
 use std::future::{Future, ready};
 
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
-use loadframe_engine::event::Batch;
 use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::event::Batch;
 use serde_json::Value;
 
+use crate::ingest::{TAKE_IN, count};
 use crate::net::exchange::Exchanged;
-use crate::take_in::{TAKE_IN, count};
 
 /// The driver that does nothing.
 pub struct Null;
@@ -49,11 +49,11 @@ impl Driver for Null {
         ready(Reply { documents: 1, ..Reply::new(sent, done, Ok(())) })
     }
 
-    fn takes_in(&self, operation: &bool) -> bool {
+    fn ingests(&self, operation: &bool) -> bool {
         *operation
     }
 
-    fn take_in(
+    fn ingest(
         &self,
         _connection: &mut (),
         _operation: &bool,

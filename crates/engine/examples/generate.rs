@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use loadframe_engine::corpus::Corpora;
+use loadframe_engine::workload::corpus::Corpora;
 use serde_json::json;
 
 const BATCH: u64 = 5000;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use loadframe_engine::corpus::Corpora;
+use loadframe_engine::workload::corpus::Corpora;
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

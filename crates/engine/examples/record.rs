@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use loadframe_engine::driver::Reply;
-use loadframe_engine::recorder::{Interval, Recorder, Times};
+use loadframe_engine::recording::recorder::{Interval, Recorder, Times};
 use serde_json::json;
 
 const APART: Duration = Duration::from_nanos(250);

@@ -9,16 +9,16 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use loadframe_engine::collector::{Link, Sink, collect};
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::Reply;
-use loadframe_engine::outcome::{Part, Watch};
 use loadframe_engine::plan::Plan;
-use loadframe_engine::rank::RankRecorder;
-use loadframe_engine::recorder::{Interval, Recorder, Times};
-use loadframe_engine::second::{Second, State};
-use loadframe_engine::slot::Slot;
-use loadframe_engine::worst::{Row, Workers};
+use loadframe_engine::ranks::RankRecorder;
+use loadframe_engine::recording::collector::{Link, Sink, collect};
+use loadframe_engine::recording::outcome::{RankOutcome, Watch};
+use loadframe_engine::recording::recorder::{Interval, Recorder, Times};
+use loadframe_engine::recording::second::{Second, State};
+use loadframe_engine::recording::slot::Slot;
+use loadframe_engine::recording::worker_stats::{WorkerRow, Workers};
+use loadframe_engine::util::draw::Draw;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
@@ -34,10 +34,10 @@ struct OfRank<'a> {
 }
 
 impl Sink for OfRank<'_> {
-    fn second(&mut self, sum: &Interval, rows: Vec<Row>) -> std::io::Result<()> {
+    fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> std::io::Result<()> {
         self.watch.second(sum, &rows);
         let state = State { over: vec![false], counters: vec![(0, 0)], clocks: Vec::new() };
-        self.seconds.push(Second::of(self.plan.print(), self.rank, sum, Workers::of(rows), self.hosts, state));
+        self.seconds.push(Second::of(self.plan.fingerprint(), self.rank, sum, Workers::of(rows), self.hosts, state));
         Ok(())
     }
 }
@@ -135,7 +135,7 @@ fn second(rank: u64, operations: usize, plan: &Plan, hosts: &[String]) -> std::i
 
 /// Seconds that rank 0 takes to write the sum down.
 fn record(folder: &Path, plan: &Plan, slots: &[Slot], sum: &[u8]) -> Result<f64, Box<dyn std::error::Error>> {
-    let mut recorder = RankRecorder::create(folder, plan, slots, plan.print(), None).map_err(|e| e.message)?;
+    let mut recorder = RankRecorder::create(folder, plan, slots, plan.fingerprint(), None).map_err(|e| e.message)?;
     let began = cpu();
     recorder.second(sum).map_err(|refusal| format!("{refusal:?}"))?;
     Ok(cpu() - began)
@@ -143,7 +143,7 @@ fn record(folder: &Path, plan: &Plan, slots: &[Slot], sum: &[u8]) -> Result<f64,
 
 /// What the end takes, where rank 0 adds its children's outcomes.
 fn end(folder: &Path, plan: &Plan, slots: &[Slot], ranks: u64) -> Result<Value, Box<dyn std::error::Error>> {
-    let mut recorder = RankRecorder::create(folder, plan, slots, plan.print(), None).map_err(|e| e.message)?;
+    let mut recorder = RankRecorder::create(folder, plan, slots, plan.fingerprint(), None).map_err(|e| e.message)?;
     // Rank 0's children in a binomial tree are the roots of trees of 1, 2, 4, ... ranks.
     let mut children = vec![vec![0]];
     let mut first = 1;
@@ -158,7 +158,7 @@ fn end(folder: &Path, plan: &Plan, slots: &[Slot], ranks: u64) -> Result<Value, 
     let began = cpu();
     let mut read = Vec::new();
     for text in &texts {
-        read.push(serde_json::from_str::<Part>(text)?);
+        read.push(serde_json::from_str::<RankOutcome>(text)?);
     }
     let outcome = recorder.finish(read).map_err(|refusal| format!("{refusal:?}"))?.to_string();
     let seconds = cpu() - began;
@@ -185,7 +185,7 @@ fn parts(plan: &Plan, slots: usize, ranks: &[u64]) -> String {
         })
     };
     json!({
-        "plan": plan.print(), "failed": null, "stopped": false, "counts": vec![json!([counts, counts]); slots],
+        "plan": plan.fingerprint(), "failed": null, "stopped": false, "counts": vec![json!([counts, counts]); slots],
         "in_flight": vec![json!([8, duration]); slots], "streams": [{"last_done": duration, "ran_out": false}],
         "ended": duration, "over": null, "clock": [1.2e-7, -3.4e-7], "hosts": [], "unreachable": {}, "set_aside": {},
         "by_rank": ranks.iter().map(share).collect::<Vec<_>>(),

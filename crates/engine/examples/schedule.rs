@@ -3,10 +3,10 @@
 
 use std::hint::black_box;
 
-use loadframe_engine::numbering::Numbering;
+use loadframe_engine::pacing::profile::Profile;
+use loadframe_engine::pacing::schedule::{Due, Stride};
 use loadframe_engine::plan::{Arrivals, Level};
-use loadframe_engine::profile::Profile;
-use loadframe_engine::schedule::{Due, Share};
+use loadframe_engine::workload::numbering::Numbering;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ const OWN: usize = 200_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for generators in [1u64, 10, 100, 1000, 10_000, 100_000] {
-        let share = Share { index: generators / 2, of: generators };
+        let share = Stride { index: generators / 2, of: generators };
         // A thousand requests a second of each.
         let rate = Profile::new(&Level::Constant(1000.0 * generators as f64)).map_err(|error| error.message)?;
         let began = cpu();

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::corpus::Corpora;
-use crate::draw::Draw;
-use crate::event::Batch;
 use crate::plan::{PlanError, Target};
-use crate::variables::{Captured, Variables};
+use crate::util::draw::Draw;
+pub use crate::util::error_class::ErrorClass;
+use crate::workload::corpus::Corpora;
+use crate::workload::event::Batch;
+use crate::workload::variables::{Captured, Variables};
 
 /// What operations may refer to.
 pub struct Context {
@@ -40,8 +41,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Turns an operation of the workload (`{"search": {...}, "timeout": 5}`) into one that can be executed.
     fn map(&self, form: &Value, context: &Context) -> Result<Self::Operation, PlanError>;
 
-    /// The names of the parts that an operation's answer is made of, such as the pages of a scroll; see [`Part`]. They
-    /// are recorded beside the operation, as `OPERATION.PART`.
+    /// The names of the parts that an operation's answer is made of, such as the pages of a scroll; see [`ReplyPart`].
+    /// They are recorded beside the operation, as `OPERATION.PART`.
     fn parts(&self, _operation: &Self::Operation) -> &'static [&'static str] {
         &[]
     }
@@ -116,14 +117,14 @@ pub trait Driver: Sized + Send + Sync + 'static {
         only: Option<&[u32]>,
     ) -> impl Future<Output = Reply>;
 
-    /// Whether an operation takes in the events of a source: it is executed by [`Driver::take_in`] and nothing else.
-    fn takes_in(&self, _operation: &Self::Operation) -> bool {
+    /// Whether an operation takes in the events of a source: it is executed by [`Driver::ingest`] and nothing else.
+    fn ingests(&self, _operation: &Self::Operation) -> bool {
         false
     }
 
     /// The same as [`Driver::execute`] for an operation that takes in events, whose places in the batch stand for the
     /// documents of a bulk request. Sending an event twice changes nothing in the store.
-    fn take_in(
+    fn ingest(
         &self,
         _connection: &mut Self::Connection,
         _operation: &Self::Operation,
@@ -197,7 +198,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         draw: &Draw,
     ) -> impl Future<Output = (Reply, Exchange)> {
         async move {
-            if self.takes_in(operation) {
+            if self.ingests(operation) {
                 return self.sample(connection, operation, context, draw);
             }
             if let Some(taken_down) = Self::exchange(connection) {
@@ -237,7 +238,7 @@ pub struct Reply {
     /// Which of the target's hosts served it.
     pub node: u16,
     /// What it consisted of, if the operation has [`Driver::parts`].
-    pub parts: Vec<Part>,
+    pub parts: Vec<ReplyPart>,
     /// Documents of a bulk request that failed and may get through when they are sent again, by their places among
     /// those that this attempt carried; see [`Driver::execute`]. Empty if none may, or if the request failed as a
     /// whole.
@@ -301,7 +302,7 @@ pub struct Recall {
 /// A part has no schedule of its own, so its response time is its service time: `done - sent`. It is written down when
 /// its operation is, in that second.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct ReplyPart {
     /// Its place in [`Driver::parts`].
     pub name: usize,
     /// See [`Reply::sent`].
@@ -341,52 +342,6 @@ impl Failure {
     /// Whether the contents of the request are to blame: sent again, it fails again.
     pub fn is_of_contents(&self) -> bool {
         !self.class.may_pass() && !self.denied
-    }
-}
-
-/// The classes that errors are counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(usize)]
-pub enum ErrorClass {
-    /// No connection, or it broke.
-    Connect,
-    /// No answer in time, or an answer that says that it ran out of time.
-    Timeout,
-    /// The store pushes back: 429, overloaded.
-    Rejected,
-    /// The request is wrong: 4xx.
-    Client,
-    /// The store is: 5xx, failed shards.
-    Server,
-    /// The request succeeded, some of its items did not.
-    Item,
-    /// The answer is not what the workload asserts.
-    Assertion,
-    /// What was written did not become visible in time.
-    Unseen,
-}
-
-impl ErrorClass {
-    /// All classes, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
-        Self::Connect,
-        Self::Timeout,
-        Self::Rejected,
-        Self::Client,
-        Self::Server,
-        Self::Item,
-        Self::Assertion,
-        Self::Unseen,
-    ];
-
-    /// Whether the same request may succeed when it is tried again.
-    pub fn may_pass(self) -> bool {
-        matches!(self, Self::Connect | Self::Timeout | Self::Rejected | Self::Server)
-    }
-
-    /// The name in records.
-    pub fn name(self) -> &'static str {
-        ["connect", "timeout", "rejected", "client", "server", "item", "assertion", "unseen"][self as usize]
     }
 }
 

@@ -1,60 +1,25 @@
-//! The load generator. A plan for one phase goes in, recordings come out; it does not depend on any store.
+//! The load generator. It reads the plan of one phase, sends the load and writes recordings. It knows no store.
 //!
-//! The parts, in the way a request walks through them: [`plan`] says what is wanted, [`schedule`] when request
-//! *k* is due, [`draw`] what it carries ([`variables`], [`corpus`], [`template`]), [`driver`] how it is asked for,
-//! [`worker`] sends it, [`recorder`] counts its outcome, [`collector`] adds that up and [`files`] writes it down, or, where
-//! there are several ranks, a [`second`] goes to the first of them, whose [`rank`] recorder does. [`run`] joins them.
+//! Each module imports only the modules above it in this list:
+//!
+//! - [`util`]: random draws, JSON, dates, numbers as text, escaping, suggestions.
+//! - [`plan`]: the plan of a phase, as JSON, checked.
+//! - [`pacing`]: schedules, rate profiles, Poisson arrivals, timers and clocks.
+//! - [`workload`]: variables, templates, corpora, events, encryption, journeys and mixes.
+//! - [`driver`]: the trait that a protocol implements, and its replies.
+//! - [`ingest`]: event sources, their queue, acknowledgements, dead letters and visibility probes.
+//! - [`recording`]: counts, histograms, samples, the generator's own metrics, and the files of a phase.
+//! - [`client`]: closed and open loops, users and ingestion: who sends when, and one request with its retries.
+//! - [`ranks`]: what several generators of one phase exchange.
+//! - [`run`]: prepares, runs and ends a phase.
 
-pub mod access;
-pub mod answers;
-pub mod arrivals;
-pub mod beginning;
-pub mod calendar;
-pub mod cipher;
-pub mod clock;
-pub mod collector;
-pub mod corpus;
-pub mod counters;
-pub mod course;
-pub mod descriptors;
-pub mod digits;
-pub mod draw;
+pub mod client;
 pub mod driver;
-pub mod durations;
-pub mod encode;
-pub mod event;
-pub mod executions;
-pub mod files;
-pub mod gathering;
-mod halving;
-pub mod histograms;
-pub mod hlog;
-pub mod journey;
-pub mod json;
-mod math;
-pub mod nearest;
-pub mod numbering;
-pub mod orders;
-pub mod outcome;
-pub mod panics;
-pub mod phase;
+pub mod ingest;
+pub mod pacing;
 pub mod plan;
-pub mod profile;
-pub mod rank;
-pub mod reconnects;
-pub mod recorder;
-pub mod rest;
-pub mod rota;
+pub mod ranks;
+pub mod recording;
 pub mod run;
-pub mod sample;
-pub mod schedule;
-pub mod second;
-pub mod slot;
-pub mod source;
-pub mod tally;
-pub mod template;
-pub mod timer;
-pub mod variables;
-pub mod watch;
-pub mod worker;
-pub mod worst;
+pub mod util;
+pub mod workload;

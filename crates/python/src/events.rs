@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use loadframe_engine::calendar;
-use loadframe_engine::event::generate::{Order, generator};
+use loadframe_engine::pacing::profile::Profile;
+use loadframe_engine::pacing::schedule::Stride;
 use loadframe_engine::plan::{Level, PlanError};
-use loadframe_engine::profile::Profile;
-use loadframe_engine::schedule::Share;
+use loadframe_engine::util::calendar;
+use loadframe_engine::workload::event::generate::{GeneratorOptions, generator};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use serde_json::Map;
@@ -29,10 +29,13 @@ pub fn generate_events(
 ) -> PyResult<u64> {
     let wrong = || PlanError::new(format!("{start:?} is not an instant such as 2017-03-01T12:00:00Z"));
     let made = calendar::milliseconds(start).ok_or_else(wrong).and_then(|start| {
-        let share = Share { index: 0, of: 1 };
+        let share = Stride { index: 0, of: 1 };
         let rate = Profile::new(&Level::Constant(rate))?;
         let with = Map::new();
-        self::generator(generator, &Order { seed, rate, documents: Some(documents), start, share, with: &with })
+        self::generator(
+            generator,
+            &GeneratorOptions { seed, rate, documents: Some(documents), start, share, with: &with },
+        )
     });
     let mut events = made.map_err(super::refused)?;
     let write = || {

@@ -15,25 +15,17 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use loadframe_drivers::couchbase::Couchbase;
-use loadframe_drivers::cql::Cql;
-use loadframe_drivers::http::Http;
-use loadframe_drivers::mongodb::Mongo;
-use loadframe_drivers::null::Null;
-use loadframe_drivers::null_server::NullServer;
-use loadframe_drivers::postgresql::Postgres;
-use loadframe_drivers::redis::Redis;
-use loadframe_drivers::search::Search;
 use loadframe_drivers::several::Several;
-use loadframe_engine::driver::{Exchange, Reply};
-use loadframe_engine::durations;
-use loadframe_engine::histograms::HistogramLog;
-use loadframe_engine::panics;
+use loadframe_drivers::with_drivers;
 use loadframe_engine::plan::{Plan, PlanError, PlanErrorKind};
+use loadframe_engine::recording::durations;
+use loadframe_engine::recording::histograms::HistogramLog;
+use loadframe_engine::recording::tally::Progress;
 use loadframe_engine::run::{
     Checked, Prepared, Running, check_operations, prepare_rank, render_operations, start, validate,
 };
-use loadframe_engine::tally::Progress;
+use loadframe_engine::util::panics;
+use loadframe_null_server::NullServer;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -44,25 +36,32 @@ create_exception!(_engine, StartFailed, PyException, "This machine cannot run th
 create_exception!(_engine, PlanRefused, PyException, "The plan cannot be carried out; the message says why.");
 create_exception!(_engine, TargetRefused, PyException, "The target refuses to be used so; the message says why.");
 
-/// Calls a function that is generic over the driver with the one that the plan names. The only list of drivers.
-macro_rules! with_driver {
-    ($plan:expr, $function:ident $arguments:tt) => {
+/// Matches the name of the plan's driver; see [`with_driver`].
+macro_rules! match_driver {
+    ([$plan:expr, $function:ident $arguments:tt] $($variant:ident: $driver:ty = $name:literal),* $(,)?) => {
         match $plan.target.driver.as_str() {
-            "couchbase" => $function::<Couchbase> $arguments,
-            "cql" => $function::<Cql> $arguments,
-            "http" => $function::<Http> $arguments,
-            "mongodb" => $function::<Mongo> $arguments,
-            "null" => $function::<Null> $arguments,
-            "postgresql" => $function::<Postgres> $arguments,
-            "redis" => $function::<Redis> $arguments,
-            "search" => $function::<Search> $arguments,
+            $($name => $function::<$driver> $arguments,)*
             "several" => $function::<Several> $arguments,
             other => Err(PlanError::new(format!("unknown driver {other:?}; the drivers are {}", DRIVERS.join(", ")))),
         }
     };
 }
 
-const DRIVERS: [&str; 9] = ["couchbase", "cql", "http", "mongodb", "null", "postgresql", "redis", "search", "several"];
+/// Calls a function that is generic over the driver with the driver that the plan names.
+macro_rules! with_driver {
+    ($plan:expr, $function:ident $arguments:tt) => {
+        with_drivers!(match_driver, [$plan, $function $arguments])
+    };
+}
+
+/// Lists the names of the drivers.
+macro_rules! driver_names {
+    ($($variant:ident: $driver:ty = $name:literal),* $(,)?) => {
+        &[$($name,)* "several"]
+    };
+}
+
+const DRIVERS: &[&str] = with_drivers!(driver_names);
 
 /// A phase that is running, or has run.
 #[pyclass(name = "Handle", frozen)]
@@ -94,13 +93,13 @@ impl PyHandle {
     /// When the load begins, in seconds after the start of the run.
     #[getter]
     fn offset(&self) -> f64 {
-        self.0.beginning().offset.as_secs_f64()
+        self.0.start_time().offset.as_secs_f64()
     }
 
     /// When the load begins, in seconds of CLOCK_MONOTONIC.
     #[getter]
     fn started(&self) -> f64 {
-        self.0.beginning().monotonic
+        self.0.start_time().monotonic
     }
 
     /// On one rank of several: its seconds that were not asked for yet, in their order, as `add` takes them.
@@ -110,7 +109,7 @@ impl PyHandle {
 
     /// On one rank of several: does what `RankRecorder.orders` says. Raises ValueError for anything else.
     fn obey(&self, orders: &[u8]) -> PyResult<()> {
-        self.0.obey(orders).map_err(PyValueError::new_err)
+        self.0.apply(orders).map_err(PyValueError::new_err)
     }
 
     /// Changes the target's hosts (`host:port`) while the phase runs: those that joined get their share of the requests

@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
-use loadframe_engine::outcome::Part;
-use loadframe_engine::rank::{RankRecorder, Refusal};
-use loadframe_engine::second::Second;
+use loadframe_engine::ranks::{RankRecorder, Refusal};
+use loadframe_engine::recording::outcome::RankOutcome;
+use loadframe_engine::recording::second::Second;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -36,7 +36,7 @@ pub fn second_number(second: &[u8]) -> PyResult<u64> {
 #[pyfunction]
 pub fn add_outcomes(py: Python<'_>, parts: Vec<String>) -> PyResult<String> {
     let sum = py.detach(|| {
-        let mut sum: Option<Part> = None;
+        let mut sum: Option<RankOutcome> = None;
         for part in &parts {
             let part = read(part)?;
             match &mut sum {
@@ -49,7 +49,7 @@ pub fn add_outcomes(py: Python<'_>, parts: Vec<String>) -> PyResult<String> {
     sum.map_err(PyValueError::new_err)
 }
 
-fn read(part: &str) -> Result<Part, String> {
+fn read(part: &str) -> Result<RankOutcome, String> {
     serde_json::from_str(part).map_err(|error| format!("this is not a part of an outcome: {error}"))
 }
 
@@ -83,7 +83,7 @@ impl PyRankRecorder {
 
     /// What all ranks have to know by now: for `Handle.obey` of each of them.
     fn orders<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.with(|recorder| recorder.orders()))
+        PyBytes::new(py, &self.with(|recorder| recorder.directives()))
     }
 
     /// Figures for a progress display, over all ranks; see `Handle.progress`.

@@ -1,6 +1,6 @@
 """Joins what the engine recorded in each phase into the members of a run folder.
 
-The engine's file has 46 bytes for each, as `crates/engine/src/sample.rs` writes them.
+The engine's file has 46 bytes for each, as `crates/engine/src/recording/sample.rs` writes them.
 
 Everything is streamed: memory does not grow with the length of a run. Percentiles are taken over as they are, since
 a second belongs to one phase; what spans seconds is computed from the histograms, by whoever needs it.

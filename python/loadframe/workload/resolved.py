@@ -1,7 +1,7 @@
 """A workload for one family of stores and one cluster size: phases that become the engine's plans.
 
 Nothing is left open here but what differs from run to run: the seed, the hosts, the rank, and the levels of an
-experiment's factors. The plan's form is the contract with `crates/engine/src/plan.rs`.
+experiment's factors. The plan's form is the contract with `crates/engine/src/plan`.
 """
 
 from collections.abc import Mapping, Sequence

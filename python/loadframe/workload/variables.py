@@ -1,6 +1,6 @@
 """Variables: values that differ from request to request, drawn by the engine from the seed and the request's number.
 
-The models of what a file may say of them; the laws themselves are the engine's (`crates/engine/src/variables`).
+The models of what a file may say of them; the laws themselves are the engine's (`crates/engine/src/workload/variables`).
 """
 
 import re

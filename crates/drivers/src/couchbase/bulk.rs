@@ -5,17 +5,18 @@
 use futures_util::future::join_all;
 use loadframe_engine::driver::{Failure, Reply};
 
-use super::asking::Means;
-use super::judge::{NOT_MINE, client, refusal};
+use super::answer::{NOT_MINE, client, refusal};
+use super::execute::ConnectionSet;
 use super::nodes::{Bucket, CouchbaseNodes, unserved};
 use super::operation::{changed, misnamed, stored};
 use super::packet::{Opcode, Packet, Response};
-use super::subdoc::{self, FIELDS};
-use crate::json::Cursor;
+use super::subdoc;
+use super::subdoc::FIELDS;
+use crate::crud::{Action, Bulk, Scalar};
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
-use crate::neutral::{Action, Bulk, Scalar};
 use crate::tally::Tally;
+use loadframe_engine::util::json::Cursor;
 
 /// One document's request and its outcome.
 struct Document {
@@ -26,7 +27,7 @@ struct Document {
 
 /// Sends the documents of request `k`, or those at the places `only`.
 pub async fn ask(
-    means: &mut Means,
+    connections: &mut ConnectionSet,
     nodes: &CouchbaseNodes,
     (bulk, only): (&Bulk, Option<&[u32]>),
     bucket: &Bucket,
@@ -47,7 +48,7 @@ pub async fn ask(
     }
     let mut open = Vec::new();
     for (node, numbers) in groups {
-        match means.open(nodes, bucket, node, durability.is_some(), limit).await {
+        match connections.open(nodes, bucket, node, durability.is_some(), limit).await {
             Ok(()) => open.push((node, numbers)),
             Err(failure) => numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone()))),
         }
@@ -58,7 +59,7 @@ pub async fn ask(
         .collect();
     let mut whole: Option<Exchanged> = None;
     let mut exchanges = Vec::new();
-    for (node, line) in means.lines(bucket).iter_mut().enumerate() {
+    for (node, line) in connections.by_node(bucket).iter_mut().enumerate() {
         if let Some(group) = open.iter().position(|(of, _)| usize::from(*of) == node) {
             let (request, count) = (&packed[group], open[group].1.len());
             exchanges.push(async move { (group, line.speak(request, count, limit).await) });
@@ -73,16 +74,17 @@ pub async fn ask(
             bucket.doubt();
             continue;
         }
-        let line = &means.lines(bucket)[usize::from(*node)];
+        let line = &connections.by_node(bucket)[usize::from(*node)];
         for (at, answer) in numbers.iter().zip(line.answers().read()) {
             documents[*at].outcome = (answer.status != NOT_MINE).then(|| judge(&answer));
         }
     }
     for document in documents.iter_mut().filter(|document| document.outcome.is_none()) {
         let durable = durability.is_some();
-        let (asked, outcome) = means.ask(nodes, bucket, &document.request, document.vbucket, durable, limit).await;
-        whole = Some(asked.exchanged.beside(whole));
-        document.outcome = Some(outcome.and_then(|()| match means.answer(&asked) {
+        let (sent_request, outcome) =
+            connections.ask(nodes, bucket, &document.request, document.vbucket, durable, limit).await;
+        whole = Some(sent_request.exchanged.beside(whole));
+        document.outcome = Some(outcome.and_then(|()| match connections.answer(&sent_request) {
             Some(answer) => judge(&answer),
             None => Err(client("no answer")),
         }));

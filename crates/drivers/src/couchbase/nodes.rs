@@ -7,10 +7,10 @@ use std::time::Duration;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::PlanError;
 
-use super::judge::client;
-use super::line::Terms;
-use super::rest;
-use super::vbuckets::{Configuration, Seat, Vbuckets};
+use super::answer::client;
+use super::connection::ConnectOptions;
+use super::http_service;
+use super::vbuckets::{Configuration, ServiceAddress, Vbuckets};
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
@@ -47,7 +47,7 @@ pub struct CouchbaseNodes {
     /// The hosts as they were set: any of them lists the others.
     pub topology: Arc<Topology>,
     /// How connections to the nodes are made.
-    pub terms: Terms,
+    pub connect_options: ConnectOptions,
     /// The nodes that have documents.
     pub known: Known,
     buckets: Mutex<Vec<Arc<Bucket>>>,
@@ -69,8 +69,8 @@ impl Bucket {
 
 impl CouchbaseNodes {
     /// Nothing is asked yet.
-    pub fn new(topology: Arc<Topology>, terms: Terms) -> Self {
-        Self { topology, terms, known: Known::default(), buckets: Mutex::default(), query: Mutex::default() }
+    pub fn new(topology: Arc<Topology>, connect_options: ConnectOptions) -> Self {
+        Self { topology, connect_options, known: Known::default(), buckets: Mutex::default(), query: Mutex::default() }
     }
 
     /// The bucket of that name.
@@ -127,7 +127,7 @@ impl CouchbaseNodes {
     async fn ask(&self, bucket: &Bucket, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
         for place in PLACES {
             let path = format!("{place}{}", bucket.name);
-            let answer = rest::get(host, &self.terms, &path, limit).await?;
+            let answer = http_service::get(host, &self.connect_options, &path, limit).await?;
             match answer.status() {
                 200 => {
                     if self.learn(bucket, answer.body(), host).await {
@@ -152,7 +152,7 @@ impl CouchbaseNodes {
         if bucket.rev.fetch_max(configuration.rev, Ordering::AcqRel) > configuration.rev {
             return true;
         }
-        let tls = self.terms.tls.is_some();
+        let tls = self.connect_options.tls.is_some();
         let seats = configuration.seats(&host.name, tls);
         let mut numbers: Vec<Option<u16>> = Vec::new();
         for seat in &seats {
@@ -168,7 +168,7 @@ impl CouchbaseNodes {
     }
 
     /// A node that answers statements, by the number that it has for its documents if it has any.
-    async fn asked(&self, seat: &Seat) -> Option<(u16, Arc<Host>)> {
+    async fn asked(&self, seat: &ServiceAddress) -> Option<(u16, Arc<Host>)> {
         let known = self.known.texts().iter().position(|text| *text == seat.name);
         let number = match known {
             Some(number) => number as u16,

@@ -4,20 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loadframe_engine::driver::{Context, Failure};
-use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
-use loadframe_engine::template::Template;
-use loadframe_engine::variables::Values;
+use loadframe_engine::util::suggestions::unknown;
+use loadframe_engine::workload::variables::Values;
+use loadframe_engine::workload::variables::template::Template;
 use serde_json::{Map, Value, json};
 
-use super::judge::client;
+use super::answer::client;
 use super::nodes::{Bucket, CouchbaseNodes};
 use super::packet::{KEY_LIMIT, Opcode, Packet};
-use super::subdoc::{self, FIELDS, MAKE};
+use super::subdoc;
+use super::subdoc::{FIELDS, MAKE};
 use crate::assertion::Assertion;
 use crate::capture::{Captures, Place};
-use crate::form::{self, Form};
-use crate::neutral::{Action, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
+use crate::crud::{Action, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
+use crate::form;
+use crate::form::Form;
 use crate::timeout;
 
 /// The options beside the kind.
@@ -59,7 +61,7 @@ impl Operation {
     pub fn map(form: &Value, context: &Context, nodes: &CouchbaseNodes) -> Result<Self, PlanError> {
         let kinds: Vec<_> = VERBS.into_iter().chain(["query"]).collect();
         let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
-        let timeout = timeout::of_operation(form, nodes.terms.timeout)?;
+        let timeout = timeout::of_operation(form, nodes.connect_options.timeout)?;
         let kind = if name == "query" {
             Kind::Query(query(argument, context).map_err(|error| error.within(name))?)
         } else {
@@ -259,13 +261,13 @@ pub fn changed(action: Action) -> &'static [u8] {
 mod tests {
     use std::sync::Arc;
 
-    use loadframe_engine::corpus::Corpora;
-    use loadframe_engine::draw::Draw;
     use loadframe_engine::driver::ErrorClass;
     use loadframe_engine::plan::Target;
-    use loadframe_engine::variables::{Captured, Variables};
+    use loadframe_engine::util::draw::Draw;
+    use loadframe_engine::workload::corpus::Corpora;
+    use loadframe_engine::workload::variables::{Captured, Variables};
 
-    use super::super::line::Terms;
+    use super::super::connection::ConnectOptions;
     use super::super::packet::read_request;
     use super::*;
     use crate::net::topology::Topology;
@@ -273,7 +275,7 @@ mod tests {
     fn nodes() -> CouchbaseNodes {
         let target: Target = serde_json::from_value(json!({"driver": "couchbase", "hosts": ["127.0.0.1:1"]})).unwrap();
         let topology = Topology::new(&target.hosts, target.spread, None).unwrap();
-        CouchbaseNodes::new(Arc::new(topology), Terms::new(&target).unwrap())
+        CouchbaseNodes::new(Arc::new(topology), ConnectOptions::new(&target).unwrap())
     }
 
     fn context() -> Context {

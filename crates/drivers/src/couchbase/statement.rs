@@ -1,18 +1,18 @@
 //! Statements of SQL++, which a node's query service answers by HTTP.
 
 use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
-use loadframe_engine::variables::Values;
+use loadframe_engine::workload::variables::Values;
 use serde::Deserialize;
 use serde_json::{Value, from_slice, to_string_pretty};
 
-use super::judge::client;
+use super::answer::client;
+use super::http_service::{Service, head};
 use super::nodes::CouchbaseNodes;
 use super::operation::Operation;
-use super::rest::{Service, head};
 use crate::capture::Memory;
-use crate::json::Cursor;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
+use loadframe_engine::util::json::Cursor;
 
 const PATH: &str = "/query/service";
 
@@ -82,10 +82,10 @@ impl Statements {
             self.services.resize_with(at + 1, Service::default);
         }
         let service = &mut self.services[at];
-        if let Err(failure) = service.open(&host, &nodes.terms, limit).await {
+        if let Err(failure) = service.open(&host, &nodes.connect_options, limit).await {
             return (Exchanged::never(), node, Err(failure));
         }
-        let head = head("POST", PATH, &host, &nodes.terms, body.len());
+        let head = head("POST", PATH, &host, &nodes.connect_options, body.len());
         let (exchanged, outcome) = service.speak([&head, body], limit).await;
         (exchanged, node, outcome.map_err(Failure::from))
     }

@@ -115,7 +115,7 @@ struct Services {
 
 /// Where a service of a node is, as `host:port`.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct ServiceAddress {
     /// The service itself.
     pub address: String,
     /// The name that the user knows it by: that of its management.
@@ -131,14 +131,14 @@ impl Configuration {
     }
 
     /// The nodes that have vbuckets, in the order of their places. `host` is the one that was asked.
-    pub fn seats(&self, host: &str, tls: bool) -> Vec<Seat> {
+    pub fn seats(&self, host: &str, tls: bool) -> Vec<ServiceAddress> {
         let with_host = |text: &str| text.replace("$HOST", host);
         let seat = |address: &String| {
             let kv = with_host(address);
             let ext = self.nodes_ext.iter().find(|ext| ext.kv(host, false).as_ref() == Some(&kv));
             let name = ext.and_then(|ext| ext.management(host, tls)).unwrap_or_else(|| kv.clone());
             let kv = if tls { ext.and_then(|ext| ext.kv(host, true)).unwrap_or(kv) } else { kv };
-            Seat { address: kv, name }
+            ServiceAddress { address: kv, name }
         };
         self.v_bucket_server_map.server_list.iter().map(seat).collect()
     }
@@ -150,10 +150,10 @@ impl Configuration {
     }
 
     /// Where statements are answered.
-    pub fn query(&self, host: &str, tls: bool) -> Vec<Seat> {
+    pub fn query(&self, host: &str, tls: bool) -> Vec<ServiceAddress> {
         let seat = |ext: &NodeExt| {
             let address = ext.at(host, if tls { ext.services.n1ql_tls } else { ext.services.n1ql })?;
-            Some(Seat { name: ext.management(host, tls).unwrap_or_else(|| address.clone()), address })
+            Some(ServiceAddress { name: ext.management(host, tls).unwrap_or_else(|| address.clone()), address })
         };
         self.nodes_ext.iter().filter_map(seat).collect()
     }
@@ -210,7 +210,7 @@ mod tests {
             "vBucketServerMap": {"serverList": ["$HOST:11210", "b:12000"], "vBucketMap": [[0, 1], [1, 0], [-1, -1]]},
         });
         let configuration = Configuration::parse(json.to_string().as_bytes()).unwrap();
-        let seat = |kv: &str, name: &str| Seat { address: kv.to_owned(), name: name.to_owned() };
+        let seat = |kv: &str, name: &str| ServiceAddress { address: kv.to_owned(), name: name.to_owned() };
         assert_eq!(configuration.seats("a", false), [seat("a:11210", "a:8091"), seat("b:12000", "b:9091")]);
         assert_eq!(configuration.seats("a", true), [seat("a:11207", "a:18091"), seat("b:12000", "b:12000")]);
         assert_eq!(configuration.owners().collect::<Vec<_>>(), [Some(0), Some(1), None]);

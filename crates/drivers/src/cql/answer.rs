@@ -3,14 +3,15 @@
 use std::fmt::Write;
 
 use loadframe_engine::driver::{ErrorClass, Failure};
-use loadframe_engine::variables::Values;
+use loadframe_engine::workload::variables::Values;
 use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::value::{CqlValue, Row};
 use serde_json::{Map, Value};
 
-use super::failure::failure;
+use super::error::failure;
 use super::instant;
-use crate::assertion::{self, Assertion};
+use crate::assertion;
+use crate::assertion::Assertion;
 
 /// The answer to one statement.
 #[derive(Debug)]

@@ -10,13 +10,13 @@ use loadframe_engine::driver::{Exchange, Failure, Reply};
 use scylla::statement::prepared::PreparedStatement;
 
 use super::answer::Answer;
-use super::asking::{Asked, Asking, show};
+use super::execute::{Execution, StatementOutcome, show};
+use super::request::{Document, columns};
 use super::row::Row;
-use super::statement::{Document, columns};
 use super::table::Table;
+use crate::crud::{Action, Bulk};
 use crate::net::deadline::Deadline;
 use crate::net::exchange::Exchanged;
-use crate::neutral::{Action, Bulk};
 use crate::tally::Tally;
 
 /// How many documents of one request are in flight at most.
@@ -33,7 +33,7 @@ struct Sum {
 
 /// Sends the documents of request `k`.
 pub async fn ask(
-    asking: &Asking<'_>,
+    execution: &Execution<'_>,
     table: &Table,
     (bulk, only): (&Bulk, Option<&[u32]>),
     k: u64,
@@ -43,25 +43,25 @@ pub async fn ask(
     bulk.documents(k, &mut lines);
     let (mut tally, mut ready) = (Tally::default(), Vec::new());
     for (place, (_, line)) in Bulk::chosen(&lines, only).enumerate() {
-        match bind(asking, table, bulk, line).await {
+        match bind(execution, table, bulk, line).await {
             Ok(bound) => ready.push((place, bound)),
             Err(failure) => tally.count(place, Err(failure)),
         }
     }
-    execute(asking, &ready, tally, shown).await
+    execute(execution, &ready, tally, shown).await
 }
 
 /// A statement with its values, and the place of its document among those that are sent.
 pub type Placed = (usize, (Rc<PreparedStatement>, Row));
 
 /// Executes statements; documents that none could be made of are in `tally`.
-pub async fn execute(asking: &Asking<'_>, ready: &[Placed], tally: Tally, shown: &mut Option<Exchange>) -> Reply {
+pub async fn execute(execution: &Execution<'_>, ready: &[Placed], tally: Tally, shown: &mut Option<Exchange>) -> Reply {
     let mut sum = Sum { tally, ..Sum::default() };
     let execute = async |(place, (statement, row)): &Placed| {
-        (*place, asking.execute(statement, row, &mut Deadline::default()).await)
+        (*place, execution.execute(statement, row, &mut Deadline::default()).await)
     };
     let executions = ready.iter().map(execute);
-    let answers: Vec<(usize, Asked)> = iter(executions).buffer_unordered(IN_FLIGHT).collect().await;
+    let answers: Vec<(usize, StatementOutcome)> = iter(executions).buffer_unordered(IN_FLIGHT).collect().await;
     let never = Exchanged::never();
     let sent = answers.iter().map(|(_, asked)| asked.sent).min().unwrap_or(never.sent);
     let done = answers.iter().map(|(_, asked)| asked.done).max().unwrap_or(never.done);
@@ -73,7 +73,7 @@ pub async fn execute(asking: &Asking<'_>, ready: &[Placed], tally: Tally, shown:
 }
 
 async fn bind(
-    asking: &Asking<'_>,
+    execution: &Execution<'_>,
     table: &Table,
     bulk: &Bulk,
     line: &[u8],
@@ -90,13 +90,13 @@ async fn bind(
         Action::Update => (&document.names[..], table.update(&columns)),
         _ => (&document.names[..], table.insert(&columns)),
     };
-    let statement = asking.statement(names, || text).await?;
+    let statement = execution.statement(names, || text).await?;
     let row = document.bind(&statement, insert, only_id)?;
     Ok((statement, row))
 }
 
 impl Sum {
-    fn count(&mut self, place: usize, asked: Asked) {
+    fn count(&mut self, place: usize, asked: StatementOutcome) {
         self.bytes_sent += asked.bytes_sent;
         self.node.get_or_insert(asked.node);
         self.bytes_received += asked.answer.as_ref().map_or(0, Answer::size);

@@ -1,8 +1,9 @@
 //! Instants as text, to and from what CQL counts: milliseconds since 1970, days, nanoseconds of a day. UTC throughout.
 
 use jiff::civil::Time;
-pub use loadframe_engine::calendar::milliseconds;
-use loadframe_engine::calendar::{self, DAY};
+use loadframe_engine::util::calendar;
+use loadframe_engine::util::calendar::DAY;
+pub use loadframe_engine::util::calendar::milliseconds;
 
 /// The day 1970-01-01 in CQL's count of days.
 const EPOCH: i64 = 1 << 31;

@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loadframe_engine::driver::Context;
-use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
+use loadframe_engine::util::suggestions::unknown;
 use scylla::statement::Consistency;
 use serde_json::Value;
 
-use super::session::Terms;
+use super::connection::StatementOptions;
 use super::table::TableName;
 use crate::assertion::Assertion;
-use crate::buckets::{Buckets, DELETE_DAYS, deletion};
 use crate::capture::{Captures, Place};
-use crate::form::{self, Form};
-use crate::generations::{Register, Style};
-use crate::neutral::{Cell, Neutral, VERBS};
-use crate::take_in::{TAKE_IN, TakeIn};
+use crate::crud::{Cell, Neutral, VERBS};
+use crate::daily::generations::{Register, Style};
+use crate::daily::{Buckets, DELETE_DAYS, deletion};
+use crate::form;
+use crate::form::Form;
+use crate::ingest::{Ingest, TAKE_IN};
 use crate::timeout;
 
 /// The options beside the kind.
@@ -45,7 +46,7 @@ pub struct Operation {
     /// What is asked.
     pub kind: Kind,
     /// How it is asked.
-    pub terms: Terms,
+    pub statement_options: StatementOptions,
     /// What is asserted of the rows that come.
     pub assertion: Option<Assertion>,
     /// What is taken from the first of them.
@@ -60,7 +61,7 @@ pub enum Kind {
     /// A statement of the workload's own.
     Native(Native),
     /// The events of a source, the table that they go into, and its days if days are told apart.
-    TakeIn(TakeIn, TableName, Option<Arc<Buckets>>),
+    Ingest(Ingest, TableName, Option<Arc<Buckets>>),
     /// The end of days of a table: of all, or of those that were over more than so many milliseconds ago.
     DeleteDays(TableName, Arc<Buckets>, Option<i64>),
 }
@@ -89,16 +90,16 @@ impl Operation {
         let given = form.get("consistency").filter(|given| !given.is_null()).map(consistency).transpose()?;
         // What a read must see of a write when replicas are several, and no dearer when there is one.
         let consistency = given.unwrap_or(Consistency::LocalQuorum);
-        let mut terms = Terms { timeout: timeout::of_operation(form, timeout)?, consistency };
+        let mut statement_options = StatementOptions { timeout: timeout::of_operation(form, timeout)?, consistency };
         let kind = if kind == "cql" {
             let (native, given) = Native::map(argument, context).map_err(|error| error.within(kind))?;
-            terms.consistency = given.unwrap_or(terms.consistency);
+            statement_options.consistency = given.unwrap_or(statement_options.consistency);
             Kind::Native(native)
         } else if kind == TAKE_IN {
-            let take_in = TakeIn::map(argument).map_err(|error| error.within(kind))?;
-            let table = TableName::parse(&take_in.collection).map_err(|error| error.within(kind))?;
-            let days = take_in.daily.map(|_| buckets(&take_in.collection, &table));
-            Kind::TakeIn(take_in, table, days)
+            let ingest = Ingest::map(argument).map_err(|error| error.within(kind))?;
+            let table = TableName::parse(&ingest.collection).map_err(|error| error.within(kind))?;
+            let days = ingest.daily.map(|_| buckets(&ingest.collection, &table));
+            Kind::Ingest(ingest, table, days)
         } else if kind == DELETE_DAYS {
             let (of, keep) = deletion(argument).map_err(|error| error.within(kind))?;
             let table = TableName::parse(&of).map_err(|error| error.within(kind))?;
@@ -118,10 +119,10 @@ impl Operation {
         let reads = match &kind {
             Kind::Neutral(neutral, _) => neutral.reads(),
             Kind::Native(_) => true,
-            Kind::TakeIn(..) | Kind::DeleteDays(..) => false,
+            Kind::Ingest(..) | Kind::DeleteDays(..) => false,
         };
         let captures = Captures::of_documents(form, reads, &context.variables)?;
-        Ok(Self { number, kind, terms, assertion, captures })
+        Ok(Self { number, kind, statement_options, assertion, captures })
     }
 }
 
@@ -169,8 +170,8 @@ fn consistency(value: &Value) -> Result<Consistency, PlanError> {
 
 #[cfg(test)]
 mod tests {
-    use loadframe_engine::corpus::Corpora;
-    use loadframe_engine::variables::Variables;
+    use loadframe_engine::workload::corpus::Corpora;
+    use loadframe_engine::workload::variables::Variables;
     use serde_json::json;
 
     use super::*;
@@ -183,12 +184,15 @@ mod tests {
     #[test]
     fn an_operation_has_its_terms_or_those_of_the_target() {
         let read = map(json!({"read": {"collection": "c", "id": "a"}})).unwrap();
-        assert_eq!(read.terms.timeout, Duration::from_secs(9));
-        assert_eq!(read.terms.consistency, Consistency::LocalQuorum);
+        assert_eq!(read.statement_options.timeout, Duration::from_secs(9));
+        assert_eq!(read.statement_options.consistency, Consistency::LocalQuorum);
         let short = map(json!({"read": {"collection": "c", "id": "a"}, "timeout": 0.5, "consistency": "one"})).unwrap();
-        assert_eq!((short.terms.timeout, short.terms.consistency), (Duration::from_millis(500), Consistency::One));
+        assert_eq!(
+            (short.statement_options.timeout, short.statement_options.consistency),
+            (Duration::from_millis(500), Consistency::One)
+        );
         let native = map(json!({"cql": {"statement": "SELECT 1", "values": [1], "consistency": "all"}})).unwrap();
-        assert_eq!(native.terms.consistency, Consistency::All);
+        assert_eq!(native.statement_options.consistency, Consistency::All);
     }
 
     #[test]
@@ -211,11 +215,11 @@ mod tests {
     #[test]
     fn events_are_taken_into_a_table_by_the_day_of_their_document() {
         let form = |daily: &str, table: &str| json!({"take_in": {"collection": table, "daily": daily}});
-        let Kind::TakeIn(take_in, table, Some(days)) = map(form("event", "logs.ads")).unwrap().kind else { panic!() };
+        let Kind::Ingest(ingest, table, Some(days)) = map(form("event", "logs.ads")).unwrap().kind else { panic!() };
         assert_eq!((table.keyspace.as_str(), table.table.as_str()), ("logs", "ads"));
-        assert!(take_in.daily.is_some());
+        assert!(ingest.daily.is_some());
         assert_eq!(table.day(&days.generations.name(0)).quoted(), r#""logs"."ads_1970_01_01""#);
-        let Kind::TakeIn(_, _, None) = map(json!({"take_in": {"collection": "ads"}})).unwrap().kind else { panic!() };
+        let Kind::Ingest(_, _, None) = map(json!({"take_in": {"collection": "ads"}})).unwrap().kind else { panic!() };
         let deletion = json!({"delete_days": {"collection": "ads", "keep": 60}});
         let Kind::DeleteDays(_, _, Some(60_000)) = map(deletion).unwrap().kind else { panic!() };
         assert!(map(form("event", "a b")).unwrap_err().starts_with("take_in: \"a b\" is not a valid table name"));

@@ -6,7 +6,7 @@ use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::PlanError;
 use scylla::cluster::ClusterState;
 
-use super::failure::failure;
+use super::error::failure;
 
 /// Where collections are unless they say otherwise.
 pub const KEYSPACE: &str = "loadframe";

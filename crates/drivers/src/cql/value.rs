@@ -10,8 +10,8 @@ use scylla::frame::response::result::{CollectionType, ColumnType, NativeType};
 use uuid::Uuid;
 
 use super::instant;
-use crate::json::Cursor;
-use crate::neutral::Scalar;
+use crate::crud::Scalar;
+use loadframe_engine::util::json::Cursor;
 
 /// Why a value does not go into a column.
 #[derive(Clone, Debug, PartialEq, Eq)]

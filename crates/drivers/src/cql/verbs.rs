@@ -1,22 +1,22 @@
 //! Carrying one operation out on a thread's session: each verb as one statement or several.
 
 use loadframe_engine::driver::{Failure, Reply};
-use loadframe_engine::variables::Values;
+use loadframe_engine::workload::variables::Values;
 
 use super::Connection;
-use super::asking::{Asked, Asking};
 use super::bulk;
-use super::days::Days;
+use super::daily::Days;
+use super::execute::{Execution, StatementOutcome};
 use super::operation::{Kind, Native};
-use super::statement::columns;
+use super::request::columns;
 use super::table::Table;
-use crate::neutral::{Neutral, Read, Scan, Write};
-use crate::take_in::without_source;
+use crate::crud::{Neutral, Read, Scan, Write};
+use crate::ingest::without_source;
 
 /// The read of a read_modify_write among its operation's statements, which are found by names of columns.
 const READING: &[u8] = b"\0";
 
-impl Asking<'_> {
+impl Execution<'_> {
     /// Executes request `k`; of a bulk request only the documents at the places `only`, if there are any named. The
     /// error says why nothing was sent.
     pub async fn ask(
@@ -29,7 +29,7 @@ impl Asking<'_> {
         let (neutral, name) = match &self.operation.kind {
             Kind::Native(native) => return self.native(connection, native, values).await,
             Kind::Neutral(neutral, name) => (neutral, name),
-            Kind::TakeIn(..) => return Ok(without_source()),
+            Kind::Ingest(..) => return Ok(without_source()),
             Kind::DeleteDays(of, days, keep) => return Ok(days.delete(Days::new(self, of, days), *keep).await),
         };
         let table = &*self.table(name).await?;
@@ -69,7 +69,7 @@ impl Asking<'_> {
         write: &Write,
         insert: bool,
         values: &Values<'_>,
-    ) -> Result<Asked, Failure> {
+    ) -> Result<StatementOutcome, Failure> {
         connection.buffers.draw_names(write, values);
         let names = &connection.buffers.names;
         let columns = columns(names)?;
@@ -85,7 +85,7 @@ impl Asking<'_> {
         table: &Table,
         read: &Read,
         values: &Values<'_>,
-    ) -> Result<Asked, Failure> {
+    ) -> Result<StatementOutcome, Failure> {
         connection.buffers.draw_fields(&read.fields, values);
         let names = &connection.buffers.names;
         let fields = columns(names)?;
@@ -101,7 +101,7 @@ impl Asking<'_> {
         table: &Table,
         scan: &Scan,
         values: &Values<'_>,
-    ) -> Result<Asked, Failure> {
+    ) -> Result<StatementOutcome, Failure> {
         let statement = self.statement(b"", || table.scan()).await?;
         connection.buffers.draw_id(&statement, &scan.from.id, Some(&scan.count), values)?;
         let asked = self.run(connection, &statement).await;
@@ -128,7 +128,7 @@ impl Asking<'_> {
         let second = match self.write(connection, table, write, false, values).await {
             Ok(second) => second,
             Err(failure) => {
-                let reply = Asked { answer: Err(failure), ..first }.reply();
+                let reply = StatementOutcome { answer: Err(failure), ..first }.reply();
                 return Ok(Reply { bytes_received, parts: vec![read], ..reply });
             }
         };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use loadframe_engine::access::Auth;
+use loadframe_engine::plan::access::Auth;
 use loadframe_engine::plan::{PlanError, Target};
 
 use crate::net::tls::Tls;

@@ -37,7 +37,7 @@ mod tests {
     use std::io::Read;
 
     use flate2::read::GzDecoder;
-    use loadframe_engine::draw::Draw;
+    use loadframe_engine::util::draw::Draw;
 
     use super::*;
 

@@ -3,11 +3,11 @@
 
 use std::fmt::Debug;
 
-use loadframe_engine::digits::push_u64;
-use loadframe_engine::draw::Draw;
 use loadframe_engine::plan::PlanError;
-use loadframe_engine::template::Template;
-use loadframe_engine::variables::{Values, Variables};
+use loadframe_engine::util::digits::push_u64;
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::variables::template::Template;
+use loadframe_engine::workload::variables::{Values, Variables};
 use serde_json::Value;
 
 use super::access::Access;
@@ -15,8 +15,8 @@ use super::answer;
 use super::compress;
 use crate::net::target_node::Host;
 
-/// A method, the rest of the first line, and fields, to be completed by [`Line::finish`].
-pub struct Line<'a> {
+/// A method, the rest of the first line, and fields, to be completed by [`RequestHead::finish`].
+pub struct RequestHead<'a> {
     variables: &'a Variables,
     template: Template,
     bodyless: bool,
@@ -127,7 +127,7 @@ pub struct Rendered<'a> {
     pub documents: u64,
 }
 
-impl<'a> Line<'a> {
+impl<'a> RequestHead<'a> {
     /// `method` and a slash.
     pub fn new(method: &str, variables: &'a Variables) -> Self {
         let mut template = Template::default();

@@ -2,13 +2,13 @@
 
 use bson::{Bson, Document, RawDocument};
 use loadframe_engine::driver::{ErrorClass, Failure};
-use loadframe_engine::variables::Values;
+use loadframe_engine::workload::variables::Values;
 use serde_json::Value;
 
 use super::bson::{json, owned};
 use super::bulk::{number, written};
-use super::failure::{failure, inside};
-use super::line::Found;
+use super::connection::Found;
+use super::error::{failure, inside};
 use crate::assertion::{Assertion, assertion, field};
 
 /// What an answer to a command has that only its driver and its cluster care for.

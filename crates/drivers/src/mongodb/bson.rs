@@ -6,13 +6,13 @@
 //! is refused. A date may also be a day, `{"$date": "2015-01-31"}`, or a number of milliseconds.
 
 use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, RawDocumentBuf};
-use loadframe_engine::json::whole::{DEEPEST, depth};
+use loadframe_engine::ingest::instant::instant;
 use loadframe_engine::plan::PlanError;
-use loadframe_engine::source::instant::instant;
+use loadframe_engine::util::json::whole::{DEEPEST, depth};
 use serde_json::Value;
 
-use crate::json::{Cursor, Unexpected};
-use crate::neutral::Scalar;
+use crate::crud::Scalar;
+use loadframe_engine::util::json::{Cursor, Unexpected};
 
 const DOUBLE: u8 = 0x01;
 const TEXT: u8 = 0x02;

@@ -4,12 +4,13 @@ use bson::{Bson, Document, RawDocumentBuf};
 use loadframe_engine::driver::{ErrorClass, Failure};
 
 use super::bson::{array, decimal, document, field, fields, int, nested, switch, text};
-use super::failure::{failure, inside};
+use super::error::{failure, inside};
 use super::operation::Concern;
 use super::request::{ID, command, write_concern};
-use crate::json::Unexpected;
-use crate::neutral::{self, Action, Bulk, Scalar};
+use crate::crud;
+use crate::crud::{Action, Bulk, Scalar};
 use crate::tally::Tally;
+use loadframe_engine::util::json::Unexpected;
 
 /// Bytes of documents in one command: the server takes 16 MiB, and a little for what is around them.
 const LIMIT: usize = 16 * 1024 * 1024;
@@ -159,7 +160,7 @@ fn item(out: &mut Vec<u8>, bulk: &Bulk, line: &[u8]) -> Result<(), Unexpected> {
 /// The id of a document, as text, which ids are in all stores.
 fn id(line: &[u8], name: &[u8]) -> Result<String, Unexpected> {
     let mut id = None;
-    neutral::fields(line, |field, value| {
+    crud::fields(line, |field, value| {
         if field == name {
             id = match value {
                 Scalar::Text(text) => Some(text.into_owned()),

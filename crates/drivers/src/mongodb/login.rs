@@ -9,13 +9,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Document, doc};
-use loadframe_engine::access::Secret;
 use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::plan::access::Secret;
 use md5::{Digest, Md5};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::{digest, hmac, pbkdf2};
 
-use super::failure::failure;
+use super::error::failure;
 
 /// Bytes of the client's nonce.
 const NONCE: usize = 24;

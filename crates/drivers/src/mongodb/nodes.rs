@@ -10,18 +10,19 @@ use std::time::Duration;
 
 use bson::Document;
 use futures_util::future::join_all;
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::{PlanError, Spread};
+use loadframe_engine::util::draw::Draw;
 
-use super::failure::{self, failure};
-use super::line::Line;
+use super::connect_options::ConnectOptions;
+use super::connection::NodeConnection;
+use super::error;
+use super::error::failure;
 use super::operation::Prefer;
-use super::terms::Terms;
-use crate::net::asking::Asking;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
+use crate::net::refresh_throttle::RefreshThrottle;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
@@ -57,16 +58,16 @@ pub struct MongoNodes {
     /// The hosts as they were set; members of a set list the others.
     pub topology: Arc<Topology>,
     /// How connections to the nodes are made.
-    pub terms: Terms,
+    pub connect_options: ConnectOptions,
     spread: Spread,
     known: Known,
     mode: AtomicU8,
     members: RwLock<Arc<Members>>,
-    asking: Asking,
+    refresh_throttle: RefreshThrottle,
 }
 
 /// What one host said of itself.
-enum Told {
+enum HostReport {
     /// See [`Mode::Alone`].
     Alone,
     /// One that is a member no more, or not yet.
@@ -81,15 +82,15 @@ enum Told {
 
 impl MongoNodes {
     /// Nothing is asked yet.
-    pub fn new(hosts: &[String], spread: Spread, terms: Terms) -> Result<Self, PlanError> {
+    pub fn new(hosts: &[String], spread: Spread, connect_options: ConnectOptions) -> Result<Self, PlanError> {
         Ok(Self {
             topology: Arc::new(Topology::new(hosts, spread, None)?),
-            terms,
+            connect_options,
             spread,
             known: Known::default(),
             mode: AtomicU8::new(Mode::Unknown as u8),
             members: RwLock::default(),
-            asking: Asking::default(),
+            refresh_throttle: RefreshThrottle::default(),
         })
     }
 
@@ -142,25 +143,25 @@ impl MongoNodes {
 
     /// Takes note that the known members may be wrong.
     pub fn doubt(&self) {
-        self.asking.doubt();
+        self.refresh_throttle.doubt();
     }
 
     /// Returns true to exactly one caller if the members have to be asked again.
     pub fn claim(&self) -> bool {
-        self.asking.claim()
+        self.refresh_throttle.claim()
     }
 
     /// Asks all hosts who they are, and those whom they name. The error is the last one's, when none answers.
     pub async fn discover(&self) -> Result<(), DiscoveryError> {
         let outcome = self.ask_all().await;
-        self.asking.over();
+        self.refresh_throttle.over();
         if self.mode() == Mode::Set {
             let members = self.members();
             if members.primary.is_none() || !members.missing.is_empty() || outcome.is_err() {
-                self.asking.watch();
+                self.refresh_throttle.watch();
             } else {
                 // Members may join, or change their roles, without a request that fails.
-                self.asking.refresh();
+                self.refresh_throttle.refresh();
             }
         }
         outcome
@@ -180,12 +181,12 @@ impl MongoNodes {
             for (at, told) in answers.into_iter().enumerate() {
                 let host = &asked[first + at];
                 match told {
-                    Ok(Told::Alone) => {
+                    Ok(HostReport::Alone) => {
                         self.mode.store(Mode::Alone as u8, Ordering::Release);
                         return Ok(());
                     }
-                    Ok(Told::Outside) => {}
-                    Ok(Told::Member { primary, secondary, others, myself }) => {
+                    Ok(HostReport::Outside) => {}
+                    Ok(HostReport::Member { primary, secondary, others, myself }) => {
                         answered = true;
                         // What the user calls by one name, the set may call by another.
                         if let Ok(number) = self.known.number(myself.as_deref().unwrap_or(host)).await {
@@ -222,12 +223,12 @@ impl MongoNodes {
         last.map_or(Ok(()), Err)
     }
 
-    async fn ask(&self, host: &str) -> Result<Told, DiscoveryError> {
+    async fn ask(&self, host: &str) -> Result<HostReport, DiscoveryError> {
         let resolved = Host::look_up(host).await.map_err(|error| failure(ErrorClass::Connect, error.message))?;
-        let limit = Limit::starting_now(PATIENCE.min(self.terms.timeout));
-        match Line::default().hello(&resolved, &self.terms, limit).await {
-            Ok(answer) => Ok(Told::read(&answer)),
-            Err(failure) if failure::is_refusal(&failure) => Err(DiscoveryError::Refused(failure)),
+        let limit = Limit::starting_now(PATIENCE.min(self.connect_options.timeout));
+        match NodeConnection::default().hello(&resolved, &self.connect_options, limit).await {
+            Ok(answer) => Ok(HostReport::read(&answer)),
+            Err(failure) if error::is_refusal(&failure) => Err(DiscoveryError::Refused(failure)),
             Err(Failure { class: ErrorClass::Timeout, .. }) => {
                 Err(failure(ErrorClass::Connect, format!("{host} does not answer")).into())
             }
@@ -256,7 +257,7 @@ impl Members {
     }
 }
 
-impl Told {
+impl HostReport {
     fn read(answer: &Document) -> Self {
         let is = |name: &str| answer.get_bool(name).unwrap_or(false);
         if answer.get_str("setName").is_err() {
@@ -283,7 +284,7 @@ mod tests {
     use super::*;
 
     fn nodes() -> MongoNodes {
-        MongoNodes::new(&["127.0.0.1:1".to_owned()], Spread::Fixed, Terms::plain()).unwrap()
+        MongoNodes::new(&["127.0.0.1:1".to_owned()], Spread::Fixed, ConnectOptions::plain()).unwrap()
     }
 
     #[test]
@@ -306,12 +307,12 @@ mod tests {
     #[test]
     fn a_router_and_a_single_server_are_no_members() {
         for answer in [doc! {"isWritablePrimary": true}, doc! {"isWritablePrimary": true, "msg": "isdbgrid"}] {
-            assert!(matches!(Told::read(&answer), Told::Alone));
+            assert!(matches!(HostReport::read(&answer), HostReport::Alone));
         }
-        assert!(matches!(Told::read(&doc! {"isreplicaset": true}), Told::Outside));
+        assert!(matches!(HostReport::read(&doc! {"isreplicaset": true}), HostReport::Outside));
         let answer =
             doc! {"setName": "s", "secondary": true, "hosts": ["a:1", "b:1"], "passives": ["c:1"], "me": "a:1"};
-        let Told::Member { primary, secondary, others, myself } = Told::read(&answer) else { panic!() };
+        let HostReport::Member { primary, secondary, others, myself } = HostReport::read(&answer) else { panic!() };
         assert!(!primary && secondary);
         assert_eq!((others.len(), myself.as_deref()), (3, Some("a:1")));
     }

@@ -4,21 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loadframe_engine::driver::Context;
-use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
-use loadframe_engine::template::Template;
-use loadframe_engine::variables::Variables;
+use loadframe_engine::util::suggestions::unknown;
+use loadframe_engine::workload::variables::Variables;
+use loadframe_engine::workload::variables::template::Template;
 use serde_json::{Map, Value, json};
 
 use super::bson;
-use super::terms::DATABASE;
+use super::connect_options::DATABASE;
 use crate::assertion::Assertion;
-use crate::buckets::{Buckets, DELETE_DAYS, deletion};
 use crate::capture::{Captures, Place};
-use crate::form::{self, Form};
-use crate::generations::{Register, Style};
-use crate::neutral::{Neutral, VERBS};
-use crate::take_in::{TAKE_IN, TakeIn};
+use crate::crud::{Neutral, VERBS};
+use crate::daily::generations::{Register, Style};
+use crate::daily::{Buckets, DELETE_DAYS, deletion};
+use crate::form;
+use crate::form::Form;
+use crate::ingest::{Ingest, TAKE_IN};
 use crate::timeout;
 
 /// The options beside the kind.
@@ -53,7 +54,7 @@ pub enum Kind {
     /// A command of the workload's own.
     Command(Template),
     /// The events of a source, and where they go if days are told apart.
-    TakeIn(TakeIn, Option<Arc<Buckets>>),
+    Ingest(Ingest, Option<Arc<Buckets>>),
     /// The end of days: of all, or of those that were over more than so many milliseconds ago.
     DeleteDays(Arc<Buckets>, Option<i64>),
 }
@@ -132,9 +133,9 @@ impl Operation {
             "aggregate" => aggregate(argument, variables).map(Kind::Query).map_err(|error| error.within(name))?,
             "command" => command(argument, variables).map(Kind::Command).map_err(|error| error.within(name))?,
             TAKE_IN => {
-                let take_in = TakeIn::map(argument).map_err(|error| error.within(name))?;
-                let days = take_in.daily.map(|_| buckets(&take_in.collection));
-                Kind::TakeIn(take_in, days)
+                let ingest = Ingest::map(argument).map_err(|error| error.within(name))?;
+                let days = ingest.daily.map(|_| buckets(&ingest.collection));
+                Kind::Ingest(ingest, days)
             }
             DELETE_DAYS => {
                 let (of, keep) = deletion(argument).map_err(|error| error.within(name))?;
@@ -165,7 +166,7 @@ impl Operation {
         let reads = match &kind {
             Kind::Neutral(neutral) => neutral.reads(),
             Kind::Query(_) | Kind::Command(_) => true,
-            Kind::TakeIn(..) | Kind::DeleteDays(..) => false,
+            Kind::Ingest(..) | Kind::DeleteDays(..) => false,
         };
         let captures = Captures::of_documents(form, reads, variables)?;
         let timeout = timeout::of_operation(form, timeout)?;
@@ -180,11 +181,11 @@ impl Kind {
         let reads = match self {
             Self::Neutral(neutral) => matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)),
             Self::Query(_) | Self::Command(_) => true,
-            Self::TakeIn(..) | Self::DeleteDays(..) => false,
+            Self::Ingest(..) | Self::DeleteDays(..) => false,
         };
         let writes = !reads && !matches!(self, Self::DeleteDays(..));
         // Events are written to the primary, and looked for where that is said.
-        let is_looked_for = matches!(self, Self::TakeIn(..));
+        let is_looked_for = matches!(self, Self::Ingest(..));
         if concern.is_some() && !writes {
             let remedy = if matches!(self, Self::Command(_)) { "say writeConcern inside it" } else { "leave it out" };
             return Err(PlanError::new(format!("{name} has no \"write_concern\" here; {remedy}")));
@@ -265,7 +266,7 @@ fn command(argument: &Value, variables: &Variables) -> Result<Template, PlanErro
 
 #[cfg(test)]
 mod tests {
-    use loadframe_engine::corpus::Corpora;
+    use loadframe_engine::workload::corpus::Corpora;
 
     use super::*;
 
@@ -336,8 +337,8 @@ mod tests {
         let context = Context { variables: Variables::default(), corpora: Corpora::default() };
         let register = Register::default();
         let map = |form: Value| Operation::map(&form, &context, &register, Duration::from_secs(9));
-        let take_in = |daily: &str| json!({"take_in": {"collection": "ads", "daily": daily}});
-        let Kind::TakeIn(_, Some(taken)) = map(take_in("arrival")).unwrap().kind else { panic!() };
+        let ingest = |daily: &str| json!({"take_in": {"collection": "ads", "daily": daily}});
+        let Kind::Ingest(_, Some(taken)) = map(ingest("arrival")).unwrap().kind else { panic!() };
         let Kind::DeleteDays(deleted, keep) =
             map(json!({"delete_days": {"collection": "ads", "keep": 60}})).unwrap().kind
         else {
@@ -345,7 +346,7 @@ mod tests {
         };
         assert!(Arc::ptr_eq(&taken, &deleted));
         assert_eq!(keep, Some(60_000));
-        let Kind::TakeIn(_, None) = map(json!({"take_in": {"collection": "ads"}})).unwrap().kind else { panic!() };
+        let Kind::Ingest(_, None) = map(json!({"take_in": {"collection": "ads"}})).unwrap().kind else { panic!() };
         for (form, message) in [
             (json!({"delete_days": {"collection": "ads", "kept": 60}}), "delete_days: unknown key \"kept\""),
             (json!({"delete_days": {"collection": "ads"}, "write_concern": "majority"}), "delete_days has no \"write"),

@@ -1,13 +1,13 @@
 //! The commands that operations stand for, written as BSON once for each request.
 
 use bson::RawDocumentBuf;
-use loadframe_engine::template::Template;
-use loadframe_engine::variables::Values;
+use loadframe_engine::workload::variables::Values;
+use loadframe_engine::workload::variables::template::Template;
 
 use super::bson::{array, document, field, fields, int, nested, switch, text};
 use super::operation::Concern;
-use crate::json::Unexpected;
-use crate::neutral::{Key, Neutral, Read, Scalar, Scan, Write};
+use crate::crud::{Key, Neutral, Read, Scalar, Scan, Write};
+use loadframe_engine::util::json::Unexpected;
 
 /// What documents are found by.
 pub const ID: &[u8] = b"_id";
@@ -203,10 +203,10 @@ pub fn write_concern(out: &mut Vec<u8>, concern: Option<Concern>) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use loadframe_engine::corpus::Corpora;
-    use loadframe_engine::draw::Draw;
     use loadframe_engine::driver::Context;
-    use loadframe_engine::variables::{Captured, Variables};
+    use loadframe_engine::util::draw::Draw;
+    use loadframe_engine::workload::corpus::Corpora;
+    use loadframe_engine::workload::variables::{Captured, Variables};
     use serde_json::{Value, json};
 
     use super::super::bson;

@@ -1,22 +1,22 @@
 //! Carrying one operation out by the commands that its kind takes.
 
 use bson::RawDocument;
-use loadframe_engine::answers::LONGEST;
 use loadframe_engine::driver::Reply;
-use loadframe_engine::event::{Batch, Event};
-use loadframe_engine::variables::Values;
+use loadframe_engine::recording::latest_answers::LONGEST;
+use loadframe_engine::workload::event::{Batch, Event};
+use loadframe_engine::workload::variables::Values;
 
 use super::Connection;
 use super::answer::Answer;
-use super::asking::{Asking, Take, settle};
 use super::bulk;
-use super::days::Days;
-use super::failure::unfit;
+use super::daily::Days;
+use super::error::unfit;
+use super::execute::{Execution, Take, settle};
+use super::ingest;
 use super::operation::Kind;
-use super::taking_in;
-use crate::buckets::{Buckets, Days as _};
-use crate::neutral::{Action, Bulk, Neutral};
-use crate::take_in::{TakeIn, chosen, without_source};
+use crate::crud::{Action, Bulk, Neutral};
+use crate::daily::{Buckets, Days as _};
+use crate::ingest::{Ingest, chosen, without_source};
 use crate::tally::Tally;
 
 /// Whether a command of the workload's own writes documents.
@@ -26,14 +26,14 @@ fn is_write(command: &RawDocument) -> bool {
     name.is_some_and(|name| WRITES.contains(&name))
 }
 
-impl Asking<'_> {
+impl Execution<'_> {
     /// Asks it.
     pub async fn ask(&self, connection: &mut Connection, values: &Values<'_>) -> Reply {
         let concern = self.operation.concern;
         let (command, take) = match &self.operation.kind {
             Kind::Query(template) => (connection.room.native(template, values), Take::Documents),
             Kind::Command(template) => (connection.room.native(template, values), Take::Told),
-            Kind::TakeIn(..) => return without_source(),
+            Kind::Ingest(..) => return without_source(),
             Kind::DeleteDays(buckets, keep) => {
                 return buckets.delete(Days::new(self, connection, buckets), *keep).await;
             }
@@ -73,7 +73,7 @@ impl Asking<'_> {
                 let reply = self.judged(asked, values, &mut connection.memory).reply();
                 Reply { documents: written.unwrap_or(reply.documents), ..reply }
             }
-            Kind::Neutral(_) | Kind::TakeIn(..) | Kind::DeleteDays(..) => asked.then(Answer::done).reply(),
+            Kind::Neutral(_) | Kind::Ingest(..) | Kind::DeleteDays(..) => asked.then(Answer::done).reply(),
         }
     }
 
@@ -84,10 +84,10 @@ impl Asking<'_> {
     }
 
     /// Sends the events of a batch, to the collections of their days if days are told apart.
-    pub async fn take_in(
+    pub async fn ingest(
         &self,
         connection: &mut Connection,
-        (form, buckets): (&TakeIn, Option<&Buckets>),
+        (form, buckets): (&Ingest, Option<&Buckets>),
         batch: &Batch,
     ) -> Reply {
         let mut tally = Tally::default();
@@ -123,22 +123,22 @@ impl Asking<'_> {
     async fn write_events(
         &self,
         connection: &mut Connection,
-        (form, batch): (&TakeIn, &Batch),
+        (form, batch): (&Ingest, &Batch),
         mut lists: Vec<(String, Vec<(u32, &Event)>)>,
         mut tally: Tally,
     ) -> Reply {
         let mut whole = None;
         while let Some((collection, events)) = lists.pop() {
             let carried = events.iter().copied();
-            let commands =
-                match taking_in::commands(form, &collection, batch, carried, self.operation.concern, &mut tally) {
-                    Ok(commands) => commands,
-                    Err(unexpected) => {
-                        let places: Vec<u32> = events.iter().map(|(place, _)| *place).collect();
-                        tally.fail_at(&places, unfit(unexpected).denied());
-                        continue;
-                    }
-                };
+            let commands = match ingest::commands(form, &collection, batch, carried, self.operation.concern, &mut tally)
+            {
+                Ok(commands) => commands,
+                Err(unexpected) => {
+                    let places: Vec<u32> = events.iter().map(|(place, _)| *place).collect();
+                    tally.fail_at(&places, unfit(unexpected).denied());
+                    continue;
+                }
+            };
             for (command, places) in commands {
                 let asked = self.send(connection, Ok(command), Take::Told).await;
                 asked.extend(&mut whole);
@@ -158,9 +158,9 @@ impl Asking<'_> {
     }
 
     /// Asks once which events of a batch a query sees, by their places.
-    pub async fn look_for(&self, connection: &mut Connection, form: &TakeIn, batch: &Batch) -> (Reply, Vec<bool>) {
-        let asked = self.send(connection, taking_in::look(form, batch), Take::Documents).await;
-        let seen = asked.answer.as_ref().map(|answer| taking_in::seen(batch, answer.read()));
+    pub async fn look_for(&self, connection: &mut Connection, form: &Ingest, batch: &Batch) -> (Reply, Vec<bool>) {
+        let asked = self.send(connection, ingest::look(form, batch), Take::Documents).await;
+        let seen = asked.answer.as_ref().map(|answer| ingest::seen(batch, answer.read()));
         let seen = seen.unwrap_or_default();
         (asked.reply(), seen)
     }

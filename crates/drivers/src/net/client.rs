@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use loadframe_engine::driver::ErrorClass;
-use loadframe_engine::reconnects;
+use loadframe_engine::recording::reconnects;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::deadline::{Deadline, Limit};

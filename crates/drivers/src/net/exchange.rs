@@ -7,7 +7,7 @@
 use std::fmt::Display;
 use std::time::Instant;
 
-use loadframe_engine::driver::{Failure, Part, Reply};
+use loadframe_engine::driver::{Failure, Reply, ReplyPart};
 
 /// A reader of answers, which recognises the end of an answer.
 pub trait Frame {
@@ -58,10 +58,10 @@ impl Exchanged {
     }
 
     /// The reply of one part of a request; `name` is the part's place among the operation's parts.
-    pub fn part(&self, name: usize, outcome: Result<(), &Failure>) -> Part {
+    pub fn part(&self, name: usize, outcome: Result<(), &Failure>) -> ReplyPart {
         let Self { sent, done, .. } = *self;
         let failed = outcome.err().map(|failure| failure.class);
-        Part { name, sent, done, documents: u64::from(failed.is_none()), failed }
+        ReplyPart { name, sent, done, documents: u64::from(failed.is_none()), failed }
     }
 
     /// Times a request of a library that hides its connection: the library's encoding and its queues are inside.

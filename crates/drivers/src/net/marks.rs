@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use loadframe_engine::reconnects;
+use loadframe_engine::recording::reconnects;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::exchange::Exchanged;

@@ -1,6 +1,6 @@
 //! One way to the target: an assignment to one of its nodes, and a connection to the node that is asked, or to each.
 
-use loadframe_engine::reconnects;
+use loadframe_engine::recording::reconnects;
 
 use super::topology::Assignment;
 use super::wire::Wire;

@@ -39,14 +39,14 @@ struct Shape {
     nodes: Vec<Arc<TargetNode>>,
     members: Members,
     /// The present clients, by their seats.
-    seats: Vec<Option<Seat>>,
+    seats: Vec<Option<ClientHome>>,
 }
 
 /// The nodes of the target, in the order of its hosts.
 type Members = Arc<[Arc<TargetNode>]>;
 
 #[derive(Clone, Copy, Debug)]
-struct Seat {
+struct ClientHome {
     client: u64,
     /// The number of its home.
     home: u16,
@@ -175,7 +175,7 @@ impl Topology {
         let seen = self.epoch.load(Ordering::Acquire);
         let members = shape.members.clone();
         let home = self.first_home(client, members.len() as u64) as usize;
-        let taken = Some(Seat { client, home: members[home].number });
+        let taken = Some(ClientHome { client, home: members[home].number });
         let seat = shape.seats.iter().position(Option::is_none).unwrap_or(shape.seats.len());
         if seat == shape.seats.len() {
             shape.seats.push(taken);

@@ -1,13 +1,14 @@
 //! What an answer holds: how many rows, and rows as JSON for assertions and for people.
 
 use loadframe_engine::driver::{ErrorClass, Failure};
-use loadframe_engine::variables::Values;
+use loadframe_engine::workload::variables::Values;
 use serde_json::Value;
 use tokio_postgres::{Row, SimpleQueryMessage};
 
-use super::failure::failure;
+use super::error::failure;
 use super::value::object;
-use crate::assertion::{self, Assertion};
+use crate::assertion;
+use crate::assertion::Assertion;
 
 /// Rows that are kept for people; the others are only counted.
 const SHOWN: usize = 100;

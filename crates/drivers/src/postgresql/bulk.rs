@@ -9,13 +9,13 @@ use futures_util::future::join_all;
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use tokio_postgres::{Client, Error, Statement};
 
-use super::failure::{failure, is_of_data, request as request_failure};
-use super::line::Broken;
-use super::statement::Param;
+use super::connection::Broken;
+use super::error::{failure, is_of_data, request as request_failure};
+use super::request::Param;
+use super::statements::{Turn, add, columns, is_answered};
 use super::table::Table;
-use super::turn::{Turn, add, columns, is_answered};
+use crate::crud::{Action, Bulk, Scalar, fields};
 use crate::net::exchange::Exchanged;
-use crate::neutral::{Action, Bulk, Scalar, fields};
 use crate::tally::Tally;
 
 /// Values of one statement: the protocol counts them in 16 bits.
@@ -70,13 +70,13 @@ pub async fn ask(
                     continue;
                 }
             };
-            begun.get_or_insert_with(|| turn.line.marks.begin());
+            begun.get_or_insert_with(|| turn.connection.marks.begin());
             send(turn, chunk, &statements, (bulk.action, kept), &mut tally).await;
         }
     }
     let answered = is_answered(tally.first());
     let Exchanged { sent, done, .. } =
-        begun.map_or_else(Exchanged::never, |begun| turn.line.marks.end(begun, answered));
+        begun.map_or_else(Exchanged::never, |begun| turn.connection.marks.end(begun, answered));
     let reply = tally.settle(sent, done);
     if let Some(shown) = turn.shown {
         if let Some((key, documents)) = groups.first() {
@@ -172,11 +172,11 @@ async fn send(
 ) {
     let places = places(documents);
     let id_last = action == Action::Update;
-    let (line, deadline, limit) = turn.parts();
+    let (connection, deadline, limit) = turn.parts();
     let outcome = match many {
         Some(many) => {
             let params: Vec<&Param> = documents.iter().flat_map(|document| document.params(id_last)).collect();
-            let request = deadline.within(limit.due, line.run(|client| client.execute_raw(many, params))).await;
+            let request = deadline.within(limit.due, connection.run(|client| client.execute_raw(many, params))).await;
             request.map(|outcome| outcome.map(|rows| written(rows, places.len() as u64, kept, tally)))
         }
         None if documents.len() > 1 => {
@@ -193,7 +193,7 @@ async fn send(
         }
         // Nothing was committed, whatever the server answered to the statements before the error.
         Some(Err(broken)) => tally.fail_at(&places, broken.failure()),
-        None => tally.fail_at(&places, turn.asking.limit.missed()),
+        None => tally.fail_at(&places, turn.execution.limit.missed()),
     }
 }
 
@@ -205,8 +205,8 @@ async fn in_one_transaction(
     statement: &Statement,
     id_last: bool,
 ) -> Option<Result<Vec<u64>, Broken>> {
-    let (line, deadline, limit) = turn.parts();
-    let request = line.run(async |client: &Client| {
+    let (connection, deadline, limit) = turn.parts();
+    let request = connection.run(async |client: &Client| {
         let written =
             join_all(documents.iter().map(|document| client.execute_raw(statement, document.params(id_last))));
         // The COMMIT of a transaction in which a statement failed rolls it back.
@@ -230,8 +230,8 @@ async fn one_by_one(
     id_last: bool,
 ) -> Vec<Result<u64, Failure>> {
     let answers: RefCell<Vec<Option<Result<u64, Error>>>> = RefCell::new(documents.iter().map(|_| None).collect());
-    let (line, deadline, limit) = turn.parts();
-    let request = line.run(async |client: &Client| {
+    let (connection, deadline, limit) = turn.parts();
+    let request = connection.run(async |client: &Client| {
         join_all(documents.iter().enumerate().map(async |(at, document)| {
             let answer = client.execute_raw(statement, document.params(id_last)).await;
             answers.borrow_mut()[at] = Some(answer);

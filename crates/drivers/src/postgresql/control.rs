@@ -2,7 +2,7 @@
 
 use loadframe_engine::plan::PlanError;
 
-use super::statement::commands;
+use super::request::commands;
 
 /// The remedy of a statement that cannot stand alone.
 pub const TRANSACTION: &str = "put statements that belong together into \"transaction\"";

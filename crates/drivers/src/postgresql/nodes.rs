@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::{PlanError, Spread};
+use loadframe_engine::util::draw::Draw;
 use tokio_postgres::SimpleQueryMessage;
 
-use super::failure::{failure, is_refusal};
-use super::line::{Line, Terms};
+use super::connection::{ConnectOptions, NodeConnection};
+use super::error::{failure, is_refusal};
 use super::read_from::ReadFrom;
 use super::table::Table;
-use crate::net::asking::Asking;
 use crate::net::deadline::Limit;
+use crate::net::refresh_throttle::RefreshThrottle;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
@@ -46,12 +46,12 @@ pub struct PostgresNodes {
     /// The hosts as they were set.
     pub topology: Arc<Topology>,
     /// How servers are approached.
-    pub terms: Terms,
+    pub connect_options: ConnectOptions,
     spread: Spread,
     roles: RwLock<Arc<Roles>>,
     known: AtomicBool,
     tables: Mutex<HashMap<String, Arc<Table>>>,
-    asking: Asking,
+    refresh_throttle: RefreshThrottle,
 }
 
 /// What one server said that it is.
@@ -64,15 +64,15 @@ enum Role {
 
 impl PostgresNodes {
     /// Nothing is asked yet.
-    pub fn new(hosts: &[String], spread: Spread, terms: Terms) -> Result<Self, PlanError> {
+    pub fn new(hosts: &[String], spread: Spread, connect_options: ConnectOptions) -> Result<Self, PlanError> {
         Ok(Self {
             topology: Arc::new(Topology::new(hosts, spread, None)?),
-            terms,
+            connect_options,
             spread,
             roles: RwLock::default(),
             known: AtomicBool::new(false),
             tables: Mutex::default(),
-            asking: Asking::default(),
+            refresh_throttle: RefreshThrottle::default(),
         })
     }
 
@@ -127,12 +127,12 @@ impl PostgresNodes {
 
     /// What is known of the servers may be wrong by now.
     pub fn doubt(&self) {
-        self.asking.doubt();
+        self.refresh_throttle.doubt();
     }
 
     /// Returns true to one client only: the one that has to ask the servers again.
     pub fn claim(&self) -> bool {
-        self.asking.claim()
+        self.refresh_throttle.claim()
     }
 
     /// Asks all hosts what they are. When none answers, the error is that of one that refuses this user, or else the
@@ -160,10 +160,10 @@ impl PostgresNodes {
             self.known.store(true, Ordering::Release);
         }
         if roles.primary.is_none() || !roles.missing.is_empty() {
-            self.asking.watch();
+            self.refresh_throttle.watch();
         }
         *self.roles.write().expect("no thread panics while it holds the lock") = Arc::new(roles);
-        self.asking.over();
+        self.refresh_throttle.over();
         match refused {
             Some(failure) if !answered => Err(failure),
             _ => Ok(()),
@@ -171,9 +171,10 @@ impl PostgresNodes {
     }
 
     async fn ask(&self, host: &Host) -> Result<Role, Failure> {
-        let limit = Limit::starting_now(PATIENCE.min(self.terms.timeout));
-        let mut line = Line::open(host, &self.terms, limit).await?;
-        let told = limit.within(line.run(|client| client.simple_query(ROLE))).await.ok_or_else(|| limit.missed())?;
+        let limit = Limit::starting_now(PATIENCE.min(self.connect_options.timeout));
+        let mut connection = NodeConnection::open(host, &self.connect_options, limit).await?;
+        let told =
+            limit.within(connection.run(|client| client.simple_query(ROLE))).await.ok_or_else(|| limit.missed())?;
         let told = told.map_err(|broken| broken.failure())?;
         let row = told.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some((row.get(0) == Some("t"), row.get(1) == Some("on"))),

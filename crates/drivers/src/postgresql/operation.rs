@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use loadframe_engine::driver::Context;
-use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
-use loadframe_engine::variables::Variables;
+use loadframe_engine::util::suggestions::unknown;
+use loadframe_engine::workload::variables::Variables;
 use serde_json::Value;
 
+use super::connection::ConnectOptions;
 use super::control::{Control, TRANSACTION};
-use super::line::Terms;
 use super::read_from::{ReadFrom, word};
-use super::statement::Pieces;
+use super::request::Pieces;
 use crate::assertion::Assertion;
 use crate::capture::{Captures, Place};
-use crate::form::{self, Form};
-use crate::neutral::{Cell, Neutral, VERBS};
+use crate::crud::{Cell, Neutral, VERBS};
+use crate::form;
+use crate::form::Form;
 use crate::timeout;
 
 /// The options beside the kind.
@@ -90,8 +91,14 @@ pub struct Transaction {
 }
 
 impl Operation {
-    /// Maps `{"read": {...}, "timeout": 5}` or `{"sql": {...}}`. What the form does not say is as the `terms` have it.
-    pub fn map(form: &Value, number: usize, context: &Context, terms: &Terms) -> Result<Self, PlanError> {
+    /// Maps `{"read": {...}, "timeout": 5}` or `{"sql": {...}}`. What the form does not say is as the `connect_options`
+    /// have it.
+    pub fn map(
+        form: &Value,
+        number: usize,
+        context: &Context,
+        connect_options: &ConnectOptions,
+    ) -> Result<Self, PlanError> {
         let kinds: Vec<_> = VERBS.into_iter().chain(["sql"]).collect();
         let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
         let kind = if name == "sql" {
@@ -111,7 +118,7 @@ impl Operation {
                 from
             }
             // Whether a statement writes is not known here.
-            None if matches!(&kind, Kind::Neutral(_)) && kind.may_only_read() => terms.read_from,
+            None if matches!(&kind, Kind::Neutral(_)) && kind.may_only_read() => connect_options.read_from,
             None => ReadFrom::Primary,
         };
         let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
@@ -119,7 +126,14 @@ impl Operation {
             None => None,
         };
         let captures = Captures::of_documents(form, kind.answers().1, &context.variables)?;
-        Ok(Self { number, kind, timeout: timeout::of_operation(form, terms.timeout)?, from, assertion, captures })
+        Ok(Self {
+            number,
+            kind,
+            timeout: timeout::of_operation(form, connect_options.timeout)?,
+            from,
+            assertion,
+            captures,
+        })
     }
 }
 
@@ -233,14 +247,15 @@ impl Native {
 
 #[cfg(test)]
 mod tests {
-    use loadframe_engine::corpus::Corpora;
+    use loadframe_engine::workload::corpus::Corpora;
     use serde_json::json;
 
     use super::*;
 
     fn map(form: Value) -> Result<Operation, String> {
         let context = Context { variables: Variables::default(), corpora: Corpora::default() };
-        Operation::map(&form, 0, &context, &Terms::plain(ReadFrom::PreferReplica)).map_err(|error| error.message)
+        Operation::map(&form, 0, &context, &ConnectOptions::plain(ReadFrom::PreferReplica))
+            .map_err(|error| error.message)
     }
 
     #[test]

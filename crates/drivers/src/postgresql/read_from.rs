@@ -1,7 +1,7 @@
 //! Which servers a request may go to, and the words that stand for a choice.
 
-use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
+use loadframe_engine::util::suggestions::unknown;
 use serde_json::Value;
 
 /// Which servers are asked. Replicas are behind the primary, so what is read from them may be old.

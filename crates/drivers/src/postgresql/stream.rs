@@ -6,7 +6,7 @@ use loadframe_engine::driver::{ErrorClass, Failure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::failure::failure;
+use super::error::failure;
 use crate::net::deadline::Limit;
 use crate::net::target_node::Host;
 use crate::net::tls::{Tls, refusal};

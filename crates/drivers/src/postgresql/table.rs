@@ -5,7 +5,7 @@ use std::fmt::Write;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use tokio_postgres::SimpleQueryMessage;
 
-use super::failure::failure;
+use super::error::failure;
 
 /// The column of documents in a table that has no other but its key.
 const DOCUMENT: &str = "document";

@@ -3,19 +3,19 @@
 //! A document that a node sends elsewhere, because its slot has moved, is sent there alone.
 
 use futures_util::future::join_all;
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Failure, Reply};
+use loadframe_engine::util::draw::Draw;
 
-use super::asking::Means;
 use super::collection::Collection;
-use super::failure::{client, refusal};
+use super::error::{client, refusal};
+use super::execute::ConnectionSet;
 use super::nodes::{Mode, RedisNodes, unserved};
 use super::operation::Room;
 use super::resp::Item;
 use super::script::{is_unknown, spelled_out};
+use crate::crud::{Action, Bulk, Scalar, fields};
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
-use crate::neutral::{Action, Bulk, Scalar, fields};
 use crate::tally::Tally;
 
 /// A node that has not read the script that the documents are written by gets them a second time, with the script.
@@ -30,7 +30,7 @@ struct Document {
 
 /// Sends the documents of a request, or those at the places `only`.
 pub async fn ask(
-    means: &mut Means,
+    connections: &mut ConnectionSet,
     nodes: &RedisNodes,
     (bulk, only): (&Bulk, Option<&[u32]>),
     collection: &Collection,
@@ -41,7 +41,7 @@ pub async fn ask(
     let mut documents = commands((bulk, only), collection, room, draw.k);
     let cluster = nodes.mode() == Mode::Cluster;
     let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
-    let home = if cluster { Ok(0) } else { home(means, nodes, draw.turn, limit).await };
+    let home = if cluster { Ok(0) } else { home(connections, nodes, draw.turn, limit).await };
     for (number, document) in documents.iter_mut().enumerate().filter(|(_, document)| document.outcome.is_none()) {
         let node = match (cluster, &home) {
             (true, _) => match nodes.slots.get(document.slot) {
@@ -66,7 +66,7 @@ pub async fn ask(
     if cluster {
         let mut open = Vec::new();
         for (node, numbers) in groups {
-            match means.open(nodes, node, limit).await {
+            match connections.open(nodes, node, limit).await {
                 Ok(()) => open.push((node, numbers)),
                 Err(failure) => numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone()))),
             }
@@ -81,7 +81,7 @@ pub async fn ask(
             .map(|(_, numbers)| numbers.iter().flat_map(|at| documents[*at].command.iter().copied()).collect())
             .collect();
         let mut exchanges = Vec::new();
-        for (node, line) in means.lines().iter_mut().enumerate() {
+        for (node, line) in connections.by_node().iter_mut().enumerate() {
             if let Some(group) = groups.iter().position(|(of, _)| usize::from(*of) == node) {
                 let request = &requests[group];
                 let commands = groups[group].1.len();
@@ -98,7 +98,7 @@ pub async fn ask(
                 nodes.doubt();
                 continue;
             }
-            let mut answers = means.lines()[usize::from(*node)].answers();
+            let mut answers = connections.by_node()[usize::from(*node)].answers();
             let mut unread = Vec::new();
             for at in numbers {
                 let answer = answers.next();
@@ -121,10 +121,11 @@ pub async fn ask(
         }
     }
     for document in documents.iter_mut().filter(|document| document.outcome.is_none()) {
-        let (asked, outcome) = means.ask(nodes, &document.command, Some(document.slot), draw.turn, limit).await;
-        whole = Some(asked.exchanged.beside(whole));
+        let (sent_request, outcome) =
+            connections.ask(nodes, &document.command, Some(document.slot), draw.turn, limit).await;
+        whole = Some(sent_request.exchanged.beside(whole));
         document.outcome = Some(match outcome {
-            Ok(()) => match means.answer(&asked).next() {
+            Ok(()) => match connections.answer(&sent_request).next() {
                 Some(Item::Error(words)) => Err(refusal(words)),
                 item => judge(item, bulk.action).unwrap_or(Ok(())),
             },
@@ -139,8 +140,8 @@ pub async fn ask(
     Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
 }
 
-async fn home(means: &mut Means, nodes: &RedisNodes, turn: u64, limit: Limit) -> Result<u16, Failure> {
-    let (node, opened) = means.turn(nodes, turn, limit).await;
+async fn home(connections: &mut ConnectionSet, nodes: &RedisNodes, turn: u64, limit: Limit) -> Result<u16, Failure> {
+    let (node, opened) = connections.turn(nodes, turn, limit).await;
     opened.map(|()| node)
 }
 

@@ -9,7 +9,7 @@ use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::PlanError;
 
 use super::collection::Collections;
-use super::line::{Line, Terms};
+use super::connection::{ConnectOptions, NodeConnection};
 use super::resp::{Item, Reader};
 use super::slots::{SLOTS, Slots};
 use crate::net::deadline::Limit;
@@ -42,7 +42,7 @@ pub struct RedisNodes {
     /// The hosts as they were set; any node of a cluster lists the others.
     pub topology: Arc<Topology>,
     /// How connections to the nodes are made.
-    pub terms: Terms,
+    pub connect_options: ConnectOptions,
     /// Which node of a cluster serves a slot.
     pub slots: Slots,
     mode: AtomicU8,
@@ -56,10 +56,10 @@ pub struct RedisNodes {
 
 impl RedisNodes {
     /// Nothing is asked yet.
-    pub fn new(topology: Arc<Topology>, terms: Terms) -> Self {
+    pub fn new(topology: Arc<Topology>, connect_options: ConnectOptions) -> Self {
         Self {
             topology,
-            terms,
+            connect_options,
             slots: Slots::new(),
             mode: AtomicU8::new(Mode::Unknown as u8),
             known: Known::default(),
@@ -116,20 +116,20 @@ impl RedisNodes {
     }
 
     async fn ask(&self, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
-        let mut line = Line::default();
+        let mut connection = NodeConnection::default();
         // A node that refuses AUTH will refuse it every time.
-        line.open(host, &self.terms, limit).await.map_err(|failure| match failure.class {
+        connection.open(host, &self.connect_options, limit).await.map_err(|failure| match failure.class {
             ErrorClass::Client => DiscoveryError::Refused(failure),
             _ => DiscoveryError::Failed(failure),
         })?;
-        let mut answer = line.ask(&[b"CLUSTER", b"SLOTS"], limit).await?;
+        let mut answer = connection.ask(&[b"CLUSTER", b"SLOTS"], limit).await?;
         if let Some(Item::List(ranges)) = answer.clone().next() {
             answer.next();
             self.learn(answer, ranges, host).await;
             self.mode.store(Mode::Cluster as u8, Ordering::Release);
             return Ok(());
         }
-        let mut answer = line.ask(&[b"HGETALL", COLLECTIONS.as_bytes()], limit).await?;
+        let mut answer = connection.ask(&[b"HGETALL", COLLECTIONS.as_bytes()], limit).await?;
         answer.next();
         while let (Some(name), Some(definition)) = (answer.text(), answer.text()) {
             let keeps = serde_json::from_slice::<serde_json::Value>(definition).is_ok_and(|json| json["index"] == true);
@@ -197,7 +197,7 @@ mod tests {
     fn nodes() -> RedisNodes {
         let hosts = ["127.0.0.1:7000".to_owned()];
         let topology = Topology::new(&hosts, Spread::Fixed, None).unwrap();
-        RedisNodes::new(Arc::new(topology), Terms::plain(Duration::from_secs(1)))
+        RedisNodes::new(Arc::new(topology), ConnectOptions::plain(Duration::from_secs(1)))
     }
 
     #[tokio::test]

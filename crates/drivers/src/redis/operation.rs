@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loadframe_engine::driver::Context;
-use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::PlanError;
-use loadframe_engine::template::Template;
-use loadframe_engine::variables::{Values, Variables};
+use loadframe_engine::util::suggestions::unknown;
+use loadframe_engine::workload::variables::template::Template;
+use loadframe_engine::workload::variables::{Values, Variables};
 use serde_json::Value;
 
+use super::captured::{CapturedReply, taken};
 use super::collection::{Collection, Collections};
-use super::command::Writer;
+use super::request::Writer;
 use super::script::Script;
 use super::slots::slot_of;
-use super::taken::{Taken, taken};
 use crate::assertion::Assertion;
 use crate::capture::Captures;
+use crate::crud::{Action, Cell, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
 use crate::form;
-use crate::neutral::{Action, Cell, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
 use crate::timeout;
 
 /// The options beside the kind.
@@ -34,7 +34,7 @@ pub struct Operation {
     /// What is asserted of the answer.
     pub assertion: Option<Assertion>,
     /// What is taken from the answer.
-    pub captures: Captures<Taken>,
+    pub captures: Captures<CapturedReply>,
 }
 
 /// What an operation asks.

@@ -90,9 +90,9 @@ impl Answers {
         self.searched = from;
         let (item, after) = match item(&self.bytes[self.at..end])? {
             // The text itself is looked for when the line is there, which may be more than once.
-            Line::Bulk(length) => (None, end + length + 2),
-            Line::Item(Item::List(elements)) => (Some(elements), end),
-            Line::Item(_) => (None, end),
+            ResponseLine::Bulk(length) => (None, end + length + 2),
+            ResponseLine::Item(Item::List(elements)) => (Some(elements), end),
+            ResponseLine::Item(_) => (None, end),
         };
         if after > self.bytes.len() {
             return Ok(false);
@@ -136,24 +136,24 @@ impl Frame for Answers {
 }
 
 /// What a line begins.
-enum Line<'a> {
+enum ResponseLine<'a> {
     Item(Item<'a>),
     /// A text of this many bytes.
     Bulk(usize),
 }
 
 /// Reads a line with its end.
-fn item(line: &[u8]) -> Result<Line<'_>, Malformed> {
+fn item(line: &[u8]) -> Result<ResponseLine<'_>, Malformed> {
     let (Some(text), Some(kind)) = (line.strip_suffix(b"\r\n"), line.first()) else {
         return Err(Malformed("a line without its end"));
     };
     let rest = text.get(1..).ok_or(Malformed("an empty line"))?;
     Ok(match kind {
-        b'+' => Line::Item(Item::Status(rest)),
-        b'-' => Line::Item(Item::Error(rest)),
-        b':' => Line::Item(Item::Int(number(rest)?)),
-        b'$' => length(rest)?.map_or(Line::Item(Item::Null), Line::Bulk),
-        b'*' => Line::Item(length(rest)?.map_or(Item::Null, Item::List)),
+        b'+' => ResponseLine::Item(Item::Status(rest)),
+        b'-' => ResponseLine::Item(Item::Error(rest)),
+        b':' => ResponseLine::Item(Item::Int(number(rest)?)),
+        b'$' => length(rest)?.map_or(ResponseLine::Item(Item::Null), ResponseLine::Bulk),
+        b'*' => ResponseLine::Item(length(rest)?.map_or(Item::Null, Item::List)),
         _ => return Err(Malformed("an item of an unknown kind")),
     })
 }
@@ -190,11 +190,11 @@ impl<'a> Reader<'a> {
         let bytes = self.0;
         let end = memchr(b'\n', bytes)? + 1;
         match item(&bytes[..end]).ok()? {
-            Line::Item(item) => {
+            ResponseLine::Item(item) => {
                 self.0 = &bytes[end..];
                 Some(item)
             }
-            Line::Bulk(length) => {
+            ResponseLine::Bulk(length) => {
                 let text = bytes.get(end..end + length)?;
                 self.0 = bytes.get(end + length + 2..)?;
                 Some(Item::Bulk(text))

@@ -10,9 +10,9 @@ use std::sync::LazyLock;
 
 use sha1::{Digest, Sha1};
 
-use super::command::Writer;
+use super::request::Writer;
 use super::resp::{Item, Reader};
-use crate::neutral::Action;
+use crate::crud::Action;
 
 /// A script, and the name that a server which has read it knows it by.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //! corpus has one, and which id document d gets is a pure function of (seed, stream, d), so that any number of
 //! generators send the same. Nothing is remembered: whether an earlier document has a new id is computed again.
 
-use loadframe_engine::draw::{Draw, mix};
+use loadframe_engine::util::draw::{Draw, mix};
 
 /// How steep the bias towards recent ids is: distances back, as a share of all, are exponential with this rate times
 /// the recency. Rally's figure.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::generations::Generations;
+use crate::daily::generations::Generations;
 
 /// What stands before the name of a generation in the name of the index that it was shrunk into. So a pattern such as
 /// `ads-*` finds that index by its alias alone, which it gets when the one before goes.
@@ -68,7 +68,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::generations::Style;
+    use crate::daily::generations::Style;
 
     #[test]
     fn a_generation_is_an_index_or_its_alias() {

@@ -6,17 +6,17 @@
 use std::time::Duration;
 
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
-use loadframe_engine::variables::Values;
+use loadframe_engine::workload::variables::Values;
 
 use super::Search;
-use super::step::SearchStep;
+use super::request::SearchStep;
 use crate::assertion::Assertion;
 use crate::exchanges::Exchanges;
 use crate::http1::Connection;
 use crate::http1::request::Request;
-use crate::json::pointer::Pointer;
-use crate::json::{Cursor, Unexpected};
 use crate::net::deadline::Limit;
+use loadframe_engine::util::json::{Cursor, Unexpected};
+use loadframe_engine::workload::json_pointer::Pointer;
 
 /// The parts of a scan; those that a way of paging does not have are cut off.
 pub const PARTS: [&str; 3] = ["page", "close", "open"];

@@ -5,20 +5,20 @@
 
 use std::time::Duration;
 
-use loadframe_engine::driver::{ErrorClass, Failure, Part, Reply};
+use loadframe_engine::driver::{ErrorClass, Failure, Reply, ReplyPart};
 use loadframe_engine::plan::PlanError;
-use loadframe_engine::template::Template;
-use loadframe_engine::variables::{Values, Variables};
+use loadframe_engine::workload::variables::template::Template;
+use loadframe_engine::workload::variables::{Values, Variables};
 use serde_json::Value;
 
 use super::Search;
-use super::step::SearchStep;
+use super::request::SearchStep;
 use crate::assertion::{Assertion, alike};
 use crate::form::Form;
 use crate::http1::Connection;
 use crate::http1::request::Request;
-use crate::json::pointer::Pointer;
 use crate::net::deadline::Limit;
+use loadframe_engine::workload::json_pointer::Pointer;
 
 /// The parts of a repeated operation.
 pub const PARTS: [&str; 1] = ["attempt"];
@@ -101,7 +101,7 @@ impl Repeat {
             let reply = search.step(connection, step, assertion, Limit::starting_now(timeout), values).await;
             seen(connection, &step.request, &reply);
             let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
-            parts.push(Part { name: 0, sent: reply.sent, done: reply.done, documents: reply.documents, failed });
+            parts.push(ReplyPart { name: 0, sent: reply.sent, done: reply.done, documents: reply.documents, failed });
             let missing = self.missing(&reply, connection, values);
             let last = match &whole {
                 None => reply,
@@ -192,8 +192,8 @@ impl Condition {
 
 #[cfg(test)]
 mod tests {
-    use loadframe_engine::draw::Draw;
-    use loadframe_engine::variables::Captured;
+    use loadframe_engine::util::draw::Draw;
+    use loadframe_engine::workload::variables::Captured;
     use serde_json::json;
 
     use super::*;

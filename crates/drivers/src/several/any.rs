@@ -2,22 +2,13 @@
 
 use std::borrow::Cow;
 
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
-use loadframe_engine::event::Batch;
-use loadframe_engine::nearest::unknown;
 use loadframe_engine::plan::{PlanError, Target};
-use loadframe_engine::variables::Captured;
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::util::suggestions::unknown;
+use loadframe_engine::workload::event::Batch;
+use loadframe_engine::workload::variables::Captured;
 use serde_json::Value;
-
-use crate::couchbase::Couchbase;
-use crate::cql::Cql;
-use crate::http::Http;
-use crate::mongodb::Mongo;
-use crate::null::Null;
-use crate::postgresql::Postgres;
-use crate::redis::Redis;
-use crate::search::Search;
 
 /// Defines a driver that is any of some, with their operations and connections.
 macro_rules! any_of {
@@ -166,16 +157,16 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::takes_in`].
-            pub fn takes_in(&self, operation: &AnyOperation) -> bool {
+            /// See [`Driver::ingests`].
+            pub fn ingests(&self, operation: &AnyOperation) -> bool {
                 match (self, operation) {
-                    $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.takes_in(operation),)*
+                    $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.ingests(operation),)*
                     _ => unreachable!("an operation is asked of the driver that mapped it"),
                 }
             }
 
-            /// See [`Driver::take_in`].
-            pub async fn take_in(
+            /// See [`Driver::ingest`].
+            pub async fn ingest(
                 &self,
                 connection: &mut AnyConnection,
                 operation: &AnyOperation,
@@ -188,7 +179,7 @@ macro_rules! any_of {
                         Self::$variant(driver),
                         AnyConnection::$variant(connection),
                         AnyOperation::$variant(operation),
-                    ) => driver.take_in(connection, operation, context, batch, only).await,)*
+                    ) => driver.ingest(connection, operation, context, batch, only).await,)*
                     _ => unreachable!("an operation and a connection are of the driver that made them"),
                 }
             }
@@ -232,13 +223,4 @@ macro_rules! any_of {
     };
 }
 
-any_of! {
-    Couchbase: Couchbase = "couchbase",
-    Cql: Cql = "cql",
-    Http: Http = "http",
-    Mongo: Mongo = "mongodb",
-    Null: Null = "null",
-    Postgres: Postgres = "postgresql",
-    Redis: Redis = "redis",
-    Search: Search = "search",
-}
+with_drivers!(any_of);

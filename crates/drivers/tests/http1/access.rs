@@ -3,8 +3,8 @@
 use std::io::Read;
 
 use flate2::read::GzDecoder;
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::Driver;
+use loadframe_engine::util::draw::Draw;
 use serde_json::json;
 
 use crate::scripted::{Client, Server, answer, bulk, ping, search};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use loadframe_drivers::http::Http;
 use loadframe_drivers::search::Search;
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::Driver;
+use loadframe_engine::util::draw::Draw;
 use serde_json::{Value, json};
 use tokio_rustls::rustls::ServerConfig;
 
@@ -177,7 +177,7 @@ fn a_batch_allocates_for_the_names_of_its_indices_and_not_for_its_events() {
                 before = ALLOCATIONS.with(Cell::get);
             }
             let only = (number % 2 == 0).then_some(&places[..]);
-            let reply = driver.take_in(connection, &operation, context, &batch, only).await;
+            let reply = driver.ingest(connection, &operation, context, &batch, only).await;
             assert!(reply.outcome.is_ok(), "{:?}", reply.outcome);
         }
         ALLOCATIONS.with(Cell::get) - before

@@ -6,7 +6,7 @@ use std::time::Duration;
 use loadframe_drivers::null::Null;
 use loadframe_drivers::search::Search;
 use loadframe_engine::driver::Driver;
-use loadframe_engine::histograms::HistogramLog;
+use loadframe_engine::recording::histograms::HistogramLog;
 use loadframe_engine::run::start;
 use serde_json::{Value, json};
 

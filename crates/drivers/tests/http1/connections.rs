@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Driver, ErrorClass};
+use loadframe_engine::util::draw::Draw;
 use serde_json::json;
 
 use crate::scripted::{Client, Server, answer, failure, ping};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::Driver;
 use loadframe_engine::plan::Target;
+use loadframe_engine::util::draw::Draw;
 
 use crate::scripted::{Client, Server, answer, bulk, search, target};
 

@@ -1,9 +1,9 @@
 //! The driver for any REST interface: what it sends, what it takes from answers, and what it thinks of them.
 
 use loadframe_drivers::http::Http;
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Driver, ErrorClass};
 use loadframe_engine::run::start;
+use loadframe_engine::util::draw::Draw;
 use serde_json::{Value, json};
 
 use crate::nodes::HttpNode;

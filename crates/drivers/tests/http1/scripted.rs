@@ -8,11 +8,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use loadframe_drivers::search::Search;
-use loadframe_engine::corpus::Corpora;
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, ErrorClass, Failure, Reply};
 use loadframe_engine::plan::Target;
-use loadframe_engine::variables::Variables;
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::corpus::Corpora;
+use loadframe_engine::workload::variables::Variables;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};

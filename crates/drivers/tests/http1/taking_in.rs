@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use loadframe_engine::driver::{Driver, ErrorClass, Reply};
-use loadframe_engine::event::{Batch, Event};
+use loadframe_engine::workload::event::{Batch, Event};
 use serde_json::{Value, json};
 
 use crate::scripted::{Client, Server, answer, failure};
@@ -71,22 +71,22 @@ fn store() -> Server<Vec<Vec<String>>> {
     })
 }
 
-fn take_in(lines: &[&str], only: Option<&[u32]>) -> (Reply, Vec<Vec<String>>) {
+fn ingest(lines: &[&str], only: Option<&[u32]>) -> (Reply, Vec<Vec<String>>) {
     let server = store();
     let mut client = Client::new(&[&server.host], 0);
     let form = json!({"take_in": {"collection": "ads", "daily": "event"}});
     let operation = client.driver.map(&form, &client.context).unwrap();
-    assert!(client.driver.takes_in(&operation));
+    assert!(client.driver.ingests(&operation));
     let batch = bids(lines);
     let Client { driver, connection, context, runtime } = &mut client;
-    let reply = runtime.block_on(driver.take_in(connection, &operation, context, &batch, only));
+    let reply = runtime.block_on(driver.ingest(connection, &operation, context, &batch, only));
     drop(client);
     (reply, server.finish())
 }
 
 #[test]
 fn a_batch_is_one_request_and_its_events_are_its_documents() {
-    let (reply, requests) = take_in(&["{}", "{}", "{}"], None);
+    let (reply, requests) = ingest(&["{}", "{}", "{}"], None);
     assert!(reply.outcome.is_ok(), "{:?}", reply.outcome);
     assert_eq!((reply.documents, requests), (3, vec![vec!["0".to_owned(), "1".to_owned(), "2".to_owned()]]));
     assert!(reply.bytes_sent > 300 && reply.bytes_received > 0);
@@ -95,11 +95,11 @@ fn a_batch_is_one_request_and_its_events_are_its_documents() {
 #[test]
 fn events_that_fail_are_named_by_their_places_among_those_that_were_sent() {
     let lines = ["{}", r#"{"a":"busy"}"#, r#"{"a":"wrong"}"#, r#"{"b":"busy"}"#];
-    let (reply, _) = take_in(&lines, None);
+    let (reply, _) = ingest(&lines, None);
     assert_eq!((reply.documents, &reply.rejected[..], &reply.refused[..]), (1, &[1, 3][..], &[2][..]));
     assert!(reply.lost);
     assert_eq!(failure(reply.outcome), (ErrorClass::Item, "3 of 4 items failed, the first with 429: t: no".to_owned()));
-    let (reply, requests) = take_in(&lines, Some(&[1, 3]));
+    let (reply, requests) = ingest(&lines, Some(&[1, 3]));
     assert_eq!((reply.documents, &reply.rejected[..], reply.lost), (0, &[0, 1][..], false));
     assert_eq!(requests, [["1", "3"]]);
 }
@@ -107,20 +107,20 @@ fn events_that_fail_are_named_by_their_places_among_those_that_were_sent() {
 #[test]
 fn a_line_that_the_store_cannot_read_is_told_from_those_around_it() {
     let lines = ["{}", r#"{"a":"wrong"}"#, "{}", r#"{"a":"poison"}"#, "{}", r#"{"a":"busy"}"#, "{}"];
-    let (reply, requests) = take_in(&lines, None);
+    let (reply, requests) = ingest(&lines, None);
     assert_eq!((reply.documents, &reply.rejected[..], &reply.refused[..]), (4, &[5][..], &[1, 3][..]));
     assert_eq!(failure(reply.outcome).0, ErrorClass::Item);
     let sizes: Vec<usize> = requests.iter().map(Vec::len).collect();
     assert_eq!(sizes, [7, 3, 4, 2, 1, 1, 2]);
     // By their places among those that were sent, of which the poison is the second.
-    let (reply, requests) = take_in(&lines, Some(&[2, 3, 4]));
+    let (reply, requests) = ingest(&lines, Some(&[2, 3, 4]));
     assert_eq!((reply.documents, &reply.refused[..]), (2, &[1][..]));
     assert_eq!(requests.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1, 2, 1, 1]);
 }
 
 #[test]
 fn one_event_that_cannot_be_read_is_refused_at_once() {
-    let (reply, requests) = take_in(&[r#"{"a":"poison"}"#], None);
+    let (reply, requests) = ingest(&[r#"{"a":"poison"}"#], None);
     assert_eq!((reply.documents, requests.len()), (0, 1));
     assert_eq!(reply.refused, [0]);
     assert_eq!(failure(reply.outcome), (ErrorClass::Client, "HTTP 400: x: Duplicate field".to_owned()));
@@ -128,13 +128,13 @@ fn one_event_that_cannot_be_read_is_refused_at_once() {
 
 #[test]
 fn events_are_not_refused_where_their_sender_is() {
-    let (reply, requests) = take_in(&["{}", r#"{"a":"secret"}"#], None);
+    let (reply, requests) = ingest(&["{}", r#"{"a":"secret"}"#], None);
     assert_eq!((reply.documents, reply.refused.len(), requests.len()), (0, 0, 1), "nothing is halved");
     assert_eq!(failure(reply.outcome).0, ErrorClass::Client);
     // The same while a batch is halved: the poison is refused, and the others may be sent again.
     let lines = ["{}", r#"{"a":"poison"}"#, r#"{"a":"secret"}"#, "{}"];
-    let (reply, _) = take_in(&lines[..2], None);
+    let (reply, _) = ingest(&lines[..2], None);
     assert_eq!((reply.documents, &reply.rejected[..], &reply.refused[..]), (1, &[][..], &[1][..]));
-    let (reply, _) = take_in(&lines, None);
+    let (reply, _) = ingest(&lines, None);
     assert_eq!((reply.documents, &reply.refused[..]), (0, &[][..]), "the request is refused for its sender first");
 }

@@ -1,7 +1,7 @@
 //! Neutral verbs of several steps, and what is asserted of answers, on a socket.
 
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Driver, ErrorClass};
+use loadframe_engine::util::draw::Draw;
 use serde_json::{Value, json};
 
 use crate::scripted::{Client, Server, answer, failure};

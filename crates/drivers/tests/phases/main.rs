@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use loadframe_drivers::null::Null;
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, ErrorClass, Exchange, Failure, Reply};
-use loadframe_engine::histograms::HistogramLog;
 use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::recording::histograms::HistogramLog;
 use loadframe_engine::run::{Running, start};
+use loadframe_engine::util::draw::Draw;
 use serde_json::{Value, json};
 
 /// A folder of a test's own, removed with it.

@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
-use loadframe_engine::outcome::Part;
+use loadframe_engine::recording::outcome::RankOutcome;
+use loadframe_engine::recording::second::Second;
 use loadframe_engine::run::prepare_rank;
-use loadframe_engine::second::Second;
 
 use super::*;
 
@@ -68,13 +68,13 @@ fn together(plan: &Value, ranks: u64, threads: u64, name: &str) -> (Vec<(String,
                 }
             }
             recorder.second(&sum.unwrap().to_bytes()).unwrap();
-            running.iter().for_each(|running| running.obey(&recorder.orders()).unwrap());
+            running.iter().for_each(|running| running.apply(&recorder.directives()).unwrap());
         }
         if over.iter().all(|over| *over) && queues.iter().all(Vec::is_empty) {
             break;
         }
     }
-    let part = |running: &Running| serde_json::from_value::<Part>(running.outcome().unwrap()).unwrap();
+    let part = |running: &Running| serde_json::from_value::<RankOutcome>(running.outcome().unwrap()).unwrap();
     let outcome = recorder.finish(running.iter().map(part).collect()).unwrap();
     assert_eq!((&outcome["failed"], &outcome["hosts"]), (&json!(null), &json!([name])));
     let sent = SENT.lock().unwrap();
@@ -117,9 +117,9 @@ fn any_number_of_ranks_and_threads_sends_the_same_set_of_requests() {
             assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{name}: numbers without gaps");
         }
         for (ranks, threads) in [(8, 1), (3, 2)] {
-            let (sent, told) = together(&plan, ranks, threads, name);
+            let (sent, stats) = together(&plan, ranks, threads, name);
             assert!(sent == alone, "{name}: {ranks} ranks of {threads} threads sent other requests");
-            assert_eq!(counted(&told), counted(&outcome), "{name}");
+            assert_eq!(counted(&stats), counted(&outcome), "{name}");
         }
     }
 }

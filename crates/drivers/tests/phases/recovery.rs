@@ -6,10 +6,10 @@ use loadframe_drivers::couchbase::Couchbase;
 use loadframe_drivers::cql::Cql;
 use loadframe_drivers::http::Http;
 use loadframe_drivers::mongodb::Mongo;
-use loadframe_drivers::null_server::NullServer;
 use loadframe_drivers::postgresql::Postgres;
 use loadframe_drivers::redis::Redis;
 use loadframe_drivers::search::Search;
+use loadframe_null_server::NullServer;
 
 use super::records::rows;
 use super::*;

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
-use loadframe_engine::event::Batch;
+use loadframe_engine::workload::event::Batch;
 
 use super::*;
 
@@ -53,13 +53,13 @@ impl Driver for Fussy {
         None
     }
     fn connection(&self, _: u64) {}
-    fn takes_in(&self, _: &Manner) -> bool {
+    fn ingests(&self, _: &Manner) -> bool {
         true
     }
     async fn execute(&self, (): &mut (), _: &Manner, _: &Context, _: &Draw, _: Option<&[u32]>) -> Reply {
         unreachable!("its operations take in events")
     }
-    async fn take_in(&self, (): &mut (), manner: &Manner, _: &Context, batch: &Batch, only: Option<&[u32]>) -> Reply {
+    async fn ingest(&self, (): &mut (), manner: &Manner, _: &Context, batch: &Batch, only: Option<&[u32]>) -> Reply {
         let sent = Instant::now();
         tokio::time::sleep(manner.pause).await;
         while memchr::memmem::find(&batch.bytes, b"hang").is_some() && manner.hold.exists() {
@@ -105,7 +105,7 @@ fn events() -> Value {
     }})
 }
 
-fn taking_in(source: Value, stop: Value) -> Value {
+fn ingesting(source: Value, stop: Value) -> Value {
     let mut plan = plan(json!({
         "name": "s", "mix": [["take_in", 1]], "pacing": {"source": {"source": "ads", "workers": 3}}, "stop": stop,
     }));
@@ -161,7 +161,7 @@ fn each_line_of_files_is_an_event_or_a_dead_letter_with_its_reason() {
     let paths = [file(&texts, "first.ndjson", first), file(&texts, "odd.ndjson", odd.concat())];
     for threads in [1, 2, 3] {
         let letters = texts.0.join(format!("letters-{threads}.ndjson"));
-        let mut plan = taking_in(json!({"files": paths, "dead_letters": letters}), json!("exhausted"));
+        let mut plan = ingesting(json!({"files": paths, "dead_letters": letters}), json!("exhausted"));
         plan["threads"] = json!(threads);
         let (outcome, folder) = run::<Null>(&plan);
         adds_up(&outcome);
@@ -189,7 +189,7 @@ fn what_the_store_cannot_take_now_is_sent_again_and_what_it_refuses_is_a_dead_le
     let texts = Folder::new();
     let path = file(&texts, "log.ndjson", (0..5_000).map(bid).collect::<String>());
     for retries in [0, 2] {
-        let mut plan = taking_in(json!({"files": [path], "batch": 100}), json!("exhausted"));
+        let mut plan = ingesting(json!({"files": [path], "batch": 100}), json!("exhausted"));
         plan["operations"]["take_in"] = json!({"half_rejected": 5, "unanswered": 2, "refused": "\"b77\""});
         plan["streams"][0]["retries"] = json!(retries);
         let (outcome, _folder) = run::<Fussy>(&plan);
@@ -203,7 +203,7 @@ fn what_the_store_cannot_take_now_is_sent_again_and_what_it_refuses_is_a_dead_le
 fn what_the_store_never_took_is_left_over() {
     let texts = Folder::new();
     let path = file(&texts, "log.ndjson", (0..500).map(bid).collect::<String>());
-    let mut plan = taking_in(json!({"files": [path]}), json!({"duration": 0.3}));
+    let mut plan = ingesting(json!({"files": [path]}), json!({"duration": 0.3}));
     plan["operations"]["take_in"] = json!({"unanswered": 1_000_000});
     plan["drain"] = json!(0.2);
     let (outcome, _folder) = run::<Fussy>(&plan);
@@ -222,11 +222,11 @@ fn listening<D: Driver>(plan: &Value, folder: &Folder) -> (Running, SocketAddr) 
 fn settled(running: &Running, lines: u64) -> Value {
     let begun = Instant::now();
     loop {
-        let told = &running.progress().sources["ads"];
-        if told.indexed + told.dead() == lines {
+        let stats = &running.progress().sources["ads"];
+        if stats.indexed + stats.dead() == lines {
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{lines} lines are waited for: {told:?}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{lines} lines are waited for: {stats:?}");
         thread::sleep(Duration::from_millis(10));
     }
     running.stop();
@@ -240,7 +240,7 @@ fn ended(running: &Running) -> Value {
 
 #[test]
 fn senders_by_tcp_may_be_many_and_go_away_in_the_middle_of_a_line() {
-    let mut plan = taking_in(json!({"listen": {"address": "127.0.0.1:0"}, "batch": 64}), json!("exhausted"));
+    let mut plan = ingesting(json!({"listen": {"address": "127.0.0.1:0"}, "batch": 64}), json!("exhausted"));
     plan["threads"] = json!(2);
     let folder = Folder::new();
     let (running, address) = listening::<Null>(&plan, &folder);
@@ -274,7 +274,7 @@ fn lines_that_no_sender_should_send_are_dead_letters() {
         "dead_letters": letters.0.join("letters.ndjson"),
     });
     let folder = Folder::new();
-    let (running, address) = listening::<Null>(&taking_in(source, json!("exhausted")), &folder);
+    let (running, address) = listening::<Null>(&ingesting(source, json!("exhausted")), &folder);
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(&vec![b'x'; 10 << 20]).unwrap();
     stream.write_all(b"\n\xff\xfe\x00\x80 junk\n\r\n").unwrap();
@@ -291,7 +291,7 @@ fn lines_that_no_sender_should_send_are_dead_letters() {
 #[test]
 fn senders_wait_while_the_store_is_slow_and_memory_stays_bounded() {
     let source = json!({"listen": {"address": "127.0.0.1:0"}, "batch": 500, "buffer": 100_000});
-    let mut plan = taking_in(source, json!("exhausted"));
+    let mut plan = ingesting(source, json!("exhausted"));
     plan["operations"]["take_in"] = json!({"ms": 5});
     let folder = Folder::new();
     let (running, address) = listening::<Fussy>(&plan, &folder);
@@ -310,7 +310,7 @@ fn senders_wait_while_the_store_is_slow_and_memory_stays_bounded() {
 #[test]
 fn a_sender_is_told_how_many_of_its_lines_are_safe_and_that_is_never_too_many() {
     let source = json!({"listen": {"address": "127.0.0.1:0"}, "batch": 50, "acknowledge": true});
-    let mut plan = taking_in(source, json!("exhausted"));
+    let mut plan = ingesting(source, json!("exhausted"));
     plan["operations"]["take_in"] = json!({"half_rejected": 3, "unanswered": 1});
     let folder = Folder::new();
     let (running, address) = listening::<Fussy>(&plan, &folder);
@@ -320,17 +320,17 @@ fn a_sender_is_told_how_many_of_its_lines_are_safe_and_that_is_never_too_many() 
         stream.write_all(bid(number).as_bytes()).unwrap();
     }
     stream.write_all(b"not JSON\n").unwrap();
-    let (mut told, mut before) = (0, 0);
+    let (mut stats, mut before) = (0, 0);
     for line in heard.lines() {
         let said: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        told = said["acknowledged"].as_u64().unwrap();
-        assert!(told > before && told <= 1_001, "{told} after {before}");
-        before = told;
-        if told == 1_001 {
+        stats = said["acknowledged"].as_u64().unwrap();
+        assert!(stats > before && stats <= 1_001, "{stats} after {before}");
+        before = stats;
+        if stats == 1_001 {
             break;
         }
     }
-    assert_eq!(told, 1_001);
+    assert_eq!(stats, 1_001);
     drop(stream);
     let outcome = settled(&running, 1_001);
     adds_up(&outcome);
@@ -344,7 +344,7 @@ fn a_log_is_replayed_in_its_order_though_its_clock_runs_backwards() {
     let text = [line("a", 5_000), line("b", 5_200), line("c", 1_000), line("d", 1_300)].concat();
     let path = file(&texts, "log.ndjson", text);
     let source = json!({"files": [path], "replay": {"time": "/time", "speed": 10.0}});
-    let (outcome, _folder) = run::<Null>(&taking_in(source, json!("exhausted")));
+    let (outcome, _folder) = run::<Null>(&ingesting(source, json!("exhausted")));
     adds_up(&outcome);
     assert_eq!(count(&outcome, "indexed"), 4);
 }
@@ -354,7 +354,7 @@ fn a_generator_gives_the_same_number_of_events_to_any_number_of_threads() {
     let made = json!({"generate": {"generator": "adbids", "rate": 20_000, "documents": 3_000}});
     let mut lines = BTreeSet::new();
     for threads in [1, 3] {
-        let mut plan = taking_in(made.clone(), json!("exhausted"));
+        let mut plan = ingesting(made.clone(), json!("exhausted"));
         plan["sources"]["ads"]["events"]["kinds"]["click"] = json!({"id": "/bid_id", "time": "/bid_time"});
         plan["threads"] = json!(threads);
         let (outcome, _folder) = run::<Null>(&plan);
@@ -371,7 +371,7 @@ fn a_generator_gives_the_same_number_of_events_to_any_number_of_threads() {
 fn a_generator_that_is_not_paced_makes_events_as_fast_as_they_are_taken() {
     // At their rate they would take most of an hour.
     let made = json!({"generate": {"generator": "adbids", "rate": 1, "documents": 3_000, "paced": false}});
-    let mut plan = taking_in(made, json!("exhausted"));
+    let mut plan = ingesting(made, json!("exhausted"));
     plan["sources"]["ads"]["events"]["kinds"]["click"] = json!({"id": "/bid_id", "time": "/bid_time"});
     plan["sources"]["ads"]["buffer"] = json!(50_000);
     let (outcome, _folder) = run::<Null>(&plan);
@@ -384,7 +384,7 @@ fn a_generator_that_is_not_paced_makes_events_as_fast_as_they_are_taken() {
 #[test]
 fn a_port_that_nobody_sends_to_is_closed_when_the_time_is_over_or_the_phase_is_stopped() {
     for stop in [json!({"duration": 0.2}), json!("exhausted")] {
-        let plan = taking_in(json!({"listen": {"address": "127.0.0.1:0"}}), stop.clone());
+        let plan = ingesting(json!({"listen": {"address": "127.0.0.1:0"}}), stop.clone());
         let folder = Folder::new();
         let (running, address) = listening::<Null>(&plan, &folder);
         let _silent = TcpStream::connect(address).unwrap();
@@ -399,7 +399,7 @@ fn a_port_that_nobody_sends_to_is_closed_when_the_time_is_over_or_the_phase_is_s
 #[test]
 fn a_port_is_closed_when_nothing_has_come_for_so_long() {
     let source = json!({"listen": {"address": "127.0.0.1:0"}, "idle": 0.2});
-    let (outcome, _folder) = run::<Null>(&taking_in(source, json!({"duration": 3600})));
+    let (outcome, _folder) = run::<Null>(&ingesting(source, json!({"duration": 3600})));
     assert_eq!(count(&outcome, "lines"), 0);
     assert_eq!(outcome["streams"][0]["ran_out"], true, "{outcome}");
 }
@@ -413,9 +413,9 @@ fn what_cannot_be_is_said_before_anything_is_read() {
     };
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    assert!(said(&taking_in(json!({"listen": {"address": address}}), json!("exhausted"))).contains(&address));
-    assert!(said(&taking_in(json!({"files": ["/nowhere/at/all"]}), json!("exhausted"))).contains("/nowhere/at/all"));
-    let mut plan = taking_in(json!({"listen": {"address": "127.0.0.1:0"}}), json!("exhausted"));
+    assert!(said(&ingesting(json!({"listen": {"address": address}}), json!("exhausted"))).contains(&address));
+    assert!(said(&ingesting(json!({"files": ["/nowhere/at/all"]}), json!("exhausted"))).contains("/nowhere/at/all"));
+    let mut plan = ingesting(json!({"listen": {"address": "127.0.0.1:0"}}), json!("exhausted"));
     plan["operations"]["take_in"] = json!({"something": "else"});
     assert!(said(&plan).contains("takes in no events"));
     plan["operations"]["take_in"] = json!({"take_in": {}});
@@ -426,7 +426,7 @@ fn what_cannot_be_is_said_before_anything_is_read() {
 #[test]
 fn a_generator_without_an_end_is_ended_by_the_clock() {
     let made = json!({"generate": {"generator": "adbids", "rate": 2_000}});
-    let mut plan = taking_in(made, json!({"duration": 0.5}));
+    let mut plan = ingesting(made, json!({"duration": 0.5}));
     plan["sources"]["ads"]["events"]["kinds"]["click"] = json!({"id": "/bid_id", "time": "/bid_time"});
     plan["operations"]["take_in"] = json!({"ms": 30});
     for threads in [1, 2] {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use loadframe_engine::driver::Nodes;
-use loadframe_engine::event::Batch;
+use loadframe_engine::workload::event::Batch;
 
 use super::*;
 
@@ -79,10 +79,10 @@ impl Driver for Alike {
         let at = (client % u64::from(self.nodes)) as u16;
         Links { open: vec![false; usize::from(self.nodes)], at, keep: false }
     }
-    fn takes_in(&self, operation: &Option<Duration>) -> bool {
+    fn ingests(&self, operation: &Option<Duration>) -> bool {
         operation.is_none()
     }
-    async fn take_in(
+    async fn ingest(
         &self,
         links: &mut Links,
         _: &Option<Duration>,

@@ -86,7 +86,7 @@ pub struct Listen {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Made {
-    /// The generator's name; see [`crate::event::generate`].
+    /// The generator's name; see [`crate::workload::event::generate`].
     pub generator: String,
     /// New documents per second, over all ranks.
     pub rate: Level,

@@ -9,23 +9,24 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::sinks::Ending;
-use crate::beginning::Beginning;
-use crate::clock::Reading;
-use crate::collector::{Link, collect};
-use crate::corpus::Corpora;
+use crate::client::phase::{Leftover, Phase};
 use crate::driver::Driver;
-use crate::outcome::{Clock, Part, Share, Unreachable, Watch, measured};
-use crate::panics;
-use crate::phase::{Leftover, Phase, StreamEnd};
-use crate::slot::Slot;
-use crate::tally::Totals;
+use crate::pacing::clock::ClockReading;
+use crate::pacing::start_time::StartTime;
+use crate::recording::collector::{Link, collect};
+use crate::recording::outcome::{Clock, RankOutcome, RankShare, Unreachable, Watch, measured};
+use crate::recording::slot::Slot;
+use crate::recording::stream_end::StreamEnd;
+use crate::recording::tally::Totals;
+use crate::util::panics;
+use crate::workload::corpus::Corpora;
 
 /// What is left of a phase.
 pub(super) struct Ended {
     pub totals: Totals,
     watch: Watch,
     leftover: Leftover,
-    beginning: Beginning,
+    start_time: StartTime,
 }
 
 /// Collects until the end and waits for all workers.
@@ -34,7 +35,7 @@ pub(super) fn finish<D: Driver, S: Ending>(
     mut sink: S,
     links: Vec<Link>,
     workers: &Receiver<JoinHandle<Leftover>>,
-    beginning: Beginning,
+    start_time: StartTime,
 ) -> Result<Ended, String> {
     let hears = phase.clone();
     let _listening = panics::listen(move |words| hears.fail(format!("the collector panicked: {words}")));
@@ -56,28 +57,28 @@ pub(super) fn finish<D: Driver, S: Ending>(
         leftover.ended = leftover.ended.max(theirs.ended);
     }
     match collected {
-        Ok(Ok((totals, watch))) => Ok(Ended { totals, watch, leftover, beginning }),
+        Ok(Ok((totals, watch))) => Ok(Ended { totals, watch, leftover, start_time }),
         _ => Err(phase.failure.get().cloned().unwrap_or_default()),
     }
 }
 
 impl Ended {
     /// This process's part of the outcome; the whole, if it is the only one.
-    pub(super) fn part<D: Driver>(&self, phase: &Phase<D>, slots: &[Slot], print: u64) -> Part {
-        let Self { totals, watch, leftover, beginning } = self;
+    pub(super) fn part<D: Driver>(&self, phase: &Phase<D>, slots: &[Slot], fingerprint: u64) -> RankOutcome {
+        let Self { totals, watch, leftover, start_time } = self;
         let rank = phase.plan.rank;
         let mut in_flight = vec![(0, Duration::ZERO); slots.len()];
         for &(slot, age) in &leftover.in_flight {
             let (count, oldest) = &mut in_flight[slot];
             (*count, *oldest) = (*count + 1, age.max(*oldest));
         }
-        let now = Reading::take();
-        let clock = (beginning.clock.uncertainty.max(now.uncertainty).as_secs_f64(), now.drift(&beginning.clock));
+        let now = ClockReading::take();
+        let clock = (start_time.clock.uncertainty.max(now.uncertainty).as_secs_f64(), now.drift(&start_time.clock));
         let unreachable = phase.driver.unreachable();
         let counts = measured(slots, &totals.counts);
         let last_done = leftover.streams.iter().map(|end| end.last_done).max().unwrap_or_default();
         let failed = phase.failure.get().cloned();
-        let share = Share {
+        let share = RankShare {
             rank,
             began_late: leftover.began.as_secs_f64(),
             requests: counts.requests,
@@ -94,20 +95,20 @@ impl Ended {
             failed: failed.clone(),
         };
         let who = |why| Unreachable { why, ranks: vec![rank], of: 1 };
-        Part {
-            plan: print,
+        RankOutcome {
+            plan: fingerprint,
             failed,
             stopped: phase.stop.load(Ordering::Relaxed),
             counts: totals.counts.clone(),
             in_flight,
             streams: leftover.streams.clone(),
             ended: leftover.ended,
-            over: phase.ended.get().map(|ended| ended.saturating_duration_since(beginning.at)),
+            over: phase.ended.get().map(|ended| ended.saturating_duration_since(start_time.at)),
             clock,
             hosts: phase.driver.hosts().into_iter().collect(),
             unreachable: unreachable.into_iter().map(|(host, why)| (host, who(why))).collect(),
             set_aside: set_aside(&phase.context.corpora),
-            sources: phase.told(),
+            sources: phase.stats(),
             by_rank: vec![share],
         }
     }
@@ -115,7 +116,7 @@ impl Ended {
 
 /// The corpora of which lines were kept aside.
 fn set_aside(corpora: &Corpora) -> BTreeMap<String, (u64, Vec<String>)> {
-    let told = corpora.iter().map(|(name, corpus)| (name.to_owned(), corpus.set_aside()));
+    let stats = corpora.iter().map(|(name, corpus)| (name.to_owned(), corpus.set_aside()));
     let paths = |kept: Vec<&std::path::Path>| kept.iter().map(|path| path.display().to_string()).collect();
-    told.filter(|(_, (lines, _))| *lines > 0).map(|(name, (lines, kept))| (name, (lines, paths(kept)))).collect()
+    stats.filter(|(_, (lines, _))| *lines > 0).map(|(name, (lines, kept))| (name, (lines, paths(kept)))).collect()
 }

@@ -4,15 +4,15 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use crate::collector::Sink;
+use crate::client::phase::Phase;
 use crate::driver::Driver;
-use crate::files::Files;
-use crate::outcome::Watch;
-use crate::phase::Phase;
-use crate::recorder::Interval;
-use crate::second::Second;
-use crate::tally::{Tally, Totals};
-use crate::worst::{Row, Workers};
+use crate::recording::collector::Sink;
+use crate::recording::files::Files;
+use crate::recording::outcome::Watch;
+use crate::recording::recorder::Interval;
+use crate::recording::second::Second;
+use crate::recording::tally::{Tally, Totals};
+use crate::recording::worker_stats::{WorkerRow, Workers};
 
 /// A sink that knows in the end what it has seen.
 pub(super) trait Ending: Sink + Send + 'static {
@@ -29,7 +29,7 @@ pub(super) struct IntoFiles<D: Driver> {
 }
 
 impl<D: Driver> Sink for IntoFiles<D> {
-    fn second(&mut self, sum: &Interval, rows: Vec<Row>) -> io::Result<()> {
+    fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> io::Result<()> {
         self.watch.second(sum, &rows);
         self.files.second(self.tally.slots(), sum, &Workers::of(rows))?;
         self.tally.second(sum);
@@ -54,17 +54,17 @@ pub(super) type Seconds = Arc<Mutex<Vec<Vec<u8>>>>;
 pub(super) struct IntoMemory<D: Driver> {
     pub phase: Arc<Phase<D>>,
     pub seconds: Seconds,
-    pub print: u64,
+    pub fingerprint: u64,
     pub tally: Tally,
     pub watch: Watch,
 }
 
 impl<D: Driver> Sink for IntoMemory<D> {
-    fn second(&mut self, sum: &Interval, rows: Vec<Row>) -> io::Result<()> {
+    fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> io::Result<()> {
         self.watch.second(sum, &rows);
         self.tally.second(sum);
         let (rank, hosts, state) = (self.phase.plan.rank, self.phase.driver.hosts(), self.phase.state());
-        let second = Second::of(self.print, rank, sum, Workers::of(rows), &hosts, state);
+        let second = Second::of(self.fingerprint, rank, sum, Workers::of(rows), &hosts, state);
         self.seconds.lock().expect("no thread panics while it holds the lock").push(second.to_bytes());
         Ok(())
     }

@@ -428,7 +428,7 @@ fn a_hundred_thousand_users_take_little_memory() {
     // The peak is not read: what is freed stays with the process in the main.
     let per_user = resident().saturating_sub(before) / 100_000;
     assert_eq!(run.figure("a", "successes"), 100_000);
-    assert!(size_of::<loadframe_engine::journey::user::User>() <= 112);
+    assert!(size_of::<loadframe_engine::workload::journey::user::User>() <= 112);
     assert!(per_user < 1000, "{per_user} bytes a user");
 }
 

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-use loadframe_engine::draw::Draw;
 use loadframe_engine::driver::{Context, Driver, ErrorClass, Failure, Reply};
-use loadframe_engine::outcome::Part;
 use loadframe_engine::plan::{Plan, PlanError, Target};
+use loadframe_engine::recording::outcome::RankOutcome;
+use loadframe_engine::recording::second::Second;
 use loadframe_engine::run::{Running, prepare_rank, start, validate};
-use loadframe_engine::second::Second;
-use loadframe_engine::template::Template;
-use loadframe_engine::variables::{Captured, Values};
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::variables::template::Template;
+use loadframe_engine::workload::variables::{Captured, Values};
 use serde_json::{Value, json};
 
 /// A request as the store sees it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Asked {
+pub struct ReceivedRequest {
     pub user: u64,
     pub k: u64,
     pub operation: String,
@@ -26,7 +26,7 @@ pub struct Asked {
     pub client: u64,
 }
 
-static ASKED: LazyLock<Mutex<Vec<(String, Asked, Instant)>>> = LazyLock::new(Mutex::default);
+static ASKED: LazyLock<Mutex<Vec<(String, ReceivedRequest, Instant)>>> = LazyLock::new(Mutex::default);
 
 /// `{"toy": {"say": TEXT, "ms": 0, "keep": VARIABLE, "as": TEXT, "fails": SHARE OF EVERY nth}}`.
 pub struct Toy {
@@ -122,9 +122,9 @@ impl Driver for Toy {
             let Draw { user, k, iteration, .. } = *draw;
             let blind = operation.blind;
             let (operation, client) = (operation.name.clone(), connection.client);
-            let asked = Asked { user, k, operation, text, iteration, client };
+            let asked = ReceivedRequest { user, k, operation, text, iteration, client };
             let mut all = ASKED.lock().unwrap();
-            let alike = |(name, before, _): &&(String, Asked, Instant)| {
+            let alike = |(name, before, _): &&(String, ReceivedRequest, Instant)| {
                 name == &self.name && before.operation == asked.operation && before.text == asked.text
             };
             if all.iter().filter(alike).count() < blind {
@@ -139,7 +139,7 @@ impl Driver for Toy {
 /// What a run has left: its outcome, and what was asked for, in the order of the answers.
 pub struct Run {
     pub outcome: Value,
-    pub asked: Vec<(Asked, Instant)>,
+    pub asked: Vec<(ReceivedRequest, Instant)>,
     /// Its rows, a second and an operation each.
     series: String,
     /// Before the load began.
@@ -150,8 +150,9 @@ pub struct Run {
 
 impl Run {
     /// Requests as they were drawn, whichever client sent them.
-    pub fn set(&self) -> Vec<Asked> {
-        let mut set: Vec<_> = self.asked.iter().map(|(asked, _)| Asked { client: 0, ..asked.clone() }).collect();
+    pub fn set(&self) -> Vec<ReceivedRequest> {
+        let mut set: Vec<_> =
+            self.asked.iter().map(|(asked, _)| ReceivedRequest { client: 0, ..asked.clone() }).collect();
         set.sort();
         set
     }
@@ -237,13 +238,13 @@ pub fn run_on_ranks(plan: &Value, ranks: usize) -> Run {
                     sum
                 });
                 recorder.second(&sum.unwrap().to_bytes()).unwrap();
-                running.iter().for_each(|running| running.obey(&recorder.orders()).unwrap());
+                running.iter().for_each(|running| running.apply(&recorder.directives()).unwrap());
             }
             if over.iter().all(|over| *over) && queues.iter().all(Vec::is_empty) {
                 break;
             }
         }
-        let part = |running: &Running| serde_json::from_value::<Part>(running.outcome().unwrap()).unwrap();
+        let part = |running: &Running| serde_json::from_value::<RankOutcome>(running.outcome().unwrap()).unwrap();
         recorder.finish(running.iter().map(part).collect()).unwrap()
     })
 }

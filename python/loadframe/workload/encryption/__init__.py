@@ -1,5 +1,5 @@
 """Workloads whose values a client encrypts before the store gets them: what changes in the corpus, in the definition of
-collections and in the searches. The values themselves the engine encrypts (`crates/engine/src/cipher.rs`).
+collections and in the searches. The values themselves the engine encrypts (`crates/engine/src/workload/cipher.rs`).
 """
 
 from loadframe.workload.encryption.fields import ClientEncryption

@@ -8,7 +8,7 @@ use super::*;
 fn events_that_come_twice_without_their_bid_or_in_the_wrong_order_of_time_are_counted_each() {
     let folder = Folder::new();
     let source = json!({"listen": {"address": "127.0.0.1:0"}, "batch": 7});
-    let (running, address) = listening::<Null>(&taking_in(source, json!("exhausted")), &folder);
+    let (running, address) = listening::<Null>(&ingesting(source, json!("exhausted")), &folder);
     let mut stream = TcpStream::connect(address).unwrap();
     for number in (0..500).rev() {
         // The clock of the sender runs backwards, each bid comes twice, and the wins are of bids that never come.
@@ -28,7 +28,7 @@ fn dead_letters_that_cannot_be_written_are_counted_and_the_file_is_named() {
     let path = file(&texts, "log.ndjson", format!("junk\n{}more junk\n", bid(1)));
     for letters in ["/nowhere/at/all.ndjson", "/dev/full"] {
         let source = json!({"files": [path], "dead_letters": letters});
-        let (outcome, _folder) = run::<Null>(&taking_in(source, json!("exhausted")));
+        let (outcome, _folder) = run::<Null>(&ingesting(source, json!("exhausted")));
         adds_up(&outcome);
         assert_eq!((count(&outcome, "lines"), count(&outcome, "indexed")), (3, 1));
         assert_eq!(outcome["sources"]["ads"]["dead_letters"], json!({"not a JSON object": 2}));
@@ -54,7 +54,7 @@ impl Driver for Moved {
         None
     }
     fn connection(&self, _: u64) {}
-    fn takes_in(&self, (): &()) -> bool {
+    fn ingests(&self, (): &()) -> bool {
         true
     }
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
@@ -64,7 +64,7 @@ impl Driver for Moved {
     async fn execute(&self, (): &mut (), (): &(), _: &Context, _: &Draw, _: Option<&[u32]>) -> Reply {
         unreachable!("its operations take in events")
     }
-    async fn take_in(&self, (): &mut (), (): &(), _: &Context, batch: &Batch, _: Option<&[u32]>) -> Reply {
+    async fn ingest(&self, (): &mut (), (): &(), _: &Context, batch: &Batch, _: Option<&[u32]>) -> Reply {
         let now = Instant::now();
         if *self.0.lock().unwrap() == ["new:1"] {
             return Reply { bytes_sent: 1, documents: batch.events.len() as u64, ..Reply::new(now, now, Ok(())) };
@@ -83,7 +83,7 @@ fn events_that_waited_for_a_store_go_to_its_new_nodes() {
         "listen": {"address": "127.0.0.1:0"}, "batch": 100, "buffer": 50_000, "spill": 10_000_000,
         "spill_folder": disk.0,
     });
-    let mut plan = taking_in(source, json!("exhausted"));
+    let mut plan = ingesting(source, json!("exhausted"));
     plan["target"]["hosts"] = json!(["old:1", "old:2"]);
     let (running, address) = listening::<Moved>(&plan, &folder);
     let mut stream = TcpStream::connect(address).unwrap();
@@ -93,8 +93,8 @@ fn events_that_waited_for_a_store_go_to_its_new_nodes() {
     while running.progress().sources["ads"].accepted < 10_000 && begun.elapsed() < Duration::from_secs(30) {
         thread::sleep(Duration::from_millis(5));
     }
-    let told = running.progress().sources["ads"].clone();
-    assert!(told.indexed == 0 && told.spilled > 0, "{told:?}");
+    let stats = running.progress().sources["ads"].clone();
+    assert!(stats.indexed == 0 && stats.spilled > 0, "{stats:?}");
     running.set_hosts(&["new:1".into()]).unwrap();
     let outcome = settled(&running, 10_000);
     adds_up(&outcome);
@@ -104,7 +104,7 @@ fn events_that_waited_for_a_store_go_to_its_new_nodes() {
 #[test]
 fn a_closed_phase_sends_what_it_has_accepted_and_nothing_more_and_ends_beside_other_streams() {
     let folder = Folder::new();
-    let mut plan = taking_in(json!({"listen": {"address": "127.0.0.1:0"}, "batch": 50}), json!({"duration": 3600}));
+    let mut plan = ingesting(json!({"listen": {"address": "127.0.0.1:0"}, "batch": 50}), json!({"duration": 3600}));
     plan["operations"]["take_in"] = json!({"ms": 20, "unanswered": 5});
     let (running, address) = listening::<Fussy>(&plan, &folder);
     let sender = thread::spawn(move || {
@@ -129,7 +129,7 @@ fn a_closed_phase_sends_what_it_has_accepted_and_nothing_more_and_ends_beside_ot
 fn a_generator_says_how_many_events_were_due_and_how_far_it_came() {
     let offered = |operation: Value, stop: Value, rate: u64| {
         let made = json!({"generate": {"generator": "adbids", "rate": rate, "documents": 2_000}, "buffer": 50_000});
-        let mut plan = taking_in(made, stop);
+        let mut plan = ingesting(made, stop);
         plan["sources"]["ads"]["events"]["kinds"]["click"] = json!({"id": "/bid_id", "time": "/bid_time"});
         plan["operations"]["take_in"] = operation;
         plan["drain"] = json!(0.1);

@@ -8,7 +8,7 @@ use super::*;
 fn sent(bytes: &[u8], lines: u64) -> Value {
     let folder = Folder::new();
     let (running, address) =
-        listening::<Null>(&taking_in(json!({"listen": {"address": "127.0.0.1:0"}}), json!("exhausted")), &folder);
+        listening::<Null>(&ingesting(json!({"listen": {"address": "127.0.0.1:0"}}), json!("exhausted")), &folder);
     TcpStream::connect(address).unwrap().write_all(bytes).unwrap();
     let outcome = settled(&running, lines);
     adds_up(&outcome);
@@ -19,7 +19,7 @@ fn sent(bytes: &[u8], lines: u64) -> Value {
 fn read(bytes: &[u8]) -> Value {
     let texts = Folder::new();
     let path = file(&texts, "log.ndjson", bytes);
-    let (outcome, _folder) = run::<Null>(&taking_in(json!({"files": [path]}), json!("exhausted")));
+    let (outcome, _folder) = run::<Null>(&ingesting(json!({"files": [path]}), json!("exhausted")));
     adds_up(&outcome);
     outcome
 }
@@ -91,7 +91,7 @@ fn no_line_ends_the_process() {
 fn a_port_has_a_bound_of_connections() {
     let folder = Folder::new();
     let source = json!({"listen": {"address": "127.0.0.1:0", "connections": 1}});
-    let (running, address) = listening::<Null>(&taking_in(source, json!("exhausted")), &folder);
+    let (running, address) = listening::<Null>(&ingesting(source, json!("exhausted")), &folder);
     let mut first = TcpStream::connect(address).unwrap();
     first.write_all(bid(0).as_bytes()).unwrap();
     until_indexed(&running, 1);
@@ -131,7 +131,7 @@ fn a_sender_that_never_finishes_its_tls_handshake_is_cut_off() {
         "certificate": file(&texts, "c.pem", certificate.pem()), "key": file(&texts, "k.pem", key.serialize_pem()),
     });
     let folder = Folder::new();
-    let (running, address) = listening::<Null>(&taking_in(json!({"listen": listen}), json!("exhausted")), &folder);
+    let (running, address) = listening::<Null>(&ingesting(json!({"listen": listen}), json!("exhausted")), &folder);
     let mut silent = TcpStream::connect(address).unwrap();
     silent.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     assert_eq!(silent.read(&mut [0]).unwrap(), 0, "it is closed");

@@ -3,21 +3,21 @@
 use super::*;
 
 /// Waits until a source satisfies a condition.
-fn until(running: &Running, what: &str, is_so: impl Fn(&loadframe_engine::source::Told) -> bool) {
+fn until(running: &Running, what: &str, is_so: impl Fn(&loadframe_engine::ingest::SourceStats) -> bool) {
     let begun = Instant::now();
     loop {
-        let told = &running.progress().sources["ads"];
-        if is_so(told) {
+        let stats = &running.progress().sources["ads"];
+        if is_so(stats) {
             return;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: {told:?}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: {stats:?}");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// A phase that listens, whose requests carry few events.
 fn small_batches(operation: Value) -> Value {
-    let mut plan = taking_in(json!({"listen": {"address": "127.0.0.1:0"}, "batch": 10}), json!("exhausted"));
+    let mut plan = ingesting(json!({"listen": {"address": "127.0.0.1:0"}, "batch": 10}), json!("exhausted"));
     plan["operations"]["take_in"] = operation;
     plan["drain"] = json!(0.2);
     plan
@@ -29,12 +29,12 @@ fn a_batch_that_cannot_be_placed_leaves_the_clients_to_fresh_events() {
     let (running, address) = listening::<Fussy>(&small_batches(json!({"rejected": "stuck"})), &folder);
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(bid(1).replace("b1", "stuck").as_bytes()).unwrap();
-    until(&running, "the first line", |told| told.accepted == 1);
+    until(&running, "the first line", |stats| stats.accepted == 1);
     // These are 200 requests: too many for clients that pause after each failure of the stuck batch.
     for number in 0..2_000 {
         stream.write_all(bid(number).as_bytes()).unwrap();
     }
-    until(&running, "fresh events", |told| told.indexed == 2_000);
+    until(&running, "fresh events", |stats| stats.indexed == 2_000);
     drop(stream);
     running.stop();
     let outcome = ended(&running);
@@ -50,14 +50,14 @@ fn a_lone_event_is_sent_while_another_batch_hangs() {
     let (running, address) = listening::<Fussy>(&plan, &folder);
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(bid(0).replace("b0", "hang").as_bytes()).unwrap();
-    until(&running, "the batch that hangs", |told| told.accepted == 1 && told.waiting == 0);
+    until(&running, "the batch that hangs", |stats| stats.accepted == 1 && stats.waiting == 0);
     // Each of the three clients has its turn to be woken.
     for number in 1..=8 {
         stream.write_all(bid(number).as_bytes()).unwrap();
-        until(&running, "a lone event", |told| told.indexed == number);
+        until(&running, "a lone event", |stats| stats.indexed == number);
     }
     std::fs::remove_file(hold).unwrap();
-    until(&running, "the batch that hung", |told| told.indexed == 9);
+    until(&running, "the batch that hung", |stats| stats.indexed == 9);
     drop(stream);
     running.stop();
     adds_up(&ended(&running));
@@ -67,7 +67,7 @@ fn a_lone_event_is_sent_while_another_batch_hangs() {
 fn a_store_that_lets_nobody_in_for_a_while_loses_nothing() {
     let texts = Folder::new();
     let path = file(&texts, "log.ndjson", (0..500).map(bid).collect::<String>());
-    let mut plan = taking_in(json!({"files": [path], "batch": 10}), json!("exhausted"));
+    let mut plan = ingesting(json!({"files": [path], "batch": 10}), json!("exhausted"));
     plan["operations"]["take_in"] = json!({"denied": 7});
     let (outcome, _folder) = run::<Fussy>(&plan);
     adds_up(&outcome);
@@ -81,7 +81,7 @@ fn a_refused_event_is_acknowledged_once_its_whole_line_is_kept() {
     let line = bid(1).replace("\"b1\"", &format!("\"{}\"", "x".repeat(6_000)));
     let named = |path: PathBuf| {
         let source = json!({"listen": {"address": "127.0.0.1:0"}, "acknowledge": true, "dead_letters": path});
-        let mut plan = taking_in(source, json!("exhausted"));
+        let mut plan = ingesting(source, json!("exhausted"));
         plan["operations"]["take_in"] = json!({"refused": "xxx"});
         plan["drain"] = json!(0.2);
         plan
@@ -105,7 +105,7 @@ fn a_refused_event_is_acknowledged_once_its_whole_line_is_kept() {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(line.as_bytes()).unwrap();
     stream.write_all(b"not JSON\n").unwrap();
-    until(&running, "the failed writing", |told| !told.trouble.is_empty());
+    until(&running, "the failed writing", |stats| !stats.trouble.is_empty());
     running.stop();
     let outcome = ended(&running);
     adds_up(&outcome);

@@ -10,7 +10,7 @@ fn spilling(folder: &Folder, spill: u64, unanswered: u64) -> Value {
         "listen": {"address": "127.0.0.1:0"}, "batch": 500, "buffer": 100_000, "acknowledge": true,
         "spill": spill, "spill_folder": folder.0,
     });
-    let mut plan = taking_in(source, json!("exhausted"));
+    let mut plan = ingesting(source, json!("exhausted"));
     plan["operations"]["take_in"] = json!({"unanswered": unanswered});
     plan
 }
@@ -43,8 +43,8 @@ fn what_memory_has_no_room_for_goes_to_disk_and_every_event_is_sent_with_its_age
         assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", running.progress().sources);
         thread::sleep(Duration::from_millis(5));
     }
-    let told = running.progress().sources["ads"].clone();
-    assert!(told.spilled > 10_000 && told.waiting >= told.spilled, "{told:?}");
+    let stats = running.progress().sources["ads"].clone();
+    assert!(stats.spilled > 10_000 && stats.waiting >= stats.spilled, "{stats:?}");
     assert!(is_empty(&disk), "its files have no names");
     assert_eq!(sender.join().unwrap(), 50_000);
     let outcome = settled(&running, 50_000);
@@ -153,7 +153,7 @@ fn events_on_disk_are_left_over_when_the_phase_is_stopped() {
 fn only_what_comes_from_elsewhere_is_spilled() {
     let folder = Folder::new();
     let made = json!({"generate": {"generator": "adbids", "rate": 1}, "spill": 1000});
-    let plan = serde_json::from_value(taking_in(made, json!("exhausted"))).unwrap();
+    let plan = serde_json::from_value(ingesting(made, json!("exhausted"))).unwrap();
     let refused = start::<Null>(plan, &folder.0).err().unwrap().message;
     assert!(refused.contains("generators wait"), "{refused}");
 }

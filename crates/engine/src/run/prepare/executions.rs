@@ -1,16 +1,16 @@
 //! Checks what a plan tells apart of an operation's executions.
 
 use super::*;
-use crate::executions::{Apart, Requests};
+use crate::client::first_executions::{FirstExecutions, Requests};
 
 /// What is told apart of the executions of an operation. `known`: the requests of operations that other streams have,
 /// too.
-pub(super) fn apart(
+pub(super) fn first_executions(
     plan: &Plan,
     name: &str,
     known: &mut BTreeMap<String, Arc<Requests>>,
     variables: &Variables,
-) -> Result<Apart, PlanError> {
+) -> Result<FirstExecutions, PlanError> {
     if plan.first.contains(name) && plan.ranks > 1 {
         let cause =
             "first: of several generators none knows what the others have asked: tell first executions apart with one";
@@ -21,7 +21,7 @@ pub(super) fn apart(
         known.entry(name.to_owned()).or_insert_with(new).clone()
     });
     let shows = plan.shows.get(name).map(|shown| shows(plan, shown)).transpose()?;
-    Ok(Apart { place: 0, requests, shows })
+    Ok(FirstExecutions { place: 0, requests, shows })
 }
 
 /// The stream whose events an answer shows.

@@ -19,7 +19,7 @@ pub(super) fn sampling<D: Driver>(
     driver: &D,
     operation: &D::Operation,
 ) -> Result<Option<Sampling>, PlanError> {
-    if !driver.takes_in(operation) {
+    if !driver.ingests(operation) {
         return match plan.visible.get(name) {
             Some(Visible { sample: Some(_), .. }) => {
                 Err(PlanError::new("visible: only of an operation that takes events in a \"sample\" is looked for"))
@@ -40,8 +40,8 @@ pub(super) fn has(stream: &Stream) -> bool {
 }
 
 /// Whether an operation can be one of a stream.
-pub(super) fn suits(stream: &Stream, takes_in: bool) -> Result<(), PlanError> {
-    match (has(stream), takes_in) {
+pub(super) fn suits(stream: &Stream, ingests: bool) -> Result<(), PlanError> {
+    match (has(stream), ingests) {
         (true, false) => Err(PlanError::new(format!(
             "it takes in no events, and the stream {:?} has a source: give it an operation that does",
             stream.name
@@ -61,7 +61,7 @@ pub(super) fn of<'a>(plan: &'a Plan) -> Result<Vec<Option<Arc<Source>>>, PlanErr
         let Pacing::Source { source: name, workers } = &stream.pacing else { return Ok(None) };
         let fail = |cause: String| Err(PlanError::new(cause).within(format!("stream {:?}", stream.name)));
         let Some(source) = plan.sources.get(name) else {
-            return fail(crate::nearest::unknown("source", name, plan.sources.keys().map(String::as_str)));
+            return fail(crate::util::suggestions::unknown("source", name, plan.sources.keys().map(String::as_str)));
         };
         if !used.insert(name) {
             return fail(format!("another stream has the source {name:?}, too: give each its own"));

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::course::Course;
+use crate::client::stream_plan::StreamPlan;
 use crate::driver::{Context, Driver};
-use crate::gathering::Gathering;
-use crate::journey::{Journey, Places, compile, time};
+use crate::pacing::schedule::Stride;
+use crate::pacing::simulated_clock::SimulatedClock;
 use crate::plan::{Pacing, Plan, PlanError, Step, Stop, Stream, Think};
-use crate::schedule::Share;
-use crate::slot::Slot;
+use crate::recording::slot::Slot;
+use crate::workload::journey::{Journey, Places, compile, time};
 
 /// The operations of steps, each once, in the order in which they stand there.
 pub fn operations(steps: &[Step]) -> Vec<&String> {
@@ -111,7 +111,7 @@ fn refuse_loops(plan: &Plan, stream: &Stream, context: &Context) -> Result<(), P
 
 /// How many of a stream's users are this process's.
 fn users_here(plan: &Plan, users: u64, clients: u64) -> u64 {
-    let shares = (0..plan.threads).map(|thread| Share::new(plan.rank, plan.ranks, thread, plan.threads));
+    let shares = (0..plan.threads).map(|thread| Stride::new(plan.rank, plan.ranks, thread, plan.threads));
     shares.filter_map(|share| share.among(users.min(clients))).map(|share| share.count(users)).sum()
 }
 
@@ -119,11 +119,11 @@ fn users_here(plan: &Plan, users: u64, clients: u64) -> u64 {
 pub fn join<D: Driver>(
     plan: &Plan,
     stream: &Stream,
-    course: &mut Course<D>,
+    stream_plan: &mut StreamPlan<D>,
     context: &Context,
     slots: &[Slot],
     together: bool,
-) -> Result<Option<Gathering>, PlanError> {
+) -> Result<Option<SimulatedClock>, PlanError> {
     let Pacing::Users { users, clients, over, .. } = stream.pacing else {
         refuse_loops(plan, stream, context)?;
         return Ok(None);
@@ -137,7 +137,7 @@ pub fn join<D: Driver>(
         place.unwrap_or_default()
     };
     let places = Places { choice: &place, slot: &slot };
-    let orders = compile(&stream.steps, clock, (&plan.operations, &context.variables), &places)?;
+    let directives = compile(&stream.steps, clock, (&plan.operations, &context.variables), &places)?;
     for name in &names {
         if let Some(variable) = context.variables.counts_requests(&plan.operations[*name]) {
             let cause = format!(
@@ -156,6 +156,6 @@ pub fn join<D: Driver>(
         return Err(PlanError::new("users who share a clock begin together: leave \"over\" out"));
     }
     let rounds = if let Stop::Journeys(rounds) = stream.stop { Some(rounds) } else { None };
-    course.journey = Some(Journey { orders, clock, users, rounds });
-    Ok(shared.then(|| Gathering::new(users_here(plan, users, clients), plan.threads, together)))
+    stream_plan.journey = Some(Journey { directives, clock, users, rounds });
+    Ok(shared.then(|| SimulatedClock::new(users_here(plan, users, clients), plan.threads, together)))
 }

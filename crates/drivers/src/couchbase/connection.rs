@@ -1,0 +1,139 @@
+//! One connection to one node for one bucket: opening, authentication and exchanges.
+
+use std::time::Duration;
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::plan::access::{Auth, Secret};
+use loadframe_engine::plan::{PlanError, Target};
+
+use super::answer::refusal;
+use super::packet::{Answers, Opcode, Packet};
+use crate::http1::access::Access;
+use crate::http1::access::Authorization;
+use crate::net::client::Client;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::target_node::Host;
+use crate::net::tls::Tls;
+use crate::net::trouble::Trouble;
+use crate::net::wire::Wire;
+
+/// What we ask the server to speak: no delay, reasons in words, buckets by name, frames before the extras, durable
+/// writes.
+const FEATURES: [u16; 5] = [0x03, 0x07, 0x08, 0x10, 0x11];
+
+/// How connections to the nodes are made.
+#[derive(Debug)]
+pub struct ConnectOptions {
+    /// `None`: without encryption.
+    pub tls: Option<Tls>,
+    user: Option<(String, Secret)>,
+    /// The same for the HTTP services.
+    pub authorization: Authorization,
+    /// How long to wait for an answer, unless an operation says otherwise.
+    pub timeout: Duration,
+}
+
+impl ConnectOptions {
+    /// Reads certificates. The error names credentials that the protocol does not have.
+    pub fn new(target: &Target) -> Result<Self, PlanError> {
+        if target.compress {
+            return Err(PlanError::new("this protocol's requests are not compressed"));
+        }
+        let user = match &target.auth {
+            None => None,
+            Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
+            Some(_) => {
+                return Err(PlanError::new("this protocol has users with passwords, but no API keys or tokens"));
+            }
+        };
+        let access = Access::new(target)?;
+        Ok(Self { tls: access.tls, user, authorization: access.authorization, timeout: target.timeout })
+    }
+}
+
+/// See the module.
+pub struct NodeConnection {
+    wire: Option<Wire>,
+    client: Client<Answers>,
+    /// Whether the server said that it knows durable writes.
+    durable: bool,
+}
+
+impl Default for NodeConnection {
+    fn default() -> Self {
+        Self { wire: None, client: Client::with(Answers::default()), durable: false }
+    }
+}
+
+impl NodeConnection {
+    /// Connects, authenticates and selects the bucket, if there is no usable connection.
+    pub async fn open(
+        &mut self,
+        host: &Host,
+        connect_options: &ConnectOptions,
+        bucket: &str,
+        limit: Limit,
+    ) -> Result<(), Failure> {
+        let Some(setup) = Wire::open_for(&mut self.wire, host, connect_options.tls.as_ref(), limit).await? else {
+            return Ok(());
+        };
+        let opened = self.enter(connect_options, bucket, limit).await;
+        match opened {
+            Ok(_) => setup.finish(),
+            Err(_) => self.wire = None,
+        }
+        opened
+    }
+
+    async fn enter(&mut self, connect_options: &ConnectOptions, bucket: &str, limit: Limit) -> Result<(), Failure> {
+        let features: Vec<u8> = FEATURES.iter().flat_map(|feature| feature.to_be_bytes()).collect();
+        self.ask(Opcode::Hello, b"loadframe", &features, limit).await?;
+        let granted = self.answers().read().next().is_some_and(|answer| {
+            answer.status == 0 && answer.value.chunks_exact(2).any(|feature| feature == [0x00, 0x11])
+        });
+        self.durable = granted;
+        if let Some((user, password)) = &connect_options.user {
+            let words = [b"\0", user.as_bytes(), b"\0", password.expose().as_bytes()].concat();
+            self.granted(Opcode::SaslAuth, b"PLAIN", &words, limit).await?;
+        }
+        self.granted(Opcode::SelectBucket, bucket.as_bytes(), b"", limit).await
+    }
+
+    async fn granted(&mut self, opcode: Opcode, key: &[u8], value: &[u8], limit: Limit) -> Result<(), Failure> {
+        self.ask(opcode, key, value, limit).await?;
+        match self.answers().read().next() {
+            Some(answer) if answer.status != 0 => Err(refusal(&answer)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn ask(&mut self, opcode: Opcode, key: &[u8], value: &[u8], limit: Limit) -> Result<(), Failure> {
+        let mut request = Vec::new();
+        let packet = Packet::begin(&mut request, opcode, 0, None, &[], key);
+        request.extend_from_slice(value);
+        packet.end(&mut request);
+        let (_, outcome) = self.speak(&request, 1, limit).await;
+        Ok(outcome?)
+    }
+
+    /// Sends `count` requests and waits for all of their answers.
+    pub async fn speak(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
+        self.client.answer_mut().begin(count);
+        self.client.speak(&mut self.wire, [requests, b""], limit).await
+    }
+
+    /// The answers of the last exchange, if it succeeded.
+    pub fn answers(&self) -> &Answers {
+        self.client.answer()
+    }
+
+    /// The error says that the node does not support durable writes.
+    pub fn require_durable(&self) -> Result<(), Failure> {
+        if self.durable {
+            return Ok(());
+        }
+        let message = "this server does not support durable writes".to_owned();
+        Err(Failure::new(ErrorClass::Client, message))
+    }
+}

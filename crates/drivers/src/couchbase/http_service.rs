@@ -1,0 +1,87 @@
+//! Requests to the HTTP services of a node: its configuration, and statements.
+
+use loadframe_engine::driver::Failure;
+
+use super::connection::ConnectOptions;
+use crate::http1::answer::{Answer, Body};
+use crate::http1::client::HttpClient;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::marks::Setup;
+use crate::net::target_node::Host;
+use crate::net::trouble::Trouble;
+use crate::net::wire::Wire;
+
+/// Asks for what is at `path`, on a connection of its own.
+pub async fn get(host: &Host, connect_options: &ConnectOptions, path: &str, limit: Limit) -> Result<Response, Failure> {
+    let mut service = Service::default();
+    service.open(host, connect_options, limit).await?;
+    let head = head("GET", path, host, connect_options, 0);
+    let (_, outcome) = service.speak([&head, b""], limit).await;
+    outcome?;
+    Ok(Response(service.client))
+}
+
+/// An answer that is kept.
+pub struct Response(HttpClient);
+
+impl Response {
+    /// Such as 200.
+    pub fn status(&self) -> u16 {
+        self.0.answer().status()
+    }
+
+    /// What it carries.
+    pub fn body(&self) -> &[u8] {
+        self.0.answer().body()
+    }
+}
+
+/// One client's connection to a service.
+pub struct Service {
+    wire: Option<Wire>,
+    client: HttpClient,
+    /// Where it leads.
+    at: String,
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self { wire: None, client: HttpClient::new(), at: String::new() }
+    }
+}
+
+impl Service {
+    /// Connects, if there is no usable connection to that host.
+    pub async fn open(&mut self, host: &Host, connect_options: &ConnectOptions, limit: Limit) -> Result<(), Failure> {
+        if self.at != host.text {
+            self.wire = None;
+            self.at.clone_from(&host.text);
+        }
+        let setup = Wire::open_for(&mut self.wire, host, connect_options.tls.as_ref(), limit).await?;
+        setup.into_iter().for_each(Setup::finish);
+        Ok(())
+    }
+
+    /// Sends a request and waits for its answer.
+    pub async fn speak(&mut self, parts: [&[u8]; 2], limit: Limit) -> (Exchanged, Result<(), Trouble>) {
+        self.client.exchange(&mut self.wire, parts, Body::Read, limit).await
+    }
+
+    /// The answer of the last exchange.
+    pub fn answer(&self) -> &Answer {
+        self.client.answer()
+    }
+}
+
+/// The head of a request with a JSON body of `length` bytes, or without one.
+pub fn head(method: &str, path: &str, host: &Host, connect_options: &ConnectOptions, length: usize) -> Vec<u8> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\n").into_bytes();
+    head.extend_from_slice(&host.field);
+    head.extend_from_slice(connect_options.authorization.field());
+    if length > 0 {
+        head.extend_from_slice(format!("content-type: application/json\r\ncontent-length: {length}\r\n").as_bytes());
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}

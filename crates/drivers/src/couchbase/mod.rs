@@ -1,0 +1,281 @@
+//! Couchbase: the key-value protocol, each request straight to the node that has its document, and statements by HTTP.
+//!
+//! Documents are JSON. A node that no longer has a document's vbucket says so, and the request goes to the node that
+//! has it now: that is the store's doing, and part of the service time.
+
+mod answer;
+mod bulk;
+mod connection;
+mod execute;
+mod http_service;
+mod nodes;
+mod operation;
+mod packet;
+mod statement;
+mod subdoc;
+mod vbuckets;
+
+use std::sync::Arc;
+
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::variables::{Captured, Values};
+use serde_json::Value;
+
+use self::connection::ConnectOptions;
+use self::execute::{ConnectionSet, SentRequest};
+use self::nodes::{Bucket, CouchbaseNodes};
+pub use self::operation::Operation;
+use self::operation::{Kind, Room};
+use self::packet::read_request;
+use self::statement::Statements;
+use crate::capture::Memory;
+use crate::crud::{Action, Neutral, Write};
+use crate::net::deadline::Limit;
+use crate::net::discovery::DiscoveryError;
+use crate::net::topology::Topology;
+
+/// The driver of one target.
+#[derive(Debug)]
+pub struct Couchbase {
+    nodes: Arc<CouchbaseNodes>,
+}
+
+/// The state of one client.
+#[derive(Default)]
+pub struct Connection {
+    connections: ConnectionSet,
+    statements: Statements,
+    room: Room,
+    memory: Memory,
+    /// Set while requests and answers are recorded for display.
+    shown: Option<Exchange>,
+}
+
+impl Driver for Couchbase {
+    type Operation = Operation;
+    const CAPTURES: bool = true;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        let connect_options = ConnectOptions::new(target)?;
+        let topology = Topology::new(&target.hosts, target.spread, connect_options.tls.clone())?;
+        Ok(Self { nodes: Arc::new(CouchbaseNodes::new(Arc::new(topology), connect_options)) })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        Operation::map(form, context, &self.nodes)
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        if let Kind::Neutral(neutral, _) = &operation.kind { neutral.parts() } else { &[] }
+    }
+
+    fn requests(&self, operation: &Operation) -> Option<u64> {
+        if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
+    }
+
+    /// Finds out where the parts of the buckets are. Refuses credentials that are not taken.
+    async fn verify(&self) -> Result<(), PlanError> {
+        for bucket in self.nodes.buckets() {
+            let limit = Limit::starting_now(self.nodes.connect_options.timeout);
+            DiscoveryError::refusal(self.nodes.discover(&bucket, limit).await)?;
+        }
+        Ok(())
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.nodes.topology.set_hosts(hosts)?;
+        self.nodes.buckets().iter().for_each(|bucket| bucket.doubt());
+        Ok(())
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.nodes.hosts()
+    }
+
+    fn connection(&self, _client: u64) -> Connection {
+        Connection::default()
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let known = connection.memory.lend();
+        let values = Values { variables: &context.variables, draw, captured: &known };
+        let reply = self.ask(connection, operation, &values, only).await;
+        connection.memory.settle(known, reply.outcome.is_ok());
+        reply
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory.known)
+    }
+
+    fn render(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Option<String> {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let room = &mut connection.room;
+        room.request.clear();
+        match &operation.kind {
+            Kind::Query(body) => body.render(&values, &mut room.request),
+            Kind::Neutral(Neutral::Scan(scan), _) => room.scan(scan, &values),
+            Kind::Neutral(neutral, bucket) => {
+                room.verb(neutral, bucket, operation.durability, &values)?;
+                return Some(words(&room.request));
+            }
+        }
+        Some(statement::shown(&room.request))
+    }
+
+    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
+        Some(&mut connection.shown)
+    }
+}
+
+impl Couchbase {
+    /// Carries an operation out: a verb where its document is, a statement where they are answered.
+    async fn ask(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let limit = Limit::starting_now(operation.timeout);
+        let Connection { connections, statements, room, memory, shown } = connection;
+        let (neutral, bucket) = match &operation.kind {
+            Kind::Query(body) => {
+                room.request.clear();
+                body.render(values, &mut room.request);
+                let request = statement::Request { body: &room.request, turn: values.draw.turn, limit };
+                return statements.ask(&self.nodes, operation, request, values, (memory, shown)).await;
+            }
+            Kind::Neutral(neutral, bucket) => (neutral, bucket),
+        };
+        if let Err(failure) = self.locate(bucket, limit).await {
+            return Reply::unsent(failure);
+        }
+        let vbucket = match neutral {
+            Neutral::Scan(scan) => {
+                room.scan(scan, values);
+                let request = statement::Request { body: &room.request, turn: values.draw.turn, limit };
+                return statements.ask(&self.nodes, operation, request, values, (memory, shown)).await;
+            }
+            Neutral::Bulk(bulk) => {
+                return bulk::ask(
+                    connections,
+                    &self.nodes,
+                    (bulk, only),
+                    bucket,
+                    operation.durability,
+                    values.draw.k,
+                    limit,
+                )
+                .await;
+            }
+            neutral => room.verb(neutral, bucket, operation.durability, values).unwrap_or(0),
+        };
+        if let Some(failure) = room.refusal() {
+            return Reply::unsent(failure);
+        }
+        let durable = operation.durability.is_some() && !neutral.reads();
+        let (asked, outcome) = connections.ask(&self.nodes, bucket, &room.request, vbucket, durable, limit).await;
+        let answer = connections.answer(&asked).filter(|_| outcome.is_ok());
+        if let Some(shown) = shown {
+            shown.request = words(&room.request);
+            if let Some(answer) = &answer {
+                let document = answer::document(neutral, answer, values);
+                shown.answer = format!("status {:#04x}\n{}", answer.status, String::from_utf8_lossy(&document));
+            }
+        }
+        let judged = outcome.and_then(|()| match &answer {
+            Some(answer) => {
+                let wanted = (operation.assertion.as_ref(), &operation.captures);
+                answer::judge(neutral, answer, wanted, values, memory)
+            }
+            None => Err(answer::client("no answer")),
+        });
+        match neutral {
+            Neutral::ReadModifyWrite(write) => {
+                self.modify(connection, (operation, limit), (write, bucket), (asked, judged.map(drop)), values).await
+            }
+            _ => {
+                let documents = judged.as_ref().map_or(0, |documents| *documents);
+                asked.exchanged.reply(asked.node, documents, judged.map(drop))
+            }
+        }
+    }
+
+    /// Sees to it that it is known where a bucket's parts are, and has them asked for again where there is doubt.
+    async fn locate(&self, bucket: &Arc<Bucket>, limit: Limit) -> Result<(), Failure> {
+        if !bucket.vbuckets.are_known() {
+            return Ok(self.nodes.discover(bucket, limit).await?);
+        }
+        if bucket.claim() {
+            let (nodes, bucket) = (self.nodes.clone(), bucket.clone());
+            tokio::spawn(async move {
+                if nodes.discover(&bucket, Limit::starting_now(nodes.connect_options.timeout)).await.is_err() {
+                    bucket.doubt();
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Goes on with the write of a read-modify-write.
+    async fn modify(
+        &self,
+        connection: &mut Connection,
+        (operation, limit): (&Operation, Limit),
+        (write, bucket): (&Write, &Bucket),
+        (read, outcome): (SentRequest, Result<(), Failure>),
+        values: &Values<'_>,
+    ) -> Reply {
+        let first = read.exchanged.part(0, outcome.as_ref().map(drop));
+        if outcome.is_err() {
+            return Reply { parts: vec![first], ..read.exchanged.reply(read.node, 0, outcome) };
+        }
+        let Connection { connections, room, .. } = connection;
+        let durability = &operation.durability;
+        let vbucket = room.change(Action::Update, write, bucket, *durability, values);
+        let durable = durability.is_some();
+        let (written, outcome) = connections.ask(&self.nodes, bucket, &room.request, vbucket, durable, limit).await;
+        let outcome = outcome.and_then(|()| match connections.answer(&written) {
+            Some(answer) if answer.status != 0 => Err(answer::refusal(&answer)),
+            _ => Ok(()),
+        });
+        let parts = vec![first, written.exchanged.part(1, outcome.as_ref().map(drop))];
+        let exchanged = read.exchanged.then(&written.exchanged);
+        Reply { parts, ..exchanged.reply(written.node, u64::from(outcome.is_ok()), outcome) }
+    }
+}
+
+/// A request as people read it.
+fn words(request: &[u8]) -> String {
+    let Some((opcode, vbucket, key, value)) = read_request(request) else { return String::new() };
+    let (key, value) = (String::from_utf8_lossy(key), String::from_utf8_lossy(value));
+    let name = match opcode {
+        0x00 => "GET",
+        0x01 => "SET",
+        0x02 => "ADD",
+        0x04 => "DELETE",
+        0xd0 => "LOOKUP",
+        0xd1 => "MUTATE",
+        _ => "?",
+    };
+    // Paths stand between lengths, which are not text.
+    let plain: String = value.chars().map(|c| if c.is_control() || c == '\u{fffd}' { ' ' } else { c }).collect();
+    format!("{name} {key} (vbucket {vbucket}) {plain}").trim_end().to_owned()
+}

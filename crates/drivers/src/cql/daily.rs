@@ -1,0 +1,81 @@
+//! The days of a table: each is a table of its own, made when its first event comes as the workload has made the one that
+//! they are all named after, which stays empty.
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
+
+use super::answer::Answer;
+use super::connection::prepare;
+use super::error::failure;
+use super::execute::Execution;
+use super::row::Row;
+use super::table::TableName;
+use crate::daily::Buckets;
+use crate::exchanges::Exchanges;
+use crate::net::deadline::Deadline;
+
+/// The statements that are sent for days, one after the other.
+pub struct Days<'a> {
+    execution: &'a Execution<'a>,
+    /// The table that they are named after.
+    of: &'a TableName,
+    buckets: &'a Buckets,
+    exchanges: Exchanges,
+}
+
+impl<'a> Days<'a> {
+    /// Statements for the days of a table.
+    pub fn new(execution: &'a Execution<'a>, of: &'a TableName, buckets: &'a Buckets) -> Self {
+        Self { execution, of, buckets, exchanges: Exchanges::default() }
+    }
+
+    /// Makes one, unless it is there.
+    pub async fn make(&mut self, day: &TableName) -> Result<(), Failure> {
+        let described = self.ask(format!("DESCRIBE TABLE {}", self.of.quoted())).await?;
+        let statement = described.first().and_then(|row| Some(row["create_statement"].as_str()?.to_owned()));
+        let definition = statement.as_deref().and_then(|statement| statement.split_once(" (")).map(|(_, rest)| rest);
+        let wrong = || failure(ErrorClass::Server, format!("the store does not describe {}", self.of.quoted()));
+        let create = format!("CREATE TABLE IF NOT EXISTS {} ({}", day.quoted(), definition.ok_or_else(wrong)?);
+        self.ask(create).await?;
+        // Where another process was faster, the node has it, and others may not have it yet.
+        let Execution { session, limit, .. } = self.execution;
+        match limit.within(session.await_schema_agreement()).await {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) => Err(failure(ErrorClass::Server, error.to_string())),
+            None => Err(limit.missed()),
+        }
+    }
+
+    /// Has the same node execute it whoever asks: two nodes that make a table at the same time make two of one name.
+    async fn ask(&mut self, text: String) -> Result<Answer, Failure> {
+        let Execution { session, operation, limit, .. } = *self.execution;
+        let prepared = prepare(session, text, operation.statement_options, limit).await;
+        let mut statement = prepared.map_err(|failure| self.exchanges.unsent(failure))?;
+        let state = session.get_cluster_state();
+        let nodes = state.get_nodes_info().iter().filter(|node| node.is_connected());
+        if let Some(node) = nodes.min_by_key(|node| node.host_id) {
+            let policy = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(node.clone()), None);
+            statement.set_load_balancing_policy(Some(policy));
+        }
+        let asked = self.execution.execute(&statement, &Row::default(), &mut Deadline::default()).await;
+        self.exchanges.join(asked.exchange());
+        asked.answer
+    }
+}
+
+impl crate::daily::Days for Days<'_> {
+    fn exchanges(&mut self) -> &mut Exchanges {
+        &mut self.exchanges
+    }
+
+    async fn begins(&mut self) -> Result<Vec<i64>, Failure> {
+        let text = format!("SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{}'", self.of.keyspace);
+        let tables = self.ask(text).await?;
+        Ok(tables.texts().filter_map(|name| self.buckets.generations.begin_of(&name)).collect())
+    }
+
+    async fn drop(&mut self, begin: i64) -> Result<(), Failure> {
+        let day = self.of.day(&self.buckets.generations.name(begin));
+        self.ask(format!("DROP TABLE IF EXISTS {}", day.quoted())).await.map(drop)
+    }
+}

@@ -1,0 +1,83 @@
+//! The events of a source, each as one insertion into its row: its own column.
+
+use std::rc::Rc;
+
+use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
+use loadframe_engine::workload::event::{Batch, Event};
+use scylla::statement::prepared::PreparedStatement;
+
+use super::bulk::execute;
+use super::daily::Days;
+use super::error::failure;
+use super::execute::Execution;
+use super::request::{SEPARATOR, event_row};
+use super::row::Row;
+use super::table::{Table, TableName};
+use crate::daily::{Buckets, Days as _};
+use crate::ingest::{Ingest, chosen, id};
+use crate::tally::Tally;
+
+/// Sends the events at the places `only` of a batch, or all, to the tables of their days if days are told apart.
+pub async fn ingest(
+    execution: &Execution<'_>,
+    (form, of, buckets): (&Ingest, &TableName, Option<&Buckets>),
+    (batch, only): (&Batch, Option<&[u32]>),
+    shown: &mut Option<Exchange>,
+) -> Result<Reply, Failure> {
+    let (mut tally, mut ready) = (Tally::default(), Vec::new());
+    let Some(buckets) = buckets else {
+        let table = execution.table(of).await?;
+        for (place, event) in chosen(batch, only).enumerate() {
+            match bind(execution, &table, batch, event).await {
+                Ok(bound) => ready.push((place, bound)),
+                Err(failure) => tally.count(place, Err(failure)),
+            }
+        }
+        return Ok(execute(execution, &ready, tally, shown).await);
+    };
+    let dealt = buckets.deal(form, batch, only, &mut tally).await;
+    let mut sent = None;
+    for (begin, bucket) in &dealt.days {
+        let day = of.day(&bucket.name);
+        let make = async || {
+            let mut days = Days::new(execution, of, buckets);
+            let made = days.make(&day).await;
+            sent = sent.or(days.exchanges().sent());
+            made
+        };
+        let table = match buckets.make(*begin, make).await {
+            Ok(()) => execution.table(&day).await,
+            Err(failure) => Err(failure),
+        };
+        match table {
+            Ok(table) => {
+                for (place, event) in &bucket.events {
+                    match bind(execution, &table, batch, event).await {
+                        Ok(bound) => ready.push((*place as usize, bound)),
+                        Err(failure) => tally.fail_at(&[*place], failure),
+                    }
+                }
+            }
+            // The day's events are not to blame.
+            Err(failure) => tally.fail_at(&bucket.places(), failure.denied()),
+        }
+    }
+    let reply = execute(execution, &ready, tally, shown).await;
+    // That of the first statement, which may be one that makes a table.
+    Ok(Reply { sent: sent.unwrap_or(reply.sent), ..reply })
+}
+
+async fn bind(
+    execution: &Execution<'_>,
+    table: &Table,
+    batch: &Batch,
+    event: &Event,
+) -> Result<(Rc<PreparedStatement>, Row), Failure> {
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| failure(ErrorClass::Client, "an event is not text"));
+    let id = id(batch, event).ok_or_else(|| failure(ErrorClass::Client, "the id of an event is not text"))?;
+    let kind = batch.kind(event);
+    let key = [table.name.as_bytes(), &[SEPARATOR], kind.as_bytes()].concat();
+    let statement = execution.statement(&key, || table.insert(&[kind])).await.map_err(Failure::denied)?;
+    let row = event_row(&statement, &id, text(batch.line(event))?)?;
+    Ok((statement, row))
+}

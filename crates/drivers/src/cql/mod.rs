@@ -1,0 +1,256 @@
+//! The protocol of Cassandra and ScyllaDB: prepared statements, sent to a node that holds the data.
+//!
+//! Each worker thread has a [session](connection) with one connection to every node (every shard, where nodes have
+//! shards). The library follows the cluster's nodes by itself.
+
+mod answer;
+mod bulk;
+mod connection;
+mod daily;
+mod error;
+mod execute;
+mod ingest;
+mod instant;
+mod nodes;
+mod operation;
+mod request;
+mod routing;
+mod row;
+mod table;
+mod tls;
+mod value;
+mod verbs;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
+use loadframe_engine::plan::access::{Auth, Secret};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::event::Batch;
+use loadframe_engine::workload::variables::{Captured, Values};
+use scylla::errors::{ConnectionError, ConnectionPoolError, MetadataError, NewSessionError};
+use serde_json::Value;
+use tokio_rustls::rustls::ClientConfig;
+
+use self::connection::{Settings, Thread};
+use self::execute::Execution;
+use self::nodes::CqlNodes;
+use self::operation::Kind;
+pub use self::operation::Operation;
+use self::request::Buffers;
+use crate::capture::Memory;
+use crate::daily::generations::Register;
+use crate::daily::{Buckets, PARTS};
+use crate::net::deadline::{Deadline, Limit};
+use crate::net::per_thread::PerThread;
+
+/// How long to wait for a node before the load.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The driver of one target.
+pub struct Cql {
+    nodes: Arc<CqlNodes>,
+    user: Option<(String, Secret)>,
+    tls: Option<Arc<ClientConfig>>,
+    timeout: Duration,
+    threads: PerThread<Thread>,
+    /// The days of tables that events are taken into.
+    buckets: Register<Buckets>,
+    /// How many operations were mapped.
+    operations: AtomicUsize,
+    /// The keyspaces of the neutral operations; `None` once a native one may be about any.
+    keyspaces: Mutex<Option<BTreeSet<String>>>,
+}
+
+/// The state of one client.
+#[derive(Debug, Default)]
+pub struct Connection {
+    buffers: Buffers,
+    deadline: Deadline,
+    memory: Memory,
+    /// Set while requests and answers are recorded for display.
+    shown: Option<Exchange>,
+}
+
+impl Driver for Cql {
+    type Operation = Operation;
+    const CAPTURES: bool = true;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        if target.compress {
+            return Err(PlanError::new("this protocol's requests are not compressed here"));
+        }
+        let user = match &target.auth {
+            None => None,
+            Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
+            Some(_) => {
+                return Err(PlanError::new("this protocol has users with passwords, but no API keys or tokens"));
+            }
+        };
+        let nodes = Arc::new(CqlNodes::default());
+        nodes.set(&target.hosts)?;
+        let tls = target.tls.as_ref().map(|plan| tls::config(plan, &nodes)).transpose()?;
+        Ok(Self {
+            nodes,
+            user,
+            tls,
+            timeout: target.timeout,
+            threads: PerThread::new(),
+            buckets: Register::default(),
+            operations: AtomicUsize::new(0),
+            keyspaces: Mutex::new(Some(BTreeSet::new())),
+        })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        let number = self.operations.fetch_add(1, Ordering::Relaxed);
+        let operation = Operation::map(form, number, context, &self.buckets, self.timeout)?;
+        let mut keyspaces = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        match &operation.kind {
+            Kind::Neutral(_, table) | Kind::Ingest(_, table, _) | Kind::DeleteDays(table, ..) => {
+                keyspaces.as_mut().map(|keyspaces| keyspaces.insert(table.keyspace.clone()));
+            }
+            Kind::Native(_) => *keyspaces = None,
+        }
+        Ok(operation)
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        match &operation.kind {
+            Kind::Neutral(neutral, _) => neutral.parts(),
+            Kind::DeleteDays(..) => &PARTS,
+            Kind::Native(_) | Kind::Ingest(..) => &[],
+        }
+    }
+
+    fn requests(&self, operation: &Operation) -> Option<u64> {
+        if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
+    }
+
+    /// Refuses credentials that no node takes, and nodes whose certificate does not verify.
+    async fn verify(&self) -> Result<(), PlanError> {
+        let contacts = self.nodes.contacts();
+        let patience = self.timeout.min(PATIENCE);
+        match tokio::time::timeout(patience, connection::open(&contacts, &self.settings(), patience)).await {
+            Ok(Err(error)) if refuses_us(&error) => Err(PlanError::target(error::session(&error).message)),
+            Ok(Err(error)) => refused_tls(&error).map_or(Ok(()), |reason| Err(PlanError::target(reason))),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.nodes.set(hosts)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.nodes.texts()
+    }
+
+    fn connection(&self, _client: u64) -> Connection {
+        Connection::default()
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let known = connection.memory.lend();
+        let values = Values { variables: &context.variables, draw, captured: &known };
+        let reply = self.ask(connection, operation, &values, only).await;
+        connection.memory.settle(known, reply.outcome.is_ok());
+        reply
+    }
+
+    fn ingests(&self, operation: &Operation) -> bool {
+        matches!(operation.kind, Kind::Ingest(..))
+    }
+
+    async fn ingest(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        _context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let Kind::Ingest(form, table, days) = &operation.kind else { return crate::ingest::without_source() };
+        let form = (form, table, days.as_deref());
+        self.execution(operation, async |execution| {
+            ingest::ingest(&execution, form, (batch, only), &mut connection.shown).await
+        })
+        .await
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory.known)
+    }
+
+    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
+        Some(&mut connection.shown)
+    }
+}
+
+impl Cql {
+    /// Has `ask` ask on the thread's session, which is opened if it is not.
+    async fn execution(
+        &self,
+        operation: &Operation,
+        ask: impl AsyncFnOnce(Execution<'_>) -> Result<Reply, Failure>,
+    ) -> Reply {
+        let thread = self.threads.get(Thread::default);
+        let limit = Limit::starting_now(operation.statement_options.timeout);
+        let session = match thread.session(&self.nodes, &self.settings(), limit).await {
+            Ok(session) => session,
+            Err(failure) => return Reply::unsent(failure),
+        };
+        let execution = Execution { nodes: &self.nodes, thread: &thread, session: &session, operation, limit };
+        ask(execution).await.unwrap_or_else(Reply::unsent)
+    }
+
+    /// Asks with the values that were drawn.
+    async fn ask(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        self.execution(operation, async |execution| execution.ask(connection, values, values.draw.k, only).await).await
+    }
+
+    fn settings(&self) -> Settings {
+        let keyspaces = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        Settings { user: self.user.clone(), tls: self.tls.clone(), keyspaces: keyspaces.clone().unwrap_or_default() }
+    }
+}
+
+/// Whether a node answered and refuses us.
+fn refuses_us(error: &NewSessionError) -> bool {
+    matches!(connecting(error), Some(ConnectionError::ConnectionSetupRequestError(_)))
+}
+
+/// Why there is no TLS with a node, if it is something that trying again does not mend.
+fn refused_tls(error: &NewSessionError) -> Option<String> {
+    let Some(ConnectionError::IoError(error)) = connecting(error) else { return None };
+    crate::net::tls::refusal(error)
+}
+
+/// What the last attempt to connect has ended with.
+fn connecting(error: &NewSessionError) -> Option<&ConnectionError> {
+    let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
+        last_connection_error,
+    })) = error
+    else {
+        return None;
+    };
+    Some(last_connection_error)
+}

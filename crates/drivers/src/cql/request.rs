@@ -1,0 +1,197 @@
+//! From a drawn request to a statement and its values.
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::workload::variables::Values;
+use loadframe_engine::workload::variables::template::Template;
+use scylla::statement::prepared::PreparedStatement;
+
+use super::error::{failure, unfit};
+use super::row::Row;
+use super::value::{Mismatch, encode, encode_id};
+use crate::crud::{Cell, Scalar, Write, fields};
+
+/// Separates the names of columns in a key of the prepared statements.
+pub const SEPARATOR: u8 = 0;
+
+/// Memory that a client uses again and again.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    /// The names of the columns, each with a separator behind it.
+    pub names: Vec<u8>,
+    /// The values.
+    pub row: Row,
+    id: Vec<u8>,
+    cell: Vec<u8>,
+}
+
+impl Buffers {
+    /// Draws the names of a document's columns.
+    pub fn draw_names(&mut self, write: &Write, values: &Values) {
+        self.draw_fields(write.document.iter().map(|(name, _)| name), values);
+    }
+
+    /// Draws the names of columns.
+    pub fn draw_fields<'a>(&mut self, fields: impl IntoIterator<Item = &'a Template>, values: &Values) {
+        self.names.clear();
+        for name in fields {
+            name.render(values, &mut self.names);
+            self.names.push(SEPARATOR);
+        }
+    }
+
+    /// Draws an id and the values of a document, the id first or last as the statement has it.
+    pub fn draw_write(
+        &mut self,
+        statement: &PreparedStatement,
+        write: &Write,
+        id_first: bool,
+        values: &Values,
+    ) -> Result<(), Failure> {
+        let id_at = if id_first { 0 } else { write.document.len() };
+        self.row.clear();
+        self.id.clear();
+        write.key.id.render(values, &mut self.id);
+        for at in 0..=write.document.len() {
+            let cell = if at == id_at { None } else { Some(&write.document[at - usize::from(id_first)].1) };
+            match cell {
+                None => bind_id(&mut self.row, statement, at, &self.id)?,
+                Some(cell) => bind_cell(&mut self.row, statement, at, cell, values, &mut self.cell)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws an id, and what follows it.
+    pub fn draw_id(
+        &mut self,
+        statement: &PreparedStatement,
+        id: &Template,
+        then: Option<&Cell>,
+        values: &Values,
+    ) -> Result<(), Failure> {
+        self.row.clear();
+        self.id.clear();
+        id.render(values, &mut self.id);
+        bind_id(&mut self.row, statement, 0, &self.id)?;
+        then.map_or(Ok(()), |cell| bind_cell(&mut self.row, statement, 1, cell, values, &mut self.cell))
+    }
+
+    /// Draws the values of a statement of the workload's own.
+    pub fn draw_values(
+        &mut self,
+        statement: &PreparedStatement,
+        cells: &[Cell],
+        values: &Values,
+    ) -> Result<(), Failure> {
+        let markers = statement.get_variable_col_specs().len();
+        if markers != cells.len() {
+            let message = format!("the statement has {markers} markers, and there are {} values", cells.len());
+            return Err(failure(ErrorClass::Client, message));
+        }
+        self.row.clear();
+        cells
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, cell)| bind_cell(&mut self.row, statement, at, cell, values, &mut self.cell))
+    }
+}
+
+/// The columns in a key of the prepared statements.
+pub fn columns(names: &[u8]) -> Result<Vec<&str>, Failure> {
+    let text =
+        std::str::from_utf8(names).map_err(|_| failure(ErrorClass::Client, "the name of a field is not text"))?;
+    Ok(text.split_terminator(char::from(SEPARATOR)).collect())
+}
+
+/// One document of a corpus: its id, and what makes its statement and its row.
+#[derive(Debug, Default)]
+pub struct Document<'a> {
+    /// The names of the columns but the id's, each with a separator behind it.
+    pub names: Vec<u8>,
+    id: Option<Scalar<'a>>,
+    cells: Vec<Scalar<'a>>,
+}
+
+impl<'a> Document<'a> {
+    /// Reads a line; `id` is the field that holds the id, `None` if `key` does.
+    pub fn read(line: &'a [u8], id: &str) -> Result<Self, Failure> {
+        let mut document = Self::default();
+        let read = fields(line, |name, value| {
+            if name == id.as_bytes() {
+                document.id = Some(value);
+            } else {
+                document.names.extend_from_slice(name);
+                document.names.push(SEPARATOR);
+                document.cells.push(value);
+            }
+            Ok(())
+        });
+        match read {
+            Ok(()) if document.id.is_some() => Ok(document),
+            Ok(()) => Err(failure(ErrorClass::Client, format!("a document has no field \"{id}\" for its id"))),
+            Err(_) => Err(failure(ErrorClass::Client, "a document is not a JSON object")),
+        }
+    }
+
+    /// Binds the id and, unless `only_id`, the other values.
+    pub fn bind(&self, statement: &PreparedStatement, id_first: bool, only_id: bool) -> Result<Row, Failure> {
+        let mut row = Row::default();
+        let cells = if only_id { &[][..] } else { &self.cells[..] };
+        if id_first {
+            self.bind_own_id(&mut row, statement, 0)?;
+        }
+        for (at, value) in cells.iter().enumerate() {
+            bind(&mut row, statement, at + usize::from(id_first), |column, out| encode(value, column, out))?;
+        }
+        if !id_first {
+            self.bind_own_id(&mut row, statement, cells.len())?;
+        }
+        Ok(row)
+    }
+
+    fn bind_own_id(&self, row: &mut Row, statement: &PreparedStatement, at: usize) -> Result<(), Failure> {
+        match &self.id {
+            Some(Scalar::Text(text)) => bind_id(row, statement, at, text.as_bytes()),
+            // An id is a text in every workload, so a number is its digits where the key's column is a text.
+            Some(Scalar::Int(whole)) => bind_id(row, statement, at, whole.to_string().as_bytes()),
+            Some(value) => bind(row, statement, at, |column, out| encode(value, column, out)),
+            None => Err(failure(ErrorClass::Client, "a document without an id")),
+        }
+    }
+}
+
+/// The values of an event's insertion: its document's id, and the line.
+pub fn event_row(statement: &PreparedStatement, id: &str, line: &str) -> Result<Row, Failure> {
+    let mut row = Row::default();
+    bind_id(&mut row, statement, 0, id.as_bytes())?;
+    bind(&mut row, statement, 1, |column, out| encode(&Scalar::Text(line.into()), column, out))?;
+    Ok(row)
+}
+
+fn bind_id(row: &mut Row, statement: &PreparedStatement, at: usize, id: &[u8]) -> Result<(), Failure> {
+    let id = std::str::from_utf8(id).map_err(|_| failure(ErrorClass::Client, "the id is not text"))?;
+    bind(row, statement, at, |column, out| encode_id(id, column, out).map(|()| true))
+}
+
+fn bind_cell(
+    row: &mut Row,
+    statement: &PreparedStatement,
+    at: usize,
+    cell: &Cell,
+    values: &Values,
+    buffer: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    let value = cell.scalar(values, buffer).ok_or_else(|| failure(ErrorClass::Client, "a value is not JSON"))?;
+    bind(row, statement, at, |column, out| encode(&value, column, out))
+}
+
+fn bind(
+    row: &mut Row,
+    statement: &PreparedStatement,
+    at: usize,
+    encode: impl FnOnce(&scylla::frame::response::result::ColumnType, &mut Vec<u8>) -> Result<bool, Mismatch>,
+) -> Result<(), Failure> {
+    let columns = statement.get_variable_col_specs();
+    let column = columns.get_by_index(at).ok_or_else(|| failure(ErrorClass::Client, "more values than markers"))?;
+    row.push(|out| encode(column.typ(), out)).map_err(|mismatch| unfit(column.name(), &mismatch))
+}

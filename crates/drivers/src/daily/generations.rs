@@ -1,0 +1,414 @@
+//! Generations: the indices that a day's documents are kept in, each from an instant of the events' time on.
+//!
+//! The first of a day begins at midnight and is called `ads-2017.03.01`; one that follows is called by its beginning, too,
+//! `ads-2017.03.01-14.30.05.123`. Where a document belongs is a function of its instant and of these beginnings, so that a
+//! late event finds the generation that its document is in, and nothing has to remember which one that was. That holds
+//! because a generation begins after every instant that a document was ever placed by: the newest ones are noted, and the
+//! beginnings changed, under one lock. The names of the indices hold the beginnings, so that the store remembers them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use loadframe_engine::util::calendar;
+use loadframe_engine::util::calendar::DAY;
+use loadframe_engine::workload::event::Batch;
+use tokio::sync::OnceCell;
+
+use crate::ingest::{Days, Ingest, chosen};
+
+/// The first and the last instant of the years 0 to 9999, which alone have names.
+const NAMED: (i64, i64) = (-62_167_219_200_000, 253_402_300_799_999);
+
+/// Why an event is refused whose generation was deleted.
+pub const DELETED: &str = "the day of its document was deleted";
+
+/// How the names of generations are written.
+#[derive(Clone, Copy, Debug)]
+pub enum Style {
+    /// `ads-2017.03.01`
+    Dotted,
+    /// `ads_2017_03_01`, for stores whose names have neither dots nor hyphens.
+    Underscored,
+}
+
+impl Style {
+    /// What stands before a day and before a time of the day, and what stands within them.
+    fn separators(self) -> (char, char) {
+        match self {
+            Self::Dotted => ('-', '.'),
+            Self::Underscored => ('_', '_'),
+        }
+    }
+}
+
+/// What there is for each collection that operations name: its generations, and what goes with them.
+#[derive(Debug)]
+pub struct Register<T>(Mutex<BTreeMap<String, Arc<T>>>);
+
+impl<T> Default for Register<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Register<T> {
+    /// That of one collection, which all operations on it share; `make` makes it for the first.
+    pub fn of(&self, collection: &str, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut all = self.0.lock().expect("no thread panics while it holds the lock");
+        all.entry(collection.to_owned()).or_insert_with(|| Arc::new(make())).clone()
+    }
+}
+
+/// The generations of one collection.
+#[derive(Debug)]
+pub struct Generations {
+    /// What their names begin with.
+    pub collection: String,
+    style: Style,
+    state: Mutex<State>,
+    /// Set once the store has said which there are.
+    pub listed: OnceCell<()>,
+    /// Set once the store has said which documents are the newest.
+    pub dated: OnceCell<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    list: Arc<List>,
+    /// The newest instant of each day that a document was placed by.
+    newest: BTreeMap<i64, i64>,
+}
+
+/// Which generations there are at one time.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// Beginnings other than midnight, ascending.
+    begins: Vec<i64>,
+    /// Generations that end by then were deleted.
+    deleted: i64,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { begins: Vec::new(), deleted: i64::MIN }
+    }
+}
+
+impl List {
+    /// Whether some were deleted.
+    pub fn deletes(&self) -> bool {
+        self.deleted > i64::MIN
+    }
+
+    /// From when until when the generation of an instant lasts.
+    pub fn span(&self, instant: i64) -> (i64, i64) {
+        let midnight = instant.div_euclid(DAY) * DAY;
+        let after = self.begins.partition_point(|begin| *begin <= instant);
+        let from = after.checked_sub(1).map_or(midnight, |last| self.begins[last].max(midnight));
+        let until = self.begins.get(after).map_or(midnight + DAY, |next| (*next).min(midnight + DAY));
+        (from, until)
+    }
+}
+
+impl Generations {
+    /// Those of one collection, whose names are written in this style.
+    pub fn new(collection: &str, style: Style) -> Self {
+        let state = Mutex::new(State::default());
+        Self { collection: collection.to_owned(), style, state, listed: OnceCell::new(), dated: OnceCell::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics while it holds the lock")
+    }
+
+    /// Which generations there are.
+    pub fn list(&self) -> Arc<List> {
+        self.state().list.clone()
+    }
+
+    /// The generations by which all events of a request are to be placed. From then on none begins at or before the
+    /// newest of their instants.
+    pub fn place(&self, form: &Ingest, batch: &Batch, only: Option<&[u32]>) -> Arc<List> {
+        let mut newest: BTreeMap<i64, i64> = BTreeMap::new();
+        let (mut from, mut last) = (0, -1);
+        for instant in chosen(batch, only).filter_map(|event| form.instant(event)).map(named) {
+            if instant > last || instant < from {
+                from = instant.div_euclid(DAY) * DAY;
+                let day = newest.entry(from).or_insert(instant);
+                *day = instant.max(*day);
+                last = *day;
+            }
+        }
+        let mut state = self.state();
+        state.note(newest);
+        state.list.clone()
+    }
+
+    /// Takes note of the newest instants of documents that the store has.
+    pub fn note(&self, instants: impl Iterator<Item = i64>) {
+        self.state().note(instants.map(named).map(|instant| (instant.div_euclid(DAY) * DAY, instant)));
+    }
+
+    /// The generations that indices, or aliases, of these names are.
+    pub fn learn<'a>(&self, names: impl Iterator<Item = &'a str>) {
+        let begins = names.filter_map(|name| self.begin_of(name));
+        self.state().change(|list| list.begins.extend(begins.filter(|begin| begin.rem_euclid(DAY) != 0)));
+    }
+
+    /// Begins a generation behind all documents of the day of an instant, and says when; `None` if the day has no room
+    /// for one.
+    pub fn begin(&self, instant: i64) -> Option<i64> {
+        let day = instant.div_euclid(DAY) * DAY;
+        let mut state = self.state();
+        let begin = state.newest.get(&day)? + 1;
+        if begin >= day + DAY || state.list.span(begin).0 == begin {
+            return None;
+        }
+        state.change(|list| list.begins.push(begin));
+        Some(begin)
+    }
+
+    /// Takes note that generations that end by then are deleted: no event is placed in them from now on.
+    pub fn delete(&self, until: i64) {
+        self.state().change(|list| list.deleted = list.deleted.max(until));
+    }
+
+    /// The time of the events: the newest instant that a document was placed by. One ahead of the clock of this machine
+    /// counts as now, so that an event with a wrong date does not age all others. `None` before the first document.
+    pub fn now(&self, clock: i64) -> Option<i64> {
+        let state = self.state();
+        state.newest.range(..=clock).next_back().map(|(_, newest)| (*newest).min(clock))
+    }
+
+    /// The newest instant of the day of another one.
+    pub fn newest(&self, instant: i64) -> Option<i64> {
+        self.state().newest.get(&(instant.div_euclid(DAY) * DAY)).copied()
+    }
+
+    /// The name of the generation that begins at an instant.
+    pub fn name(&self, begin: i64) -> String {
+        let mut name = Vec::new();
+        write_name(&mut name, (&self.collection, self.style), begin, &mut Days::default());
+        String::from_utf8_lossy(&name).into_owned()
+    }
+
+    /// The names of the generations of one event after another, as they are in `list`.
+    pub fn names<'a>(&'a self, list: &'a List) -> Names<'a> {
+        Names::new(&self.collection, self.style, list)
+    }
+
+    /// When the generation begins that an index, or an alias, of this name is.
+    pub fn begin_of(&self, name: &str) -> Option<i64> {
+        let (before, within) = self.style.separators();
+        let (day, time) = name.strip_prefix(&self.collection)?.strip_prefix(before)?.split_at_checked(10)?;
+        let date = day.replace(within, "-");
+        let milliseconds = match time.strip_prefix(before) {
+            None if time.is_empty() => calendar::milliseconds(&date)?,
+            None => return None,
+            Some(time) => {
+                let (clock, thousandths) = time.rsplit_once(within).filter(|(_, last)| last.len() == 3)?;
+                calendar::milliseconds(&format!("{date}T{}.{thousandths}", clock.replace(within, ":")))?
+            }
+        };
+        Some(milliseconds).filter(|begin| self.name(*begin) == name)
+    }
+}
+
+impl State {
+    fn note(&mut self, newest: impl IntoIterator<Item = (i64, i64)>) {
+        for (day, instant) in newest {
+            let known = self.newest.entry(day).or_insert(instant);
+            *known = instant.max(*known);
+        }
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut List)) {
+        let list = Arc::make_mut(&mut self.list);
+        change(list);
+        list.begins.sort_unstable();
+        list.begins.dedup();
+    }
+}
+
+/// Now, in milliseconds since 1970.
+pub fn clock() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
+fn named(instant: i64) -> i64 {
+    instant.clamp(NAMED.0, NAMED.1)
+}
+
+fn write_name(name: &mut Vec<u8>, (collection, style): (&str, Style), begin: i64, days: &mut Days) {
+    let (before, within) = style.separators();
+    name.clear();
+    name.extend_from_slice(collection.as_bytes());
+    name.push(before as u8);
+    name.extend(days.of(begin).bytes().map(|byte| if byte == b'.' { within as u8 } else { byte }));
+    let since = begin.rem_euclid(DAY);
+    if since > 0 {
+        let (hours, minutes) = (since / 3_600_000, since / 60_000 % 60);
+        let (seconds, milliseconds) = (since / 1000 % 60, since % 1000);
+        let time = format!("{before}{hours:02}{within}{minutes:02}{within}{seconds:02}{within}{milliseconds:03}");
+        name.extend_from_slice(time.as_bytes());
+    }
+}
+
+/// The names of the generations of one event after another. Most have that of the one before, whose name is kept.
+#[derive(Debug)]
+pub struct Names<'a> {
+    collection: &'a str,
+    style: Style,
+    list: &'a List,
+    span: (i64, i64),
+    name: Vec<u8>,
+    days: Days,
+}
+
+impl<'a> Names<'a> {
+    /// Names of a collection's generations.
+    pub fn new(collection: &'a str, style: Style, list: &'a List) -> Self {
+        let name = Vec::with_capacity(collection.len() + "-2017.03.01-00.00.00.000".len());
+        Self { collection, style, list, span: (0, 0), name, days: Days::default() }
+    }
+
+    /// The name of the generation of an instant, given in milliseconds since 1970; `None` if it was deleted. An instant
+    /// outside of the years 0 to 9999 has the generation of their first or last one.
+    pub fn of(&mut self, instant: i64) -> Option<&[u8]> {
+        if instant < self.span.0 || instant >= self.span.1 {
+            self.span = self.list.span(named(instant));
+            write_name(&mut self.name, (self.collection, self.style), self.span.0, &mut self.days);
+        }
+        Some(&self.name[..]).filter(|_| self.span.1 > self.list.deleted)
+    }
+
+    /// When the generation begins that was named last.
+    pub fn begin(&self) -> i64 {
+        self.span.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingest::Daily;
+    use crate::ingest::tests::batch;
+
+    const NOON: i64 = 1_488_369_600_000; // 2017-03-01T12:00:00Z
+
+    fn placed(generations: &Generations, instants: &[i64]) -> Vec<String> {
+        let events: Vec<_> = instants.iter().map(|instant| (0, "a", *instant, "{}")).collect();
+        let form = Ingest { collection: "ads".into(), daily: Some(Daily::Event), times: [].into() };
+        let list = generations.place(&form, &batch(&events), None);
+        let mut names = generations.names(&list);
+        let text = |name: Option<&[u8]>| name.map_or("deleted".into(), |name| String::from_utf8_lossy(name).into());
+        instants.iter().map(|instant| text(names.of(*instant))).collect()
+    }
+
+    #[test]
+    fn a_document_stays_in_its_generation_when_others_begin() {
+        let generations = Generations::new("ads", Style::Dotted);
+        assert_eq!(generations.begin(NOON), None, "no document, no generation");
+        let events = [NOON + 5, NOON - 7_200_000, NOON, NOON - DAY, NOON + DAY];
+        let before = placed(&generations, &events);
+        assert_eq!(before[0], "ads-2017.03.01");
+        let begin = generations.begin(NOON).unwrap();
+        assert_eq!(begin, NOON + 6, "behind the newest document of that day");
+        assert_eq!(generations.begin(NOON), None, "it holds nothing yet");
+        assert_eq!(placed(&generations, &events), before);
+        let later = [begin, begin - 1, begin + 100];
+        let names = ["ads-2017.03.01-12.00.00.006", "ads-2017.03.01", "ads-2017.03.01-12.00.00.006"];
+        assert_eq!(placed(&generations, &later), names);
+        assert_eq!(generations.begin(NOON), Some(begin + 101));
+        assert_eq!(placed(&generations, &later), names);
+        assert_eq!(placed(&generations, &events), before);
+    }
+
+    #[test]
+    fn in_any_order_of_events_and_beginnings_each_instant_has_one_name() {
+        let mut state: u64 = 19;
+        let mut draw = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let generations = Generations::new("ads", Style::Dotted);
+        let mut names: BTreeMap<i64, String> = BTreeMap::new();
+        let mut begun = 0;
+        for round in 0..2_000 {
+            // Bids come in order; a third of the events are for earlier ones, up to hours ago and over midnight.
+            let clock = NOON + round * 60_000;
+            let instants: Vec<i64> =
+                (0..5).map(|_| clock - if draw(3) == 0 { draw(14_400_000) as i64 } else { draw(50) as i64 }).collect();
+            for (instant, name) in instants.iter().zip(placed(&generations, &instants)) {
+                assert_eq!(names.entry(*instant).or_insert_with(|| name.clone()), &name);
+            }
+            begun += i32::from(draw(20) == 0 && generations.begin(clock).is_some());
+        }
+        assert!(begun > 50);
+        let again = Generations::new("ads", Style::Dotted);
+        again.learn(names.values().map(String::as_str));
+        for (instant, name) in &names {
+            assert_eq!(placed(&again, &[*instant]), [name.as_str()], "the names say all");
+        }
+    }
+
+    #[test]
+    fn no_generation_begins_outside_of_its_day() {
+        let generations = Generations::new("ads", Style::Dotted);
+        placed(&generations, &[NOON / DAY * DAY + DAY - 1]);
+        assert_eq!(generations.begin(NOON), None);
+        placed(&generations, &[i64::MAX, i64::MIN]);
+        assert_eq!(generations.begin(i64::MAX), None);
+        assert_eq!(placed(&generations, &[i64::MAX, i64::MIN]), ["ads-9999.12.31", "ads-0000.01.01"]);
+    }
+
+    #[test]
+    fn names_that_are_not_of_a_generation_say_nothing() {
+        let generations = Generations::new("ads", Style::Dotted);
+        for (name, begin) in [
+            ("ads-2017.03.01", Some(NOON - DAY / 2)),
+            ("ads-2017.03.01-12.00.00.000", Some(NOON)),
+            ("ads-2017.03.01-00.00.00.000", None),
+            ("ads-2017.03.01-12.00.00", None),
+            ("ads-2017-03-01", None),
+            ("ads-2017.13.01", None),
+            ("ads-2017.03.01-1", None),
+            ("shrunk-ads-2017.03.01", None),
+            ("ads", None),
+            ("adsx-2017.03.01", None),
+        ] {
+            assert_eq!(generations.begin_of(name), begin, "{name}");
+        }
+    }
+
+    #[test]
+    fn where_names_have_no_dots_a_day_is_known_all_the_same() {
+        let generations = Generations::new("ads", Style::Underscored);
+        assert_eq!(placed(&generations, &[NOON]), ["ads_2017_03_01"]);
+        assert_eq!(generations.begin_of("ads_2017_03_01"), Some(NOON - DAY / 2));
+        for other in ["ads", "ads_2017_03", "ads-2017.03.01", "ads_2017_03_01_", "ads_2017_13_01"] {
+            assert_eq!(generations.begin_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_the_events_is_not_ahead_of_the_clock() {
+        let generations = Generations::new("ads", Style::Dotted);
+        assert_eq!(generations.now(NOON), None);
+        placed(&generations, &[NOON - 10, NOON + 300 * DAY]);
+        assert_eq!(generations.now(NOON), Some(NOON - 10));
+        assert_eq!(generations.now(NOON + 300 * DAY - 1), Some(NOON + 300 * DAY - 1));
+    }
+
+    #[test]
+    fn events_of_deleted_generations_are_not_placed() {
+        let generations = Generations::new("ads", Style::Dotted);
+        placed(&generations, &[NOON]);
+        generations.begin(NOON);
+        generations.delete(NOON + 1);
+        assert_eq!(placed(&generations, &[NOON, NOON + 1]), ["deleted", "ads-2017.03.01-12.00.00.001"]);
+        generations.delete(NOON);
+        assert_eq!(placed(&generations, &[NOON - DAY]), ["deleted"], "what is deleted stays deleted");
+    }
+}

@@ -1,0 +1,329 @@
+//! Time buckets: the collections that hold a day each, of a store that neither makes them by templates nor keeps a write
+//! that is under way from making one anew that was deleted.
+//!
+//! Each is made once by each process, before its first event is sent. While days are deleted no event is under way, so
+//! that each event finds its day there, or is refused.
+
+pub(crate) mod generations;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::{Future, ready};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use loadframe_engine::driver::{ErrorClass, Failure, Reply};
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::util::calendar::DAY;
+use loadframe_engine::workload::event::{Batch, Event};
+use serde_json::Value;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::daily::generations::{DELETED, Generations, Style, clock};
+use crate::exchanges::Exchanges;
+use crate::form::Form;
+use crate::ingest::{Ingest, chosen};
+use crate::tally::Tally;
+
+/// What the operation is called that deletes days.
+pub const DELETE_DAYS: &str = "delete_days";
+/// What is recorded beside it: looking which days there are, and the end of each that is deleted.
+pub const PARTS: [&str; 2] = ["look", "delete"];
+const LOOK: usize = 0;
+const DELETE: usize = 1;
+
+/// A client's requests about days, as a store takes them.
+pub trait Days {
+    /// What was exchanged so far.
+    fn exchanges(&mut self) -> &mut Exchanges;
+
+    /// The beginnings of the days that the store has.
+    fn begins(&mut self) -> impl Future<Output = Result<Vec<i64>, Failure>>;
+
+    /// Drops the collection of a day.
+    fn drop(&mut self, begin: i64) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Days were dropped.
+    fn dropped(&mut self) -> impl Future<Output = Result<(), Failure>> {
+        ready(Ok(()))
+    }
+}
+
+/// The days of one collection.
+#[derive(Debug)]
+pub struct Buckets {
+    /// Which day an event belongs to; each is one generation.
+    pub generations: Generations,
+    /// The beginnings of those that are there.
+    made: Mutex<BTreeSet<i64>>,
+    /// Held by who makes one.
+    making: tokio::sync::Mutex<()>,
+    /// Shared by all events that are under way.
+    flow: RwLock<()>,
+}
+
+/// The events of a request by the days that they belong to.
+pub struct Dealt<'a> {
+    /// By the beginning of the day.
+    pub days: BTreeMap<i64, Bucket<'a>>,
+    /// No day is deleted before this is gone.
+    _flowing: RwLockReadGuard<'a, ()>,
+}
+
+/// The events of one day.
+pub struct Bucket<'a> {
+    /// What the day's collection is called.
+    pub name: String,
+    /// The events, each with its place among those that are sent.
+    pub events: Vec<(u32, &'a Event)>,
+}
+
+impl Bucket<'_> {
+    /// The places of the events.
+    pub fn places(&self) -> Vec<u32> {
+        self.events.iter().map(|(place, _)| *place).collect()
+    }
+}
+
+impl Buckets {
+    /// Those of one collection, whose names are written in this style.
+    pub fn new(collection: &str, style: Style) -> Self {
+        let generations = Generations::new(collection, style);
+        Self { generations, made: Mutex::default(), making: tokio::sync::Mutex::default(), flow: RwLock::default() }
+    }
+
+    fn made(&self) -> MutexGuard<'_, BTreeSet<i64>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The events at the places `only` of a batch, or all, by their days; those whose day was deleted count in `tally`
+    /// as refused.
+    pub async fn deal<'a>(
+        &'a self,
+        form: &Ingest,
+        batch: &'a Batch,
+        only: Option<&'a [u32]>,
+        tally: &mut Tally,
+    ) -> Dealt<'a> {
+        let flowing = self.flow.read().await;
+        let list = self.generations.place(form, batch, only);
+        let mut names = self.generations.names(&list);
+        let mut days: BTreeMap<i64, Bucket<'a>> = BTreeMap::new();
+        for (place, event) in (0..).zip(chosen(batch, only)) {
+            let Some(instant) = form.instant(event) else { continue };
+            if names.of(instant).is_none() {
+                tally.fail_at(&[place], Failure::new(ErrorClass::Client, DELETED));
+                continue;
+            }
+            let begin = names.begin();
+            let bucket = || Bucket { name: self.generations.name(begin), events: Vec::new() };
+            days.entry(begin).or_insert_with(bucket).events.push((place, event));
+        }
+        Dealt { days, _flowing: flowing }
+    }
+
+    /// Has `make` make the day that begins at an instant, unless that was done.
+    pub async fn make(&self, begin: i64, make: impl AsyncFnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+        if self.made().contains(&begin) {
+            return Ok(());
+        }
+        let _one = self.making.lock().await;
+        if !self.made().contains(&begin) {
+            make().await?;
+            self.made().insert(begin);
+        }
+        Ok(())
+    }
+
+    /// Deletes days: all, or those that were over more than `keep` milliseconds ago. What fails keeps nothing else from
+    /// being done; the outcome is the first failure.
+    pub async fn delete(&self, mut days: impl Days, keep: Option<i64>) -> Reply {
+        let outcome = self.delete_by(&mut days, keep).await;
+        Reply { outcome, ..std::mem::take(days.exchanges()).finish() }
+    }
+
+    async fn delete_by(&self, days: &mut impl Days, keep: Option<i64>) -> Result<(), Failure> {
+        let begun = days.exchanges().begin();
+        let begins = days.begins().await;
+        days.exchanges().end(LOOK, begun, class(&begins));
+        let begins = begins?;
+        let (ending, still) = self.ending(&begins, keep).await;
+        // Events of days that are kept need not wait; where none is kept they make the days anew.
+        let _still = still.filter(|_| keep.is_none());
+        let mut outcome = Ok(());
+        for begin in &ending {
+            let begun = days.exchanges().begin();
+            let dropped = days.drop(*begin).await;
+            days.exchanges().end(DELETE, begun, class(&dropped));
+            outcome = outcome.and(dropped);
+        }
+        if ending.is_empty() { outcome } else { outcome.and(days.dropped().await) }
+    }
+
+    /// The days to be deleted of those that begin at `begins`: all, or those that were over more than `keep`
+    /// milliseconds ago by the time of the events. From then on no event makes them anew, and none is under way there
+    /// as long as the guard is held. No event waits where nothing is to be deleted.
+    ///
+    /// The events' time is at least the beginning of the newest day: an earlier process may have placed newer ones than
+    /// this one.
+    async fn ending(&self, begins: &[i64], keep: Option<i64>) -> (Vec<i64>, Option<RwLockWriteGuard<'_, ()>>) {
+        let Some(keep) = keep else {
+            let still = self.flow.write().await;
+            self.made().clear();
+            return (begins.to_vec(), Some(still));
+        };
+        self.generations.note(begins.iter().copied());
+        let Some(until) = self.generations.now(clock()).map(|now| now - keep) else { return (Vec::new(), None) };
+        let ending: Vec<i64> = begins.iter().copied().filter(|begin| begin + DAY <= until).collect();
+        let still = if ending.is_empty() { None } else { Some(self.flow.write().await) };
+        self.generations.delete(until);
+        (ending, still)
+    }
+}
+
+/// The class of a failure.
+fn class<T>(outcome: &Result<T, Failure>) -> Option<ErrorClass> {
+    outcome.as_ref().err().map(|failure| failure.class)
+}
+
+/// How long days are kept, in milliseconds, as `{"collection": NAME, "keep": SECONDS}` says; and whose they are. Without
+/// `keep` none is.
+pub fn deletion(argument: &Value) -> Result<(String, Option<i64>), PlanError> {
+    let form = Form::new(argument, &["collection", "keep"])?;
+    Ok((form.text("collection")?.to_owned(), form.milliseconds("keep")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::ingest::Daily;
+    use crate::ingest::tests::batch;
+
+    const NOON: i64 = 1_488_369_600_000; // 2017-03-01T12:00:00Z
+    const NONE: [i64; 0] = [];
+
+    fn form() -> Ingest {
+        Ingest { collection: "ads".into(), daily: Some(Daily::Event), times: [].into() }
+    }
+
+    async fn dealt(buckets: &Buckets, batch: &Batch, only: Option<&[u32]>) -> (Vec<(String, Vec<u32>)>, Vec<u32>) {
+        let mut tally = Tally::default();
+        let days = buckets.deal(&form(), batch, only, &mut tally).await.days;
+        let now = Instant::now();
+        (days.values().map(|day| (day.name.clone(), day.places())).collect(), tally.settle(now, now).refused)
+    }
+
+    #[tokio::test]
+    async fn events_go_to_the_collections_of_their_days_by_their_places_among_those_that_are_sent() {
+        let buckets = Buckets::new("ads", Style::Underscored);
+        let batch =
+            batch(&[(0, "a", NOON + DAY, ""), (0, "b", NOON, ""), (1, "a", NOON + DAY, ""), (1, "c", NOON, "")]);
+        let (first, second) = ("ads_2017_03_01".to_owned(), "ads_2017_03_02".to_owned());
+        let all = vec![(first.clone(), vec![1, 3]), (second.clone(), vec![0, 2])];
+        assert_eq!(dealt(&buckets, &batch, None).await, (all, vec![]));
+        assert_eq!(dealt(&buckets, &batch, Some(&[2, 3])).await.0, [(first, vec![1]), (second, vec![0])]);
+    }
+
+    #[tokio::test]
+    async fn a_day_is_made_once_unless_that_fails() {
+        let buckets = Buckets::new("ads", Style::Dotted);
+        let made = Cell::new(0);
+        let make = async || {
+            made.set(made.get() + 1);
+            tokio::task::yield_now().await;
+            if made.get() == 1 { Err(Failure::new(ErrorClass::Connect, "nobody there")) } else { Ok(()) }
+        };
+        assert!(buckets.make(NOON, make).await.is_err());
+        let (one, other) = tokio::join!(buckets.make(NOON, make), buckets.make(NOON, make));
+        assert_eq!((one.is_ok(), other.is_ok(), made.get()), (true, true, 2), "one made it for both");
+        buckets.make(NOON, make).await.unwrap();
+        assert_eq!(made.get(), 2);
+    }
+
+    #[tokio::test]
+    async fn days_end_by_the_time_of_the_events_and_their_late_events_are_refused() {
+        let buckets = Buckets::new("ads", Style::Dotted);
+        let midnight = NOON - DAY / 2;
+        let days: Vec<i64> = (0..4).map(|day| midnight + day * DAY).collect();
+        let ending = async |keep| buckets.ending(&days, keep).await.0;
+        assert_eq!(ending(Some(DAY)).await, days[..2], "the newest day has begun at least");
+        let late = batch(&[(0, "a", NOON, ""), (0, "b", NOON + 3 * DAY, "")]);
+        let (kept, refused) = dealt(&buckets, &late, None).await;
+        assert_eq!((kept, refused), (vec![("ads-2017.03.04".to_owned(), vec![1])], vec![0]));
+        assert_eq!(ending(Some(DAY / 2)).await, days[..3], "an event at noon has come since");
+        let ahead = [clock() + 10 * DAY];
+        assert_eq!(
+            Buckets::new("ads", Style::Dotted).ending(&ahead, Some(1)).await.0,
+            NONE,
+            "a wrong date ages nothing"
+        );
+    }
+
+    #[tokio::test]
+    async fn no_event_is_under_way_while_days_are_deleted() {
+        let buckets = Buckets::new("ads", Style::Dotted);
+        let batch = batch(&[(0, "a", NOON, "")]);
+        let (form, mut tally) = (form(), Tally::default());
+        let under_way = buckets.deal(&form, &batch, None, &mut tally).await;
+        assert!(buckets.ending(&[], Some(1)).await.1.is_none(), "there is nothing to wait for");
+        let days = [NOON - 3 * DAY / 2];
+        let deleting = buckets.ending(&days, Some(1));
+        tokio::pin!(deleting);
+        let soon = std::time::Duration::from_millis(1);
+        assert!(tokio::time::timeout(soon, &mut deleting).await.is_err());
+        drop(under_way);
+        drop(deleting.await);
+    }
+
+    #[tokio::test]
+    async fn where_all_days_are_deleted_they_are_made_anew() {
+        let buckets = Buckets::new("ads", Style::Dotted);
+        let begins = [NOON - DAY / 2];
+        buckets.make(begins[0], async || Ok(())).await.unwrap();
+        assert_eq!(buckets.ending(&begins, None).await.0, begins);
+        let mut again = false;
+        let make = async || {
+            again = true;
+            Ok(())
+        };
+        buckets.make(begins[0], make).await.unwrap();
+        assert!(again);
+        assert_eq!(dealt(&buckets, &batch(&[(0, "a", NOON, "")]), None).await.1, vec![0; 0], "none is refused");
+    }
+
+    /// A store that has some days, and does not let the first go.
+    struct Stubborn(Vec<i64>, Exchanges);
+
+    impl Days for Stubborn {
+        fn exchanges(&mut self) -> &mut Exchanges {
+            &mut self.1
+        }
+
+        async fn begins(&mut self) -> Result<Vec<i64>, Failure> {
+            let failure = Failure::new(ErrorClass::Connect, "nobody there");
+            if self.0.is_empty() {
+                return Err(self.1.unsent(failure));
+            }
+            self.1.join(Reply::new(Instant::now(), Instant::now(), Ok(())));
+            Ok(self.0.clone())
+        }
+
+        async fn drop(&mut self, begin: i64) -> Result<(), Failure> {
+            if begin == self.0[0] { Err(Failure::new(ErrorClass::Server, "not this one")) } else { Ok(()) }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_day_that_cannot_be_deleted_keeps_no_other_from_it() {
+        let buckets = Buckets::new("ads", Style::Dotted);
+        let days = (0..3).map(|day| day * DAY).collect();
+        let reply = buckets.delete(Stubborn(days, Exchanges::default()), None).await;
+        let parts: Vec<_> = reply.parts.iter().map(|part| (part.name, part.failed)).collect();
+        assert_eq!(parts, [(LOOK, None), (DELETE, Some(ErrorClass::Server)), (DELETE, None), (DELETE, None)]);
+        assert_eq!(reply.outcome.unwrap_err().message, "not this one");
+        let reply = buckets.delete(Stubborn(Vec::new(), Exchanges::default()), Some(1)).await;
+        assert_eq!(reply.outcome.unwrap_err().class, ErrorClass::Connect);
+        assert_eq!(reply.parts.len(), 1, "looking has failed");
+    }
+}

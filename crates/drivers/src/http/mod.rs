@@ -1,0 +1,154 @@
+//! Any REST interface over HTTP/1.1: requests of the user's making, values taken from answers for the client's later
+//! requests, and assertions about answers.
+
+mod answer;
+mod operation;
+mod server_timing;
+
+use std::borrow::Cow;
+
+use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::variables::{Captured, Values};
+use serde_json::Value;
+
+use crate::assertion::assertion;
+pub use crate::http::operation::Operation;
+use crate::http1;
+use crate::http1::Http1;
+use crate::net::deadline::Limit;
+
+/// The driver of one target.
+#[derive(Debug)]
+pub struct Http {
+    http: Http1,
+}
+
+/// The state of one client: its connections, and what it knows from answers.
+pub struct Connection {
+    http: http1::Connection,
+    captured: Captured,
+}
+
+impl Driver for Http {
+    type Operation = Operation;
+    const CAPTURES: bool = true;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        Http1::new(target).map(|http| Self { http })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        Operation::map(form, &context.variables, self.http.timeout())
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        operation.timing.parts()
+    }
+
+    fn requests(&self, _operation: &Operation) -> Option<u64> {
+        None
+    }
+
+    async fn verify(&self) -> Result<(), PlanError> {
+        self.http.verify().await
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.http.set_hosts(hosts)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.http.hosts()
+    }
+
+    fn unreachable(&self) -> Vec<(String, String)> {
+        self.http.unreachable()
+    }
+
+    fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
+        self.http.cap(connections, workers)
+    }
+
+    fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+        self.http.nodes(worker, workers)
+    }
+
+    fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
+        connection.http.turn_to(node, keep);
+    }
+
+    fn connection(&self, client: u64) -> Connection {
+        Connection { http: self.http.connection(client), captured: Captured::NONE }
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.captured)
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        _only: Option<&[u32]>,
+    ) -> Reply {
+        let Connection { http, captured } = connection;
+        let variables = &context.variables;
+        if let Some(name) = operation.missing(captured) {
+            http.forget();
+            return unsent(http.node(), name);
+        }
+        let values = Values { variables, draw, captured };
+        let limit = Limit::starting_now(operation.timeout);
+        match self.http.ask(http, &operation.request, limit, &values).await {
+            Ok(answered) => {
+                let outcome = operation.expect.judge(http.answer(), &values);
+                let outcome = outcome.and_then(|()| operation.captures.keep_from(http.answer(), captured));
+                let status = Some(http.answer().status());
+                let retry_after = http.answer().retry_after();
+                let mut reply = Reply { status, retry_after, ..answered.reply(0, outcome) };
+                operation.timing.read(http.answer(), &mut reply);
+                reply
+            }
+            Err(reply) => reply,
+        }
+    }
+
+    fn answer<'a>(&self, connection: &'a Connection, _operation: &Operation) -> Option<Cow<'a, [u8]>> {
+        connection.http.answer().whole().map(Cow::Borrowed)
+    }
+
+    fn render(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Option<String> {
+        // What answers would have given is empty.
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        Some(self.http.written(&mut connection.http, &operation.request, &values))
+    }
+
+    async fn show(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> (Reply, Exchange) {
+        let reply = self.execute(connection, operation, context, draw, None).await;
+        let exchange = connection.http.shown(&operation.request, &reply);
+        (reply, exchange)
+    }
+}
+
+/// A request that lacks a value that some answer should have given.
+fn unsent(node: u16, name: &str) -> Reply {
+    let message = format!("not sent: no answer has given this client a value for \"{name}\" yet");
+    Reply { node, ..Reply::unsent(assertion(message)) }
+}

@@ -1,0 +1,109 @@
+//! Times that a service tells in its answer, as parts of the operation: what it waited for a store, for one.
+//!
+//! They stand in the header `Server-Timing` of the W3C: `store;dur=12.3, app;dur=1.9`, in milliseconds.
+
+use std::time::Duration;
+
+use loadframe_engine::driver::{Reply, ReplyPart};
+use loadframe_engine::plan::PlanError;
+use serde_json::Value;
+
+use crate::assertion::assertion;
+use crate::http1::answer::Answer;
+
+const HEADER: &str = "server-timing";
+
+/// The names of the times that are read.
+#[derive(Debug, Default)]
+pub struct Timing(&'static [&'static str]);
+
+impl Timing {
+    /// Reads `["store", "app"]`; nothing without a form.
+    pub fn new(form: Option<&Value>) -> Result<Self, PlanError> {
+        let names = match form {
+            None | Some(Value::Null) => return Ok(Self::default()),
+            Some(Value::Array(names)) => names,
+            Some(other) => return Err(refused(other)),
+        };
+        let mut kept: Vec<&'static str> = Vec::new();
+        for name in names {
+            let text = name.as_str().filter(|text| is_token(text)).ok_or_else(|| refused(name))?;
+            if kept.contains(&text) {
+                return Err(PlanError::new(format!("\"timing\" has {text:?} twice")));
+            }
+            // Parts have names for as long as the process lives; a plan has a handful of them.
+            kept.push(Box::leak(text.to_owned().into_boxed_str()));
+        }
+        Ok(Self(Box::leak(kept.into_boxed_slice())))
+    }
+
+    /// The parts that are recorded.
+    pub fn parts(&self) -> &'static [&'static str] {
+        self.0
+    }
+
+    /// Adds the times to the reply. A success whose answer lacks one of them becomes a failure.
+    pub fn read(&self, answer: &Answer, reply: &mut Reply) {
+        if self.0.is_empty() {
+            return;
+        }
+        let told = answer.field(HEADER).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or("");
+        for (name, &wanted) in self.0.iter().enumerate() {
+            if let Some(time) = time_of(told, wanted) {
+                let sent = reply.done.checked_sub(time).unwrap_or(reply.sent);
+                let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
+                reply.parts.push(ReplyPart { name, sent, done: reply.done, documents: 0, failed });
+            } else if reply.outcome.is_ok() {
+                reply.outcome =
+                    Err(assertion(format!("the answer's Server-Timing does not tell {wanted:?}: {told:?}")));
+            }
+        }
+    }
+}
+
+/// The time of that name, if it is told.
+fn time_of(told: &str, wanted: &str) -> Option<Duration> {
+    told.split(',').find_map(|entry| {
+        let mut words = entry.split(';').map(str::trim);
+        if words.next() != Some(wanted) {
+            return None;
+        }
+        let milliseconds = words.find_map(|word| word.strip_prefix("dur="))?.parse::<f64>().ok()?;
+        Duration::try_from_secs_f64(milliseconds / 1e3).ok()
+    })
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
+
+fn refused(value: &Value) -> PlanError {
+    PlanError::new(format!("\"timing\" wants a list of names of the header Server-Timing, not {value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn times_are_found_by_their_names() {
+        let told = "cache;desc=\"a b\";dur=1.5, store;dur=12.25,app;dur=0";
+        assert_eq!(time_of(told, "store"), Some(Duration::from_micros(12_250)));
+        assert_eq!(time_of(told, "cache"), Some(Duration::from_micros(1_500)));
+        assert_eq!(time_of(told, "app"), Some(Duration::ZERO));
+        for silent in ["", "stores;dur=1", "store", "store;dur=", "store;dur=-1", "store;dur=NaN", "store;dur=1e300"] {
+            assert_eq!(time_of(silent, "store"), None, "{silent}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_of_names_is_refused() {
+        for form in [json!("store"), json!([1]), json!(["a b"]), json!([""]), json!(["a", "a"])] {
+            assert!(Timing::new(Some(&form)).is_err(), "{form}");
+        }
+        assert!(Timing::new(None).unwrap().parts().is_empty());
+        assert_eq!(Timing::new(Some(&json!(["store", "app"]))).unwrap().parts(), ["store", "app"]);
+    }
+}

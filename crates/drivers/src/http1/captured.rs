@@ -1,0 +1,80 @@
+//! Values that are taken from an answer in HTTP: from its body, which is JSON, or from its head.
+
+use std::borrow::Cow;
+
+use loadframe_engine::driver::Failure;
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::workload::variables::Captured;
+use serde_json::Value;
+
+use super::answer::Answer;
+use crate::assertion::assertion;
+use crate::capture;
+use crate::capture::{Found, Source};
+use crate::excerpt::excerpt;
+use crate::form::Form;
+use loadframe_engine::workload::json_pointer::Pointer;
+
+/// All that an operation takes from its answer.
+pub type Captures = capture::Captures<Place>;
+
+/// Where in the answer a value is.
+#[derive(Debug)]
+pub enum Place {
+    /// What a JSON pointer leads to in the body.
+    Json(Pointer),
+    /// A field of the head.
+    Header(String),
+}
+
+impl Source for Place {
+    const KEYS: &'static [&'static str] = &["json", "header"];
+
+    fn read(form: &Form) -> Result<Option<Self>, PlanError> {
+        Ok(match (form.get("json"), form.get("header")) {
+            (Some(Value::String(pointer)), _) => Some(Self::Json(Pointer::parse(pointer)?)),
+            (None, Some(_)) => Some(Self::Header(form.text("header")?.to_owned())),
+            _ => None,
+        })
+    }
+}
+
+impl Captures {
+    /// Whether any of it is in the body.
+    pub fn read_body(&self) -> bool {
+        self.sources().any(|place| matches!(place, Place::Json(_)))
+    }
+
+    /// Takes from an answer what later requests need.
+    pub fn keep_from(&self, answer: &Answer, memory: &mut Captured) -> Result<(), Failure> {
+        self.keep(memory, |name, place| {
+            Ok(match place {
+                Place::Json(pointer) => match pointer.find(answer.body()).map_err(|_| no_json(answer.body()))? {
+                    Some(json) => Found::Json(Cow::Borrowed(json)),
+                    None => Found::Nothing(nothing(pointer, answer.body())),
+                },
+                Place::Header(header) => match answer.field(header) {
+                    Some(value) => Found::Text(String::from_utf8_lossy(value)),
+                    None => Found::Nothing(assertion(format!(
+                        "the answer has no header \"{header}\" to take \"{name}\" from"
+                    ))),
+                },
+            })
+        })
+    }
+}
+
+/// The JSON at a place of an answer's body.
+pub fn pick<'a>(pointer: &Pointer, body: &'a [u8]) -> Result<&'a [u8], Failure> {
+    let json = pointer.find(body).map_err(|_| no_json(body))?;
+    json.ok_or_else(|| nothing(pointer, body))
+}
+
+fn nothing(pointer: &Pointer, body: &[u8]) -> Failure {
+    assertion(format!("the answer has nothing at \"{}\": {}", pointer.text(), excerpt(body)))
+}
+
+/// The failure of an answer that should be JSON.
+pub fn no_json(body: &[u8]) -> Failure {
+    assertion(format!("the answer is not JSON: {}", excerpt(body)))
+}

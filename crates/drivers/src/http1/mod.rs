@@ -1,0 +1,310 @@
+//! HTTP/1.1 as the drivers need it: one [`request`] at a time for each [`client`], its [`answer`] framed and handed
+//! over to be judged. It does not know operations or what an answer means.
+//!
+//! Which node it goes to is the [topology](crate::net::topology)'s to say.
+
+pub mod access;
+pub mod answer;
+pub mod captured;
+pub mod client;
+pub mod compress;
+pub mod request;
+pub mod status;
+pub mod text;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadframe_engine::driver::{Exchange, Failure, Nodes, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::workload::variables::{Captured, Values};
+
+use self::access::Access;
+use self::answer::Answer;
+use self::client::HttpClient;
+use self::request::{Buffers, Request};
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::marks::Setup;
+use crate::net::per_thread::PerThread;
+use crate::net::pool::Pool;
+use crate::net::route;
+use crate::net::route::Route;
+use crate::net::target_node::TargetNode;
+use crate::net::topology::Topology;
+use crate::net::trouble::Trouble;
+use crate::net::wire::Wire;
+
+/// How long to wait for a host before the load.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One target, as all its clients share it.
+#[derive(Debug)]
+pub struct Http1 {
+    topology: Arc<Topology>,
+    access: Access,
+    timeout: Duration,
+    cap: Option<Cap>,
+}
+
+/// The limit of all clients together.
+#[derive(Debug)]
+struct Cap {
+    /// Routes, over all workers.
+    routes: u64,
+    workers: u64,
+    pools: PerThread<Pool>,
+}
+
+/// The state of one client.
+pub struct Connection {
+    means: ConnectionSet,
+    /// The node that was asked last.
+    node: u16,
+    client: HttpClient,
+    buffers: Buffers,
+    /// What its user knows from answers.
+    pub memory: Captured,
+    /// Numbers the requests that are not drawn; the first has the number of the client.
+    number: u64,
+}
+
+/// The routes of a client's requests.
+enum ConnectionSet {
+    Own(Route),
+    /// Borrowed for each, with the number of the node that it is for, if that is chosen.
+    Shared(Rc<Pool>, Option<u16>),
+}
+
+/// A request that was answered; the answer is in the connection.
+#[derive(Debug)]
+pub struct Answered {
+    exchanged: Exchanged,
+    node: u16,
+    /// How many documents the request carried.
+    pub documents: u64,
+}
+
+impl Http1 {
+    /// Resolves the target's hosts; does not connect.
+    pub fn new(target: &Target) -> Result<Self, PlanError> {
+        let timeout = target.timeout;
+        let access = Access::new(target)?;
+        let topology =
+            Topology::new(&target.hosts, target.spread, access.tls.clone())?.with_homes(target.homes.clone());
+        Ok(Self { topology: Arc::new(topology), access, timeout, cap: None })
+    }
+
+    /// How long an answer is waited for, unless the operation says otherwise.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Checks that a TLS connection to each host is possible; a host that does not answer is not an error. All hosts
+    /// are checked at once.
+    pub async fn verify(&self) -> Result<(), PlanError> {
+        let Some(tls) = &self.access.tls else { return Ok(()) };
+        let timeout = self.timeout.min(PATIENCE);
+        let members = self.topology.members();
+        let ask = |node: &Arc<TargetNode>| {
+            let (node, tls) = (node.clone(), tls.clone());
+            tokio::spawn(async move { Wire::refusal(&node.host, &tls, timeout).await })
+        };
+        let asked: Vec<_> = members.iter().map(ask).collect();
+        for (node, asked) in members.iter().zip(asked) {
+            if let Ok(Some(refusal)) = asked.await {
+                return Err(PlanError::target(refusal).within(format!("host \"{}\"", node.host.text)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the hosts while load runs.
+    pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.topology.set_hosts(hosts)
+    }
+
+    /// All hosts that the target ever had, by the numbers of their nodes.
+    pub fn hosts(&self) -> Vec<String> {
+        self.topology.hosts()
+    }
+
+    /// See [`Driver::unreachable`](loadframe_engine::driver::Driver::unreachable).
+    pub fn unreachable(&self) -> Vec<(String, String)> {
+        self.topology.unreachable()
+    }
+
+    /// Limits the number of connections that are open at a time; see [`Driver::cap`](loadframe_engine::driver::Driver).
+    pub fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
+        let per_client = self.topology.connections();
+        let routes = connections / per_client;
+        if routes < workers {
+            return Err(PlanError::new(format!(
+                "{connections} connections are too few: each of {workers} worker threads needs one to each of {per_client} \
+                 hosts, unless the spread is fixed"
+            )));
+        }
+        self.cap = Some(Cap { routes, workers, pools: PerThread::new() });
+        Ok(())
+    }
+
+    /// The connection of client number `client`; it connects at its first request.
+    pub fn connection(&self, client: u64) -> Connection {
+        let means = match &self.cap {
+            None => ConnectionSet::Own(Route::new(self.topology.assign(client))),
+            Some(cap) => {
+                // A worker's clients are those whose numbers leave its own when divided by that of all workers.
+                let numbers = (client % cap.workers..cap.routes).step_by(cap.workers as usize);
+                let route = |number| Route::new(self.topology.assign(number));
+                ConnectionSet::Shared(cap.pools.get(|| Pool::new(numbers.map(route).collect())), None)
+            }
+        };
+        let buffers = Buffers::default();
+        Connection { means, node: 0, client: HttpClient::new(), buffers, memory: Captured::NONE, number: client }
+    }
+
+    /// See [`Driver::nodes`](loadframe_engine::driver::Driver::nodes).
+    pub fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+        self.topology.choice(worker, workers, || true)
+    }
+
+    /// A request as text, without sending it. See [`Connection::shown`].
+    pub fn written(&self, connection: &mut Connection, request: &Request, values: &Values<'_>) -> String {
+        let buffers = &mut connection.buffers;
+        request.render(&self.topology.members()[0].host, &self.access, values, buffers);
+        let (line, body) = request.rendered(buffers);
+        text::message(line, body)
+    }
+
+    /// Renders and sends a request and waits for the answer; the error is the reply of a request without one. Connects
+    /// first if there is no usable connection; after a refused connection the next call asks another node. All of this
+    /// happens within `limit`.
+    pub async fn ask(
+        &self,
+        connection: &mut Connection,
+        request: &Request,
+        limit: Limit,
+        values: &Values<'_>,
+    ) -> Result<Answered, Reply> {
+        let Connection { means, node: last, client, buffers, .. } = connection;
+        let mut borrowed;
+        let route = match means {
+            ConnectionSet::Own(route) => route,
+            ConnectionSet::Shared(pool, wanted) => {
+                let Some(lent) = pool.borrow(limit, *wanted).await else {
+                    client.forget();
+                    return Err(Answered::unsent(*last).without(Trouble::late("no connection was free", limit)));
+                };
+                borrowed = lent;
+                borrowed.route()
+            }
+        };
+        let Route { assignment, wires } = route;
+        let wire = route::turn(assignment, wires, values.draw.turn);
+        let node = assignment.node();
+        *last = node.number;
+        let _busy = assignment.occupy();
+        let rendered = request.render(&node.host, &self.access, values, buffers);
+        let (number, documents) = (node.number, rendered.documents);
+        if wire.is_none() {
+            client.forget();
+            match Wire::open_for(wire, &node.host, self.access.tls.as_ref(), limit).await {
+                Ok(setup) => {
+                    node.rise();
+                    setup.into_iter().for_each(Setup::finish);
+                }
+                Err(trouble) => {
+                    assignment.refused(&trouble.message);
+                    let exchanged = Exchanged::never();
+                    return Err(Answered { exchanged, node: number, documents }.without(trouble));
+                }
+            }
+        }
+        let (exchanged, outcome) = client.exchange(wire, rendered.parts, request.answer, limit).await;
+        let answered = Answered { exchanged, node: number, documents };
+        match outcome {
+            Ok(()) => Ok(answered),
+            Err(trouble) => Err(answered.without(trouble)),
+        }
+    }
+}
+
+impl Connection {
+    /// The last answer; complete if its request has not failed.
+    pub fn answer(&self) -> &Answer {
+        self.client.answer()
+    }
+
+    /// See [`Driver::turn_to`](loadframe_engine::driver::Driver::turn_to).
+    pub fn turn_to(&mut self, node: u16, keep: bool) {
+        match &mut self.means {
+            ConnectionSet::Own(route) => route.assignment.turn_to(node, keep),
+            ConnectionSet::Shared(_, wanted) => *wanted = Some(node),
+        }
+    }
+
+    /// The last answer, and the buffer of bytes that the next request with a place for them carries.
+    pub fn carry(&mut self) -> (&Answer, &mut Vec<u8>) {
+        (self.client.answer(), &mut self.buffers.carried)
+    }
+
+    /// Limits the following requests to the documents at these places; empty: all documents.
+    pub fn confine(&mut self, places: &[u32]) {
+        self.buffers.only.clear();
+        self.buffers.only.extend_from_slice(places);
+    }
+
+    /// Has `write` write the body of the next request, and say how many documents that is.
+    pub fn give(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) {
+        self.buffers.give(write);
+    }
+
+    /// The number of the next request that is not drawn.
+    pub fn number(&mut self) -> u64 {
+        let number = self.number;
+        self.number += 1;
+        number
+    }
+
+    /// Forgets the last request and its answer, when the next request is not sent.
+    pub fn forget(&mut self) {
+        self.client.forget();
+        self.buffers = Buffers::default();
+    }
+
+    /// The node that was asked last.
+    pub fn node(&self) -> u16 {
+        self.node
+    }
+
+    /// The last request and its answer as text. Only the first lines of the heads are shown: the rest may hold secrets.
+    pub fn shown(&self, request: &Request, reply: &Reply) -> Exchange {
+        let answer = match &reply.outcome {
+            Err(failure) if !self.answer().is_complete() => failure.message.clone(),
+            _ => match (text::message(self.answer().status_line(), self.answer().body()), self.answer().dropped()) {
+                (whole, 0) => whole,
+                (beginning, dropped) => format!("{beginning}\n... and {dropped} more bytes, which are not kept"),
+            },
+        };
+        let (line, body) = request.rendered(&self.buffers);
+        Exchange { request: text::message(line, body), answer }
+    }
+}
+
+impl Answered {
+    /// A request that was not sent.
+    fn unsent(node: u16) -> Self {
+        Self { exchanged: Exchanged::never(), node, documents: 0 }
+    }
+
+    /// The reply of the request, once the answer is judged.
+    pub fn reply(self, documents: u64, outcome: Result<(), Failure>) -> Reply {
+        self.exchanged.reply(self.node, documents, outcome)
+    }
+
+    /// The reply of the request without an answer.
+    fn without(self, trouble: Trouble) -> Reply {
+        self.reply(0, Err(trouble.into()))
+    }
+}

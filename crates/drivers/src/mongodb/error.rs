@@ -1,0 +1,92 @@
+//! What the errors of the store and of its driver mean in the engine's classes.
+
+use bson::Document;
+use loadframe_engine::driver::{ErrorClass, Failure};
+
+use loadframe_engine::util::json::Unexpected;
+
+/// One failed request.
+pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
+    Failure::new(class, message)
+}
+
+/// A value that cannot be sent.
+pub fn unfit(_: Unexpected) -> Failure {
+    failure(
+        ErrorClass::Client,
+        "a value of the request is not JSON, or is extended JSON that stands for nothing, or a field's name has a zero byte",
+    )
+}
+
+/// Whether the node answered and does not let this user in.
+pub fn is_refusal(failure: &Failure) -> bool {
+    failure.class == ErrorClass::Client
+}
+
+/// An error that an answer is, or has inside.
+pub fn inside(error: &Document) -> Failure {
+    let code = error.get_i32("code").unwrap_or_default();
+    of_code(code, error.get_str("errmsg").unwrap_or("no reason given"))
+}
+
+fn of_code(code: i32, message: &str) -> Failure {
+    let failure = failure(class(code), message);
+    if DENIED.contains(&code) { failure.denied() } else { failure }
+}
+
+/// Errors that are not those of the documents that a command carries: Unauthorized, AuthenticationFailed, IllegalOperation,
+/// NamespaceNotFound, CommandNotFound, InvalidOptions, InvalidNamespace, CommandNotSupported, CommandNotSupportedOnView,
+/// ReauthenticationRequired, AtlasError.
+const DENIED: [i32; 11] = [13, 18, 20, 26, 59, 72, 73, 115, 166, 391, 8000];
+
+/// Whether another node has to be asked.
+pub fn is_displaced(failure: &Failure) -> bool {
+    matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout | ErrorClass::Rejected)
+}
+
+/// The class of an error by its number; the names are those of the server's list of errors.
+fn class(code: i32) -> ErrorClass {
+    match code {
+        // MaxTimeMSExpired, WriteConcernFailed, NetworkTimeout, NetworkInterfaceExceededTimeLimit, ExceededTimeLimit.
+        50 | 64 | 89 | 202 | 262 => ErrorClass::Timeout,
+        // ShutdownInProgress, PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown,
+        // InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary: another node has to be
+        // asked.
+        91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 => ErrorClass::Rejected,
+        // LockTimeout, WriteConflict, TemporarilyUnavailable, IngressRequestRateLimitExceeded: too much at a time.
+        24 | 112 | 365 | 462 => ErrorClass::Rejected,
+        // InternalError, HostUnreachable, HostNotFound, UnknownError, CursorNotFound, UnsatisfiableWriteConcern,
+        // FailedToSatisfyReadPreference, CursorKilled, SocketException, StaleConfig, OutOfDiskSpace: the cluster's own
+        // trouble.
+        1 | 6 | 7 | 8 | 43 | 100 | 133 | 237 | 9001 | 13388 | 14031 => ErrorClass::Server,
+        _ => ErrorClass::Client,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_of_the_store_has_its_class() {
+        for (code, class) in [
+            (11000, ErrorClass::Client),
+            (121, ErrorClass::Client),
+            (59, ErrorClass::Client),
+            (50, ErrorClass::Timeout),
+            (10107, ErrorClass::Rejected),
+            (112, ErrorClass::Rejected),
+            (43, ErrorClass::Server),
+        ] {
+            let told = inside(&bson::doc! {"code": code, "errmsg": "its words"});
+            assert_eq!((told.class, told.message.as_str()), (class, "its words"));
+        }
+    }
+
+    #[test]
+    fn only_errors_of_its_contents_are_blamed_on_a_document() {
+        let of_contents = |code: i32| inside(&bson::doc! {"code": code, "errmsg": "its words"}).is_of_contents();
+        assert!([15, 121, 11000].into_iter().all(of_contents));
+        assert!(![13, 18, 8000, 50, 112].into_iter().any(of_contents));
+    }
+}

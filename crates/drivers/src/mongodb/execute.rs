@@ -1,0 +1,261 @@
+//! Sending one command of a client to the node that is to serve it, and judging the answer.
+
+use bson::{Document, RawDocumentBuf};
+use loadframe_engine::driver::{ErrorClass, Failure, Reply, ReplyPart};
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::variables::Values;
+use std::sync::Arc;
+
+use super::Connection;
+use super::answer::Answer;
+use super::bson::json;
+use super::bulk;
+use super::bulk::Commands;
+use super::connection::NodeConnection;
+use super::error::{is_displaced, unfit};
+use super::nodes::{Mode, MongoNodes};
+use super::operation::{Concern, Operation, Prefer};
+use crate::capture::Memory;
+use crate::crud::Action;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::route::turn;
+use crate::tally::Tally;
+use loadframe_engine::util::json::Unexpected;
+
+/// One operation of one client.
+pub struct Execution<'a> {
+    /// All nodes.
+    pub nodes: &'a Arc<MongoNodes>,
+    /// What is asked.
+    pub operation: &'a Operation,
+    /// Which members of a replica set are asked.
+    pub prefer: Prefer,
+    /// Which request it is.
+    pub draw: Draw,
+    /// The places of the documents that a bulk request carries; all if there are none named.
+    pub only: Option<&'a [u32]>,
+    /// How long it may take in all, over all of its commands.
+    pub limit: Limit,
+}
+
+/// One command that was sent, or could not be, and judged.
+pub struct CommandOutcome {
+    exchanged: Exchanged,
+    node: u16,
+    /// What was answered.
+    pub answer: Result<Answer, Failure>,
+}
+
+/// How a command's answer is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Take {
+    /// It is a cursor, which is read to its end.
+    Documents,
+    /// It says how the command went.
+    Told,
+}
+
+impl Execution<'_> {
+    /// Checks the answer against what the workload asserts, and takes from it what the user's later requests need.
+    pub fn judged(&self, asked: CommandOutcome, values: &Values, memory: &mut Memory) -> CommandOutcome {
+        let Operation { assertion, captures, .. } = self.operation;
+        asked.then(|answer| {
+            assertion.as_ref().map_or(Ok(()), |assertion| answer.judge(assertion, values))?;
+            captures.keep_of(memory, || answer.first()).map(|()| answer)
+        })
+    }
+
+    /// Sends one command to the node that is to serve it.
+    pub async fn send(
+        &self,
+        connection: &mut Connection,
+        command: Result<RawDocumentBuf, Unexpected>,
+        take: Take,
+    ) -> CommandOutcome {
+        match command {
+            Ok(command) => self.send_to(connection, &self.operation.database, command, take).await,
+            Err(unexpected) => unsent(0, unfit(unexpected)),
+        }
+    }
+
+    /// The same for a command to a database, which may be another than that of the collections.
+    pub async fn send_to(
+        &self,
+        connection: &mut Connection,
+        database: &str,
+        command: RawDocumentBuf,
+        take: Take,
+    ) -> CommandOutcome {
+        let Connection { assignment, client, connections, shown, .. } = connection;
+        let alone = self.nodes.mode() != Mode::Set;
+        let node = if alone {
+            turn(assignment, connections, self.draw.turn);
+            assignment.node().number
+        } else {
+            match self.nodes.pick(self.prefer, *client, &self.draw) {
+                Ok(node) => node,
+                Err(failure) => return unsent(0, failure),
+            }
+        };
+        let at = usize::from(node);
+        if at >= connections.len() {
+            connections.resize_with(at + 1, NodeConnection::default);
+        }
+        let connection = &mut connections[at];
+        if !connection.is_open() {
+            let opened = match alone {
+                true => connection.open(&assignment.node().host, &self.nodes.connect_options, self.limit).await,
+                false => match self.nodes.host(node) {
+                    Ok(host) => connection.open(&host, &self.nodes.connect_options, self.limit).await,
+                    Err(failure) => Err(failure),
+                },
+            };
+            match opened {
+                Ok(()) if alone => assignment.node().rise(),
+                Ok(()) => {}
+                Err(failure) => {
+                    self.nodes.doubt();
+                    if alone && failure.class == ErrorClass::Connect {
+                        assignment.refused(&failure.message);
+                    }
+                    return unsent(node, failure);
+                }
+            }
+        }
+        if let Some(shown) = shown {
+            add(&mut shown.request, &json(&command).map_or_else(String::new, |command| command.to_string()));
+        }
+        let busy = if alone { assignment.occupy() } else { None };
+        let mode = self.prefer.mode();
+        let (exchanged, mut answer) = match take {
+            Take::Documents => {
+                let (exchanged, found) = connection.find(database, command, mode, self.limit).await;
+                (exchanged, found.map(Answer::Found))
+            }
+            Take::Told => {
+                let (exchanged, told) = connection.tell(database, command, mode, self.limit).await;
+                (exchanged, told.map(Answer::Told))
+            }
+        };
+        drop(busy);
+        if let (Ok(Answer::Told(told)), Some(Concern::Unacknowledged)) = (&mut answer, self.operation.concern) {
+            // The number of written documents is unknown then, and is 0 in the answer.
+            told.remove("n");
+        }
+        if answer.as_ref().is_err_and(is_displaced) {
+            self.nodes.doubt();
+        }
+        if let Some(shown) = shown {
+            add(&mut shown.answer, &answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text));
+        }
+        CommandOutcome { exchanged, node, answer }
+    }
+
+    /// Sends the commands that write documents; those that could not be written are in `tally`.
+    pub async fn write(
+        &self,
+        connection: &mut Connection,
+        commands: Result<Commands, Unexpected>,
+        action: Action,
+        mut tally: Tally,
+    ) -> Reply {
+        let commands = match commands {
+            Ok(commands) => commands,
+            Err(unexpected) => {
+                tally.fail(unfit(unexpected));
+                Vec::new()
+            }
+        };
+        let mut whole = None;
+        for (command, places) in commands {
+            let asked = self.send(connection, Ok(command), Take::Told).await;
+            asked.extend(&mut whole);
+            bulk::count(asked.told(), &places, action, &mut tally);
+        }
+        settle(whole, tally)
+    }
+}
+
+/// The reply to commands of which `whole` has the instants and bytes.
+pub fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
+    let whole = whole.unwrap_or_else(|| Exchanged::never().reply(0, 0, Ok(())));
+    let Reply { sent, done, bytes_sent, bytes_received, node, .. } = whole;
+    Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
+}
+
+/// A command that could not be sent.
+fn unsent(node: u16, failure: Failure) -> CommandOutcome {
+    CommandOutcome { exchanged: Exchanged::never(), node, answer: Err(failure) }
+}
+
+impl CommandOutcome {
+    /// The same, with the answer judged further.
+    pub fn then(self, judge: impl FnOnce(Answer) -> Result<Answer, Failure>) -> Self {
+        Self { answer: self.answer.and_then(judge), ..self }
+    }
+
+    /// Adds the command to those of one request, of which `whole` has the instants and bytes.
+    pub fn extend(&self, whole: &mut Option<Reply>) {
+        let Exchanged { sent, done, bytes_sent, bytes_received } = self.exchanged;
+        let whole = whole.get_or_insert_with(|| Reply { node: self.node, ..Reply::new(sent, done, Ok(())) });
+        whole.done = done;
+        whole.bytes_sent += bytes_sent;
+        whole.bytes_received += bytes_received;
+    }
+
+    /// The answer to a write.
+    pub fn told(&self) -> Result<&Document, Failure> {
+        match &self.answer {
+            Ok(Answer::Told(answer)) => Ok(answer),
+            Ok(Answer::Found(_)) => unreachable!("a write finds nothing"),
+            Err(failure) => Err(failure.clone()),
+        }
+    }
+
+    fn documents(&self) -> u64 {
+        self.answer.as_ref().map_or(0, Answer::documents)
+    }
+
+    /// The same as a part of its operation.
+    pub fn part(&self, name: usize) -> ReplyPart {
+        let failed = self.answer.as_ref().err().map(|failure| failure.class);
+        let Exchanged { sent, done, .. } = self.exchanged;
+        ReplyPart { name, sent, done, documents: self.documents(), failed }
+    }
+
+    /// The outcome of this read and of the write that followed it.
+    pub fn and(self, written: Self) -> Reply {
+        let parts = vec![self.part(0), written.part(1)];
+        let exchanged = self.exchanged.then(&written.exchanged);
+        Reply { parts, ..Self { exchanged, ..written }.reply() }
+    }
+
+    /// What was sent and received, whatever that means.
+    pub fn exchange(&self) -> Reply {
+        let Exchanged { sent, done, bytes_sent, bytes_received } = self.exchanged;
+        Reply { bytes_sent, bytes_received, node: self.node, ..Reply::new(sent, done, Ok(())) }
+    }
+
+    /// The outcome of an operation that is this one command.
+    pub fn reply(self) -> Reply {
+        self.parted().0
+    }
+
+    /// The same, and the answer, if it is a success.
+    pub fn parted(self) -> (Reply, Option<Answer>) {
+        let reply = Reply { documents: self.documents(), ..self.exchange() };
+        match self.answer {
+            Ok(answer) => (reply, Some(answer)),
+            Err(failure) => (Reply { outcome: Err(failure), ..reply }, None),
+        }
+    }
+}
+
+/// Appends a line.
+fn add(text: &mut String, added: &str) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(added);
+}

@@ -1,0 +1,279 @@
+//! The protocol of MongoDB: single servers, replica sets, and sharded clusters by their routers.
+//!
+//! Requests are BSON, written once by this module. Each client has a connection of its own to each node that it asks, so
+//! that which node a request goes to is decided, and known, here.
+
+mod answer;
+mod bson;
+mod bulk;
+mod connect_options;
+mod connection;
+mod daily;
+mod error;
+mod execute;
+mod ingest;
+mod login;
+mod message;
+mod nodes;
+mod operation;
+mod request;
+mod verbs;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Nodes, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::event::Batch;
+use loadframe_engine::workload::variables::{Captured, Values};
+use serde_json::Value;
+
+use self::answer::Answer;
+use self::connect_options::ConnectOptions;
+use self::connection::NodeConnection;
+use self::execute::Execution;
+use self::nodes::{Mode, MongoNodes};
+pub use self::operation::Operation;
+use self::operation::{Kind, Prefer};
+use self::request::Room;
+use crate::capture::Memory;
+use crate::crud::Neutral;
+use crate::daily::generations::Register;
+use crate::daily::{Buckets, PARTS};
+use crate::net::deadline::Limit;
+use crate::net::discovery::DiscoveryError;
+use crate::net::topology::Assignment;
+
+use crate::tally::Tally;
+
+/// The driver of one target.
+pub struct Mongo {
+    nodes: Arc<MongoNodes>,
+    /// The days of collections that events are taken into.
+    buckets: Register<Buckets>,
+}
+
+/// The state of one client.
+pub struct Connection {
+    client: u64,
+    /// Among the hosts that are alike.
+    assignment: Assignment,
+    /// By the number of the node.
+    connections: Vec<NodeConnection>,
+    room: Room,
+    memory: Memory,
+    /// The answer to the newest query, if it was a success.
+    newest: Option<Answer>,
+    /// Numbers the batches of events; the first has the number of the client.
+    number: u64,
+    /// Set while requests and answers are recorded for display.
+    shown: Option<Exchange>,
+}
+
+impl Driver for Mongo {
+    type Operation = Operation;
+    const CAPTURES: bool = true;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        let nodes = MongoNodes::new(&target.hosts, target.spread, ConnectOptions::new(target)?)?;
+        Ok(Self { nodes: Arc::new(nodes), buckets: Register::default() })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        Operation::map(form, context, &self.buckets, self.nodes.connect_options.timeout)
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        match &operation.kind {
+            Kind::Neutral(neutral) => neutral.parts(),
+            Kind::DeleteDays(..) => &PARTS,
+            Kind::Query(_) | Kind::Command(_) | Kind::Ingest(..) => &[],
+        }
+    }
+
+    fn requests(&self, operation: &Operation) -> Option<u64> {
+        if let Kind::Neutral(neutral) = &operation.kind { neutral.requests() } else { None }
+    }
+
+    /// Finds out what the target is. The error says that it refuses the credentials.
+    async fn verify(&self) -> Result<(), PlanError> {
+        DiscoveryError::refusal(self.nodes.discover().await)
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.nodes.set_hosts(hosts)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.nodes.hosts()
+    }
+
+    fn unreachable(&self) -> Vec<(String, String)> {
+        self.nodes.unreachable()
+    }
+
+    /// In a replica set the roles of its members choose the node.
+    fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+        let nodes = self.nodes.clone();
+        self.nodes.topology.choice(worker, workers, move || nodes.mode() != Mode::Set)
+    }
+
+    fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
+        connection.assignment.turn_to(node, keep);
+    }
+
+    fn connection(&self, client: u64) -> Connection {
+        Connection {
+            client,
+            assignment: self.nodes.topology.assign(client),
+            connections: Vec::new(),
+            room: Room::default(),
+            memory: Memory::default(),
+            newest: None,
+            number: client,
+            shown: None,
+        }
+    }
+
+    fn answer<'a>(&self, connection: &'a Connection, operation: &Operation) -> Option<Cow<'a, [u8]>> {
+        let Kind::Query(_) = &operation.kind else { return None };
+        connection.newest.as_ref()?.list().map(Cow::Owned)
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let known = connection.memory.lend();
+        let values = Values { variables: &context.variables, draw, captured: &known };
+        let reply = self.ask(connection, operation, &values, only).await;
+        connection.memory.settle(known, reply.outcome.is_ok());
+        reply
+    }
+
+    fn ingests(&self, operation: &Operation) -> bool {
+        matches!(operation.kind, Kind::Ingest(..))
+    }
+
+    async fn ingest(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        _context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let Kind::Ingest(form, buckets) = &operation.kind else { return crate::ingest::without_source() };
+        let limit = Limit::starting_now(operation.timeout);
+        if let Err(failure) = self.find_out(limit).await {
+            return Reply::unsent(failure);
+        }
+        let draw = Draw::new(0, 0, connection.number);
+        connection.number += 1;
+        let prefer = Prefer::Primary;
+        let execution = Execution { nodes: &self.nodes, operation, prefer, draw, only, limit };
+        execution.ingest(connection, (form, buckets.as_deref()), batch).await
+    }
+
+    fn looks_for(&self, _operation: &Operation) -> Result<(), PlanError> {
+        Ok(())
+    }
+
+    async fn look_for(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        _context: &Context,
+        batch: &Batch,
+    ) -> (Reply, Vec<bool>) {
+        let Kind::Ingest(form, _) = &operation.kind else { return (crate::ingest::without_source(), Vec::new()) };
+        let limit = Limit::starting_now(operation.timeout);
+        if let Err(failure) = self.find_out(limit).await {
+            return (Reply::unsent(failure), Vec::new());
+        }
+        let draw = Draw::new(0, 0, connection.number);
+        connection.number += 1;
+        let prefer = operation.prefer;
+        let execution = Execution { nodes: &self.nodes, operation, prefer, draw, only: None, limit };
+        execution.look_for(connection, form, batch).await
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory.known)
+    }
+
+    fn render(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Option<String> {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let command = match &operation.kind {
+            Kind::Query(template) | Kind::Command(template) => connection.room.native(template, &values),
+            Kind::Neutral(Neutral::Bulk(bulk)) => {
+                let commands = bulk::commands((bulk, None), operation.concern, draw.k, &mut Tally::default());
+                Ok(commands.ok()?.into_iter().next()?.0)
+            }
+            Kind::Neutral(neutral) => connection.room.verb(neutral, operation.concern, &values)?,
+            Kind::Ingest(form, buckets) => {
+                let sample = crate::ingest::sample();
+                let day = buckets.as_ref().map(|days| days.generations.name(sample.events[0].time));
+                let events = (0..).zip(&sample.events);
+                let into = day.as_ref().unwrap_or(&form.collection);
+                let commands = ingest::commands(form, into, &sample, events, operation.concern, &mut Tally::default());
+                Ok(commands.ok()?.into_iter().next()?.0)
+            }
+            Kind::DeleteDays(..) => return None,
+        };
+        bson::json(&command.ok()?).map(|command| command.to_string())
+    }
+
+    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
+        Some(&mut connection.shown)
+    }
+}
+
+impl Mongo {
+    /// Finds out what the target is, where that is not known.
+    async fn find_out(&self, limit: Limit) -> Result<(), Failure> {
+        if self.nodes.mode() == Mode::Unknown {
+            match limit.within(self.nodes.discover()).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Err(error.into()),
+                None => return Err(limit.missed()),
+            }
+        }
+        if self.nodes.claim() {
+            let nodes = self.nodes.clone();
+            // The next client that doubts it asks again.
+            tokio::spawn(async move { nodes.discover().await.is_ok() });
+        }
+        Ok(())
+    }
+
+    /// Finds out what the target is, where that is not known, and asks.
+    async fn ask(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let limit = Limit::starting_now(operation.timeout);
+        if let Err(failure) = self.find_out(limit).await {
+            return Reply::unsent(failure);
+        }
+        let prefer = operation.prefer;
+        Execution { nodes: &self.nodes, operation, prefer, draw: *values.draw, only, limit }
+            .ask(connection, values)
+            .await
+    }
+}

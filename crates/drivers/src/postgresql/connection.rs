@@ -1,0 +1,232 @@
+//! One connection to one server: opened, logged in, driven by the client that waits for an answer, with its prepared
+//! statements.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::plan::access::{Auth, Secret};
+use loadframe_engine::plan::{PlanError, Target};
+use tokio::sync::Semaphore;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Statement};
+
+use super::error::{failure, request};
+use super::read_from::ReadFrom;
+use super::stream::connect;
+use crate::net::deadline::Limit;
+use crate::net::marks::{Marked, Marks};
+use crate::net::target_node::Host;
+use crate::net::tls::Tls;
+use crate::net::wire::Wire;
+
+/// The database that all collections are in.
+const DATABASE: &str = "loadframe";
+/// The user when none is named.
+const USER: &str = "postgres";
+/// The protocol as TLS names it, which servers want from 17 on if any is named.
+const ALPN: &str = "postgresql";
+/// How long the server is waited for that is to give up on a request.
+const CANCELLING: Duration = Duration::from_secs(2);
+/// Logins under way at once, of all clients together. A login takes both sides milliseconds of CPU time: when hundreds
+/// of clients reconnect at once after an outage, each login would outlast the time-out of its request, again and again.
+const LOGINS: usize = 16;
+/// The same of connections that only cancel a request.
+const CANCELS: usize = 4;
+
+/// How servers are approached.
+pub struct ConnectOptions {
+    /// None: in the clear.
+    tls: Option<Tls>,
+    user: Option<(String, Secret)>,
+    logins: Semaphore,
+    cancels: Arc<Semaphore>,
+    /// How long an answer is waited for, unless an operation says otherwise.
+    pub timeout: Duration,
+    /// Which servers are read from, unless an operation says otherwise.
+    pub read_from: ReadFrom,
+}
+
+/// See the module.
+pub struct NodeConnection {
+    /// What requests are sent with.
+    pub client: Client,
+    driven: Driven,
+    /// Bytes, and when they went and came.
+    pub marks: Arc<Marks>,
+    /// Those of each operation, by its number; of one operation by what distinguishes them.
+    statements: Vec<HashMap<Box<[u8]>, Statement>>,
+}
+
+type Driven = Pin<Box<tokio_postgres::Connection<Marked<Wire>, tokio_postgres::tls::NoTlsStream>>>;
+
+impl ConnectOptions {
+    /// Reads certificates; refuses what the protocol does not have.
+    pub fn new(target: &Target) -> Result<Self, PlanError> {
+        if target.compress {
+            return Err(PlanError::new("this protocol's requests are not compressed"));
+        }
+        let user = match &target.auth {
+            None => None,
+            Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
+            Some(_) => return Err(PlanError::new("this protocol has users with passwords, but no API keys or tokens")),
+        };
+        let read_from =
+            target.read_from.as_ref().map_or(Ok(ReadFrom::Primary), |word| ReadFrom::parse(&word.as_str().into()))?;
+        let tls = target.tls.as_ref().map(|tls| Tls::new(tls, Some(ALPN))).transpose()?;
+        Ok(Self { tls, user, timeout: target.timeout, read_from, ..Self::default() })
+    }
+
+    /// Unencrypted and without credentials.
+    #[cfg(test)]
+    pub fn plain(read_from: ReadFrom) -> Self {
+        Self { read_from, ..Self::default() }
+    }
+
+    /// Unencrypted, without credentials, to the primary.
+    fn default() -> Self {
+        Self {
+            tls: None,
+            user: None,
+            logins: Semaphore::new(LOGINS),
+            cancels: Arc::new(Semaphore::new(CANCELS)),
+            timeout: Duration::from_secs(9),
+            read_from: ReadFrom::Primary,
+        }
+    }
+
+    fn config(&self) -> Config {
+        let mut config = Config::new();
+        config.dbname(DATABASE).application_name("loadframe").ssl_mode(SslMode::Disable).user(USER);
+        if let Some((user, password)) = &self.user {
+            config.user(user).password(password.expose());
+        }
+        config
+    }
+}
+
+impl fmt::Debug for ConnectOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Terms").field("timeout", &self.timeout).field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+impl NodeConnection {
+    /// Connects and logs in, when it is its turn.
+    pub async fn open(host: &Host, connect_options: &ConnectOptions, limit: Limit) -> Result<Self, Failure> {
+        let Some(_turn) = limit.within(connect_options.logins.acquire()).await else { return Err(limit.missed()) };
+        let wire = connect(host, connect_options.tls.as_ref(), limit).await?;
+        let marks = Arc::new(Marks::default());
+        let config = connect_options.config();
+        let login = config.connect_raw(Marked::new(wire, marks.clone()), NoTls);
+        match limit.within(login).await {
+            Some(Ok((client, connection))) => {
+                Ok(Self { client, driven: Box::pin(connection), marks, statements: Vec::new() })
+            }
+            Some(Err(error)) => Err(refused(&error)),
+            None => Err(limit.missed()),
+        }
+    }
+
+    /// Whether the connection can be used, as far as is known.
+    pub fn is_open(&mut self) -> bool {
+        self.driven.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+
+    /// The operation's statement that `key` distinguishes from its others. Prepares it when it is first asked for.
+    pub async fn statement(
+        &mut self,
+        operation: usize,
+        key: &[u8],
+        text: impl FnOnce() -> String,
+    ) -> Result<Statement, Failure> {
+        if self.statements.len() <= operation {
+            self.statements.resize_with(operation + 1, HashMap::new);
+        }
+        if let Some(statement) = self.statements[operation].get(key) {
+            return Ok(statement.clone());
+        }
+        let text = text();
+        let statement = drive(&mut self.driven, self.client.prepare(&text)).await.map_err(|broken| broken.failure())?;
+        self.statements[operation].insert(key.into(), statement.clone());
+        Ok(statement)
+    }
+
+    /// What comes of a request that `ask` sends.
+    pub async fn run<'a, T, F>(&'a mut self, ask: impl FnOnce(&'a Client) -> F) -> Result<T, Broken>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        drive(&mut self.driven, ask(&self.client)).await
+    }
+
+    /// Gives the connection up in the middle of a request, and has the server give up on that, too, beside the load.
+    pub fn abandon(self, host: Host, connect_options: &ConnectOptions) {
+        let (token, tls): (CancelToken, Option<Tls>) = (self.client.cancel_token(), connect_options.tls.clone());
+        let cancels = connect_options.cancels.clone();
+        tokio::spawn(async move {
+            let limit = Limit::starting_now(CANCELLING);
+            let Some(_turn) = limit.within(cancels.acquire()).await else { return };
+            if let Ok(wire) = connect(&host, tls.as_ref(), limit).await {
+                // There is no answer to it: the server closes the connection.
+                limit.within(token.cancel_query_raw(wire, NoTls)).await;
+            }
+        });
+    }
+}
+
+/// A request without an answer.
+#[derive(Debug)]
+pub enum Broken {
+    /// The server's error, or the connection's.
+    Error(Error),
+    /// The server has closed the connection.
+    Closed,
+}
+
+impl Broken {
+    /// In the engine's terms.
+    pub fn failure(&self) -> Failure {
+        match self {
+            Self::Error(error) => request(error),
+            Self::Closed => failure(ErrorClass::Connect, "the server closed the connection"),
+        }
+    }
+}
+
+/// Waits for an answer, and moves the connection's bytes meanwhile: no other task does.
+async fn drive<T>(driven: &mut Driven, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Broken> {
+    let mut answer = pin!(answer);
+    poll_fn(|cx| {
+        // What is asked is handed to the connection, which then sends it.
+        if let Poll::Ready(outcome) = answer.as_mut().poll(cx) {
+            return Poll::Ready(outcome.map_err(Broken::Error));
+        }
+        let over = driven.as_mut().poll(cx);
+        if let Poll::Ready(outcome) = answer.as_mut().poll(cx) {
+            return Poll::Ready(outcome.map_err(Broken::Error));
+        }
+        over.map(|end| Err(end.map_or_else(Broken::Error, |()| Broken::Closed)))
+    })
+    .await
+}
+
+/// A login that failed.
+fn refused(error: &Error) -> Failure {
+    let told = request(error);
+    match error.code().map(tokio_postgres::error::SqlState::code) {
+        Some("3D000") => {
+            failure(ErrorClass::Client, format!("{}; create it: CREATE DATABASE {DATABASE}", told.message))
+        }
+        Some(_) => told,
+        None if told.message.contains("password") => {
+            failure(ErrorClass::Client, "the server wants a password: give --user and --password-file")
+        }
+        None => told,
+    }
+}

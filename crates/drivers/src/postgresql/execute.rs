@@ -1,0 +1,114 @@
+//! Carrying one operation out: drawn, sent to the server that is to serve it, judged.
+
+use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
+use loadframe_engine::recording::reconnects;
+use loadframe_engine::workload::variables::Values;
+
+use super::Connection;
+use super::bulk;
+use super::connection::NodeConnection;
+use super::error::is_displaced;
+use super::operation::Kind;
+use super::statements::{Execution, Turn};
+use crate::capture::Memory;
+use crate::crud::Neutral;
+use crate::net::deadline::Deadline;
+use crate::net::marks::Setup;
+
+/// What keeps an operation from being sent, and the number of the server that it was for.
+type Unsent = (Failure, u16);
+
+impl Execution<'_> {
+    /// Asks for request `k`; of a bulk request only for the documents at the places `only`, if any are named. The error is what
+    /// stood in the way before anything was sent.
+    pub async fn ask(
+        &self,
+        connection: &mut Connection,
+        values: &Values<'_>,
+        k: u64,
+        only: Option<&[u32]>,
+    ) -> Result<Reply, Unsent> {
+        let Connection { client, connections, deadline, memory, shown } = connection;
+        let node = self.nodes.pick(self.operation.from, *client, values.draw).map_err(|failure| (failure, 0))?;
+        let at = usize::from(node);
+        if at >= connections.len() {
+            connections.resize_with(at + 1, || None);
+        }
+        if !connections[at].as_mut().is_some_and(NodeConnection::is_open) {
+            drop_connection(&mut connections[at]);
+            let host = self.nodes.host(node).map_err(|failure| (failure, node))?;
+            let setup = Setup::begin();
+            let opened = NodeConnection::open(&host, &self.nodes.connect_options, self.limit).await;
+            connections[at] = Some(opened.map_err(|failure| (self.doubting(failure), node))?);
+            reconnects::opened();
+            setup.finish();
+        }
+        let connection = connections[at].as_mut().expect("it was opened");
+        // All of its statements; each of them has its own marks.
+        let before = connection.marks.bytes();
+        let reply = match self.dispatch((connection, deadline, memory, shown), values, k, only).await {
+            Ok(reply) => reply,
+            Err(failure) => {
+                if failure.class == ErrorClass::Connect || failure.class == ErrorClass::Timeout {
+                    drop_connection(&mut connections[at]);
+                }
+                return Err((self.doubting(failure), node));
+            }
+        };
+        let after = connection.marks.bytes();
+        if let Err(failure) = &reply.outcome {
+            self.look_at(failure);
+            match failure.class {
+                ErrorClass::Connect => drop_connection(&mut connections[at]),
+                // What is still on its way would be taken for the answer to the next request.
+                ErrorClass::Timeout | ErrorClass::Item if self.limit.has_passed() => {
+                    if let (Some(connection), Ok(host)) = (connections[at].take(), self.nodes.host(node)) {
+                        connection.abandon(host, &self.nodes.connect_options);
+                        reconnects::lost();
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(Reply { node, bytes_sent: after.0 - before.0, bytes_received: after.1 - before.1, ..reply })
+    }
+
+    fn doubting(&self, failure: Failure) -> Failure {
+        self.look_at(&failure);
+        failure
+    }
+
+    fn look_at(&self, failure: &Failure) {
+        if is_displaced(failure) {
+            self.nodes.doubt();
+        }
+    }
+
+    async fn dispatch(
+        &self,
+        (connection, deadline, memory, shown): (&mut NodeConnection, &mut Deadline, &mut Memory, &mut Option<Exchange>),
+        values: &Values<'_>,
+        k: u64,
+        only: Option<&[u32]>,
+    ) -> Result<Reply, Failure> {
+        let mut turn = Turn { execution: *self, connection, deadline, memory, shown };
+        match &self.operation.kind {
+            Kind::Statement(native) => turn.native(native, values).await,
+            Kind::Transaction(transaction) => turn.transaction(transaction, values).await,
+            Kind::Neutral(neutral) => {
+                let table = turn.table(neutral.collection()).await?;
+                if let Neutral::Bulk(bulk) = neutral {
+                    return bulk::ask(&mut turn, &table, (bulk, only), k).await;
+                }
+                turn.neutral(neutral, &table, values).await
+            }
+        }
+    }
+}
+
+/// Closes a connection that cannot be used again.
+fn drop_connection(connection: &mut Option<NodeConnection>) {
+    if connection.take().is_some() {
+        reconnects::lost();
+    }
+}

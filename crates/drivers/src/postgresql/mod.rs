@@ -1,0 +1,166 @@
+//! The protocol of PostgreSQL, by the library `tokio-postgres`: one primary, and replicas that can be read from.
+//!
+//! Each client has a connection of its own to each server that it asks, as a server has a process for each of them.
+//! Which server a request goes to is decided, and known, here.
+
+mod answer;
+mod bulk;
+mod connection;
+mod control;
+mod error;
+mod execute;
+mod nodes;
+mod operation;
+mod read_from;
+mod request;
+mod statements;
+mod stream;
+mod table;
+mod value;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::variables::{Captured, Values};
+use serde_json::Value;
+
+use self::connection::{ConnectOptions, NodeConnection};
+use self::nodes::PostgresNodes;
+use self::operation::Kind;
+pub use self::operation::Operation;
+use self::statements::Execution;
+use crate::capture::Memory;
+use crate::net::deadline::{Deadline, Limit};
+
+/// The driver of one target.
+pub struct Postgres {
+    nodes: Arc<PostgresNodes>,
+    /// How many operations were mapped.
+    operations: AtomicUsize,
+}
+
+/// What one client holds.
+pub struct Connection {
+    client: u64,
+    /// By the number of the node.
+    connections: Vec<Option<NodeConnection>>,
+    deadline: Deadline,
+    memory: Memory,
+    /// Set while requests and answers are recorded for display.
+    shown: Option<Exchange>,
+}
+
+impl Driver for Postgres {
+    type Operation = Operation;
+    const CAPTURES: bool = true;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        let nodes = PostgresNodes::new(&target.hosts, target.spread, ConnectOptions::new(target)?)?;
+        Ok(Self { nodes: Arc::new(nodes), operations: AtomicUsize::new(0) })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        let number = self.operations.fetch_add(1, Ordering::Relaxed);
+        Operation::map(form, number, context, &self.nodes.connect_options)
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        match &operation.kind {
+            Kind::Neutral(neutral) => neutral.parts(),
+            Kind::Statement(_) => &[],
+            Kind::Transaction(transaction) if transaction.expects_rollback => &operation::ROLLED_BACK_PARTS,
+            Kind::Transaction(_) => &operation::PARTS,
+        }
+    }
+
+    fn requests(&self, operation: &Operation) -> Option<u64> {
+        if let Kind::Neutral(neutral) = &operation.kind { neutral.requests() } else { None }
+    }
+
+    /// Finds out which server is the primary. Refuses credentials that no server takes.
+    async fn verify(&self) -> Result<(), PlanError> {
+        match self.nodes.discover().await {
+            Err(failure) if error::is_refusal(&failure) => Err(PlanError::target(failure.message)),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.nodes.set_hosts(hosts)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.nodes.topology.hosts()
+    }
+
+    fn unreachable(&self) -> Vec<(String, String)> {
+        self.nodes.roles().missing.clone()
+    }
+
+    fn connection(&self, client: u64) -> Connection {
+        Connection {
+            client,
+            connections: Vec::new(),
+            deadline: Deadline::default(),
+            memory: Memory::default(),
+            shown: None,
+        }
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let known = connection.memory.lend();
+        let values = Values { variables: &context.variables, draw, captured: &known };
+        let reply = self.ask(connection, operation, &values, only).await;
+        connection.memory.settle(known, reply.outcome.is_ok());
+        reply
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory.known)
+    }
+
+    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
+        Some(&mut connection.shown)
+    }
+}
+
+impl Postgres {
+    /// Finds out which server is the primary, where that is not known, and asks.
+    async fn ask(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let limit = Limit::starting_now(operation.timeout);
+        if !self.nodes.is_known() {
+            match limit.within(self.nodes.discover()).await {
+                Some(Ok(())) => {}
+                Some(Err(failure)) => return Reply::unsent(failure),
+                None => return Reply::unsent(limit.missed()),
+            }
+        }
+        if self.nodes.claim() {
+            let nodes = self.nodes.clone();
+            // The next client that doubts it asks again.
+            tokio::spawn(async move { nodes.discover().await.is_ok() });
+        }
+        let execution = Execution { nodes: &self.nodes, operation, limit };
+        match execution.ask(connection, values, values.draw.k, only).await {
+            Ok(reply) => reply,
+            Err((failure, node)) => Reply { node, ..Reply::unsent(failure) },
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The values of a statement: drawn as JSON, sent as text, which the server reads in the type of their place.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::io::Write;
+
+use bytes::{BufMut, BytesMut};
+use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::workload::variables::Values;
+use loadframe_engine::workload::variables::template::Template;
+use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
+
+use super::error::failure;
+use crate::crud::{Cell, Scalar};
+use loadframe_engine::util::json::{Cursor, Unexpected};
+
+/// One value, as JSON or as the text that it is.
+#[derive(Debug)]
+pub enum Param<'a> {
+    /// A value in its own type.
+    Scalar(Scalar<'a>),
+    /// A text, such as an id.
+    Text(Cow<'a, [u8]>),
+}
+
+impl ToSql for Param<'_> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        let scalar = match self {
+            Self::Scalar(scalar) => scalar,
+            Self::Text(text) => {
+                out.put_slice(text);
+                return Ok(IsNull::No);
+            }
+        };
+        match scalar {
+            Scalar::Null => return Ok(IsNull::Yes),
+            Scalar::Json(json) if matches!(kind.kind(), Kind::Array(_)) => {
+                array(json, out).map_err(|_| "a value is not JSON")?;
+            }
+            // In JSON a text stands between quotes.
+            Scalar::Text(text) if *kind == Type::JSON || *kind == Type::JSONB => {
+                serde_json::to_writer(out.writer(), text)?;
+            }
+            scalar => plain(scalar, out),
+        }
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    fn encode_format(&self, _: &Type) -> Format {
+        Format::Text
+    }
+
+    to_sql_checked!();
+}
+
+/// A value as its text.
+fn plain(scalar: &Scalar, out: &mut BytesMut) {
+    let mut writer = out.writer();
+    match scalar {
+        Scalar::Null => Ok(()),
+        Scalar::Bool(yes) => write!(writer, "{yes}"),
+        Scalar::Int(number) => write!(writer, "{number}"),
+        Scalar::Float(number) => write!(writer, "{number}"),
+        Scalar::Text(text) => writer.write_all(text.as_bytes()),
+        Scalar::Json(json) => writer.write_all(json),
+    }
+    .expect("a buffer takes what comes");
+}
+
+/// A list as the server's text of an array: `{1,"a",{2}}`.
+fn array(json: &[u8], out: &mut BytesMut) -> Result<(), Unexpected> {
+    out.put_u8(b'{');
+    Cursor::new(json).array(|place, cursor| {
+        if place > 0 {
+            out.put_u8(b',');
+        }
+        match Scalar::parse(cursor.value()?).ok_or(Unexpected)? {
+            Scalar::Null => out.put_slice(b"NULL"),
+            Scalar::Json(json) if json.first() == Some(&b'[') => array(json, out)?,
+            Scalar::Json(json) => quote(json, out),
+            Scalar::Text(text) => quote(text.as_bytes(), out),
+            scalar => plain(&scalar, out),
+        }
+        Ok(true)
+    })?;
+    out.put_u8(b'}');
+    Ok(())
+}
+
+/// An element of an array between quotes.
+fn quote(text: &[u8], out: &mut BytesMut) {
+    out.put_u8(b'"');
+    for byte in text {
+        if matches!(byte, b'"' | b'\\') {
+            out.put_u8(b'\\');
+        }
+        out.put_u8(*byte);
+    }
+    out.put_u8(b'"');
+}
+
+/// Draws values. Each has a buffer of its own, which it borrows from.
+pub fn draw(cells: &[Cell], values: &Values) -> Vec<Vec<u8>> {
+    let drawn = |cell: &Cell| {
+        let mut buffer = Vec::new();
+        cell.json(values, &mut buffer);
+        buffer
+    };
+    cells.iter().map(drawn).collect()
+}
+
+/// Reads drawn values.
+pub fn params(drawn: &[Vec<u8>]) -> Result<Vec<Param<'_>>, Failure> {
+    drawn.iter().map(|json| Scalar::parse(json).map(Param::Scalar).ok_or_else(unfit)).collect()
+}
+
+/// Draws an id.
+pub fn id<'a>(template: &Template, values: &Values) -> Param<'a> {
+    let mut text = Vec::new();
+    template.render(values, &mut text);
+    Param::Text(Cow::Owned(text))
+}
+
+/// A value that cannot be sent.
+pub fn unfit() -> Failure {
+    failure(ErrorClass::Client, "a value of the request is not valid JSON")
+}
+
+/// A statement for the simple protocol: its text in pieces, with a value between each two.
+#[derive(Debug, Default)]
+pub struct Pieces {
+    texts: Vec<String>,
+    /// For each text but the last, the place among the values of the value that follows it.
+    places: Vec<usize>,
+}
+
+impl Pieces {
+    /// Takes a statement apart at its `$1`, `$2`, ..., but not inside of quotes or comments.
+    pub fn new(statement: &str) -> Result<Self, PlanError> {
+        let mut pieces = Self::default();
+        let mut text = String::new();
+        let mut rest = statement;
+        while let Some(at) = rest.find(['$', '\'', '"', '-', '/']) {
+            text.push_str(&rest[..at]);
+            rest = &rest[at..];
+            let digits = rest.strip_prefix('$').map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+            if digits > 0 {
+                let place: usize = rest[1..=digits].parse().unwrap_or(0);
+                let place = place.checked_sub(1).ok_or_else(|| PlanError::new("the first value is $1"))?;
+                pieces.texts.push(std::mem::take(&mut text));
+                pieces.places.push(place);
+                rest = &rest[digits + 1..];
+                continue;
+            }
+            let taken = opaque(rest).unwrap_or(1);
+            text.push_str(&rest[..taken]);
+            rest = &rest[taken..];
+        }
+        text.push_str(rest);
+        pieces.texts.push(text);
+        Ok(pieces)
+    }
+
+    /// How many values it needs.
+    pub fn values(&self) -> usize {
+        self.places.iter().map(|place| place + 1).max().unwrap_or(0)
+    }
+
+    /// The statement with these values in it.
+    pub fn fill(&self, params: &[Param]) -> String {
+        let mut whole = String::new();
+        for (text, place) in self.texts.iter().zip(&self.places) {
+            whole.push_str(text);
+            literal(&params[*place], &mut whole);
+        }
+        whole.push_str(self.texts.last().map_or("", String::as_str));
+        whole
+    }
+}
+
+/// The length of the quoted text or comment at the start of `rest`, if there is one.
+fn opaque(rest: &str) -> Option<usize> {
+    Some(match *rest.as_bytes().first()? {
+        quote @ (b'\'' | b'"') => rest[1..].find(char::from(quote)).map_or(rest.len(), |end| end + 2),
+        b'-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
+        b'/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
+        b'$' => {
+            // A text between dollars: `$$it's$$`, `$tag$...$tag$`.
+            let tag = rest[1..].find('$').map_or("$", |end| &rest[..end + 2]);
+            rest[tag.len()..].find(tag).map_or(tag.len(), |end| end + 2 * tag.len())
+        }
+        _ => return None,
+    })
+}
+
+/// The commands of a statement, which semicolons separate, without comments.
+pub fn commands(statement: &str) -> Vec<String> {
+    let mut commands = vec![String::new()];
+    let mut rest = statement;
+    while let Some(next) = rest.chars().next() {
+        let taken = opaque(rest).unwrap_or(next.len_utf8());
+        match commands.last_mut() {
+            Some(last) if rest.starts_with("--") || rest.starts_with("/*") => last.push(' '),
+            Some(last) if next != ';' => last.push_str(&rest[..taken]),
+            _ => commands.push(String::new()),
+        }
+        rest = &rest[taken..];
+    }
+    commands.retain(|command| !command.trim().is_empty());
+    commands
+}
+
+/// A value as SQL has it. A number that is less than 0 has a space before it, so that it makes no comment behind a
+/// minus.
+fn literal(param: &Param, out: &mut String) {
+    let text = match param {
+        Param::Scalar(Scalar::Null) => return out.push_str("NULL"),
+        Param::Scalar(Scalar::Bool(yes)) => return out.push_str(if *yes { "true" } else { "false" }),
+        Param::Scalar(Scalar::Int(number)) => return out.push_str(&format!(" {number}")),
+        Param::Scalar(Scalar::Float(number)) => return out.push_str(&format!(" {number}")),
+        Param::Scalar(Scalar::Text(text)) => text.clone(),
+        Param::Scalar(Scalar::Json(json)) => String::from_utf8_lossy(json),
+        Param::Text(text) => String::from_utf8_lossy(text),
+    };
+    out.push('\'');
+    out.push_str(&text.replace('\'', "''"));
+    out.push('\'');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(json: &str, kind: &Type) -> String {
+        let mut out = BytesMut::new();
+        match Param::Scalar(Scalar::parse(json.as_bytes()).unwrap()).to_sql(kind, &mut out).unwrap() {
+            IsNull::Yes => "NULL".to_owned(),
+            IsNull::No => String::from_utf8(out.to_vec()).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_value_is_sent_as_the_text_that_its_type_reads() {
+        assert_eq!(sent("null", &Type::INT4), "NULL");
+        assert_eq!(sent("-7", &Type::INT8), "-7");
+        assert_eq!(sent("0.5", &Type::NUMERIC), "0.5");
+        assert_eq!(sent("true", &Type::BOOL), "true");
+        assert_eq!(sent(r#""it's""#, &Type::TEXT), "it's");
+        assert_eq!(sent(r#""it's""#, &Type::JSONB), r#""it's""#);
+        assert_eq!(sent(r#"{"a": [1]}"#, &Type::JSONB), r#"{"a": [1]}"#);
+        assert_eq!(sent(r#"[1, null, 3]"#, &Type::INT4_ARRAY), "{1,NULL,3}");
+        assert_eq!(sent(r#"["a", "b\"c", "d\\e"]"#, &Type::TEXT_ARRAY), r#"{"a","b\"c","d\\e"}"#);
+        assert_eq!(sent(r#"[[1, 2], [3, 4]]"#, &Type::INT4_ARRAY), "{{1,2},{3,4}}");
+    }
+
+    #[test]
+    fn values_stand_in_a_simple_statement_where_their_numbers_stood() {
+        let fill = |statement: &str, json: &[&str]| {
+            let params: Vec<_> =
+                json.iter().map(|json| Param::Scalar(Scalar::parse(json.as_bytes()).unwrap())).collect();
+            Pieces::new(statement).unwrap().fill(&params)
+        };
+        assert_eq!(
+            fill("UPDATE t SET a = a -$1 WHERE b = $2", &["-5", r#""it's""#]),
+            "UPDATE t SET a = a - -5 WHERE b = 'it''s'"
+        );
+        assert_eq!(fill("SELECT $2, $1, $2", &["1", "null"]), "SELECT NULL,  1, NULL");
+        assert_eq!(
+            fill("SELECT '$1', \"$1\", $$ $1 $$, $t$ $1 $t$ -- $1\n, $1 /* $1 */", &["7"]),
+            "SELECT '$1', \"$1\", $$ $1 $$, $t$ $1 $t$ -- $1\n,  7 /* $1 */"
+        );
+        assert_eq!(Pieces::new("SELECT $3").unwrap().values(), 3);
+        assert!(Pieces::new("SELECT $0").is_err());
+    }
+}

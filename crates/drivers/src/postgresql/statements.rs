@@ -1,0 +1,480 @@
+//! The statements of one operation on one line, one after the other, each judged.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::TryStreamExt;
+use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply, ReplyPart};
+use loadframe_engine::workload::variables::Values;
+use tokio_postgres::Statement;
+
+use super::answer::Answer;
+use super::connection::{Broken, NodeConnection};
+use super::control::Control;
+use super::error::failure;
+use super::nodes::PostgresNodes;
+use super::operation::{COMMIT, Native, Operation, Transaction};
+use super::request;
+use super::request::{Param, draw, params};
+use super::table::{Table, quoted};
+use crate::assertion::assertion;
+use crate::capture::Memory;
+use crate::crud::{Neutral, Scalar, Write};
+use crate::net::deadline::{Deadline, Limit};
+use crate::net::exchange::Exchanged;
+use crate::net::marks::Begun;
+
+/// The read of a read_modify_write among its operation's statements, which differ in the names of columns.
+const READING: &[u8] = b"\0";
+/// Follows each name in a key of the prepared statements.
+const SEPARATOR: u8 = 0;
+
+/// One operation of one client.
+#[derive(Clone, Copy)]
+pub struct Execution<'a> {
+    /// All servers.
+    pub nodes: &'a Arc<PostgresNodes>,
+    /// What is asked.
+    pub operation: &'a Operation,
+    /// How long it may take in all, over all of its statements.
+    pub limit: Limit,
+}
+
+/// One statement that was executed.
+pub struct StatementOutcome {
+    /// See [`Reply::sent`].
+    pub sent: Instant,
+    /// See [`Reply::done`].
+    pub done: Instant,
+    /// What was answered.
+    pub answer: Result<Answer, Failure>,
+}
+
+/// One operation on one line.
+pub struct Turn<'a> {
+    /// What is asked.
+    pub execution: Execution<'a>,
+    /// To the server that serves it.
+    pub connection: &'a mut NodeConnection,
+    /// Follows the operation's limit.
+    pub deadline: &'a mut Deadline,
+    /// What the client's user knows.
+    pub memory: &'a mut Memory,
+    /// See [`Connection`].
+    pub shown: &'a mut Option<Exchange>,
+}
+
+impl Turn<'_> {
+    /// The table of a collection; looked up by the first that asks for it.
+    pub async fn table(&mut self, collection: &str) -> Result<Arc<Table>, Failure> {
+        if let Some(table) = self.execution.nodes.table(collection) {
+            return Ok(table);
+        }
+        let question = Table::question(collection);
+        let looked = self.execution.limit.within(self.connection.run(|client| client.simple_query(&question))).await;
+        let answer = looked.ok_or_else(|| self.execution.limit.missed())?.map_err(|broken| broken.failure())?;
+        let table = Arc::new(Table::read(collection, &answer)?);
+        self.execution.nodes.remember(collection, table.clone());
+        Ok(table)
+    }
+
+    /// The operation's statement of that key, prepared.
+    pub async fn statement(&mut self, key: &[u8], text: impl FnOnce() -> String) -> Result<Statement, Failure> {
+        let prepared = self.connection.statement(self.execution.operation.number, key, text);
+        self.execution.limit.within(prepared).await.unwrap_or_else(|| Err(self.execution.limit.missed()))
+    }
+
+    /// Waits for what a request gives, within the operation's limit.
+    pub async fn within<T>(
+        deadline: &mut Deadline,
+        limit: Limit,
+        request: impl Future<Output = Result<T, Broken>>,
+    ) -> Result<T, Failure> {
+        match deadline.within(limit.due, request).await {
+            Some(outcome) => outcome.map_err(|broken| broken.failure()),
+            None => Err(limit.missed()),
+        }
+    }
+
+    /// The same for requests whose errors are distinguished: each has its own.
+    pub fn parts(&mut self) -> (&mut NodeConnection, &mut Deadline, Limit) {
+        (self.connection, self.deadline, self.execution.limit)
+    }
+
+    /// Executes a prepared statement.
+    async fn execute(&mut self, statement: &Statement, params: &[Param<'_>]) -> StatementOutcome {
+        let wanted = statement.params().len();
+        if wanted != params.len() {
+            let message = format!("the statement has {wanted} values, and there are {}", params.len());
+            return StatementOutcome::unsent(failure(ErrorClass::Client, message));
+        }
+        let limit = self.execution.limit;
+        let shown = self.shown.is_some();
+        let returns = !statement.columns().is_empty();
+        let begun = self.connection.marks.begin();
+        let request = self.connection.run(async |client| {
+            let stream = client.query_raw(statement, params).await?;
+            let mut stream = std::pin::pin!(stream);
+            let mut answer = Answer::default();
+            while let Some(row) = stream.try_next().await? {
+                answer.add(row, shown);
+            }
+            let written = stream.rows_affected().unwrap_or(0);
+            Ok(answer.end((!returns).then_some(written)))
+        });
+        let answer = Self::within(self.deadline, limit, request).await;
+        self.asked(begun, answer)
+    }
+
+    /// Sends a text by the simple protocol.
+    async fn simple(&mut self, text: &str) -> StatementOutcome {
+        let limit = self.execution.limit;
+        let shown = self.shown.is_some();
+        let begun = self.connection.marks.begin();
+        let request = self.connection.run(async |client| {
+            let stream = client.simple_query_raw(text).await?;
+            let mut stream = std::pin::pin!(stream);
+            let mut answer = Answer::default();
+            while let Some(message) = stream.try_next().await? {
+                answer.add_simple(&message, shown);
+            }
+            Ok(answer)
+        });
+        let answer = Self::within(self.deadline, limit, request).await;
+        self.asked(begun, answer)
+    }
+
+    /// The outcome of a statement that began then.
+    fn asked(&self, begun: Begun, answer: Result<Answer, Failure>) -> StatementOutcome {
+        let Exchanged { sent, done, .. } = self.connection.marks.end(begun, is_answered(answer.as_ref().err()));
+        StatementOutcome { sent, done, answer }
+    }
+
+    /// A statement of the workload's own: prepared already, or simple.
+    async fn one(&mut self, native: &Native, prepared: Option<&Statement>, values: &Values<'_>) -> StatementOutcome {
+        let drawn = draw(&native.values, values);
+        let params = match params(&drawn) {
+            Ok(params) => params,
+            Err(failure) => return StatementOutcome::unsent(failure),
+        };
+        let asked = match (&native.pieces, prepared) {
+            (Some(pieces), _) => {
+                let text = pieces.fill(&params);
+                let asked = self.simple(&text).await;
+                self.show(&text, &[], &asked);
+                asked
+            }
+            (None, Some(statement)) => {
+                let asked = self.execute(statement, &params).await;
+                self.show(&native.text, &drawn, &asked);
+                asked
+            }
+            (None, None) => unreachable!("a statement is simple or prepared"),
+        };
+        let counted = asked.answer.and_then(|answer| match native.rows {
+            Some(rows) if rows != answer.documents => Err(assertion(format!(
+                "{} rows, and not the {rows} that are asserted: {}",
+                answer.documents, native.text
+            ))),
+            _ => Ok(answer),
+        });
+        StatementOutcome { answer: counted, ..asked }
+    }
+
+    async fn prepare(&mut self, native: &Native, place: usize) -> Result<Option<Statement>, Failure> {
+        if native.pieces.is_some() {
+            return Ok(None);
+        }
+        self.statement(&place.to_ne_bytes(), || native.text.clone()).await.map(Some)
+    }
+
+    /// A statement that is a transaction by itself.
+    pub async fn native(&mut self, native: &Native, values: &Values<'_>) -> Result<Reply, Failure> {
+        let prepared = self.prepare(native, 0).await?;
+        let asked = self.one(native, prepared.as_ref(), values).await;
+        Ok(self.judged(asked, None, values).reply())
+    }
+
+    /// Sends each statement when the one before is answered; the first that fails ends it.
+    pub async fn transaction(&mut self, transaction: &Transaction, values: &Values<'_>) -> Result<Reply, Failure> {
+        let mut prepared = Vec::with_capacity(transaction.statements.len());
+        for (place, native) in transaction.statements.iter().enumerate() {
+            prepared.push(self.prepare(native, place).await?);
+        }
+        let begun = self.simple(&transaction.begin).await;
+        self.show(&transaction.begin, &[], &begun);
+        let mut whole = Reply { parts: vec![begun.part(0)], documents: 0, ..begun.reply() };
+        if whole.outcome.is_err() {
+            return Ok(whole);
+        }
+        let mut savepoints: Vec<(&str, u64)> = Vec::new();
+        for (native, prepared) in transaction.statements.iter().zip(&prepared) {
+            let asked = self.one(native, prepared.as_ref(), values).await;
+            let mut part = asked.part(1);
+            let reply = asked.reply();
+            (whole.done, whole.outcome) = (reply.done, reply.outcome);
+            whole.documents += reply.documents;
+            let Err(failure) = &whole.outcome else {
+                whole.parts.push(part);
+                match &native.control {
+                    Control::Savepoint(name) => savepoints.push((name, whole.documents)),
+                    Control::RollbackTo(name) => {
+                        let kept = savepoints.iter().rev().find(|(known, _)| known == name);
+                        whole.documents = kept.map_or(0, |(_, documents)| *documents);
+                    }
+                    Control::None | Control::Rollback => {}
+                }
+                continue;
+            };
+            let is_expected = transaction.expects_rollback && is_of_statement(failure);
+            if is_expected {
+                part.failed = None;
+            }
+            whole.parts.push(part);
+            whole.documents = 0;
+            // A connection that broke or has to be closed ends its transaction.
+            if !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout) {
+                let undone = self.simple("ROLLBACK").await;
+                if is_expected {
+                    self.show("ROLLBACK", &[], &undone);
+                    whole.parts.push(undone.part(2));
+                    (whole.done, whole.outcome) = (undone.done, undone.answer.map(drop));
+                } else if let Err(failure) = undone.answer {
+                    whole.outcome = Err(failure);
+                }
+            }
+            return Ok(whole);
+        }
+        let ended = self.simple(transaction.end).await;
+        self.show(transaction.end, &[], &ended);
+        let mut part = ended.part(2);
+        let committed = transaction.end == COMMIT && ended.answer.is_ok();
+        if !committed {
+            whole.documents = 0;
+        }
+        (whole.done, whole.outcome) = (ended.done, ended.answer.map(drop));
+        if transaction.expects_rollback {
+            match &whole.outcome {
+                Ok(()) if committed => {
+                    whole.outcome = Err(assertion("it was committed, and a rollback is expected".to_owned()));
+                }
+                // A constraint that is checked at the end.
+                Err(failure) if is_of_statement(failure) => {
+                    part.failed = None;
+                    whole.outcome = Ok(());
+                }
+                _ => {}
+            }
+        }
+        whole.parts.push(part);
+        Ok(whole)
+    }
+
+    /// A verb, but for bulk requests.
+    pub async fn neutral(&mut self, neutral: &Neutral, table: &Table, values: &Values<'_>) -> Result<Reply, Failure> {
+        let document = table.document.as_deref();
+        Ok(match neutral {
+            Neutral::Insert(write) => self.write(table, write, Way::Insert, values).await?.reply(),
+            Neutral::Upsert(write) => self.write(table, write, Way::Upsert, values).await?.reply(),
+            Neutral::Update(write) => self.write(table, write, Way::Update, values).await?.there().reply(),
+            Neutral::Read(read) => {
+                let names = read.names(values);
+                let id = request::id(&read.key.id, values);
+                let asked = self.ask(names.join("\0").as_bytes(), || table.select(&names), &[id]).await?.there();
+                self.judged(asked, document, values).reply()
+            }
+            Neutral::Delete(key) => {
+                let id = request::id(&key.id, values);
+                self.ask(b"", || table.delete(), &[id]).await?.there().reply()
+            }
+            Neutral::Scan(scan) => {
+                let drawn = draw(std::slice::from_ref(&scan.count), values);
+                let mut given = vec![request::id(&scan.from.id, values)];
+                given.extend(params(&drawn)?);
+                let asked = self.ask(b"", || table.scan(), &given).await?;
+                self.judged(asked, document, values).reply()
+            }
+            Neutral::ReadModifyWrite(write) => {
+                let id = request::id(&write.key.id, values);
+                let asked = self.ask(READING, || table.select(&[]), &[id]).await?.there();
+                let read = self.judged(asked, document, values);
+                let mut parts = vec![read.part(0)];
+                let first = read.reply();
+                if first.outcome.is_err() {
+                    return Ok(Reply { parts, ..first });
+                }
+                let written = match self.write(table, write, Way::Update, values).await {
+                    Ok(asked) => asked.there(),
+                    Err(failure) => StatementOutcome::unsent(failure),
+                };
+                parts.push(written.part(1));
+                let second = written.reply();
+                Reply { sent: first.sent, documents: first.documents, parts, ..second }
+            }
+            Neutral::Bulk(_) => unreachable!("a bulk request is carried out elsewhere"),
+        })
+    }
+
+    async fn write(
+        &mut self,
+        table: &Table,
+        write: &Write,
+        way: Way,
+        values: &Values<'_>,
+    ) -> Result<StatementOutcome, Failure> {
+        let id = request::id(&write.key.id, values);
+        if let Some(document) = &table.document {
+            let mut json = Vec::new();
+            write.json.render(values, &mut json);
+            let whole = Param::Scalar(Scalar::Json(&json));
+            let columns = std::slice::from_ref(document);
+            let given = if way == Way::Update { [whole, id] } else { [id, whole] };
+            return self.ask(b"", || way.text(table, columns), &given).await;
+        }
+        let mut names = Vec::new();
+        for (name, _) in &write.document {
+            name.render(values, &mut names);
+            names.push(SEPARATOR);
+        }
+        let drawn: Vec<_> = write
+            .document
+            .iter()
+            .map(|(_, cell)| {
+                let mut json = Vec::new();
+                cell.json(values, &mut json);
+                json
+            })
+            .collect();
+        let mut given = params(&drawn)?;
+        given.insert(if way == Way::Update { given.len() } else { 0 }, id);
+        let columns = columns(&names)?;
+        self.ask(&names, || way.text(table, &columns), &given).await
+    }
+
+    async fn ask(
+        &mut self,
+        key: &[u8],
+        text: impl FnOnce() -> String,
+        given: &[Param<'_>],
+    ) -> Result<StatementOutcome, Failure> {
+        let mut written = None;
+        let wanted = self.shown.is_some();
+        let statement = if wanted {
+            let text = text();
+            written = Some(text.clone());
+            self.statement(key, || text).await?
+        } else {
+            self.statement(key, text).await?
+        };
+        let asked = self.execute(&statement, given).await;
+        if let Some(text) = written {
+            let values: Vec<_> = given.iter().map(shown_param).collect();
+            self.show(&text, &values, &asked);
+        }
+        Ok(asked)
+    }
+
+    /// Checks the answer against what the workload asserts, and takes from it what the user's later requests need;
+    /// `document` is the column that holds whole documents, if one does.
+    fn judged(&mut self, asked: StatementOutcome, document: Option<&str>, values: &Values) -> StatementOutcome {
+        let Operation { assertion, captures, .. } = self.execution.operation;
+        let answer = asked.answer.and_then(|answer| {
+            assertion.as_ref().map_or(Ok(()), |assertion| answer.judge(assertion, document, values))?;
+            captures.keep_of(self.memory, || answer.first(document)).map(|()| answer)
+        });
+        StatementOutcome { answer, ..asked }
+    }
+
+    fn show(&mut self, text: &str, drawn: &[Vec<u8>], asked: &StatementOutcome) {
+        let Some(shown) = self.shown else { return };
+        let values: Vec<_> = drawn.iter().map(|json| String::from_utf8_lossy(json).into_owned()).collect();
+        let with = if values.is_empty() { String::new() } else { format!("\n[{}]", values.join(", ")) };
+        add(&mut shown.request, &format!("{text}{with}"));
+        add(&mut shown.answer, &asked.answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text));
+    }
+}
+
+/// Whether a statement with this failure was answered by the server.
+pub fn is_answered(failure: Option<&Failure>) -> bool {
+    failure.is_none_or(|failure| !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout))
+}
+
+/// Whether a transaction failed by what its statements say, and not by the state of the server.
+fn is_of_statement(failure: &Failure) -> bool {
+    matches!(failure.class, ErrorClass::Client | ErrorClass::Assertion)
+}
+
+/// How one document is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Insert,
+    Upsert,
+    Update,
+}
+
+impl Way {
+    fn text(self, table: &Table, columns: &[String]) -> String {
+        match self {
+            Self::Insert => table.insert(columns, 1),
+            Self::Upsert => table.upsert(columns, 1),
+            Self::Update => table.update(columns),
+        }
+    }
+}
+
+/// The columns in a key of the prepared statements, each between quotes.
+pub fn columns(names: &[u8]) -> Result<Vec<String>, Failure> {
+    let text =
+        std::str::from_utf8(names).map_err(|_| failure(ErrorClass::Client, "the name of a field is not text"))?;
+    Ok(text.split_terminator(char::from(SEPARATOR)).map(quoted).collect())
+}
+
+fn shown_param(param: &Param) -> Vec<u8> {
+    match param {
+        Param::Text(text) => format!("{:?}", String::from_utf8_lossy(text)).into_bytes(),
+        Param::Scalar(Scalar::Json(json)) => json.to_vec(),
+        Param::Scalar(scalar) => match scalar {
+            Scalar::Null => b"null".to_vec(),
+            Scalar::Bool(yes) => yes.to_string().into_bytes(),
+            Scalar::Int(number) => number.to_string().into_bytes(),
+            Scalar::Float(number) => number.to_string().into_bytes(),
+            Scalar::Text(text) => format!("{text:?}").into_bytes(),
+            Scalar::Json(json) => json.to_vec(),
+        },
+    }
+}
+
+/// Appends a line.
+pub fn add(text: &mut String, added: &str) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(added);
+}
+
+impl StatementOutcome {
+    /// A statement that was not sent.
+    fn unsent(failure: Failure) -> Self {
+        let Exchanged { sent, done, .. } = Exchanged::never();
+        Self { sent, done, answer: Err(failure) }
+    }
+
+    /// Fails if no document was read or written.
+    fn there(self) -> Self {
+        Self { answer: self.answer.and_then(Answer::there), ..self }
+    }
+
+    fn documents(&self) -> u64 {
+        self.answer.as_ref().map_or(0, |answer| answer.documents)
+    }
+
+    fn part(&self, name: usize) -> ReplyPart {
+        let failed = self.answer.as_ref().err().map(|failure| failure.class);
+        ReplyPart { name, sent: self.sent, done: self.done, documents: self.documents(), failed }
+    }
+
+    /// Its outcome; the line knows the bytes and the server.
+    pub fn reply(self) -> Reply {
+        Reply { documents: self.documents(), ..Reply::new(self.sent, self.done, self.answer.map(drop)) }
+    }
+}

@@ -1,0 +1,199 @@
+//! The way of a request: to the node that a single server's clients turn to, or to the one that serves its slot, and
+//! from there to wherever that one sends it.
+
+use std::borrow::Cow;
+
+use loadframe_engine::driver::{ErrorClass, Failure};
+
+use super::connection::NodeConnection;
+use super::nodes::{Mode, RedisNodes, redirection, unserved};
+use super::resp::{Item, Reader};
+use super::script::{is_unknown, spelled_out};
+use super::slots::SLOTS;
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::net::route;
+use crate::net::topology::Assignment;
+
+/// Further on than this nothing is followed: two nodes that send each other's clients to the other are broken.
+const REDIRECTIONS: usize = 8;
+
+/// Goes before a command that a node is to answer though its slot is not its own yet.
+const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
+/// One client's connections.
+pub struct ConnectionSet {
+    assignment: Assignment,
+    /// By the number of the node.
+    by_node: Vec<NodeConnection>,
+}
+
+/// A request that was sent, or begun to be; its answer is in the node's line.
+#[derive(Debug)]
+pub struct SentRequest {
+    /// From the first byte that was sent to the last that came, over all nodes that were asked.
+    pub exchanged: Exchanged,
+    /// The node that was asked last.
+    pub node: u16,
+    /// Answers that come before that of the request.
+    before: usize,
+}
+
+impl ConnectionSet {
+    /// No connection yet.
+    pub fn new(assignment: Assignment) -> Self {
+        Self { assignment, by_node: Vec::new() }
+    }
+
+    /// See [`Driver::turn_to`](loadframe_engine::driver::Driver::turn_to).
+    pub fn turn_to(&mut self, node: u16, keep: bool) {
+        self.assignment.turn_to(node, keep);
+    }
+
+    /// The answer to the request that was asked last.
+    pub fn answer(&self, sent_request: &SentRequest) -> Reader<'_> {
+        let mut answers = self.by_node[usize::from(sent_request.node)].answers();
+        (0..sent_request.before).for_each(|_| answers.skip());
+        answers
+    }
+
+    /// Whether it was answered.
+    pub fn is_answered(&self, sent_request: &SentRequest) -> bool {
+        self.by_node.get(usize::from(sent_request.node)).is_some_and(NodeConnection::is_answered)
+    }
+
+    /// The lines to all nodes, by their numbers.
+    pub fn by_node(&mut self) -> &mut Vec<NodeConnection> {
+        &mut self.by_node
+    }
+
+    /// Asks one command, about `slot` if it is about any; `turn` chooses among nodes that are alike.
+    pub async fn ask(
+        &mut self,
+        nodes: &RedisNodes,
+        request: &[u8],
+        slot: Option<usize>,
+        turn: u64,
+        limit: Limit,
+    ) -> (SentRequest, Result<(), Failure>) {
+        match nodes.mode() {
+            Mode::Cluster => self.follow(nodes, request, slot, turn, limit).await,
+            Mode::Single | Mode::Unknown => {
+                let (node, opened) = self.turn(nodes, turn, limit).await;
+                let unsent = SentRequest { exchanged: Exchanged::never(), node, before: 0 };
+                if let Err(failure) = opened {
+                    return (unsent, Err(failure));
+                }
+                let connection = &mut self.by_node[usize::from(node)];
+                let (mut exchanged, mut outcome) = connection.speak([request, b""], 1, limit).await;
+                if outcome.is_ok()
+                    && is_unknown(connection.answers().next())
+                    && let Some(text) = spelled_out(request)
+                {
+                    let again;
+                    (again, outcome) = connection.speak([&text, b""], 1, limit).await;
+                    exchanged = exchanged.then(&again);
+                }
+                (SentRequest { exchanged, ..unsent }, outcome.map_err(Failure::from))
+            }
+        }
+    }
+
+    /// Turns to the node whose `turn` it is, and opens a line to it; returns its number.
+    pub async fn turn(&mut self, nodes: &RedisNodes, turn: u64, limit: Limit) -> (u16, Result<(), Failure>) {
+        let connection = route::turn(&mut self.assignment, &mut self.by_node, turn);
+        let node = self.assignment.node();
+        let opened = connection.open(&node.host, &nodes.connect_options, limit).await;
+        match &opened {
+            Ok(()) => node.rise(),
+            Err(failure) if failure.class == ErrorClass::Connect => self.assignment.refused(&failure.message),
+            Err(_) => {}
+        }
+        (node.number, opened)
+    }
+
+    /// Opens a line to a node of a cluster.
+    pub async fn open(&mut self, nodes: &RedisNodes, node: u16, limit: Limit) -> Result<(), Failure> {
+        let at = usize::from(node);
+        if at >= self.by_node.len() {
+            self.by_node.resize_with(at + 1, NodeConnection::default);
+        }
+        let Some(host) = nodes.known.host(node) else {
+            nodes.doubt();
+            return Err(Failure::new(ErrorClass::Server, "the cluster names a node that it does not list"));
+        };
+        let opened = self.by_node[at].open(&host, &nodes.connect_options, limit).await;
+        if opened.is_err() {
+            nodes.doubt();
+        }
+        opened
+    }
+
+    async fn follow(
+        &mut self,
+        nodes: &RedisNodes,
+        request: &[u8],
+        slot: Option<usize>,
+        turn: u64,
+        limit: Limit,
+    ) -> (SentRequest, Result<(), Failure>) {
+        // A command without a key can go to any node.
+        let slot = slot.unwrap_or_else(|| any_slot(turn));
+        let Some(mut node) = nodes.slots.get(slot) else {
+            nodes.doubt();
+            return (SentRequest { exchanged: Exchanged::never(), node: 0, before: 0 }, Err(unserved(slot)));
+        };
+        let mut asking = false;
+        let mut request = Cow::Borrowed(request);
+        let mut sent_request: Option<SentRequest> = None;
+        for _ in 0..=REDIRECTIONS {
+            if let Err(failure) = self.open(nodes, node, limit).await {
+                let sent_request =
+                    sent_request.unwrap_or(SentRequest { exchanged: Exchanged::never(), node, before: 0 });
+                return (SentRequest { node, ..sent_request }, Err(failure));
+            }
+            let before = usize::from(asking);
+            let parts = if asking { [ASKING, &*request] } else { [&*request, b""] };
+            let connection = &mut self.by_node[usize::from(node)];
+            let (exchanged, outcome) = connection.speak(parts, 1 + before, limit).await;
+            let whole = match sent_request {
+                None => exchanged,
+                Some(sent_request) => sent_request.exchanged.then(&exchanged),
+            };
+            sent_request = Some(SentRequest { exchanged: whole, node, before });
+            if let Err(trouble) = outcome {
+                nodes.doubt();
+                return (sent_request.unwrap(), Err(trouble.into()));
+            }
+            let mut answers = connection.answers();
+            (0..before).for_each(|_| answers.skip());
+            let answer = answers.next();
+            if is_unknown(answer)
+                && let Some(text) = spelled_out(&request)
+            {
+                request = Cow::Owned(text);
+                continue;
+            }
+            let Some(Item::Error(words)) = answer else { break };
+            asking = words.starts_with(b"ASK ");
+            if !asking && !words.starts_with(b"MOVED ") {
+                break;
+            }
+            let Some(host) = nodes.known.host(node) else { break };
+            let Some((slot, address)) = redirection(words, &host) else { break };
+            let Ok(next) = nodes.known.number(&address).await else { break };
+            if !asking {
+                nodes.slots.set(slot, next);
+            }
+            node = next;
+        }
+        (sent_request.expect("it was asked once"), Ok(()))
+    }
+}
+
+/// A slot for a command without a key: successive turns reach all nodes, each as often as it has slots.
+fn any_slot(turn: u64) -> usize {
+    // Near the golden section of the slots, so that any run of turns is spread evenly.
+    const STEP: u64 = 10_127;
+    (turn.wrapping_mul(STEP) % SLOTS as u64) as usize
+}

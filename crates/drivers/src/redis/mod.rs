@@ -1,0 +1,295 @@
+//! The protocol of Redis and Valkey, for single servers and for clusters: one request at a time for each client, which
+//! goes straight to the node that serves its key.
+//!
+//! A node that serves a key no longer, or not yet, names the one that does, and the request goes there: that is the
+//! store's doing, and part of the service time.
+
+mod answer;
+mod bulk;
+mod captured;
+mod collection;
+mod connection;
+mod error;
+mod execute;
+mod nodes;
+mod operation;
+mod request;
+mod resp;
+mod script;
+mod slots;
+
+use std::sync::Arc;
+
+use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Nodes, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::variables::{Captured, Values};
+use serde_json::Value;
+
+use self::connection::ConnectOptions;
+use self::execute::{ConnectionSet, SentRequest};
+use self::nodes::{Mode, RedisNodes};
+pub use self::operation::Operation;
+use self::operation::{Kind, Room};
+use self::resp::{Item, Reader};
+use crate::capture::Memory;
+use crate::crud::{Action, Neutral};
+use crate::net::deadline::Limit;
+use crate::net::discovery::DiscoveryError;
+use crate::net::exchange::Exchanged;
+use crate::net::topology::Topology;
+
+/// The driver of one target.
+#[derive(Debug)]
+pub struct Redis {
+    nodes: Arc<RedisNodes>,
+}
+
+/// The state of one client.
+pub struct Connection {
+    connections: ConnectionSet,
+    room: Room,
+    memory: Memory,
+    /// Set while requests and answers are recorded for display.
+    shown: Option<Exchange>,
+}
+
+impl Driver for Redis {
+    type Operation = Operation;
+    const CAPTURES: bool = true;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        let connect_options = ConnectOptions::new(target)?;
+        let topology = Topology::new(&target.hosts, target.spread, connect_options.tls.clone())?;
+        Ok(Self { nodes: Arc::new(RedisNodes::new(Arc::new(topology), connect_options)) })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        Operation::map(form, context, &self.nodes.collections, self.nodes.connect_options.timeout)
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        if let Kind::Neutral(neutral, _) = &operation.kind { neutral.parts() } else { &[] }
+    }
+
+    fn requests(&self, operation: &Operation) -> Option<u64> {
+        if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
+    }
+
+    /// Finds out what the target is. The error says that it refuses the credentials.
+    async fn verify(&self) -> Result<(), PlanError> {
+        DiscoveryError::refusal(self.nodes.discover(Limit::starting_now(self.nodes.connect_options.timeout)).await)
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.nodes.set_hosts(hosts)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.nodes.hosts()
+    }
+
+    /// In a cluster the key chooses the node.
+    fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+        let nodes = self.nodes.clone();
+        self.nodes.topology.choice(worker, workers, move || nodes.mode() != Mode::Cluster)
+    }
+
+    fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
+        connection.connections.turn_to(node, keep);
+    }
+
+    fn connection(&self, client: u64) -> Connection {
+        let connections = ConnectionSet::new(self.nodes.topology.assign(client));
+        Connection { connections, room: Room::default(), memory: Memory::default(), shown: None }
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let known = connection.memory.lend();
+        let values = Values { variables: &context.variables, draw, captured: &known };
+        let reply = self.ask(connection, operation, &values, only).await;
+        connection.memory.settle(known, reply.outcome.is_ok());
+        reply
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory.known)
+    }
+
+    fn render(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Option<String> {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        let room = &mut connection.room;
+        room.request.clear();
+        match &operation.kind {
+            Kind::Neutral(neutral, collection) => room.verb(neutral, collection, &values)?,
+            Kind::Command(command) => command.write(&values, room).unwrap_or(0),
+        };
+        Some(words(&room.request))
+    }
+
+    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
+        Some(&mut connection.shown)
+    }
+}
+
+impl Redis {
+    /// Finds out what the target is, where that is not known, and carries an operation out.
+    async fn ask(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let nodes = &self.nodes;
+        let limit = Limit::starting_now(operation.timeout);
+        if nodes.mode() == Mode::Unknown
+            && let Err(error) = nodes.discover(limit).await
+        {
+            return Reply::unsent(error.into());
+        }
+        if nodes.claim() {
+            let nodes = nodes.clone();
+            tokio::spawn(async move {
+                if nodes.mode() == Mode::Cluster
+                    && nodes.discover(Limit::starting_now(nodes.connect_options.timeout)).await.is_err()
+                {
+                    nodes.doubt();
+                }
+            });
+        }
+        let Connection { connections, room, memory, shown } = connection;
+        room.request.clear();
+        let slot = match &operation.kind {
+            Kind::Neutral(Neutral::Bulk(bulk), collection) => {
+                return bulk::ask(connections, nodes, (bulk, only), collection, room, values.draw, limit).await;
+            }
+            Kind::Neutral(Neutral::Scan(_), collection) if !collection.indexed() => {
+                let message = if nodes.mode() == Mode::Cluster {
+                    "a cluster keeps no order of ids over its nodes: scans are for single servers"
+                } else {
+                    "the collection keeps no index of its ids: define it with redis: {index: true}"
+                };
+                return Reply::unsent(error::client(message));
+            }
+            Kind::Neutral(neutral, collection) => room.verb(neutral, collection, values),
+            Kind::Command(command) => command.write(values, room),
+        };
+        let (asked, outcome) = connections.ask(nodes, &room.request, slot, values.draw.turn, limit).await;
+        if let Some(shown) = shown {
+            shown.request = words(&room.request);
+            if connections.is_answered(&asked) {
+                shown.answer = answer::shown(operation, connections.answer(&asked), values);
+            }
+        }
+        let judged = outcome.and_then(|()| answer::judge(operation, connections.answer(&asked), values, memory));
+        match &operation.kind {
+            Kind::Neutral(Neutral::ReadModifyWrite(write), collection) => {
+                let read = match judged {
+                    Ok(_) => asked,
+                    Err(failure) => {
+                        let part = asked.exchanged.part(0, Err(&failure));
+                        let failed = asked.exchanged.reply(asked.node, 0, Err(failure));
+                        return Reply { parts: vec![part], ..failed };
+                    }
+                };
+                room.request.clear();
+                let slot = room.write(Action::Update, write, collection, values);
+                let (written, outcome) =
+                    connections.ask(nodes, &room.request, Some(slot), values.draw.turn, limit).await;
+                let outcome = outcome.and_then(|()| answer::changed(connections.answer(&written)));
+                modified(&read.exchanged, written, outcome)
+            }
+            _ => {
+                let documents = judged.as_ref().map_or(0, |documents| *documents);
+                asked.exchanged.reply(asked.node, documents, judged.map(drop))
+            }
+        }
+    }
+}
+
+/// The outcome of a read and of the write that followed it.
+fn modified(read: &Exchanged, written: SentRequest, outcome: Result<(), Failure>) -> Reply {
+    let parts = vec![read.part(0, Ok(())), written.exchanged.part(1, outcome.as_ref().map(drop))];
+    let exchanged = read.then(&written.exchanged);
+    Reply { parts, ..exchanged.reply(written.node, u64::from(outcome.is_ok()), outcome) }
+}
+
+/// A command as people write it.
+fn words(request: &[u8]) -> String {
+    let mut reader = Reader::new(request);
+    let mut words = Vec::new();
+    while let Some(item) = reader.next() {
+        if let Item::Bulk(word) = item {
+            let word = String::from_utf8_lossy(word);
+            let plain = !word.is_empty() && !word.contains([' ', '"', '\\', '\n']);
+            words.push(if plain { word.into_owned() } else { format!("{word:?}") });
+        }
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use loadframe_engine::driver::ErrorClass;
+    use loadframe_engine::workload::corpus::Corpora;
+    use loadframe_engine::workload::variables::Variables;
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cluster_without_slots_fails_each_request_with_the_reason() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let server = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut piece = [0; 1024];
+                    while let Ok(1..) = stream.read(&mut piece).await {
+                        if stream.write_all(b"*0\r\n").await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let target = json!({"driver": "redis", "hosts": [host], "timeout": 10});
+        let driver = Redis::new(&serde_json::from_value(target).unwrap()).unwrap();
+        driver.verify().await.unwrap();
+        let corpora = BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 10}))]);
+        let context = Context { variables: Variables::default(), corpora: Corpora::open(&corpora, 1).unwrap() };
+        for form in [
+            json!({"command": ["GET", "a"]}),
+            json!({"command": ["DBSIZE"]}),
+            json!({"bulk": {"collection": "c", "corpus": "trips", "size": 5}}),
+        ] {
+            let operation = driver.map(&form, &context).unwrap();
+            let mut connection = driver.connection(0);
+            let draw = Draw::new(1, 1, 0);
+            let reply = driver.execute(&mut connection, &operation, &context, &draw, None).await;
+            let failure = reply.outcome.unwrap_err();
+            assert!(matches!(failure.class, ErrorClass::Server | ErrorClass::Item), "{failure:?}");
+            assert!(failure.message.contains("no node of the cluster serves slot"), "{failure:?}");
+        }
+        server.abort();
+    }
+}

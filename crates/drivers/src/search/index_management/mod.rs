@@ -1,0 +1,232 @@
+//! Looking after the indices that a stream grows: a new generation where one is large or old enough, fewer shards for
+//! those that no event comes for any more, and an end for those that are too old.
+//!
+//! Ages are those of the events, so that a log that is replayed is treated as it was when it was written. Events flow all
+//! the while: see [`Generations`] for why each still finds its document.
+
+mod round;
+mod shrink;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadframe_engine::driver::{ErrorClass, Failure, Reply};
+use loadframe_engine::workload::variables::Values;
+use serde_json::Value;
+
+use self::round::{Failed, Round};
+use super::Search;
+use super::answer::Judge;
+use super::dialect::Dialect;
+use super::index;
+use super::index::Index;
+use super::request::SearchStep;
+use crate::daily::generations::{Generations, clock};
+use crate::exchanges::Exchanges;
+use crate::http1::Connection;
+use crate::http1::request::Request;
+use crate::net::deadline::Limit;
+
+/// What is recorded beside the operation: looking at the indices, the beginning of a generation, a shrinking as a whole,
+/// and as much of it as the index took no writes; the end of a generation.
+pub const PARTS: [&str; 5] = ["look", "roll_over", "shrink", "blocked", "delete"];
+const LOOK: usize = 0;
+const ROLL_OVER: usize = 1;
+const SHRINK: usize = 2;
+const BLOCKED: usize = 3;
+const DELETE: usize = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Managing {
+    /// The generations of the collection.
+    pub generations: Arc<Generations>,
+    /// What the store understands.
+    pub dialect: Dialect,
+    /// Asks for the indices; how large they are is asked by the operation's own step.
+    pub indices: SearchStep,
+    /// Makes all documents visible, and asks for the newest.
+    pub refresh: SearchStep,
+    /// See `refresh`.
+    pub newest: SearchStep,
+    /// When a generation is followed by another.
+    pub roll_over: Option<Conditions>,
+    /// What is done with those that are closed.
+    pub shrink: Option<Shrink>,
+    /// How long a generation is kept after its end, in milliseconds.
+    pub keep: Option<i64>,
+}
+
+/// A generation is followed by another when one of these is reached.
+#[derive(Debug)]
+pub struct Conditions {
+    /// Documents that are visible.
+    pub documents: Option<u64>,
+    /// Bytes of its primary shards.
+    pub size: Option<u64>,
+    /// Milliseconds from its beginning to its newest document.
+    pub age: Option<i64>,
+}
+
+/// How generations are made smaller.
+#[derive(Debug)]
+pub struct Shrink {
+    /// So many milliseconds after their end.
+    pub after: i64,
+    /// To so many shards; those that have no more are left as they are.
+    pub shards: u64,
+    /// The settings that they get.
+    pub settings: Value,
+    /// To so many segments in each shard.
+    pub segments: Option<u64>,
+}
+
+impl Managing {
+    /// Does what is due.
+    pub async fn run(
+        &self,
+        search: &Search,
+        connection: &mut Connection,
+        sizes: &SearchStep,
+        timeout: Duration,
+        values: &Values<'_>,
+        seen: &mut impl FnMut(&Connection, &Request, &Reply),
+    ) -> Reply {
+        let mut round = Round { search, connection, timeout, values, seen, exchanges: Exchanges::default() };
+        let began = round.exchanges.begin();
+        let looked = self.look(&mut round, sizes).await;
+        let outcome = looked.as_ref().map(drop).map_err(|Failed| Failed);
+        round.note(LOOK, began, &outcome);
+        if let Ok(looked) = looked
+            && let Some(now) = self.generations.now(clock())
+        {
+            // What fails keeps nothing else from being done; the operation fails with the first.
+            self.roll_over(&mut round, &looked, now).await;
+            self.delete(&mut round, &looked, now).await;
+            self.make_smaller(&mut round, &looked, now).await;
+        }
+        round.exchanges.finish()
+    }
+
+    async fn look<S: FnMut(&Connection, &Request, &Reply)>(
+        &self,
+        round: &mut Round<'_, S>,
+        sizes: &SearchStep,
+    ) -> Result<Looked, Failed> {
+        round.ask(sizes).await?;
+        let sizes = round.answer()?;
+        round.ask(&self.indices).await?;
+        let (indices, unfinished) = index::read(&self.generations, &round.answer()?);
+        self.generations.learn(indices.iter().flat_map(Index::names));
+        if !self.generations.dated.initialized() {
+            // An earlier process may have placed newer documents than this one.
+            round.ask(&self.refresh).await?;
+            round.ask(&self.newest).await?;
+            self.generations.note(instants(&round.answer()?).into_iter());
+            // Another client may have been faster, with the same answer.
+            let _ = self.generations.dated.set(());
+        }
+        let sizes = sizes.as_array().into_iter().flatten();
+        let sizes = sizes.filter_map(|row| Some((row["index"].as_str()?.to_owned(), Size::read(row)))).collect();
+        Ok(Looked { indices, unfinished, sizes })
+    }
+
+    async fn roll_over<S: FnMut(&Connection, &Request, &Reply)>(
+        &self,
+        round: &mut Round<'_, S>,
+        looked: &Looked,
+        now: i64,
+    ) {
+        let Some(Conditions { documents, size, age }) = self.roll_over else { return };
+        let (from, _) = self.generations.list().span(now);
+        let Some(current) = looked.indices.iter().find(|index| index.begin == from) else { return };
+        let has = looked.sizes.get(&current.name).copied().unwrap_or_default();
+        let newest = self.generations.newest(now).unwrap_or(from);
+        let reached = documents.is_some_and(|most| has.documents >= most)
+            || size.is_some_and(|most| has.bytes >= most)
+            || age.is_some_and(|most| newest - from >= most);
+        let Some(begin) = reached.then(|| self.generations.begin(now)).flatten() else { return };
+        let (began, name) = (round.exchanges.begin(), self.generations.name(begin));
+        // An event may have made the index already.
+        let outcome = round.send("PUT", &[&name], None, Judge::Present).await;
+        round.note(ROLL_OVER, began, &outcome);
+    }
+
+    async fn delete<S: FnMut(&Connection, &Request, &Reply)>(
+        &self,
+        round: &mut Round<'_, S>,
+        looked: &Looked,
+        now: i64,
+    ) {
+        let Some(keep) = self.keep else { return };
+        let until = now - keep;
+        // From here on no event makes the index anew.
+        self.generations.delete(until);
+        for index in looked.indices.iter().filter(|index| self.end(index) <= until) {
+            let began = round.exchanges.begin();
+            let outcome = round.send("DELETE", &[&index.name], None, Judge::Absent).await;
+            round.note(DELETE, began, &outcome);
+        }
+    }
+
+    /// When an index's generation ends.
+    fn end(&self, index: &Index) -> i64 {
+        self.generations.list().span(index.begin).1
+    }
+}
+
+/// What the store has.
+struct Looked {
+    indices: Vec<Index>,
+    /// Made of others, whose places they have not taken.
+    unfinished: Vec<String>,
+    sizes: BTreeMap<String, Size>,
+}
+
+/// How large an index is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    documents: u64,
+    bytes: u64,
+}
+
+impl Size {
+    fn read(row: &Value) -> Self {
+        let number = |key: &str| row[key].as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
+        Self { documents: number("docs.count"), bytes: number("pri.store.size") }
+    }
+}
+
+/// The newest instants of each day, in milliseconds since 1970.
+fn instants(answer: &Value) -> Vec<i64> {
+    let fields = answer["aggregations"].as_object().into_iter().flat_map(|fields| fields.values());
+    let days = fields.filter_map(|field| field["buckets"].as_array()).flatten();
+    days.filter_map(|day| day["newest"]["value"].as_f64()).map(|newest| newest as i64).collect()
+}
+
+impl Search {
+    /// Asks the store which generations there are, unless it was asked; the reply says why it did not answer.
+    pub(super) async fn learn(
+        &self,
+        connection: &mut Connection,
+        (generations, indices): (&Generations, &SearchStep),
+        timeout: Duration,
+        values: &Values<'_>,
+    ) -> Result<(), Reply> {
+        let asked = generations.listed.get_or_try_init(|| async {
+            let reply = self.step(connection, indices, None, Limit::starting_now(timeout), values).await;
+            if reply.outcome.is_err() {
+                return Err(reply);
+            }
+            // Without the list a document could get a second place.
+            let answer = serde_json::from_slice(connection.answer().body()).map_err(|error| {
+                let words = format!("the list of indices cannot be read: {error}");
+                Reply { outcome: Err(Failure::new(ErrorClass::Server, words)), ..reply }
+            })?;
+            generations.learn(index::read(generations, &answer).0.iter().flat_map(Index::names));
+            Ok(())
+        });
+        asked.await.map(drop)
+    }
+}

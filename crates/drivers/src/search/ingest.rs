@@ -1,0 +1,190 @@
+//! Sending the events of a source: a bulk request for each batch, and smaller ones where the store cannot read one.
+//!
+//! A store that cannot read one line of such a request refuses all of it, without saying which line that was. The
+//! events around it must get through, so the batch is halved until the line stands alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadframe_engine::driver::{Context, ErrorClass, Failure, Reply};
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::event::Batch;
+use loadframe_engine::workload::variables::{Captured, Values};
+
+use super::operation::Taking;
+use super::{Operation, Search};
+use crate::daily::generations::{DELETED, List, Names, Style};
+use crate::http1::Connection;
+use crate::ingest::{Ingest, chosen, count};
+use crate::net::deadline::Limit;
+use crate::net::exchange::Exchanged;
+use crate::search::operation::ingest;
+use crate::tally::Tally;
+
+/// The answers that say that a request could not be read, or is too large.
+const UNREADABLE: [u16; 2] = [400, 413];
+
+/// An operation, and the generations by which its events are placed.
+#[derive(Clone, Copy)]
+struct Placed<'a> {
+    operation: &'a Operation,
+    form: &'a Ingest,
+    list: &'a List,
+}
+
+impl Search {
+    /// Sends the events at the places `only` of a batch, or all, into the generations that their documents are in.
+    pub(super) async fn place_events(
+        &self,
+        connection: &mut Connection,
+        (operation, taking): (&Operation, &Taking),
+        context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let list = if let Some((generations, indices)) = &taking.generations {
+            let draw = Draw::new(0, 0, connection.number());
+            let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
+            if let Err(reply) = self.learn(connection, (generations, indices), operation.timeout, &values).await {
+                return reply;
+            }
+            generations.place(&taking.form, batch, only)
+        } else {
+            Arc::default()
+        };
+        let form = Placed { operation, form: &taking.form, list: &list };
+        let deleted = form.deleted(batch, only);
+        if deleted.is_empty() {
+            return self.send_events(connection, form, context, batch, only).await;
+        }
+        let mut tally = Tally::default();
+        let kept: Vec<u32> =
+            (0..count(batch, only) as u32).filter(|place| deleted.binary_search(place).is_err()).collect();
+        tally.fail_at(&deleted, Failure::new(ErrorClass::Client, DELETED));
+        let mut reply = Exchanged::never().reply(0, 0, Ok(()));
+        if !kept.is_empty() {
+            let of_batch = |place: &u32| only.map_or(*place, |only| only[*place as usize]);
+            let places: Vec<u32> = kept.iter().map(of_batch).collect();
+            reply = self.send_events(connection, form, context, batch, Some(&places)).await;
+            tally.include(&reply, &kept);
+        }
+        Reply {
+            bytes_sent: reply.bytes_sent,
+            bytes_received: reply.bytes_received,
+            node: reply.node,
+            ..tally.settle(reply.sent, reply.done)
+        }
+    }
+
+    /// Sends the events at the places `only` of a batch, or all.
+    async fn send_events(
+        &self,
+        connection: &mut Connection,
+        form: Placed<'_>,
+        context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let whole = self.send_once(connection, form, context, batch, only).await;
+        let carried = count(batch, only);
+        if !is_unreadable(connection, &whole) {
+            return whole;
+        }
+        if carried < 2 {
+            return Reply { lost: true, refused: vec![0], ..whole };
+        }
+        let all: Vec<u32> = only.map_or_else(|| (0..carried as u32).collect(), <[u32]>::to_vec);
+        let (sent, mut tally) = (whole.sent, Tally::default());
+        let (mut last, mut bytes_sent, mut bytes_received) = (whole, 0, 0);
+        // Halves that are still to be sent, by their places in `all`; the next one is the last.
+        let mut halves = vec![carried / 2..carried, 0..carried / 2];
+        while let Some(half) = halves.pop() {
+            bytes_sent += last.bytes_sent;
+            bytes_received += last.bytes_received;
+            last = self.send_once(connection, form, context, batch, Some(&all[half.clone()])).await;
+            if is_unreadable(connection, &last) && half.len() > 1 {
+                let middle = half.start + half.len() / 2;
+                halves.extend([middle..half.end, half.start..middle]);
+                continue;
+            }
+            let places: Vec<u32> = (half.start as u32..half.end as u32).collect();
+            tally.include(&last, &places);
+        }
+        Reply {
+            bytes_sent: bytes_sent + last.bytes_sent,
+            bytes_received: bytes_received + last.bytes_received,
+            node: last.node,
+            status: last.status,
+            ..tally.settle(sent, last.done)
+        }
+    }
+
+    /// Asks once which events of a batch searches see, by their places.
+    pub(super) async fn ask_for_events(
+        &self,
+        connection: &mut Connection,
+        (taking, timeout): (&Taking, Duration),
+        context: &Context,
+        batch: &Batch,
+    ) -> (Reply, Vec<bool>) {
+        let list = match &taking.generations {
+            Some((generations, _)) => generations.list(),
+            // Days are not told apart.
+            None => Arc::default(),
+        };
+        connection.give(|body| {
+            ingest::look(&taking.form, &list, batch, body);
+            0
+        });
+        let draw = Draw::new(0, 0, connection.number());
+        let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
+        let reply = self.step(connection, &taking.look, None, Limit::starting_now(timeout), &values).await;
+        let seen = reply.outcome.as_ref().map(|()| ingest::seen(batch, connection.answer().body()));
+        let seen = seen.unwrap_or_default();
+        (reply, seen)
+    }
+
+    /// Sends one request.
+    async fn send_once(
+        &self,
+        connection: &mut Connection,
+        form: Placed<'_>,
+        context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        connection.give(|body| ingest::body(form.form, form.list, batch, only, body));
+        let draw = Draw::new(0, 0, connection.number());
+        let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
+        let limit = Limit::starting_now(form.operation.timeout);
+        let mut reply = self.step(connection, &form.operation.step, None, limit, &values).await;
+        let unreadable = is_unreadable(connection, &reply);
+        if let Err(failure) = &mut reply.outcome
+            && reply.refused.is_empty()
+            && reply.rejected.is_empty()
+        {
+            // Such as 401 or 403: the next request may be let in.
+            failure.denied |= !unreadable;
+        }
+        reply
+    }
+}
+
+impl Placed<'_> {
+    /// The places, among those that are sent, of the events whose generations were deleted.
+    fn deleted(&self, batch: &Batch, only: Option<&[u32]>) -> Vec<u32> {
+        if !self.list.deletes() {
+            return Vec::new();
+        }
+        let mut names = Names::new(&self.form.collection, Style::Dotted, self.list);
+        let places = (0..).zip(chosen(batch, only));
+        let mut deleted = |event| self.form.instant(event).is_some_and(|instant| names.of(instant).is_none());
+        places.filter(|(_, event)| deleted(event)).map(|(place, _)| place).collect()
+    }
+}
+
+/// Whether all of a request was refused because of what some of it is.
+fn is_unreadable(connection: &Connection, reply: &Reply) -> bool {
+    let refused = reply.outcome.as_ref().is_err_and(|failure| failure.class == ErrorClass::Client);
+    refused && UNREADABLE.contains(&connection.answer().status())
+}

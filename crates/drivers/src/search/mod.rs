@@ -1,0 +1,311 @@
+//! The HTTP protocol of Elasticsearch and OpenSearch.
+//!
+//! An operation is a request, built as far as it can be beforehand, and a way to judge its [`answer`].
+
+mod answer;
+mod conflicts;
+pub mod dialect;
+mod index;
+mod index_management;
+mod ingest;
+mod operation;
+mod paging;
+mod repeat;
+mod request;
+
+use std::borrow::Cow;
+
+use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::event::Batch;
+use loadframe_engine::workload::variables::{Captured, Values};
+use serde_json::Value;
+
+use crate::assertion::Assertion;
+use crate::daily::generations::{Generations, List, Register};
+use crate::exchanges::Exchanges;
+use crate::http1::request::Request;
+use crate::http1::{Connection, Http1};
+use crate::net::deadline::Limit;
+use crate::search::dialect::Dialect;
+pub use crate::search::operation::Operation;
+use crate::search::operation::Taking;
+use crate::search::request::SearchStep;
+
+/// The driver of one target.
+#[derive(Debug)]
+pub struct Search {
+    http: Http1,
+    dialect: Dialect,
+    register: Register<Generations>,
+}
+
+impl Driver for Search {
+    type Operation = Operation;
+    const CAPTURES: bool = true;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        Ok(Self {
+            http: Http1::new(target)?,
+            dialect: Dialect::new(target.store.as_ref())?,
+            register: Register::default(),
+        })
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        Operation::map(form, context, (&self.dialect, &self.register), self.http.timeout())
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        operation.pages.as_ref().map_or(operation.parts, |pages| pages.parts())
+    }
+
+    fn requests(&self, operation: &Operation) -> Option<u64> {
+        operation.step.request.requests()
+    }
+
+    async fn verify(&self) -> Result<(), PlanError> {
+        self.http.verify().await
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.http.set_hosts(hosts)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.http.hosts()
+    }
+
+    fn unreachable(&self) -> Vec<(String, String)> {
+        self.http.unreachable()
+    }
+
+    fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
+        self.http.cap(connections, workers)
+    }
+
+    fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+        self.http.nodes(worker, workers)
+    }
+
+    fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
+        connection.turn_to(node, keep);
+    }
+
+    fn connection(&self, client: u64) -> Connection {
+        self.http.connection(client)
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        if operation.ingest.is_some() {
+            return crate::ingest::without_source();
+        }
+        connection.confine(only.unwrap_or_default());
+        self.remember(connection, operation, context, draw, |_, _, _| ()).await
+    }
+
+    fn ingests(&self, operation: &Operation) -> bool {
+        operation.ingest.is_some()
+    }
+
+    async fn ingest(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        match &operation.ingest {
+            Some(taking) => self.place_events(connection, (operation, taking), context, batch, only).await,
+            None => crate::ingest::without_source(),
+        }
+    }
+
+    fn looks_for(&self, _operation: &Operation) -> Result<(), PlanError> {
+        Ok(())
+    }
+
+    async fn look_for(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        batch: &Batch,
+    ) -> (Reply, Vec<bool>) {
+        match &operation.ingest {
+            Some(taking) => self.ask_for_events(connection, (taking, operation.timeout), context, batch).await,
+            None => (crate::ingest::without_source(), Vec::new()),
+        }
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory)
+    }
+
+    fn answer<'a>(&self, connection: &'a Connection, _operation: &Operation) -> Option<Cow<'a, [u8]>> {
+        connection.answer().whole().map(Cow::Borrowed)
+    }
+
+    fn render(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Option<String> {
+        let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
+        if let Some(Taking { form, .. }) = &operation.ingest {
+            connection
+                .give(|body| operation::ingest::body(form, &List::default(), &crate::ingest::sample(), None, body));
+        }
+        let mut written = |SearchStep { request, .. }: &SearchStep| self.http.written(connection, request, &values);
+        let steps = [&operation.step].into_iter().chain(&operation.then);
+        Some(steps.map(&mut written).collect::<Vec<_>>().join("\n"))
+    }
+
+    async fn show(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> (Reply, Exchange) {
+        if operation.ingest.is_some() {
+            return self.sample(connection, operation, context, draw);
+        }
+        let (mut shown, mut exchanges) = (Exchange::default(), 0);
+        let show = |connection: &Connection, request: &Request, reply: &Reply| {
+            exchanges += 1;
+            // The first one of many pages is enough, with the request that opened the scan; so are the first two
+            // attempts.
+            if operation.exchanges_often() && exchanges > FIRST {
+                return;
+            }
+            let Exchange { request, answer } = connection.shown(request, reply);
+            for (all, one) in [(&mut shown.request, request), (&mut shown.answer, answer)] {
+                all.push_str(if all.is_empty() { "" } else { "\n" });
+                all.push_str(&one);
+            }
+        };
+        connection.confine(&[]);
+        let reply = self.remember(connection, operation, context, draw, show).await;
+        if operation.exchanges_often() && exchanges > FIRST {
+            let (more, documents) = (exchanges - FIRST, reply.documents);
+            let mut total = format!("\n... and {more} exchanges more");
+            if operation.pages.is_some() {
+                let pages = reply.parts.iter().filter(|part| part.name == paging::PAGE).count();
+                total += &format!(": {documents} documents on {pages} pages in all");
+            }
+            shown.answer.push_str(&total);
+        }
+        (reply, shown)
+    }
+}
+
+/// This many exchanges of an operation that reads many pages are shown.
+const FIRST: usize = 2;
+
+impl Search {
+    /// The operation, with what its user knows from answers before it, and takes from this one.
+    async fn remember(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        seen: impl FnMut(&Connection, &Request, &Reply),
+    ) -> Reply {
+        let mut memory = std::mem::take(&mut connection.memory);
+        let values = Values { variables: &context.variables, draw, captured: &memory };
+        let mut reply = self.run(connection, operation, &values, seen).await;
+        if reply.outcome.is_ok() {
+            reply.outcome = operation.captures.keep_from(connection.answer(), &mut memory);
+        }
+        connection.memory = memory;
+        reply
+    }
+
+    /// Takes the operation's steps; `seen` is given each request and its outcome.
+    async fn run(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        values: &Values<'_>,
+        mut seen: impl FnMut(&Connection, &Request, &Reply),
+    ) -> Reply {
+        let Operation { step, then, pages, repeat, assertion, timeout, managing, .. } = operation;
+        let (assertion, limit) = (assertion.as_ref(), Limit::starting_now(*timeout));
+        if let Some(pages) = pages {
+            return pages.read(self, connection, (step, assertion), *timeout, values, &mut seen).await;
+        }
+        if let Some(managing) = managing {
+            return managing.run(self, connection, step, *timeout, values, &mut seen).await;
+        }
+        if let Some(repeat) = repeat {
+            return repeat.run(self, connection, (step, assertion), *timeout, values, &mut seen).await;
+        }
+        let first = self.step(connection, step, assertion, limit, values).await;
+        seen(connection, &step.request, &first);
+        if then.is_empty() {
+            return first;
+        }
+        let mut tally = Exchanges::default();
+        let mut good = tally.add(0, first);
+        let mut before = step;
+        for (name, step) in (1..).zip(then) {
+            if !good || limit.has_passed() {
+                break;
+            }
+            if let Some(keep) = &before.keep {
+                let (answer, carried) = connection.carry();
+                carried.clear();
+                carried.extend_from_slice(keep.find(answer.body()).ok().flatten().unwrap_or(b"null"));
+            }
+            let reply = self.step(connection, step, None, limit, values).await;
+            seen(connection, &step.request, &reply);
+            good = tally.add(name, reply);
+            before = step;
+        }
+        tally.finish()
+    }
+
+    /// Sends a request, waits for its answer and judges it.
+    async fn step(
+        &self,
+        connection: &mut Connection,
+        SearchStep { request, judge, .. }: &SearchStep,
+        assertion: Option<&Assertion>,
+        limit: Limit,
+        values: &Values<'_>,
+    ) -> Reply {
+        match self.http.ask(connection, request, limit, values).await {
+            Ok(answered) => {
+                let answer = connection.answer();
+                let mut verdict = judge.judge(answer.status(), answer.body(), answered.documents);
+                if let Some(assertion) = assertion {
+                    verdict.assert(*judge, assertion, values, answer.body());
+                }
+                Reply {
+                    rejected: verdict.rejected,
+                    recall: verdict.recall,
+                    lost: verdict.lost,
+                    refused: verdict.refused,
+                    status: Some(answer.status()),
+                    retry_after: answer.retry_after(),
+                    ..answered.reply(verdict.documents, verdict.outcome)
+                }
+            }
+            Err(reply) => reply,
+        }
+    }
+}

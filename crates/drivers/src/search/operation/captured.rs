@@ -1,0 +1,49 @@
+//! What is taken from an answer for the user's later requests: fields of documents are where the protocol has documents.
+
+use loadframe_engine::plan::PlanError;
+use serde_json::Value;
+
+use loadframe_engine::workload::json_pointer::Pointer;
+
+/// The form of what is taken, in which fields are JSON pointers into the answer to such an operation.
+pub fn located(form: Option<&Value>, kind: &str) -> Result<Option<Value>, PlanError> {
+    let mut form = form.cloned();
+    for (name, source) in form.as_mut().and_then(Value::as_object_mut).into_iter().flatten() {
+        let Some(field) = source.as_object_mut().and_then(|source| source.remove("field")) else { continue };
+        let within = |error: PlanError| error.within(format!("capture {name:?}"));
+        let text = field.as_str().filter(|text| !text.is_empty());
+        let text = text.ok_or_else(|| within(PlanError::new(format!("\"field\" wants a name, not {field}"))))?;
+        let pointer = Pointer::dotted(text).map_err(within)?;
+        let document = match kind {
+            "read" | "get" => "/_source",
+            "search" | "scan" | "knn" => "/hits/hits/0/_source",
+            _ => {
+                let cause = format!("{kind} reads no documents that have fields: say json, a pointer into its answer");
+                return Err(within(PlanError::new(cause)));
+            }
+        };
+        // Beside another place it is one too many, which is found where forms are read.
+        let place = if source.get("json").is_some() { "field" } else { "json" };
+        source[place] = format!("{document}{}", pointer.text()).into();
+    }
+    Ok(form)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_those_of_the_document_or_of_the_first_hit() {
+        let form = json!({"a": {"field": "b.c", "otherwise": 0}, "d": {"json": "/_version"}});
+        let read = located(Some(&form), "read").unwrap().unwrap();
+        assert_eq!(read, json!({"a": {"json": "/_source/b/c", "otherwise": 0}, "d": {"json": "/_version"}}));
+        let hit = located(Some(&json!({"a": {"field": "b"}})), "search").unwrap().unwrap();
+        assert_eq!(hit, json!({"a": {"json": "/hits/hits/0/_source/b"}}));
+        assert_eq!(located(None, "search").unwrap(), None);
+        let refused = located(Some(&form), "index").unwrap_err().message;
+        assert!(refused.starts_with("capture \"a\": index reads no documents"), "{refused}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Operations on one document, and scans of those that follow one.
+
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::workload::variables::template::Template;
+use serde_json::{Value, json};
+
+use super::{AGAIN, Made, Mapped, Mapping, OVERTAKEN, SearchStep, id, routed};
+use crate::form::Form;
+use crate::http1::request::{Body, RequestHead};
+use crate::search::answer::Judge;
+
+/// What an operation that writes one document says.
+const WRITE: [&str; 5] = ["collection", "id", "document", "routing", "refresh"];
+
+/// Appends which shard a document is on, and whether a write is to be visible when it is answered.
+pub(super) fn place<'a>(mut line: RequestHead<'a>, form: &Form) -> Result<RequestHead<'a>, PlanError> {
+    line = routed(line, form)?;
+    match form.get("refresh") {
+        None => Ok(line),
+        Some(refresh) if refresh.is_boolean() || refresh == "wait_for" => line.parameter("refresh", refresh),
+        Some(other) => Err(PlanError::new(format!("\"refresh\" wants true, false or \"wait_for\", not {other}"))),
+    }
+}
+
+impl Mapping<'_> {
+    /// Reads a document, or the named fields of it.
+    pub(super) fn read(&self, argument: &Value, known: &[&str]) -> Mapped {
+        let form = Form::new(argument, known)?;
+        let mut line = routed(self.at("GET", &form, self.dialect.document())?, &form)?;
+        if let Some(fields) = form.get("fields") {
+            let wrong = || PlanError::new(format!("\"fields\" wants a list of names, not {fields}"));
+            let names = fields.as_array().ok_or_else(wrong)?;
+            let names = names.iter().map(Value::as_str).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
+            line = line.parameter("_source_includes", &names.join(",").into())?;
+        }
+        Ok((line.finish(Body::None), Judge::Document))
+    }
+
+    /// A read, and then an update of the same document.
+    pub(super) fn read_modify_write(&self, argument: &Value) -> Result<Made, PlanError> {
+        let (write, judge) = self.update(argument)?;
+        let read = Made::from(self.read(argument, &WRITE)?);
+        Ok(Made { then: vec![SearchStep::new(write, judge)], parts: &["read", "write"], ..read })
+    }
+
+    pub(super) fn delete(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "id", "routing", "refresh"])?;
+        let line = place(self.at("DELETE", &form, self.dialect.document())?, &form)?;
+        Ok((line.finish(Body::None), Judge::Shards { documents: 1 }))
+    }
+
+    /// Stores a document and replaces an existing one; without an id the store makes one.
+    pub(super) fn index(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &WRITE)?;
+        let line = match form.get("id") {
+            Some(_) => self.at("PUT", &form, self.dialect.document())?,
+            None => self.line("POST", &form)?.segment("_doc")?,
+        };
+        let body = self.json(form.mapping("document")?)?;
+        Ok((place(line, &form)?.finish(body), Judge::Shards { documents: 1 }))
+    }
+
+    /// Stores a few documents, each under its id, in one bulk request.
+    pub(super) fn index_many(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "documents", "routing", "refresh"])?;
+        let documents = form.require("documents")?;
+        let wrong = || PlanError::new(format!("\"documents\" wants a list of {{id, document}}, not {documents}"));
+        let list = documents.as_array().filter(|list| !list.is_empty()).ok_or_else(wrong)?;
+        let mut lines = Template::default();
+        for given in list {
+            let given = Form::new(given, &["id", "document"])?;
+            lines.push_literal("{\"index\":{\"_id\":\"");
+            lines.push_json_text(&id("id", given.require("id")?)?, self.variables())?;
+            lines.push_literal("\"}}\n");
+            lines.push_json(given.mapping_or_hole("document")?, self.variables())?;
+            lines.push_literal("\n");
+        }
+        let line = self.dialect.bulk().iter().try_fold(self.line("POST", &form)?, |line, name| line.segment(name))?;
+        Ok((place(line, &form)?.finish(Body::Lines(lines)), Judge::Items { documents: list.len() as u64 }))
+    }
+
+    /// Adds a document; the store answers 409 if one is there.
+    pub(super) fn insert(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &WRITE)?;
+        let body = self.json(form.mapping("document")?)?;
+        let line = place(self.at("PUT", &form, self.dialect.create())?, &form)?;
+        Ok((line.finish(body), Judge::Shards { documents: 1 }))
+    }
+
+    /// Changes fields of a document; the store answers 404 if there is none.
+    pub(super) fn update(&self, argument: &Value) -> Mapped {
+        self.change(argument, |document| json!({"doc": document}))
+    }
+
+    /// Changes fields of a document, which is made if there is none.
+    pub(super) fn upsert(&self, argument: &Value) -> Mapped {
+        self.change(argument, |document| json!({"doc": document, "doc_as_upsert": true}))
+    }
+
+    fn change(&self, argument: &Value, body: fn(&Value) -> Value) -> Mapped {
+        let form = Form::new(argument, &WRITE)?;
+        let body = self.json(&body(form.mapping("document")?))?;
+        let line = self.at("POST", &form, self.dialect.update())?.parameter(AGAIN, &OVERTAKEN.into())?;
+        Ok((place(line, &form)?.finish(body), Judge::Shards { documents: 1 }))
+    }
+
+    /// The store does not keep ids in order, so that a field has to hold them.
+    pub(super) fn scan(&self, argument: &Value) -> Mapped {
+        let form = Form::new(argument, &["collection", "from", "count", "by"])?;
+        let by = form.get("by").map(|_| form.text("by")).transpose()?.ok_or_else(|| {
+            let cause = "this store does not keep ids in order";
+            PlanError::new(format!("{cause}; say by: the name of a keyword field that holds the id"))
+        })?;
+        let count = form.require("count")?;
+        if !(count.is_string() || count.as_u64().is_some_and(|count| count > 0)) {
+            return Err(PlanError::new(format!("\"count\" wants a whole number above 0, not {count}")));
+        }
+        let from = id("from", form.require("from")?)?;
+        // How many there are in all is not asked for, so that the store stops at the last that is wanted.
+        let query = json!({"query": {"range": {by: {"gte": from}}}, "sort": [{by: "asc"}], "track_total_hits": false});
+        let line = self.line("POST", &form)?.segment("_search")?.parameter("size", count)?;
+        Ok((line.finish(self.json(&self.dialect.search(&query))?), Judge::Search))
+    }
+}

@@ -1,0 +1,331 @@
+//! The operations of the protocol: from the form in the workload to a request and the way its answer is judged.
+
+mod admin;
+mod bulk;
+mod captured;
+mod documents;
+mod index_management;
+pub mod ingest;
+mod paging;
+mod searching;
+pub mod shrink;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadframe_engine::driver::Context;
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::workload::variables::Variables;
+use loadframe_engine::workload::variables::template::Template;
+use serde_json::Value;
+
+use super::answer::Judge;
+use super::dialect::{Dialect, DocumentPath};
+use super::index_management::Managing;
+use super::paging::Paging;
+use super::repeat;
+use super::repeat::Repeat;
+use super::request::SearchStep;
+use crate::assertion::Assertion;
+use crate::daily::generations::{Generations, Register};
+use crate::form;
+use crate::form::Form;
+use crate::http1::captured::Captures;
+use crate::http1::request::{Body, Request, RequestHead};
+use crate::ingest::{Ingest, TAKE_IN};
+use crate::timeout;
+
+/// An operation, ready to be executed.
+#[derive(Debug)]
+pub struct Operation {
+    /// What is sent, and what is made of the answer.
+    pub step: SearchStep,
+    /// What is sent then, each once the one before has succeeded, such as the write of a read-modify-write.
+    pub then: Vec<SearchStep>,
+    /// The names of the steps, if there are several.
+    pub parts: &'static [&'static str],
+    /// The pages that follow, of an operation that reads page by page.
+    pub pages: Option<Box<Paging>>,
+    /// When it is over, of an operation that is repeated until its answer is as wanted.
+    pub repeat: Option<Repeat>,
+    /// What is asserted of the answer to the first step.
+    pub assertion: Option<Assertion>,
+    /// How long an answer is waited for: of all steps together, but of each page and of each attempt.
+    pub timeout: Duration,
+    /// What is taken from the answer to the last step.
+    pub captures: Captures,
+    /// Where events go, of an operation that takes in those of a source.
+    pub ingest: Option<Taking>,
+    /// What is looked after, of an operation that manages indices.
+    pub managing: Option<Box<Managing>>,
+}
+
+/// Where events go.
+#[derive(Debug)]
+pub struct Taking {
+    /// As the form says.
+    pub form: Ingest,
+    /// If days are told apart, the generations that they have, and the request for those that the store knows.
+    pub generations: Option<(Arc<Generations>, SearchStep)>,
+    /// The request that looks for events that were taken in.
+    pub look: SearchStep,
+}
+
+/// What a form says: a step, and what comes after it.
+struct Made {
+    step: SearchStep,
+    then: Vec<SearchStep>,
+    parts: &'static [&'static str],
+    pages: Option<Box<Paging>>,
+    managing: Option<Box<Managing>>,
+}
+
+impl From<(Request, Judge)> for Made {
+    fn from((request, judge): (Request, Judge)) -> Self {
+        Self::of(SearchStep::new(request, judge))
+    }
+}
+
+impl Made {
+    fn of(step: SearchStep) -> Self {
+        Self { step, then: Vec::new(), parts: &[], pages: None, managing: None }
+    }
+
+    fn paged(step: SearchStep, pages: Paging) -> Self {
+        Self { pages: Some(Box::new(pages)), ..Self::of(step) }
+    }
+}
+
+/// The kinds of operations.
+const KINDS: [&str; 40] = [
+    "insert",
+    "read",
+    "update",
+    "upsert",
+    "delete",
+    "scan",
+    "read_modify_write",
+    "bulk",
+    "search",
+    "get",
+    "index",
+    "index_many",
+    "multi_search",
+    "aggregation",
+    "count",
+    "sql",
+    "esql",
+    "eql",
+    "knn",
+    "scroll",
+    "search_after",
+    "composite",
+    "create_collection",
+    "delete_collection",
+    "put_settings",
+    "put_template",
+    "delete_template",
+    "aliases",
+    "refresh",
+    "flush",
+    "force_merge",
+    "rollover",
+    "shrink",
+    MANAGE,
+    "create_repository",
+    "snapshot",
+    "delete_snapshot",
+    "wait_for_health",
+    "request",
+    TAKE_IN,
+];
+
+/// An update reads a document and writes it back. One that another update overtakes is done again by the store, up to
+/// so many times, as stores that lock a document let the second wait: else hot documents fail here and nowhere else.
+const OVERTAKEN: &str = "100";
+/// What the protocol calls that.
+const AGAIN: &str = "retry_on_conflict";
+
+/// Looks after the indices that a stream grows.
+const MANAGE: &str = "manage_indices";
+
+/// The options beside the kind.
+const OPTIONS: [&str; 4] = ["timeout", "assert", "repeat", "capture"];
+
+/// What a form may refer to while it is mapped.
+struct Mapping<'a> {
+    context: &'a Context,
+    dialect: &'a Dialect,
+    register: &'a Register<Generations>,
+}
+
+impl Operation {
+    /// Maps `{"search": {...}, "timeout": 5}`. `timeout` holds unless the form has its own.
+    pub fn map(
+        form: &Value,
+        context: &Context,
+        (dialect, register): (&Dialect, &Register<Generations>),
+        timeout: Duration,
+    ) -> Result<Self, PlanError> {
+        let (kind, argument) = form::kind(form, &KINDS, &OPTIONS)?;
+        let mapping = Mapping { context, dialect, register };
+        let ingest = match kind {
+            TAKE_IN => Some(Ingest::map(argument).map_err(|error| error.within(kind))?),
+            _ => None,
+        };
+        let Made { mut step, mut then, parts, pages, managing } = match kind {
+            "read_modify_write" => mapping.read_modify_write(argument),
+            "scroll" => mapping.scroll(argument),
+            "search_after" => mapping.search_after(argument),
+            "composite" => mapping.composite(argument),
+            "shrink" => mapping.shrink(argument),
+            MANAGE => mapping.manage(argument),
+            _ => match &ingest {
+                Some(ingest) => mapping.ingest(ingest),
+                None => mapping.single(kind, argument),
+            }
+            .map(Made::from),
+        }
+        .map_err(|error| error.within(kind))?;
+        let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
+            Some(assert) => Some(asserted(Assertion::map(assert, &context.variables)?, step.judge, kind)?),
+            None => None,
+        };
+        let repeat = match form.get("repeat").filter(|repeat| !repeat.is_null()) {
+            Some(_)
+                if pages.is_some()
+                    || !then.is_empty()
+                    || step.request.requests().is_some()
+                    || ingest.is_some()
+                    || managing.is_some() =>
+            {
+                return Err(PlanError::new(format!(
+                    "repeat: only a single request can be repeated, and this is {kind}"
+                )));
+            }
+            Some(repeat) => Some(Repeat::map(repeat, &context.variables)?),
+            None => None,
+        };
+        if ingest.is_some() && form.get("capture").is_some_and(|capture| !capture.is_null()) {
+            return Err(PlanError::new("capture: an operation that takes in events gives no values"));
+        }
+        let captures = Captures::new(captured::located(form.get("capture"), kind)?.as_ref(), &context.variables)?;
+        if captures.read_body() && (pages.is_some() || !then.is_empty() || managing.is_some()) {
+            return Err(PlanError::new(format!("capture: only one answer gives values, and {kind} has several")));
+        }
+        let parts = if repeat.is_some() { &repeat::PARTS } else { parts };
+        if pages.is_none() && managing.is_none() && repeat.as_ref().is_none_or(|repeat| !repeat.reads_body()) {
+            let asserted = assertion.as_ref().is_some_and(Assertion::reads_body);
+            let unread = |step: &&mut SearchStep| !step.judge.reads_body() && step.keep.is_none();
+            let read = asserted || captures.read_body() && then.is_empty();
+            let first = Some(&mut step).filter(|_| !read);
+            first.into_iter().chain(&mut then).filter(unread).for_each(|step| step.request.ignore_answer());
+        }
+        let timeout = timeout::of_operation(form, timeout)?;
+        let ingest = ingest.map(|form| mapping.taking(form)).transpose().map_err(|error| error.within(kind))?;
+        Ok(Self { step, then, parts, pages, repeat, assertion, timeout, captures, ingest, managing })
+    }
+
+    /// Whether it may consist of any number of exchanges.
+    pub fn exchanges_often(&self) -> bool {
+        self.pages.is_some() || self.repeat.is_some() || self.managing.is_some()
+    }
+}
+
+impl Mapping<'_> {
+    /// An operation of one step.
+    fn single(&self, kind: &str, argument: &Value) -> Mapped {
+        match kind {
+            "insert" => self.insert(argument),
+            "read" => self.read(argument, &["collection", "id", "fields", "routing"]),
+            "update" => self.update(argument),
+            "upsert" => self.upsert(argument),
+            "delete" => self.delete(argument),
+            "scan" => self.scan(argument),
+            "bulk" => self.bulk(argument),
+            "search" => self.search(argument),
+            "get" => self.read(argument, &["collection", "id", "routing"]),
+            "index" => self.index(argument),
+            "index_many" => self.index_many(argument),
+            "multi_search" => self.multi_search(argument),
+            "aggregation" => self.aggregation(argument),
+            "count" => self.count(argument),
+            "sql" => self.sql(argument),
+            "esql" => self.esql(argument),
+            "eql" => self.eql(argument),
+            "knn" => self.knn(argument),
+            "request" => self.request(argument),
+            _ => self.administration(kind, argument),
+        }
+    }
+}
+
+/// The assertion, if answers that are judged so have what it is about.
+fn asserted(assertion: Assertion, judge: Judge, kind: &str) -> Result<Assertion, PlanError> {
+    if assertion.counts() && !judge.counts() {
+        return Err(PlanError::new(format!("assert: only searches have hits, and this is {kind}")));
+    }
+    if assertion.has_recall() && judge != Judge::Search {
+        return Err(PlanError::new(format!("assert: only a search has \"recall\", and this is {kind}")));
+    }
+    if assertion.has_fields() && !matches!(judge, Judge::Search | Judge::Aggregation | Judge::Document) {
+        return Err(PlanError::new(format!("assert: only what reads documents has \"fields\", and this is {kind}")));
+    }
+    Ok(assertion)
+}
+
+type Mapped = Result<(Request, Judge), PlanError>;
+
+impl Mapping<'_> {
+    fn variables(&self) -> &Variables {
+        &self.context.variables
+    }
+
+    fn json(&self, value: &Value) -> Result<Body, PlanError> {
+        Template::json(value, self.variables()).map(Body::Json)
+    }
+
+    /// `METHOD /collection`
+    fn line(&self, method: &str, form: &Form) -> Result<RequestHead<'_>, PlanError> {
+        RequestHead::new(method, self.variables()).segment(form.text("collection")?)
+    }
+
+    /// `METHOD /collection/place/id`
+    fn at(&self, method: &str, form: &Form, place: DocumentPath) -> Result<RequestHead<'_>, PlanError> {
+        let line = self.line(method, form)?.segment(place.before)?.segment(&id("id", form.require("id")?)?)?;
+        match place.behind {
+            Some(verb) => line.segment(verb),
+            None => Ok(line),
+        }
+    }
+}
+
+/// The number or text at `key` that names a document.
+fn id(key: &str, value: &Value) -> Result<String, PlanError> {
+    match value {
+        Value::String(text) if !text.is_empty() => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        _ => Err(PlanError::new(format!("\"{key}\" wants a text or a number, not {value}"))),
+    }
+}
+
+/// Appends what decides on which shard documents are, if a form says it.
+fn routed<'a>(line: RequestHead<'a>, form: &Form) -> Result<RequestHead<'a>, PlanError> {
+    match form.get("routing") {
+        Some(routing) => line.parameter("routing", &id("routing", routing)?.into()),
+        None => Ok(line),
+    }
+}
+
+/// Appends the query parameters of a form.
+fn parameters<'a>(mut line: RequestHead<'a>, form: &Form) -> Result<RequestHead<'a>, PlanError> {
+    if form.get("parameters").is_some() {
+        for (name, value) in form.mapping("parameters")?.as_object().into_iter().flatten() {
+            line = line.parameter(name, value)?;
+        }
+    }
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests;

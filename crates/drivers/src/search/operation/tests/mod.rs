@@ -1,0 +1,571 @@
+//! Forms and the requests that they become.
+
+use std::collections::BTreeMap;
+
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::workload::corpus::Corpora;
+use loadframe_engine::workload::variables::{Captured, Values};
+use serde_json::json;
+
+use super::*;
+use crate::http1::access::Access;
+use crate::http1::request::Buffers;
+use crate::net::target_node::Host;
+
+mod ingest;
+
+fn context() -> Context {
+    let variables = json!({"low": {"constant": 7}, "k": {"sequential": {"from": 0}}, "name": {"constant": "a b"}});
+    let corpora = BTreeMap::from([
+        ("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 25})),
+        ("records".to_owned(), json!({"generate": "ycsb_record", "documents": 3})),
+    ]);
+    Context {
+        variables: Variables::parse(variables.as_object().unwrap()).unwrap(),
+        corpora: Corpora::open(&corpora, 1).unwrap(),
+    }
+}
+
+fn map(form: Value) -> Result<Operation, PlanError> {
+    Operation::map(&form, &context(), (&Dialect::new(None).unwrap(), &Register::default()), Duration::from_secs(60))
+}
+
+/// The request number `k`, as it is sent.
+fn sent(form: Value, k: u64) -> String {
+    rendered(&map(form).unwrap().step, k)
+}
+
+fn rendered(step: &SearchStep, k: u64) -> String {
+    let host = Host::resolve("127.0.0.1:9200").unwrap();
+    let mut buffers = Buffers::default();
+    let draw = Draw::new(1, 2, k);
+    let variables = context().variables;
+    let values = Values { variables: &variables, draw: &draw, captured: &Captured::NONE };
+    let rendered = step.request.render(&host, &Access::default(), &values, &mut buffers);
+    String::from_utf8(rendered.parts.concat()).unwrap()
+}
+
+fn error(form: Value) -> String {
+    map(form).unwrap_err().message
+}
+
+#[test]
+fn one_answer_gives_values() {
+    let context = Context {
+        variables: Variables::parse(json!({"total": {"captured": null}}).as_object().unwrap()).unwrap(),
+        corpora: Corpora::default(),
+    };
+    let map = |form: Value| {
+        let mapped = Operation::map(
+            &form,
+            &context,
+            (&Dialect::new(None).unwrap(), &Register::default()),
+            Duration::from_secs(60),
+        );
+        mapped.map(drop).map_err(|error| error.message)
+    };
+    let (key, json) = (json!({"collection": "c", "id": "x"}), json!({"total": {"json": "/_version"}}));
+    let write = json!({"collection": "c", "id": "x", "document": {"a": 1}});
+    assert_eq!(map(json!({"index": write, "capture": json})), Ok(()));
+    assert_eq!(map(json!({"get": key, "capture": {"total": {"field": "a.b"}}})), Ok(()));
+    assert_eq!(
+        map(json!({"scroll": {"collection": "c", "size": 1}, "capture": {"total": {"header": "date"}}})),
+        Ok(())
+    );
+    for (form, message) in [
+        (
+            json!({"read_modify_write": write, "capture": json}),
+            "capture: only one answer gives values, and read_modify",
+        ),
+        (json!({"scroll": {"collection": "c", "size": 1}, "capture": json}), "capture: only one answer gives values"),
+        (json!({"index": write, "capture": {"total": {"field": "a"}}}), "capture \"total\": index reads no documents"),
+        (json!({"get": key, "capture": {"total": {"field": "a", "json": "/b"}}}), "capture \"total\": unknown key"),
+        (json!({"get": key, "capture": {"other": {"json": "/a"}}}), "capture \"other\": unknown variable"),
+        (json!({"get": key, "capture": ["total"]}), "\"capture\" wants {NAME: SOURCE}"),
+    ] {
+        let error = map(form).unwrap_err();
+        assert!(error.starts_with(message), "{error}");
+    }
+}
+
+#[test]
+fn a_search_is_sent_with_its_size_and_parameters_in_the_query() {
+    let form = json!({"search": {
+        "collection": "taxis", "size": 100, "request_cache": false, "parameters": {"routing": "a&b"},
+        "body": {"query": {"range": {"total": {"gte": "${low}", "lt": 15}}}},
+    }});
+    let body = r#"{"query":{"range":{"total":{"gte":7,"lt":15}}}}"#;
+    let head = "POST /taxis/_search?request_cache=false&size=100&routing=a%26b HTTP/1.1\r\nhost: 127.0.0.1:9200\r\n";
+    let fields = format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    assert_eq!(sent(form, 0), format!("{head}{fields}{body}"));
+}
+
+#[test]
+fn a_request_without_holes_is_the_same_as_one_with() {
+    let search = |gte: Value| json!({"search": {"collection": "taxis", "body": {"gte": gte}}});
+    assert_eq!(sent(search(json!(7)), 0), sent(search(json!("${low}")), 0));
+}
+
+#[test]
+fn operations_on_documents_have_their_paths_and_bodies() {
+    let first_line_and_body = |form: Value| {
+        let text = sent(form, 3);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split("\r\n").next().unwrap().to_owned(), body.to_owned())
+    };
+    let id = "${name}/${k}";
+    for (form, line, body) in [
+        (json!({"get": {"collection": "c", "id": id}}), "GET /c/_doc/a%20b%2F3", ""),
+        (json!({"delete": {"collection": "c", "id": 12}}), "DELETE /c/_doc/12", ""),
+        (
+            json!({"index": {"collection": "c", "id": id, "document": {"a": "${k}"}}}),
+            "PUT /c/_doc/a%20b%2F3",
+            "{\"a\":3}",
+        ),
+        (json!({"index": {"collection": "c", "document": {"a": 1}}}), "POST /c/_doc", "{\"a\":1}"),
+        (
+            json!({"update": {"collection": "c", "id": "x", "document": {"a": 1}}}),
+            "POST /c/_update/x?retry_on_conflict=100",
+            "{\"doc\":{\"a\":1}}",
+        ),
+        (json!({"read": {"collection": "c", "id": id}}), "GET /c/_doc/a%20b%2F3", ""),
+        (
+            json!({"read": {"collection": "c", "id": 1, "fields": ["a", "b.c"]}}),
+            "GET /c/_doc/1?_source_includes=a,b.c",
+            "",
+        ),
+        (
+            json!({"insert": {"collection": "c", "id": id, "document": {"a": 1}}}),
+            "PUT /c/_create/a%20b%2F3",
+            "{\"a\":1}",
+        ),
+        (
+            json!({"upsert": {"collection": "c", "id": "x", "document": {"a": "${k}"}}}),
+            "POST /c/_update/x?retry_on_conflict=100",
+            "{\"doc\":{\"a\":3},\"doc_as_upsert\":true}",
+        ),
+        (json!({"read_modify_write": {"collection": "c", "id": "x", "document": {"a": 1}}}), "GET /c/_doc/x", ""),
+        (
+            json!({"scan": {"collection": "c", "from": "user${k}", "count": "${k}", "by": "key"}}),
+            "POST /c/_search?size=3",
+            "{\"query\":{\"range\":{\"key\":{\"gte\":\"user3\"}}},\"sort\":[{\"key\":\"asc\"}],\"track_total_hits\":false}",
+        ),
+        (json!({"get": {"collection": "c", "id": "x", "routing": "u/${k}"}}), "GET /c/_doc/x?routing=u%2F3", ""),
+        (
+            json!({"read": {"collection": "c", "id": "x", "fields": ["a"], "routing": 7}}),
+            "GET /c/_doc/x?routing=7&_source_includes=a",
+            "",
+        ),
+        (
+            json!({"index": {"collection": "c", "id": "x", "routing": "u", "refresh": "wait_for", "document": {}}}),
+            "PUT /c/_doc/x?routing=u&refresh=wait_for",
+            "{}",
+        ),
+        (
+            json!({"update": {"collection": "c", "id": "x", "routing": "u", "refresh": true, "document": {}}}),
+            "POST /c/_update/x?retry_on_conflict=100&routing=u&refresh=true",
+            "{\"doc\":{}}",
+        ),
+        (json!({"delete": {"collection": "c", "id": "x", "routing": "u"}}), "DELETE /c/_doc/x?routing=u", ""),
+        (
+            json!({"index_many": {"collection": "c-${k}", "routing": "u", "refresh": false, "documents": [
+                {"id": "a\"${k}", "document": {"n": "${k}"}}, {"id": 5, "document": {}}]}}),
+            "POST /c-3/_bulk?routing=u&refresh=false",
+            "{\"index\":{\"_id\":\"a\\\"3\"}}\n{\"n\":3}\n{\"index\":{\"_id\":\"5\"}}\n{}\n",
+        ),
+        (
+            json!({"force_merge": {"collection": "c", "only_expunge_deletes": false, "flush": true}}),
+            "POST /c/_forcemerge?only_expunge_deletes=false&flush=true",
+            "",
+        ),
+        (json!({"refresh": {"collection": "a,b-*"}}), "POST /a,b-*/_refresh", ""),
+        (json!({"force_merge": {"collection": "c"}}), "POST /c/_forcemerge", ""),
+        (json!({"force_merge": {"collection": "c", "max_segments": 1}}), "POST /c/_forcemerge?max_num_segments=1", ""),
+        (json!({"request": {"method": "PUT", "path": "/c?x=1", "parameters": {"y": true}}}), "PUT /c?x=1&y=true", ""),
+        (json!({"request": {"method": "HEAD", "path": "/c/_doc/${name}"}}), "HEAD /c/_doc/a%20b", ""),
+        (json!({"request": {"method": "POST", "path": "/_x", "body": ["${k}"]}}), "POST /_x", "[3]"),
+    ] {
+        assert_eq!(first_line_and_body(form), (format!("{line} HTTP/1.1"), body.to_owned()));
+    }
+}
+
+#[test]
+fn bulk_requests_walk_through_the_corpus_and_begin_again_after_its_end() {
+    let form = |size: u64| json!({"bulk": {"collection": "c", "corpus": "trips", "size": size}});
+    let documents = |k: u64| {
+        let text = sent(form(10), k);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("POST /c/_bulk HTTP/1.1\r\n"), "{head}");
+        assert!(head.contains("content-type: application/x-ndjson\r\n"), "{head}");
+        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{head}");
+        let lines: Vec<String> = body.lines().map(str::to_owned).collect();
+        assert!(lines.iter().step_by(2).all(|line| line == "{\"index\":{}}"));
+        lines.into_iter().skip(1).step_by(2).collect::<Vec<_>>()
+    };
+    let batches: Vec<_> = (0..4).map(documents).collect();
+    assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 5, 10]);
+    assert_eq!(batches[0], batches[3]);
+    assert!(batches[0] != batches[1] && batches[1] != batches[2]);
+    for (size, requests) in [(10, 3), (25, 1), (1, 25), (1000, 1)] {
+        assert_eq!(map(form(size)).unwrap().step.request.requests(), Some(requests));
+    }
+    let create = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 1, "action": "create"}});
+    assert!(sent(create, 0).contains("\r\n\r\n{\"create\":{}}\n"));
+}
+
+/// The lines of a bulk request's body.
+fn lines(form: Value, k: u64) -> Vec<Value> {
+    let text = sent(form, k);
+    let (_, body) = text.split_once("\r\n\r\n").unwrap();
+    body.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn each_action_of_a_bulk_request_has_its_lines() {
+    let form = |action: &str| json!({"bulk": {"collection": "c", "corpus": "records", "size": 2, "action": action, "id": "key"}});
+    let documents: Vec<Value> = lines(form("index"), 1).into_iter().skip(1).step_by(2).collect();
+    assert_eq!(documents.len(), 1, "the corpus ends");
+    let document = &documents[0];
+    let id = json!({"_id": document["key"]});
+    assert_eq!(lines(form("index"), 1), [json!({"index": id}), document.clone()]);
+    assert_eq!(lines(form("create"), 1), [json!({"create": id}), document.clone()]);
+    let again = json!({"_id": document["key"], "retry_on_conflict": 100});
+    assert_eq!(lines(form("update"), 1), [json!({"update": again}), json!({"doc": document})]);
+    let upsert = json!({"doc": document, "doc_as_upsert": true});
+    assert_eq!(lines(form("upsert"), 1), [json!({"update": again}), upsert]);
+    assert_eq!(lines(form("delete"), 1), [json!({"delete": id})]);
+    assert_eq!(lines(form("delete"), 0).len(), 2);
+}
+
+/// A file that a test writes, gone when it ends.
+struct Lines(std::path::PathBuf);
+
+impl Lines {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("loadframe-bulk-{}-{name}.json", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    /// An operation's mapping with these lines, which have actions, as the corpus `lines`.
+    fn map(&self, form: Value) -> Result<Operation, PlanError> {
+        let corpora = BTreeMap::from([("lines".to_owned(), json!({"files": [&self.0], "actions": true}))]);
+        let context = Context { corpora: Corpora::open(&corpora, 1).unwrap(), ..context() };
+        Operation::map(&form, &context, (&Dialect::new(None).unwrap(), &Register::default()), Duration::from_secs(60))
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn action_lines_of_a_corpus_keep_what_they_say() {
+    let lines = Lines::new(
+        "kept",
+        "{\"index\": {\"_index\": \"c\", \"_type\": \"_doc\", \"_id\": \"a\\\"1\", \"routing\": 7}}\n{\"n\": 0}\n\
+         {\"create\" : {\"_id\": \"k1\"}}\n{\"n\": 1}\n\
+         {\"index\": {\"_index\": \"d\", \"_id\": \"k2\"}}\n{\"n\": 2}\n\
+         {\"index\": {}}\n{\"n\": 3}\n{\"index\": {\"_id\"}\n{\"n\": 4}\n",
+    );
+    let body = |extra: Value, k| {
+        let mut form = json!({"bulk": {"collection": "c", "corpus": "lines", "size": 3}});
+        form["bulk"].as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let text = rendered(&lines.map(form).unwrap().step, k);
+        text.split_once("\r\n\r\n").unwrap().1.to_owned()
+    };
+    assert_eq!(
+        body(json!({}), 0),
+        "{\"index\":{\"_id\":\"a\\\"1\",\"routing\":7}}\n{\"n\": 0}\n{\"create\":{\"_id\":\"k1\"}}\n{\"n\": 1}\n\
+         {\"index\":{\"_index\":\"d\",\"_id\":\"k2\"}}\n{\"n\": 2}\n"
+    );
+    assert_eq!(body(json!({}), 1), "{\"index\":{}}\n{\"n\": 3}\n{\"index\": {\"_id\"}\n{\"n\": 4}\n");
+    let create = body(json!({"action": "create"}), 0);
+    assert!(create.starts_with("{\"create\":{\"_id\":\"a\\\"1\",\"routing\":7}}\n{\"n\": 0}\n"), "{create}");
+    let per = body(json!({"per": "n"}), 0);
+    assert!(per.starts_with("{\"index\":{\"_index\":\"c-0\",\"_id\":\"a\\\"1\",\"routing\":7}}\n"), "{per}");
+    let field = body(json!({"id": "n"}), 0);
+    assert!(field.starts_with("{\"index\":{\"_id\":\"0\"}}\n{\"n\": 0}\n"), "{field}");
+}
+
+#[test]
+fn action_lines_that_cannot_be_kept_are_refused() {
+    let lines = Lines::new("refused", "{\"index\": {\"_index\": \"logs\", \"_id\": \"k\"}}\n{\"n\": 0}\n");
+    let error = |form: Value| lines.map(form).unwrap_err().message;
+    let other = error(json!({"bulk": {"collection": "c", "corpus": "lines", "size": 1}}));
+    assert!(other.contains("action lines write to the index \"logs\", not to the collection \"c\""), "{other}");
+    let conflicts = json!({"bulk": {"collection": "logs", "corpus": "lines", "size": 1, "conflicts": "random"}});
+    assert!(error(conflicts).contains("action lines have \"_id\": \"conflicts\" make other ids"));
+    let corpora = BTreeMap::from([("lines".to_owned(), json!({"files": [&lines.0], "actions": true}))]);
+    let context = Context { corpora: Corpora::open(&corpora, 1).unwrap(), ..context() };
+    let neutral = |form: Value| crate::crud::Neutral::map("bulk", &form, &context).unwrap();
+    let form = json!({"collection": "logs", "corpus": "lines", "size": 1});
+    assert!(neutral(form).unwrap_err().message.contains("this store's driver does not take them"));
+    let named = json!({"collection": "logs", "corpus": "lines", "size": 1, "id": "n"});
+    assert!(neutral(named).is_ok());
+    for unreadable in ["{\"index\": {\"_id\"}", "{\"index\": \"k\"}", "{\"create\": {\"_id\": \"1\""] {
+        let lines = Lines::new("unreadable", &format!("{unreadable}\n{{\"n\": 0}}\n"));
+        let corpora = BTreeMap::from([("lines".to_owned(), json!({"files": [&lines.0], "actions": true}))]);
+        let context = Context { corpora: Corpora::open(&corpora, 1).unwrap(), ..self::context() };
+        let form = json!({"collection": "logs", "corpus": "lines", "size": 1});
+        let refused = crate::crud::Neutral::map("bulk", &form, &context).unwrap().unwrap_err().message;
+        assert!(refused.contains("first action line cannot be read"), "{unreadable}: {refused}");
+        for extra in [json!({}), json!({"conflicts": "random"})] {
+            let mut form = json!({"bulk": {"collection": "c", "corpus": "lines", "size": 1}});
+            form["bulk"].as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            let refused = lines.map(form).unwrap_err().message;
+            assert!(refused.contains("first action line cannot be read"), "{unreadable}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn a_bulk_request_has_the_parameters_of_its_form() {
+    let form = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 1, "pipeline": "a b", "routing": "u",
+        "refresh": "wait_for", "parameters": {"timeout": "5s", "require_alias": true}}});
+    let line = "POST /c/_bulk?pipeline=a%20b&routing=u&refresh=wait_for&timeout=5s&require_alias=true HTTP/1.1";
+    assert_eq!(sent(form, 0).lines().next(), Some(line));
+}
+
+#[test]
+fn a_number_can_be_an_id() {
+    let form = json!({"bulk": {"collection": "c", "corpus": "records", "size": 3, "id": "number"}});
+    let ids: Vec<Value> = lines(form, 0).into_iter().step_by(2).map(|line| line["index"]["_id"].clone()).collect();
+    assert_eq!(ids, ["0", "1", "2"]);
+}
+
+#[test]
+fn a_field_can_give_each_of_its_values_a_collection() {
+    let form = |extra: Value| {
+        let mut form = json!({"bulk": {"collection": "c", "corpus": "records", "size": 2, "per": "number"}});
+        form["bulk"].as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        lines(form, 0).into_iter().step_by(2).collect::<Vec<_>>()
+    };
+    assert_eq!(form(json!({})), [json!({"index": {"_index": "c-0"}}), json!({"index": {"_index": "c-1"}})]);
+    let with_ids = form(json!({"id": "number", "action": "create"}));
+    assert_eq!(with_ids[1], json!({"create": {"_index": "c-1", "_id": "1"}}));
+    let unknown = json!({"bulk": {"collection": "c", "corpus": "records", "size": 2, "per": "page"}});
+    assert!(
+        map(unknown)
+            .unwrap_err()
+            .message
+            .contains("\"per\": the corpus's first document has no text or number \"page\"")
+    );
+}
+
+#[test]
+fn documents_whose_ids_conflict_are_indexed_again_or_updated() {
+    let form = |on_conflict: &str| {
+        json!({"bulk": {"collection": "c", "corpus": "trips", "size": 25, "conflicts": "sequential",
+            "conflict_probability": 0.5, "recency": 0.5, "on_conflict": on_conflict}})
+    };
+    let seen = |lines: &[Value], action: &str| {
+        let ids = lines.iter().filter_map(|line| line[action]["_id"].as_str());
+        ids.map(|id| (id.len(), id.parse().unwrap())).collect::<Vec<(usize, usize)>>()
+    };
+    let (again, changed) = (lines(form("index"), 0), lines(form("update"), 0));
+    let (all, new, old) = (seen(&again, "index"), seen(&changed, "index"), seen(&changed, "update"));
+    assert_eq!((all.len(), new.len() + old.len()), (25, 25));
+    assert!(old.len() > 4 && new.len() > 4, "{old:?}");
+    assert!(all.iter().all(|(length, id)| *length == 10 && *id < 25));
+    assert!(old.iter().all(|id| new.contains(id)), "what conflicts was sent before");
+    assert_eq!(changed.iter().filter(|line| line["doc_as_upsert"] == true).count(), old.len());
+    assert_eq!(changed.iter().filter(|line| line["update"]["retry_on_conflict"] == 100).count(), old.len());
+    assert_eq!(lines(form("index"), 1), again, "after the last document comes the first, with the same id");
+}
+
+#[test]
+fn a_bulk_request_without_ids_is_refused_where_they_are_needed() {
+    let with = |extra: Value| {
+        let mut form = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 1}});
+        form["bulk"].as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        error(form)
+    };
+    for (extra, message) in [
+        (json!({"action": "update"}), "bulk: \"id\" is missing: the name of the field"),
+        (json!({"id": "key"}), "bulk: \"id\": the corpus's first document has no text or number \"key\""),
+        (json!({"conflicts": "some"}), "bulk: unknown kind of conflicts \"some\""),
+        (json!({"conflicts": "random", "recency": 2}), "bulk: \"recency\" wants a number from 0 to 1, not 2"),
+        (json!({"conflicts": "random", "action": "create"}), "bulk: \"conflicts\" make the ids"),
+        (json!({"conflicts": "random", "on_conflict": "delete"}), "bulk: unknown action \"delete\""),
+    ] {
+        assert!(with(extra.clone()).starts_with(message), "{extra}: {}", with(extra.clone()));
+    }
+}
+
+#[test]
+fn only_a_corpus_has_an_end() {
+    assert_eq!(map(json!({"refresh": {"collection": "c"}})).unwrap().step.request.requests(), None);
+}
+
+#[test]
+fn an_operation_may_have_its_own_timeout_and_assertion() {
+    let operation = map(json!({"search": {"collection": "c"}, "timeout": 0.5, "assert": {"min_hits": 3}})).unwrap();
+    assert_eq!(operation.timeout, Duration::from_millis(500));
+    assert!(operation.assertion.unwrap().counts());
+    assert_eq!(map(json!({"search": {"collection": "c"}})).unwrap().timeout, Duration::from_secs(60));
+}
+
+#[test]
+fn an_unknown_word_gets_its_nearest_neighbour() {
+    for (form, message) in [
+        (json!({"serch": {}}), "unknown operation \"serch\"; did you mean \"search\"?"),
+        (json!({"search": {"colection": "c"}}), "unknown key \"colection\"; did you mean \"collection\"?"),
+        (json!({"search": {"collection": "c"}, "timout": 1}), "unknown key \"timout\"; did you mean \"timeout\"?"),
+        (
+            json!({"search": {"collection": "c", "body": {"a": "${lo}"}}}),
+            "unknown variable \"lo\"; did you mean \"low\"?",
+        ),
+        (
+            json!({"bulk": {"collection": "c", "corpus": "trip", "size": 1}}),
+            "unknown corpus \"trip\"; did you mean \"trips\"?",
+        ),
+        (
+            json!({"bulk": {"collection": "c", "corpus": "trips", "size": 1, "action": "creat"}}),
+            "unknown action \"creat\"; did you mean \"create\"?",
+        ),
+        (json!({"request": {"method": "PUST", "path": "/"}}), "unknown method \"PUST\"; did you mean \"POST\"?"),
+        (
+            json!({"search": {"collection": "c"}, "assert": {"min_hit": 1}}),
+            "unknown key \"min_hit\"; did you mean \"min_hits\"?",
+        ),
+    ] {
+        assert!(error(form.clone()).ends_with(message), "{form}: {}", error(form.clone()));
+    }
+}
+
+#[test]
+fn a_bad_form_is_refused_with_the_reason() {
+    for (form, message) in [
+        (json!("search"), "an operation is a mapping, not \"search\""),
+        (json!({}), "an operation names its kind, one of insert, read, "),
+        (json!({"timeout": 1}), "an operation names its kind, one of insert, read, "),
+        (json!({"search": {}, "get": {}}), "an operation has one kind, not both search and get"),
+        (json!({"search": []}), "search: wants a mapping, not []"),
+        (json!({"search": {}}), "search: \"collection\" is missing"),
+        (json!({"search": {"collection": ""}}), "search: \"collection\" wants a text, not \"\""),
+        (json!({"search": {"collection": "c", "size": -1}}), "search: \"size\" wants a whole number, not -1"),
+        (
+            json!({"search": {"collection": "c", "request_cache": "no"}}),
+            "search: \"request_cache\" wants true or false",
+        ),
+        (json!({"search": {"collection": "c", "body": "x"}}), "search: \"body\" wants a mapping, not \"x\""),
+        (
+            json!({"search": {"collection": "c", "parameters": {"a": []}}}),
+            "search: parameter \"a\" wants a text, a number",
+        ),
+        (
+            json!({"bulk": {"collection": "c", "corpus": "trips", "size": 0}}),
+            "bulk: \"size\" wants a whole number above 0",
+        ),
+        (json!({"get": {"collection": "c"}}), "get: \"id\" is missing"),
+        (json!({"get": {"collection": "c", "id": ""}}), "get: \"id\" wants a text or a number, not \"\""),
+        (json!({"index": {"collection": "c"}}), "index: \"document\" is missing"),
+        (json!({"request": {"method": "GET", "path": "x"}}), "request: \"path\" begins with a slash; \"x\" does not"),
+        (
+            json!({"request": {"method": "GET", "path": "/a b"}}),
+            "request: path \"/a b\" contains ' '; percent-encode it",
+        ),
+        (json!({"search": {"collection": "c"}, "timeout": 0}), "\"timeout\" wants seconds above 0, not 0"),
+        (json!({"search": {"collection": "c"}, "timeout": "1s"}), "\"timeout\" wants seconds above 0, not \"1s\""),
+        (
+            json!({"refresh": {"collection": "c"}, "assert": {"min_hits": 1}}),
+            "assert: only searches have hits, and this is refresh",
+        ),
+        (
+            json!({"delete": {"collection": "c", "id": 1}, "assert": {"fields": {"a": 1}}}),
+            "assert: only what reads documents has \"fields\", and this is delete",
+        ),
+        (
+            json!({"scan": {"collection": "c", "from": "a", "count": 5}}),
+            "scan: this store does not keep ids in order; say by: the name of a keyword field that holds the id",
+        ),
+        (json!({"scan": {"collection": "c", "from": "a", "count": 0, "by": "k"}}), "scan: \"count\" wants a whole"),
+        (json!({"read": {"collection": "c", "id": 1, "fields": "a"}}), "read: \"fields\" wants a list of names"),
+        (json!({"insert": {"collection": "c", "document": {}}}), "insert: \"id\" is missing"),
+    ] {
+        assert!(error(form.clone()).starts_with(message), "{form}: {}", error(form.clone()));
+    }
+}
+
+#[test]
+fn an_older_version_is_asked_in_its_own_paths() {
+    let store =
+        loadframe_engine::plan::Store { distribution: "elasticsearch".to_owned(), version: "6.8.23".to_owned() };
+    let dialect = Dialect::new(Some(&store)).unwrap();
+    let line = |form: Value| {
+        let operation =
+            Operation::map(&form, &context(), (&dialect, &Register::default()), Duration::from_secs(60)).unwrap();
+        let (variables, mut buffers) = (context().variables, Buffers::default());
+        let values = Values { variables: &variables, draw: &Draw::new(1, 2, 3), captured: &Captured::NONE };
+        let host = Host::resolve("127.0.0.1:9200").unwrap();
+        let parts = operation.step.request.render(&host, &Access::default(), &values, &mut buffers).parts.concat();
+        String::from_utf8(parts).unwrap().split(" HTTP/1.1").next().unwrap().to_owned()
+    };
+    let update = json!({"update": {"collection": "c", "id": "${k}", "document": {"a": 1}}});
+    assert_eq!(line(update), "POST /c/_doc/3/_update?retry_on_conflict=100");
+    let bulk = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 10}});
+    assert_eq!(line(bulk), "POST /c/_doc/_bulk");
+    assert_eq!(line(json!({"take_in": {"collection": "c", "daily": "event"}})), "POST /c/_doc/_bulk");
+    assert_eq!(line(json!({"get": {"collection": "c", "id": 1}})), "GET /c/_doc/1");
+}
+
+#[test]
+fn a_query_has_all_that_stands_beside_it() {
+    let last = |form: Value| {
+        let text = sent(form, 0);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split("\r\n").next().unwrap().to_owned(), body.to_owned())
+    };
+    let esql = json!({"esql": {"query": "FROM t | LIMIT ${low}", "body": {"params": [1], "filter": {"a": "${low}"}},
+        "parameters": {"drop_null_columns": true}}});
+    let body = r#"{"query":"FROM t | LIMIT 7","params":[1],"filter":{"a":7}}"#;
+    assert_eq!(last(esql), ("POST /_query?drop_null_columns=true HTTP/1.1".to_owned(), body.to_owned()));
+    let eql = json!({"eql": {"collection": "logs", "query": "any where true", "body": {"size": 5}}});
+    let body = r#"{"query":"any where true","size":5}"#;
+    assert_eq!(last(eql), ("POST /logs/_eql/search HTTP/1.1".to_owned(), body.to_owned()));
+    let sql = json!({"sql": {"query": "SELECT 1", "fetch_size": 5, "body": {"filter": {}}}});
+    assert_eq!(last(sql).1, r#"{"query":"SELECT 1","filter":{},"fetch_size":5}"#);
+    assert!(error(json!({"sql": {"query": "a", "body": {"query": "b"}}})).contains("belongs beside"));
+}
+
+#[test]
+fn data_streams_have_their_own_place_and_their_templates() {
+    let request = |form: Value| {
+        let text = sent(form, 0);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(" HTTP").next().unwrap().to_owned(), body.to_owned())
+    };
+    let none = String::new();
+    let make = json!({"create_collection": {"collection": "logs", "data_stream": true}});
+    assert_eq!(request(make), ("PUT /_data_stream/logs".to_owned(), none.clone()));
+    let drop = json!({"delete_collection": {"collection": "logs", "data_stream": true}});
+    assert_eq!(request(drop), ("DELETE /_data_stream/logs".to_owned(), none));
+    let template = json!({"put_template": {"name": "t", "patterns": ["logs-*"], "priority": 200, "data_stream": true,
+        "composed_of": ["a"], "settings": {"b": 1}}});
+    let (line, body) = request(template);
+    assert_eq!(line, "PUT /_index_template/t");
+    let expected = json!({"index_patterns": ["logs-*"], "priority": 200, "data_stream": {}, "composed_of": ["a"],
+        "template": {"settings": {"b": 1}}});
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), expected);
+    let both = json!({"create_collection": {"collection": "logs", "data_stream": true, "settings": {}}});
+    assert!(error(both).contains("defined by its template"));
+}
+
+#[test]
+fn a_body_may_be_drawn_whole() {
+    let search = json!({"search": {"collection": "c", "body": "${low}"}});
+    assert!(sent(search, 0).ends_with("\r\n\r\n7"));
+    assert!(error(json!({"search": {"collection": "c", "body": "x ${low}"}})).contains("wants a mapping"));
+}
+
+#[test]
+fn only_a_single_request_is_repeated() {
+    let bulk = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 1}, "repeat": {"every": 1}});
+    assert!(error(bulk).contains("only a single request can be repeated"));
+    let scroll = json!({"scroll": {"collection": "c", "size": 1}, "repeat": {"every": 1}});
+    assert!(error(scroll).contains("only a single request can be repeated"));
+    assert_eq!(map(json!({"count": {"collection": "c"}, "repeat": {}})).unwrap().parts, ["attempt"]);
+}

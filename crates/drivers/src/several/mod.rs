@@ -1,0 +1,242 @@
+//! Several targets behind one driver, each with its own protocol: a journey may go from an application's interface to
+//! the store behind it, and what the one answers serves the requests to the other.
+//!
+//! An operation says which target it is for, `{"target": "app", "http": {...}}`; one that says nothing is for `store`.
+
+mod any;
+
+use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
+
+use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
+use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::util::draw::Draw;
+use loadframe_engine::util::suggestions::unknown;
+use loadframe_engine::workload::event::Batch;
+use loadframe_engine::workload::variables::Captured;
+use serde_json::Value;
+
+use self::any::{AnyConnection, AnyDriver, AnyOperation};
+
+/// The target of operations that name none.
+const MAIN: &str = "store";
+
+/// The drivers of all targets.
+pub struct Several {
+    names: Vec<String>,
+    drivers: Vec<AnyDriver>,
+    /// Each host that was ever met: the target's place and the host's number there. Its place here is its number.
+    hosts: Mutex<Vec<(usize, u16)>>,
+}
+
+/// An operation, and the place of its target.
+pub struct Operation {
+    target: usize,
+    operation: AnyOperation,
+}
+
+/// What one client holds: a connection to each target, and what its user knows from the answers of all.
+pub struct Connection {
+    connections: Vec<AnyConnection>,
+    memory: Captured,
+    /// The numbers of hosts that were met, by target and their number there.
+    numbers: Vec<Vec<Option<u16>>>,
+}
+
+impl Driver for Several {
+    type Operation = Operation;
+    const CAPTURES: bool = true;
+    type Connection = Connection;
+
+    fn new(target: &Target) -> Result<Self, PlanError> {
+        if target.targets.len() < 2 {
+            return Err(PlanError::new("\"several\" wants two targets or more: name the driver of the one there is"));
+        }
+        let (mut names, mut drivers) = (Vec::new(), Vec::new());
+        for (name, target) in &target.targets {
+            drivers.push(AnyDriver::new(target).map_err(|error| error.within(format!("target {name:?}")))?);
+            names.push(name.clone());
+        }
+        let several = Self { names, drivers, hosts: Mutex::default() };
+        several.hosts();
+        Ok(several)
+    }
+
+    fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
+        let mut form = form.clone();
+        let named = form.as_object_mut().and_then(|form| form.remove("target"));
+        let name = match &named {
+            None | Some(Value::Null) => MAIN,
+            Some(Value::String(name)) => name,
+            Some(other) => return Err(PlanError::new(format!("\"target\" wants the name of one, not {other}"))),
+        };
+        let names = self.names.iter().map(String::as_str);
+        let target = self.names.iter().position(|known| known == name);
+        let target = target.ok_or_else(|| PlanError::new(unknown("target", name, names)))?;
+        Ok(Operation { target, operation: self.drivers[target].map(&form, context)? })
+    }
+
+    fn parts(&self, operation: &Operation) -> &'static [&'static str] {
+        self.drivers[operation.target].parts(&operation.operation)
+    }
+
+    fn requests(&self, operation: &Operation) -> Option<u64> {
+        self.drivers[operation.target].requests(&operation.operation)
+    }
+
+    async fn verify(&self) -> Result<(), PlanError> {
+        for (name, driver) in self.names.iter().zip(&self.drivers) {
+            driver.verify().await.map_err(|error| error.within(format!("target {name:?}")))?;
+        }
+        Ok(())
+    }
+
+    /// They are those of the target that is measured; the others stay where they are.
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        match self.main() {
+            Some(main) => self.drivers[main].set_hosts(hosts),
+            None => Err(PlanError::new(format!("no target is named {MAIN:?}, and so none can follow its cluster"))),
+        }
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        let known: Vec<Vec<String>> = self.drivers.iter().map(AnyDriver::hosts).collect();
+        for (target, hosts) in known.iter().enumerate() {
+            (0..hosts.len()).for_each(|number| {
+                self.number(target, number as u16);
+            });
+        }
+        let all = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter()
+            .map(|&(target, number)| known[target].get(usize::from(number)).cloned().unwrap_or_default())
+            .collect()
+    }
+
+    fn unreachable(&self) -> Vec<(String, String)> {
+        self.drivers.iter().flat_map(AnyDriver::unreachable).collect()
+    }
+
+    /// The nodes of the target that is measured.
+    fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
+        self.drivers[self.main()?].nodes(worker, workers)
+    }
+
+    fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
+        if let Some(main) = self.main() {
+            self.drivers[main].turn_to(&mut connection.connections[main], node, keep);
+        }
+    }
+
+    fn connection(&self, client: u64) -> Connection {
+        Connection {
+            connections: self.drivers.iter().map(|driver| driver.connection(client)).collect(),
+            memory: Captured::NONE,
+            numbers: vec![Vec::new(); self.drivers.len()],
+        }
+    }
+
+    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
+        Some(&mut connection.memory)
+    }
+
+    fn answer<'a>(&self, connection: &'a Connection, operation: &Operation) -> Option<Cow<'a, [u8]>> {
+        let Operation { target, operation } = operation;
+        self.drivers[*target].answer(&connection.connections[*target], operation)
+    }
+
+    async fn execute(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let Operation { target, operation } = operation;
+        let driver = &self.drivers[*target];
+        self.lend(connection, *target);
+        let asked = driver.execute(&mut connection.connections[*target], operation, context, draw, only).await;
+        self.lend(connection, *target);
+        self.renumbered(connection, *target, asked)
+    }
+
+    fn ingests(&self, operation: &Operation) -> bool {
+        self.drivers[operation.target].ingests(&operation.operation)
+    }
+
+    async fn ingest(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        batch: &Batch,
+        only: Option<&[u32]>,
+    ) -> Reply {
+        let Operation { target, operation } = operation;
+        let driver = &self.drivers[*target];
+        let taken = driver.ingest(&mut connection.connections[*target], operation, context, batch, only).await;
+        self.renumbered(connection, *target, taken)
+    }
+
+    fn render(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> Option<String> {
+        let Operation { target, operation } = operation;
+        self.drivers[*target].render(&mut connection.connections[*target], operation, context, draw)
+    }
+
+    async fn show(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        draw: &Draw,
+    ) -> (Reply, Exchange) {
+        let Operation { target, operation } = operation;
+        let driver = &self.drivers[*target];
+        self.lend(connection, *target);
+        let (asked, exchange) = driver.show(&mut connection.connections[*target], operation, context, draw).await;
+        self.lend(connection, *target);
+        (self.renumbered(connection, *target, asked), exchange)
+    }
+}
+
+impl Several {
+    /// The place of the target that is measured.
+    fn main(&self) -> Option<usize> {
+        self.names.iter().position(|name| name == MAIN)
+    }
+
+    /// Puts what the user knows where the target's driver looks for it, or back.
+    fn lend(&self, connection: &mut Connection, target: usize) {
+        let Connection { connections, memory, .. } = connection;
+        if let Some(kept) = self.drivers[target].memory(&mut connections[target]) {
+            std::mem::swap(kept, memory);
+        }
+    }
+
+    /// The reply, with the host's number among those of all targets.
+    fn renumbered(&self, connection: &mut Connection, target: usize, reply: Reply) -> Reply {
+        let numbers = &mut connection.numbers[target];
+        let at = usize::from(reply.node);
+        if at >= numbers.len() {
+            numbers.resize(at + 1, None);
+        }
+        let node = *numbers[at].get_or_insert_with(|| self.number(target, reply.node));
+        Reply { node, ..reply }
+    }
+
+    /// The number of a target's host among those of all; a new one if it was never met.
+    fn number(&self, target: usize, host: u16) -> u16 {
+        let mut all = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.iter().position(|other| *other == (target, host));
+        known.unwrap_or_else(|| {
+            all.push((target, host));
+            all.len() - 1
+        }) as u16
+    }
+}

@@ -1,0 +1,204 @@
+//! Even spread over nodes: which node the next request of an operation goes to, and which idle client sends it.
+//!
+//! A client has a connection to one node. An open stream, users and ingestion choose among their clients, so that each
+//! operation goes to each node equally often at every rate. Each worker counts for itself: nothing is locked.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+use super::{Stream, Worker};
+use crate::driver::{Driver, Nodes};
+
+/// A busy client stays at its node until the node is this many requests of an operation ahead of another.
+const AHEAD: u64 = 16;
+
+/// The requests of one worker's part of a stream, by operation and node.
+pub(super) struct Balance {
+    nodes: Box<dyn Nodes>,
+    /// The nodes at the last choice, by their numbers, with their weights.
+    last: Vec<(u16, u32)>,
+    /// Requests so far: by choice, then by node number.
+    served: Vec<Vec<u64>>,
+    /// Ties go to a different node first on each worker, and for each operation.
+    first: usize,
+    /// How many clients this part of the stream has at most.
+    clients: u64,
+}
+
+impl Balance {
+    /// No request yet; `None` where the driver chooses the node of each request.
+    pub(super) fn new(nodes: Option<Box<dyn Nodes>>, choices: usize, worker: u64, clients: u64) -> Option<Self> {
+        let served = vec![Vec::new(); choices];
+        nodes.map(|nodes| Self { nodes, last: Vec::new(), served, first: worker as usize, clients })
+    }
+
+    /// The node that is due for a choice: the one that had the fewest requests for its weight. `None` if the driver
+    /// chooses the node.
+    fn least(&mut self, choice: usize) -> Option<u16> {
+        self.refresh();
+        let (count, served) = (self.last.len(), &self.served[choice]);
+        // The share after one more request; compared without division.
+        let share = |at: usize| (served[usize::from(self.last[at].0)] + 1, u64::from(self.last[at].1));
+        (0..count)
+            .map(|at| (at + self.first + choice) % count)
+            .min_by(|&a, &b| {
+                let ((a, of_a), (b, of_b)) = (share(a), share(b));
+                (a * of_b).cmp(&(b * of_a))
+            })
+            .map(|at| self.last[at].0)
+    }
+
+    /// The node for a client that is at `node`: the same, unless that is far ahead of the one that is due or gone.
+    fn near(&mut self, choice: usize, node: u16) -> Option<u16> {
+        let least = self.least(choice)?;
+        let weight = |node: u16| self.last.iter().find(|(number, _)| *number == node).map(|(_, weight)| *weight);
+        let stays = weight(node).is_some_and(|weight| {
+            let counts = &self.served[choice];
+            let fair = counts[usize::from(least)] * u64::from(weight) / u64::from(self.weight_of(least));
+            !self.keeps() && counts[usize::from(node)] < fair + AHEAD
+        });
+        Some(if stays { node } else { least })
+    }
+
+    fn weight_of(&self, node: u16) -> u32 {
+        self.last.iter().find(|(number, _)| *number == node).map_or(1, |(_, weight)| (*weight).max(1))
+    }
+
+    /// Whether clients keep connections to several nodes, because there are fewer clients than nodes.
+    fn keeps(&self) -> bool {
+        self.clients < self.last.len() as u64
+    }
+
+    /// Takes note of nodes that came or left. A node that comes begins with as many requests as the least served one.
+    fn refresh(&mut self) {
+        let nodes = self.nodes.available();
+        if nodes == self.last {
+            return;
+        }
+        let most = nodes.iter().map(|(number, _)| usize::from(*number) + 1).max().unwrap_or(0);
+        for served in &mut self.served {
+            if served.len() < most {
+                served.resize(most, 0);
+            }
+            let stayed = self.last.iter().filter(|(number, _)| nodes.iter().any(|(other, _)| other == number));
+            let least = stayed.map(|&(number, weight)| served[usize::from(number)] / u64::from(weight.max(1))).min();
+            for &(number, weight) in nodes {
+                if !self.last.iter().any(|(known, _)| *known == number) {
+                    let count = &mut served[usize::from(number)];
+                    *count = (*count).max(least.unwrap_or(0) * u64::from(weight));
+                }
+            }
+        }
+        self.last.clear();
+        self.last.extend_from_slice(nodes);
+    }
+}
+
+impl Stream {
+    /// The node at which this worker's client `client`, counted from 0, begins.
+    pub(super) fn first_node(&self, client: usize) -> u16 {
+        let Some(balance) = &self.balance else { return 0 };
+        let balance = &mut *balance.borrow_mut();
+        balance.refresh();
+        let count = balance.last.len();
+        if count == 0 { 0 } else { balance.last[(client + balance.first) % count].0 }
+    }
+
+    /// The node that is due for the next request of a choice.
+    pub(super) fn due_node(&self, choice: usize) -> Option<u16> {
+        self.balance.as_ref()?.borrow_mut().least(choice)
+    }
+
+    /// The node for a client that is at `node`; few requests move a client to another.
+    pub(super) fn near_node(&self, choice: usize, node: u16) -> Option<u16> {
+        self.balance.as_ref()?.borrow_mut().near(choice, node)
+    }
+
+    /// Counts a request of a choice to a node, or an iteration that begins with that choice.
+    pub(super) fn count_node(&self, choice: usize, node: Option<u16>) {
+        if let (Some(balance), Some(node)) = (&self.balance, node) {
+            balance.borrow_mut().served[choice][usize::from(node)] += 1;
+        }
+    }
+
+    /// The turn of the next request of a choice: successive requests of one operation go to successive nodes.
+    pub(super) fn turn(&self, choice: usize) -> u64 {
+        let turn = &self.turns[choice];
+        turn.set(turn.get() + 1);
+        turn.get() - 1 + self.share.index + choice as u64
+    }
+}
+
+impl<D: Driver> Worker<D> {
+    /// Has a client ask `node` from its next request on; `all`: it keeps its connections to other nodes in any case.
+    pub(super) fn turn_to(&self, stream: &Stream, connection: &mut D::Connection, node: Option<u16>, all: bool) {
+        if let (Some(balance), Some(node)) = (&stream.balance, node) {
+            self.phase.driver.turn_to(connection, node, all || balance.borrow().keeps());
+        }
+    }
+}
+
+/// Where a client waits for its next order.
+pub(super) struct ClientSlot<T> {
+    order: Cell<Option<T>>,
+    /// The node that it asks.
+    pub(super) node: Cell<u16>,
+    waker: Notify,
+}
+
+impl<T> ClientSlot<T> {
+    /// A desk with an order, if any, of a client that asks `node`.
+    pub(super) fn new(order: Option<T>, node: u16) -> Rc<Self> {
+        Rc::new(Self { order: Cell::new(order), node: Cell::new(node), waker: Notify::new() })
+    }
+
+    pub(super) fn hand(&self, order: T, node: u16) {
+        self.order.set(Some(order));
+        self.node.set(node);
+        self.waker.notify_one();
+    }
+
+    pub(super) fn take(&self) -> Option<T> {
+        self.order.take()
+    }
+
+    /// Wakes the client, to look whether the stream is over.
+    pub(super) fn wake(&self) {
+        self.waker.notify_one();
+    }
+
+    pub(super) async fn woken(&self) {
+        self.waker.notified().await;
+    }
+}
+
+/// The idle clients of one worker's part of a stream, by the number of their node; the last to come goes first.
+pub(super) struct Idle<T>(RefCell<Vec<Vec<Rc<ClientSlot<T>>>>>);
+
+impl<T> Default for Idle<T> {
+    fn default() -> Self {
+        Self(RefCell::default())
+    }
+}
+
+impl<T> Idle<T> {
+    pub(super) fn put(&self, client_slot: Rc<ClientSlot<T>>) {
+        let (mut idle, node) = (self.0.borrow_mut(), usize::from(client_slot.node.get()));
+        if node >= idle.len() {
+            idle.resize_with(node + 1, Vec::new);
+        }
+        idle[node].push(client_slot);
+    }
+
+    /// An idle client at `node`.
+    pub(super) fn take(&self, node: u16) -> Option<Rc<ClientSlot<T>>> {
+        self.0.borrow_mut().get_mut(usize::from(node))?.pop()
+    }
+
+    /// An idle client at the node that has the most of them.
+    pub(super) fn take_any(&self) -> Option<Rc<ClientSlot<T>>> {
+        self.0.borrow_mut().iter_mut().max_by_key(|client_slots| client_slots.len())?.pop()
+    }
+}

@@ -1,0 +1,74 @@
+//! Clients of a closed stream: each begins its next iteration when the last one is over, and its think time too.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::{Iteration, Stream, TURNS, Worker, back_off};
+use crate::driver::Driver;
+use crate::pacing::schedule::think;
+use crate::plan::Think;
+use crate::workload::permuted_mix::permuted;
+
+impl<D: Driver> Worker<D> {
+    /// A client's loop. `stretches` are when it is present, seconds after the phase's start.
+    pub(super) async fn closed(
+        self: Rc<Self>,
+        stream: Rc<Stream>,
+        client: u64,
+        stretches: Vec<(f64, f64)>,
+        think_time: Think,
+    ) {
+        let mut connection = self.phase.driver.connection(client);
+        let seat = self.seat(client);
+        let permuted_mix =
+            permuted(&self.phase.stream_plans[stream.index].permuted_mix, self.phase.plan.seed, stream.key, client);
+        let mut round = permuted_mix.iter().copied().cycle();
+        let mut turns = 0;
+        let mut unsent = 0;
+        for (from, to) in stretches {
+            let mut scheduled = self.start + Duration::from_secs_f64(from);
+            let mut present = false;
+            let leaves = Duration::try_from_secs_f64(to).ok().and_then(|to| self.start.checked_add(to));
+            loop {
+                // Checked before sleeping too: a think time must not outlast the phase.
+                if self.is_over(&stream, scheduled) {
+                    return;
+                }
+                self.sleep_until(scheduled).await;
+                if self.is_over(&stream, Instant::now()) {
+                    return;
+                }
+                let held = self.phase.held.load(Ordering::Relaxed);
+                if held && !present {
+                    return;
+                }
+                present = true;
+                if !held && leaves.is_some_and(|leaves| scheduled >= leaves) {
+                    break;
+                }
+                let Some(ticket) = self.next(&stream) else {
+                    self.nothing_left(stream.index, true);
+                    return;
+                };
+                let ticket = Iteration { turn: round.next(), ..ticket };
+                let (k, done, was_sent) = self.walk(&stream, &mut connection, seat, ticket, scheduled).await;
+                let thought = think(&think_time, &self.draw(&stream, k));
+                unsent = if was_sent { 0 } else { unsent + 1 };
+                scheduled = done + thought.max(back_off(unsent));
+                turns += 1;
+                if turns % TURNS == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+
+    /// This worker's next iteration of a closed stream; `None` when the stream has no more.
+    fn next(&self, stream: &Stream) -> Option<Iteration> {
+        let issued = stream.issued.get();
+        stream.issued.set(issued + 1);
+        let n = stream.share.index + issued * stream.share.of;
+        self.phase.limits[stream.index].is_none_or(|limit| n < limit).then(|| self.ticket(stream, n))
+    }
+}

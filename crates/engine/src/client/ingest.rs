@@ -1,0 +1,151 @@
+//! Clients of a stream whose requests carry the events of a source: each takes the next batch, sends it, and keeps what
+//! the store could not take for another time.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::request::Start;
+use super::{ClientSeat, Stream, Worker};
+use crate::client::retry_state::RetryState;
+use crate::driver::{Driver, ErrorClass, ReplyPart};
+use crate::ingest::chunk::InFlightBatch;
+use crate::ingest::queue::Next;
+use crate::ingest::{Disposition, Source, dispositions};
+
+/// The pause of a client that cannot connect; it doubles with each such request in a row.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A client that cannot connect waits this long at most before the next request.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+impl<D: Driver> Worker<D> {
+    /// A client's loop, until the source has ended and nothing of it is left.
+    pub(super) async fn ingest(self: Rc<Self>, stream: Rc<Stream>, source: Arc<Source>, client: u64) {
+        let mut connection = self.phase.driver.connection(client);
+        let seat = self.seat(client);
+        let mut pause = PAUSE;
+        let mut free = Instant::now();
+        source.queue.join();
+        while let Some(mut taken) = self.next_batch(&stream, &source).await {
+            // The generator is late with a batch that was ready while a client for it was free.
+            let ready = taken.ready.map(|ready| ready.max(free));
+            let late = ready.map_or(Duration::ZERO, |ready| Instant::now().saturating_duration_since(ready));
+            let sent = self.send(&stream, &mut connection, seat, &source, &mut taken, late).await;
+            match taken.left {
+                None => source.queue.done(&taken),
+                Some(_) => source.queue.put_back(taken, sent.stuck),
+            }
+            // No other batch gets through where nobody answers.
+            if sent.unreachable {
+                self.timer.sleep_until(Instant::now() + pause).await;
+                pause = LONGEST_PAUSE.min(pause * 2);
+            } else {
+                pause = PAUSE;
+            }
+            free = Instant::now();
+        }
+        self.nothing_left(stream.index, source.queue.ran_out());
+    }
+
+    /// Waits for the next batch; `None` when nothing is left.
+    async fn next_batch(&self, stream: &Stream, source: &Source) -> Option<InFlightBatch> {
+        loop {
+            // A client that has a batch must not be among those that are woken: the wake-up would be lost.
+            let mut changed = std::pin::pin!(source.queue.changed());
+            changed.as_mut().enable();
+            let now = Instant::now();
+            if self.is_over(stream, now) {
+                // What has arrived in time is still sent.
+                source.queue.close();
+            }
+            let until = match source.queue.take(now) {
+                Next::Batch(taken) => return Some(taken),
+                Next::Wait(until) => until,
+                Next::Ended => return None,
+            };
+            let ends = self.ends(stream).filter(|ends| *ends > now);
+            let until = until.into_iter().chain(ends).min();
+            let due = async {
+                match until {
+                    Some(until) => self.timer.sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = changed => {}
+                () = due => {}
+                () = self.over.notified() => {}
+            }
+        }
+    }
+
+    /// Sends what is left of a batch, with its retries, and records it; `late`: how late the generator is with it. What
+    /// is left then stands in the batch.
+    async fn send(
+        &self,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        seat: ClientSeat,
+        source: &Source,
+        taken: &mut InFlightBatch,
+        late: Duration,
+    ) -> Sent {
+        let choice = &self.phase.stream_plans[stream.index].choices[0];
+        let scheduled = taken.oldest().unwrap_or_else(Instant::now);
+        // That a batch waits for its events, and for a client that is free, is not the generator's doing.
+        let start = Start { scheduled, started: scheduled + late };
+        self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
+        let node = stream.due_node(0);
+        stream.count_node(0, node);
+        self.turn_to(stream, connection, node, true);
+        let name = self.phase.driver.parts(&choice.operation).len();
+        let most = self.phase.plan.streams[stream.index].retries;
+        let (driver, context) = (&self.phase.driver, &self.phase.context);
+        let mut rest = RetryState::of(taken.left.take());
+        let mut parts = Vec::new();
+        let mut retries = 0;
+        loop {
+            let reply = driver.ingest(connection, &choice.operation, context, &taken.batch, rest.documents()).await;
+            let mut dispositions = dispositions(&reply, taken.batch.events.len(), rest.documents());
+            let words = reply.outcome.as_ref().err().map_or("", |failure| failure.message.as_str());
+            source.settle(taken, &mut dispositions, words);
+            let part = |&(place, disposition): &(u32, Disposition)| {
+                let failed = match disposition {
+                    Disposition::Left => return None,
+                    Disposition::Taken => None,
+                    Disposition::Refused => Some(ErrorClass::Item),
+                };
+                let sent = taken.batch.events[place as usize].arrived;
+                Some(ReplyPart { name, sent, done: reply.done, documents: u64::from(failed.is_none()), failed })
+            };
+            parts.extend(dispositions.iter().filter_map(part));
+            let left: Vec<u32> = dispositions
+                .iter()
+                .filter(|(_, disposition)| *disposition == Disposition::Left)
+                .map(|(place, _)| *place)
+                .collect();
+            if !left.is_empty() && retries < most {
+                retries += 1;
+                rest.after(&reply);
+                let times = self.times(stream, seat, start);
+                self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
+                continue;
+            }
+            let stuck = left.len() == dispositions.len();
+            taken.left = Some(left).filter(|left| !left.is_empty());
+            let mut reply = rest.settle(reply);
+            reply.parts.append(&mut parts);
+            let asked = self.record(stream, choice, seat, start, reply);
+            return Sent { stuck, unreachable: stuck && asked.failed == Some(ErrorClass::Connect) };
+        }
+    }
+}
+
+/// How a batch was sent.
+struct Sent {
+    /// None of its events came to an end.
+    stuck: bool,
+    /// There was no connection.
+    unreachable: bool,
+}

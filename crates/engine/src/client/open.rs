@@ -1,0 +1,99 @@
+//! Open streams: requests are due at instants that do not depend on answers, and are handed to idle clients.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Instant;
+
+use tokio::task::JoinSet;
+
+use super::balance::{ClientSlot, Idle};
+use super::{Iteration, Stream, TURNS, Worker};
+use crate::driver::Driver;
+use crate::pacing::schedule::Due;
+
+type DueIteration = (Iteration, Instant);
+
+impl<D: Driver> Worker<D> {
+    /// Hands each iteration to an idle client at its instant, or drops it if `most` are in flight.
+    pub(super) async fn open(self: Rc<Self>, stream: Rc<Stream>, schedule: Due, most: u64, clients: &mut JoinSet<()>) {
+        let idle: Rc<Idle<DueIteration>> = Rc::default();
+        let closing = Rc::new(Cell::new(false));
+        let mut client_slots: Vec<Rc<ClientSlot<DueIteration>>> = Vec::new();
+        let mut turns = 0;
+        for (n, due) in schedule {
+            let scheduled = self.start + due;
+            if self.is_over(&stream, scheduled) {
+                break;
+            }
+            if self.phase.limits[stream.index].is_some_and(|limit| n >= limit) {
+                self.nothing_left(stream.index, true);
+                break;
+            }
+            self.sleep_until(scheduled).await;
+            if self.phase.ended.get().is_some_and(|ended| scheduled >= *ended) {
+                break;
+            }
+            turns += 1;
+            if turns % TURNS == 0 {
+                // A schedule that has fallen behind must not keep its own clients from the answers.
+                tokio::task::yield_now().await;
+            }
+            let ticket = self.ticket(&stream, n);
+            let first = self.pick(&stream, n * self.phase.stream_plans[stream.index].steps(), 0, ticket);
+            // A user who walks a journey asks one node; each step goes to each node as often as the first.
+            let due = stream.due_node(first.number);
+            let node = due.unwrap_or(0);
+            if let Some(client_slot) = idle.take(node) {
+                client_slot.hand((ticket, scheduled), node);
+            } else if (client_slots.len() as u64) < most {
+                let client_slot = ClientSlot::new(Some((ticket, scheduled)), node);
+                client_slots.push(client_slot.clone());
+                let client = stream.share.index + stream.share.of * (client_slots.len() as u64 - 1);
+                clients.spawn_local(self.clone().serve(
+                    stream.clone(),
+                    client,
+                    client_slot,
+                    idle.clone(),
+                    closing.clone(),
+                ));
+            } else if let Some(client_slot) = idle.take_any() {
+                client_slot.hand((ticket, scheduled), node);
+            } else {
+                self.recorder.borrow_mut().dropped(first.slot, scheduled, Instant::now(), &self.waiting.borrow());
+                self.settle(&stream, ticket, 0);
+                continue;
+            }
+            stream.count_node(first.number, due);
+        }
+        closing.set(true);
+        client_slots.iter().for_each(|client_slot| client_slot.wake());
+    }
+
+    /// A client of an open stream: serves what is handed to it.
+    async fn serve(
+        self: Rc<Self>,
+        stream: Rc<Stream>,
+        client: u64,
+        client_slot: Rc<ClientSlot<DueIteration>>,
+        idle: Rc<Idle<DueIteration>>,
+        closing: Rc<Cell<bool>>,
+    ) {
+        let mut connection = self.phase.driver.connection(client);
+        let seat = self.seat(client);
+        loop {
+            if let Some((ticket, scheduled)) = client_slot.take() {
+                if self.phase.stream_plans[stream.index].steps() > 1 {
+                    // A user who walks a journey in an open stream has just arrived.
+                    self.phase.driver.depart(&mut connection);
+                }
+                self.turn_to(&stream, &mut connection, Some(client_slot.node.get()), false);
+                self.walk(&stream, &mut connection, seat, ticket, scheduled).await;
+                idle.put(client_slot.clone());
+            } else if closing.get() {
+                return;
+            } else {
+                client_slot.woken().await;
+            }
+        }
+    }
+}

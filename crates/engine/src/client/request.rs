@@ -1,0 +1,303 @@
+//! What a client does for one iteration: its requests one after the other, each from its scheduled instant to its
+//! record.
+
+use std::time::Instant;
+
+use super::{ClientSeat, Iteration, Stream, StreamEnd, Worker};
+use crate::client::retry_state::RetryState;
+use crate::client::stream_plan::{Choice, Group, StreamPlan};
+use crate::driver::{Driver, ErrorClass, Failure, Reply};
+use crate::pacing::schedule::{salt, think};
+use crate::plan::Visible;
+use crate::recording::recorder::Times;
+use crate::util::draw::Draw;
+use crate::workload::numbering::Use;
+use crate::workload::variables::{Captured, Values};
+
+/// When a request is due, and when the generator turned to it.
+#[derive(Clone, Copy)]
+pub(super) struct Start {
+    pub scheduled: Instant,
+    pub started: Instant,
+}
+
+/// How a request went.
+pub(super) struct RequestOutcome {
+    pub done: Instant,
+    pub failed: Option<ErrorClass>,
+    /// Whether any of it was sent.
+    pub was_sent: bool,
+}
+
+impl<D: Driver> Worker<D> {
+    /// One iteration: one request, or all of a journey's. Returns the last request's number, when it was done, and
+    /// whether it was sent.
+    pub(super) async fn walk(
+        &self,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        seat: ClientSeat,
+        ticket: Iteration,
+        scheduled: Instant,
+    ) -> (u64, Instant, bool) {
+        let stream_plan = &self.phase.stream_plans[stream.index];
+        let (steps, first) = (stream_plan.steps(), ticket.iteration * stream_plan.steps());
+        let RequestOutcome { mut done, mut failed, mut was_sent } =
+            self.request(stream, connection, seat, ticket, 0, scheduled).await;
+        for step in 1..steps {
+            let k = first + step;
+            let scheduled = done + think(&stream_plan.thinks[step as usize - 1], &self.draw(stream, k - 1));
+            self.sleep_until(scheduled).await;
+            if self.is_over(stream, scheduled) {
+                self.settle(stream, ticket, step as usize);
+                return (k - 1, done, was_sent);
+            }
+            if failed.is_some_and(write_failed) && self.pick(stream, k, step as usize, ticket).visible.is_some() {
+                self.skip(stream, ticket, step as usize);
+                continue;
+            }
+            RequestOutcome { done, failed, was_sent } =
+                self.request(stream, connection, seat, ticket, step as usize, scheduled).await;
+        }
+        (first + steps - 1, done, was_sent)
+    }
+
+    /// One request, from its scheduled instant to its record.
+    async fn request(
+        &self,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        seat: ClientSeat,
+        ticket: Iteration,
+        step: usize,
+        scheduled: Instant,
+    ) -> RequestOutcome {
+        let started = Instant::now();
+        let stream_plan = &self.phase.stream_plans[stream.index];
+        let k = ticket.iteration * stream_plan.steps() + step as u64;
+        let choice = self.pick(stream, k, step, ticket);
+        let draw = Draw {
+            user: seat.client,
+            number: choice.uses.map_or(0, |_| number_of(stream_plan, ticket, step)),
+            settled: choice.reads.map_or(0, |counter| self.phase.counters[counter].settled()),
+            turn: stream.turn(choice.number),
+            roams: stream.roams,
+            ..self.draw(stream, k)
+        };
+        let start = Start { scheduled, started };
+        let knows = |slot| self.phase.driver.memory(connection).is_some_and(|memory| memory.has(slot));
+        let asked = match choice.lacks(knows) {
+            Some(name) => self.record(stream, choice, seat, start, unsent(name)),
+            None => self.ask(stream, connection, seat, choice, &draw, start).await,
+        };
+        if let (Some(counter), Some(count)) = (choice.uses, &stream.count) {
+            count.borrow_mut().settle(counter, draw.number, &self.phase.counters);
+        }
+        asked
+    }
+
+    /// Sends a request, with its retries, and records it.
+    pub(super) async fn ask(
+        &self,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        seat: ClientSeat,
+        choice: &Choice<D>,
+        draw: &Draw,
+        start: Start,
+    ) -> RequestOutcome {
+        self.waiting.borrow_mut()[seat.place] = Some((choice.slot, start.scheduled));
+        // Whether the phase has ended meanwhile is known only when the answer is there.
+        let times = || self.times(stream, seat, start);
+        let most = self.phase.plan.streams[stream.index].retries;
+        let mut retries = 0;
+        let (driver, context) = (&self.phase.driver, &self.phase.context);
+        if let Some(visible) = &choice.visible {
+            let reply = self.look(stream, connection, seat, choice, visible, draw, start).await;
+            self.keep_answer(connection, choice, &reply);
+            return self.record(stream, choice, seat, start, reply);
+        }
+        let (is_first, newest) = self.before(connection, choice, draw);
+        let mut rest = RetryState::default();
+        let mut reply = loop {
+            let reply = driver.execute(connection, &choice.operation, context, draw, rest.documents()).await;
+            if retries == most || !RetryState::may_pass(&reply) {
+                break rest.settle(reply);
+            }
+            let due = reply.done
+                + RetryState::pause(&reply, retries, draw.unit(salt::BACK_OFF + u64::from(retries.min(1000))));
+            if self.ends(stream).is_some_and(|ends| due > ends) {
+                break rest.settle(reply);
+            }
+            retries += 1;
+            rest.after(&reply);
+            self.recorder.borrow_mut().attempt(choice.slot, times(), reply, &self.waiting.borrow());
+            self.sleep_until(due).await;
+        };
+        self.keep_answer(connection, choice, &reply);
+        choice.first_executions.record(start.scheduled, is_first, newest, &mut reply);
+        self.record(stream, choice, seat, start, reply)
+    }
+
+    /// What is known before a request is sent: whether it is the first of its kind, and when the newest event had arrived
+    /// that its answer will show; each where it is asked for.
+    fn before(
+        &self,
+        connection: &mut D::Connection,
+        choice: &Choice<D>,
+        draw: &Draw,
+    ) -> (Option<bool>, Option<Instant>) {
+        let is_first = choice.first_executions.requests.as_ref().and_then(|requests| {
+            let none = Captured::NONE;
+            let captured = self.phase.driver.memory(connection).map_or(&none, |captured| &*captured);
+            requests.is_first(&Values { variables: &self.phase.context.variables, draw, captured })
+        });
+        let newest = choice.first_executions.shows.and_then(|stream| self.phase.sources[stream].as_ref()?.shown());
+        (is_first, newest)
+    }
+
+    /// Keeps an answer for whoever watches, where that is wanted and due.
+    fn keep_answer(&self, connection: &D::Connection, choice: &Choice<D>, reply: &Reply) {
+        let Some(kept) = choice.kept.as_ref().filter(|_| reply.outcome.is_ok()) else { return };
+        if kept.is_due(reply.done)
+            && let Some(answer) = self.phase.driver.answer(connection, &choice.operation)
+        {
+            kept.keep(answer.into_owned());
+        }
+    }
+
+    /// Asks until the answer is a success, which is the first to see what was written. The whole wait is one request:
+    /// from the first sending to the last answer.
+    #[allow(clippy::too_many_arguments)]
+    async fn look(
+        &self,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        seat: ClientSeat,
+        choice: &Choice<D>,
+        Visible { every, within, .. }: &Visible,
+        draw: &Draw,
+        start: Start,
+    ) -> Reply {
+        let end = start.scheduled + *within;
+        let mut first = None;
+        let mut looks: u64 = 0;
+        loop {
+            let reply = self.phase.driver.execute(connection, &choice.operation, &self.phase.context, draw, None).await;
+            let sent = *first.get_or_insert(reply.sent);
+            looks += 1;
+            let Err(failure) = &reply.outcome else { return Reply { sent, ..reply } };
+            let next = reply.done + *every;
+            if next > end {
+                // A store that does not answer has not said that it does not see it.
+                let answered = matches!(failure.class, ErrorClass::Assertion | ErrorClass::Client);
+                let class = if answered { ErrorClass::Unseen } else { failure.class };
+                let message =
+                    format!("not seen after {} s and {looks} looks: {}", within.as_secs_f64(), failure.message);
+                return Reply { sent, outcome: Err(Failure::new(class, message)), documents: 0, ..reply };
+            }
+            self.recorder.borrow_mut().saw_nothing(
+                choice.slot,
+                self.times(stream, seat, start),
+                &reply,
+                &self.waiting.borrow(),
+            );
+            self.sleep_until(next).await;
+        }
+    }
+
+    pub(super) fn times(&self, stream: &Stream, seat: ClientSeat, Start { scheduled, started }: Start) -> Times {
+        Times { scheduled, started, ends: self.ends(stream), client: seat.client }
+    }
+
+    /// Records how a request went in the end.
+    pub(super) fn record(
+        &self,
+        stream: &Stream,
+        choice: &Choice<D>,
+        seat: ClientSeat,
+        start: Start,
+        reply: Reply,
+    ) -> RequestOutcome {
+        let done = reply.done;
+        let failed = reply.outcome.as_ref().err();
+        // A connection that broke under a request is opened again at once; only a failed connect is a reason to wait.
+        let was_sent = failed.is_none() || reply.bytes_sent > 0;
+        let failed = failed.map(|failure| failure.class);
+        let end = &self.ends[stream.index];
+        end.set(StreamEnd { last_done: end.get().last_done.max(done - self.start), ..end.get() });
+        // The request stays in flight until it is recorded: it may be what shows that a second has ended.
+        self.recorder.borrow_mut().request(choice.slot, self.times(stream, seat, start), reply, &self.waiting.borrow());
+        self.waiting.borrow_mut()[seat.place] = None;
+        RequestOutcome { done, failed, was_sent }
+    }
+
+    /// Iteration `n` of a stream, which is this worker's, with the numbers that it takes of a counter.
+    #[inline]
+    pub(super) fn ticket(&self, stream: &Stream, n: u64) -> Iteration {
+        let none = Use { group: 0, number: 0 };
+        let uses = stream.count.as_ref().map_or(none, |count| count.borrow_mut().take(n, &self.phase.counters));
+        Iteration { iteration: n, uses, turn: None }
+    }
+
+    /// The requests of an iteration from `step` on will not be sent: the numbers that they took are settled.
+    pub(super) fn settle(&self, stream: &Stream, ticket: Iteration, step: usize) {
+        for step in step..self.phase.stream_plans[stream.index].steps() as usize {
+            self.skip(stream, ticket, step);
+        }
+    }
+
+    /// A step of an iteration will not be sent: the number that it took is settled.
+    fn skip(&self, stream: &Stream, ticket: Iteration, step: usize) {
+        let Some(count) = &stream.count else { return };
+        let stream_plan = &self.phase.stream_plans[stream.index];
+        let k = ticket.iteration * stream_plan.steps() + step as u64;
+        if let Some(counter) = self.pick(stream, k, step, ticket).uses {
+            count.borrow_mut().settle(counter, number_of(stream_plan, ticket, step), &self.phase.counters);
+        }
+    }
+
+    #[inline]
+    pub(super) fn draw(&self, stream: &Stream, k: u64) -> Draw {
+        let iteration = k / self.phase.stream_plans[stream.index].steps();
+        Draw { iteration, ..Draw::new(self.phase.plan.seed, stream.key, k) }
+    }
+
+    #[inline]
+    pub(super) fn pick(&self, stream: &Stream, k: u64, step: usize, ticket: Iteration) -> &Choice<D> {
+        let stream_plan = &self.phase.stream_plans[stream.index];
+        if let Some(turn) = ticket.turn {
+            return &stream_plan.choices[turn];
+        }
+        match (stream_plan.choices.as_slice(), stream_plan.groups.get(ticket.uses.group)) {
+            ([only], _) => only,
+            (steps, _) if !stream_plan.thinks.is_empty() => &steps[step],
+            (mix, Some(Group { choices, .. })) => {
+                let draw = self.draw(stream, k).unit(salt::MIX);
+                &mix[choices.iter().find(|(below, _)| draw < *below).unwrap_or(&choices[choices.len() - 1]).1]
+            }
+            (mix, None) => {
+                let draw = self.draw(stream, k).unit(salt::MIX);
+                mix.iter().find(|choice| draw < choice.below).unwrap_or(&mix[mix.len() - 1])
+            }
+        }
+    }
+}
+
+/// Whether nothing was written that could become visible: the request before failed, and not by what it looked for.
+fn write_failed(failed: ErrorClass) -> bool {
+    failed != ErrorClass::Unseen
+}
+
+/// The failure of a request that lacks a value which some answer should have given.
+pub fn unsent(name: &str) -> Reply {
+    let message = format!("not sent: no answer has given this user a value for \"{name}\" yet");
+    Reply::unsent(Failure::new(ErrorClass::Assertion, message))
+}
+
+/// The number that a step of an iteration takes: one more than the step before it that uses the counter, too.
+fn number_of<D: Driver>(stream_plan: &StreamPlan<D>, ticket: Iteration, step: usize) -> u64 {
+    // The choices of a mix are not steps: a mix has one step, the first.
+    let before = stream_plan.choices.iter().take(if stream_plan.thinks.is_empty() { 0 } else { step });
+    ticket.uses.number + before.filter(|choice| choice.uses.is_some()).count() as u64
+}

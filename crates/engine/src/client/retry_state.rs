@@ -1,0 +1,160 @@
+//! What is left to do of a request whose attempt failed: all of it, or those documents of a bulk request that the store
+//! did not take. Documents that it took are not sent again: where it makes their ids they would be there twice.
+
+use std::time::Duration;
+
+use crate::driver::{ErrorClass, Failure, Reply};
+
+/// The pause before the first retry. Each further pause is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause, unless the store asks for more.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The longest pause that a store can ask for.
+const LONGEST_ASKED: Duration = Duration::from_secs(60);
+
+/// What the attempts so far have left.
+#[derive(Debug, Default)]
+pub struct RetryState {
+    /// The documents that the next attempt carries, by their places in the whole request; `None` is all.
+    documents: Option<Vec<u32>>,
+    /// The failure of the first attempt in which documents failed for good, if there was one.
+    lost: Option<Failure>,
+    /// Documents that earlier attempts got through.
+    passed: u64,
+}
+
+impl RetryState {
+    /// Of a request whose earlier ones have left these documents, or all.
+    pub fn of(documents: Option<Vec<u32>>) -> Self {
+        Self { documents, ..Self::default() }
+    }
+
+    /// The documents that the next attempt carries, by their places in the whole request; `None` is all.
+    pub fn documents(&self) -> Option<&[u32]> {
+        self.documents.as_deref()
+    }
+
+    /// Whether what is left after an attempt may get through when it is tried again.
+    pub fn may_pass(reply: &Reply) -> bool {
+        let whole = reply.outcome.as_ref().is_err_and(|failure| failure.class.may_pass());
+        whole || !reply.rejected.is_empty()
+    }
+
+    /// The back-off before the next attempt, after so many retries. `spread` in [0, 1) lengthens it by up to half, so that
+    /// clients which failed together do not return together.
+    pub fn pause(reply: &Reply, retries: u32, spread: f64) -> Duration {
+        let doubled = FIRST_PAUSE.saturating_mul(1 << retries.min(10)).min(LONGEST_PAUSE).mul_f64(1.0 + spread / 2.0);
+        doubled.max(reply.retry_after.unwrap_or_default().min(LONGEST_ASKED))
+    }
+
+    /// Takes note of an attempt, after which there will be another.
+    pub fn after(&mut self, reply: &Reply) {
+        self.passed += reply.documents;
+        if reply.rejected.is_empty() {
+            return;
+        }
+        if let (true, Err(failure), None) = (reply.lost, &reply.outcome, &self.lost) {
+            self.lost = Some(failure.clone());
+        }
+        let place = |of: &u32| match &self.documents {
+            None => Some(*of),
+            Some(before) => before.get(*of as usize).copied(),
+        };
+        self.documents = Some(reply.rejected.iter().filter_map(place).collect());
+    }
+
+    /// The judgement of the whole request by its last attempt: what failed in it, and what had failed before for good.
+    pub fn settle(self, reply: Reply) -> Reply {
+        let Self { lost, passed, .. } = self;
+        let outcome = match (lost, reply.outcome) {
+            (None, Err(failure)) if passed > 0 && failure.class != ErrorClass::Rejected => {
+                Err(Failure { class: ErrorClass::Item, ..failure })
+            }
+            (Some(_), Err(failure)) => Err(Failure { class: ErrorClass::Item, ..failure }),
+            (Some(lost), Ok(())) => Err(Failure { class: ErrorClass::Item, ..lost }),
+            (None, outcome) => outcome,
+        };
+        Reply { outcome, earlier: passed, ..reply }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn reply(documents: u64, failed: Option<ErrorClass>, rejected: &[u32]) -> Reply {
+        let now = Instant::now();
+        let outcome = failed.map_or(Ok(()), |class| Err(Failure::new(class, "no")));
+        Reply { documents, rejected: rejected.to_vec(), ..Reply::new(now, now, outcome) }
+    }
+
+    fn outcome(reply: Reply) -> Option<ErrorClass> {
+        reply.outcome.err().map(|failure| failure.class)
+    }
+
+    #[test]
+    fn only_the_documents_that_were_rejected_are_left_by_their_places_in_the_whole() {
+        let mut rest = RetryState::default();
+        let first = reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]);
+        assert!(RetryState::may_pass(&first) && rest.documents().is_none());
+        rest.after(&first);
+        assert_eq!(rest.documents(), Some(&[1, 4, 9][..]));
+        rest.after(&reply(1, Some(ErrorClass::Rejected), &[0, 2]));
+        assert_eq!(rest.documents(), Some(&[1, 9][..]));
+        // An attempt that fails as a whole leaves what it carried.
+        rest.after(&reply(0, Some(ErrorClass::Connect), &[]));
+        assert_eq!(rest.documents(), Some(&[1, 9][..]));
+        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), None);
+    }
+
+    #[test]
+    fn a_request_that_was_rejected_until_the_end_counts_what_is_still_rejected() {
+        let mut rest = RetryState::default();
+        rest.after(&reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
+        assert_eq!(outcome(rest.settle(reply(2, Some(ErrorClass::Rejected), &[2]))), Some(ErrorClass::Rejected));
+        let mut rest = RetryState::default();
+        rest.after(&reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
+        let gone = reply(0, Some(ErrorClass::Timeout), &[]);
+        assert_eq!(outcome(rest.settle(gone)), Some(ErrorClass::Item), "seven got through");
+    }
+
+    #[test]
+    fn documents_that_failed_for_what_they_are_stay_failed() {
+        let mut rest = RetryState::default();
+        let mixed = Reply { lost: true, ..reply(5, Some(ErrorClass::Item), &[0, 1]) };
+        assert!(RetryState::may_pass(&mixed), "two of five were rejected");
+        rest.after(&mixed);
+        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), Some(ErrorClass::Item));
+        let mut rest = RetryState::default();
+        rest.after(&Reply { lost: false, ..mixed });
+        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), None, "nothing failed but what was rejected");
+        assert!(!RetryState::may_pass(&reply(5, Some(ErrorClass::Item), &[])));
+        assert!(!RetryState::may_pass(&reply(5, None, &[])));
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit_and_are_as_long_as_the_store_asks() {
+        let pause = |retries, spread, asked: Option<u64>| {
+            let retry_after = asked.map(Duration::from_secs);
+            RetryState::pause(&Reply { retry_after, ..reply(0, Some(ErrorClass::Rejected), &[]) }, retries, spread)
+        };
+        let all: Vec<u128> = (0..7).map(|retries| pause(retries, 0.0, None).as_millis()).collect();
+        assert_eq!(all, [50, 100, 200, 400, 800, 1600, 2000]);
+        assert_eq!(pause(u32::MAX, 0.0, None), LONGEST_PAUSE);
+        assert_eq!(pause(1, 0.5, None).as_millis(), 125);
+        assert_eq!(pause(0, 0.9, Some(3)).as_secs(), 3);
+        assert!(pause(3, 0.0, Some(0)).as_millis() == 400 && pause(0, 0.0, Some(9999)) == LONGEST_ASKED);
+    }
+
+    #[test]
+    fn a_request_that_fails_as_a_whole_is_tried_again_as_a_whole() {
+        let mut rest = RetryState::default();
+        let gone = reply(0, Some(ErrorClass::Connect), &[]);
+        assert!(RetryState::may_pass(&gone));
+        rest.after(&gone);
+        assert_eq!(rest.documents(), None);
+        assert_eq!(outcome(rest.settle(gone)), Some(ErrorClass::Connect));
+    }
+}

@@ -1,0 +1,349 @@
+//! Users of a stream: many share few clients. A dispatcher sleeps until the next of them is due, and the first client
+//! that is free asks for it. A user has neither a task nor a connection.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, VecDeque};
+use std::future::pending;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::balance::{ClientSlot, Idle};
+use super::request::{Start, unsent};
+use super::{ClientSeat, Stream, TURNS, Worker, back_off};
+use crate::driver::{Driver, Failure, Reply};
+use crate::pacing::schedule::think;
+use crate::pacing::simulated_clock::SimulatedClock;
+use crate::plan::{Missing, Think};
+use crate::recording::recorder::Times;
+use crate::workload::journey::Journey;
+use crate::workload::journey::user::{Next, Scene, TimedSteps, User, UserRequest};
+
+/// A user who is due, since when, and when that was noticed.
+type Due = (u32, Start);
+
+/// This worker's users of a stream.
+#[derive(Default)]
+pub(super) struct UserPool {
+    users: RefCell<Vec<User>>,
+    /// Those who think, and until when.
+    thinking: RefCell<BinaryHeap<Reverse<(Instant, u32)>>>,
+    /// Those who are due, since when, and when that was noticed.
+    ready: RefCell<VecDeque<Due>>,
+    /// Those who wait for the shared clock, and until when.
+    parked: RefCell<BinaryHeap<Reverse<(i64, u32)>>>,
+    /// The step of that clock for which those who waited have gone on.
+    released: Cell<u64>,
+    /// How many have not walked all their journeys.
+    left: Cell<u64>,
+    /// The clients that have nothing to do.
+    idle: Idle<Due>,
+    /// All clients.
+    client_slots: RefCell<Vec<Rc<ClientSlot<Due>>>>,
+    /// Wakes the dispatcher before the instant that it sleeps until.
+    news: Notify,
+    sleeps_until: Cell<Option<Instant>>,
+    closing: Cell<bool>,
+}
+
+/// How users of a stream begin and go on.
+#[derive(Clone, Copy)]
+pub(super) struct UserConfig {
+    pub users: u64,
+    pub think_time: Think,
+    /// The first user begins with the load, the last one this long after.
+    pub over: Duration,
+}
+
+impl<D: Driver> Worker<D> {
+    /// Lets this worker's users walk until the stream ends, or they are through.
+    pub(super) async fn users(
+        self: Rc<Self>,
+        stream: Rc<Stream>,
+        config: UserConfig,
+        clients: u64,
+        thread: usize,
+        tasks: &mut JoinSet<()>,
+    ) {
+        let Some(journey) = &self.phase.stream_plans[stream.index].journey else { return };
+        let pool = Rc::new(UserPool::default());
+        self.pools.borrow_mut().push((stream.index, pool.clone()));
+        let scene = self.scene(&stream, journey, config.think_time);
+        let numbers = stream.share.numbers(config.users);
+        pool.users.borrow_mut().extend(numbers.map(|number| User::new(number, journey)));
+        let count = pool.users.borrow().len();
+        pool.left.set(count as u64);
+        for place in 0..count {
+            let part = pool.users.borrow()[place].number as f64 / config.users as f64;
+            let begin = self.start + config.over.mul_f64(part);
+            pool.thinking.borrow_mut().push(Reverse((begin, place as u32)));
+        }
+        for client in stream.share.numbers(clients) {
+            tasks.spawn_local(self.clone().attend(stream.clone(), client, pool.clone(), config.think_time));
+        }
+        self.dispatch(&stream, &pool, &scene, thread).await;
+        pool.closing.set(true);
+        pool.client_slots.borrow().iter().for_each(|client_slot| client_slot.wake());
+    }
+
+    /// Hands users who are due to clients, until all are through or the stream is over.
+    async fn dispatch(&self, stream: &Stream, pool: &UserPool, scene: &Scene<'_>, thread: usize) {
+        let simulated_clock = self.phase.simulated_clocks[stream.index].as_ref();
+        let mut turns = 0;
+        loop {
+            if let Some(simulated_clock) = simulated_clock {
+                self.release(stream, pool, scene, simulated_clock);
+            }
+            if pool.left.get() == 0 {
+                return self.nothing_left(stream.index, true);
+            }
+            let now = Instant::now();
+            let next = pool.thinking.borrow().peek().map(|Reverse((due, _))| *due);
+            if next.is_none_or(|due| due > now) && self.is_over(stream, now) {
+                return;
+            }
+            if let Some(due) = next.filter(|due| *due <= now) {
+                if self.is_over(stream, due) {
+                    return;
+                }
+                let place = pool.thinking.borrow_mut().pop().map_or(0, |Reverse((_, place))| place);
+                if pool.users.borrow()[place as usize].asks(scene.journey) {
+                    pool.ready.borrow_mut().push_back((place, Start { scheduled: due, started: now }));
+                    self.call(stream, pool, scene);
+                } else if self.go_on(stream, pool, scene, place, due, due) {
+                    self.call(stream, pool, scene);
+                }
+                turns += 1;
+                if turns % TURNS == 0 {
+                    tokio::task::yield_now().await;
+                }
+                continue;
+            }
+            let wake = [next, self.ends(stream)].into_iter().flatten().min();
+            pool.sleeps_until.set(wake);
+            let sleep = async {
+                match wake {
+                    Some(wake) => self.sleep_until(wake).await,
+                    None if self.phase.plan.ends_with.is_empty() => pending().await,
+                    None => self.over.notified().await,
+                }
+            };
+            let moved = async {
+                match simulated_clock {
+                    Some(simulated_clock) => simulated_clock.moved(thread).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = sleep => {}
+                () = pool.news.notified() => {}
+                () = moved => {}
+            }
+        }
+    }
+
+    /// Lets those go on who waited for the latest step of the shared clock, all due when it was made.
+    fn release(&self, stream: &Stream, pool: &UserPool, scene: &Scene, simulated_clock: &SimulatedClock) {
+        let Some(step) = simulated_clock.latest().filter(|step| step.number > pool.released.get()) else { return };
+        pool.released.set(step.number);
+        // All of them first: who goes on and waits at once, such as at another meeting, waits for the next step.
+        let mut places = Vec::new();
+        {
+            let mut parked = pool.parked.borrow_mut();
+            while let Some(first) = parked.peek_mut().filter(|first| first.0.0 <= step.to) {
+                places.push(PeekMut::pop(first).0.1);
+            }
+        }
+        for place in places {
+            pool.users.borrow_mut()[place as usize].instant = step.to;
+            if self.go_on(stream, pool, scene, place, step.at, step.at) {
+                self.call(stream, pool, scene);
+            }
+        }
+    }
+
+    /// A client: asks for the users who are due, one after the other.
+    async fn attend(self: Rc<Self>, stream: Rc<Stream>, client: u64, pool: Rc<UserPool>, think_time: Think) {
+        let Some(journey) = &self.phase.stream_plans[stream.index].journey else { return };
+        let scene = self.scene(&stream, journey, think_time);
+        let mut connection = self.phase.driver.connection(client);
+        let seat = self.seat(client);
+        let client_slot = ClientSlot::new(None, stream.first_node(pool.client_slots.borrow().len()));
+        pool.client_slots.borrow_mut().push(client_slot.clone());
+        let mut turns = 0;
+        loop {
+            let next = client_slot.take().or_else(|| {
+                let (place, start) = pool.ready.borrow_mut().pop_front()?;
+                let choice = pool.users.borrow()[place as usize].wants(journey).unwrap_or(0);
+                let node = stream.near_node(choice, client_slot.node.get());
+                stream.count_node(choice, node);
+                client_slot.node.set(node.unwrap_or(0));
+                Some((place, start))
+            });
+            let Some((place, start)) = next else {
+                if pool.closing.get() {
+                    return;
+                }
+                pool.idle.put(client_slot.clone());
+                client_slot.woken().await;
+                continue;
+            };
+            self.turn_to(&stream, &mut connection, Some(client_slot.node.get()), false);
+            self.serve_user(&stream, &pool, &scene, &mut connection, seat, place, start).await;
+            turns += 1;
+            if turns % TURNS == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Hands the first user who is due to an idle client, if there is one: at the node that is due for the request, or
+    /// at another.
+    fn call(&self, stream: &Stream, pool: &UserPool, scene: &Scene) {
+        let mut ready = pool.ready.borrow_mut();
+        let Some(&(place, start)) = ready.front() else { return };
+        let choice = pool.users.borrow()[place as usize].wants(scene.journey).unwrap_or(0);
+        let due = stream.due_node(choice);
+        let Some(client_slot) = pool.idle.take(due.unwrap_or(0)).or_else(|| pool.idle.take_any()) else { return };
+        let node = stream.near_node(choice, client_slot.node.get());
+        stream.count_node(choice, node);
+        ready.pop_front();
+        client_slot.hand((place, start), node.unwrap_or(0));
+    }
+
+    /// The request at which a user stands, and what the user does after it.
+    #[allow(clippy::too_many_arguments)]
+    async fn serve_user(
+        &self,
+        stream: &Stream,
+        pool: &UserPool,
+        scene: &Scene<'_>,
+        connection: &mut D::Connection,
+        seat: ClientSeat,
+        place: u32,
+        start: Start,
+    ) {
+        let taken = {
+            let user = &mut pool.users.borrow_mut()[place as usize];
+            let failed = user.write_failed();
+            user.ask(scene).map(|asking| (asking, std::mem::take(&mut user.memory), failed))
+        };
+        let Some((UserRequest { choice, mut draw, think_time, missing }, mut memory, failed)) = taken else { return };
+        let choice = &self.phase.stream_plans[stream.index].choices[choice];
+        (draw.turn, draw.roams) = (stream.turn(choice.number), true);
+        // What was not written is not looked for.
+        let in_vain = failed && choice.visible.is_some();
+        let lacks = choice.lacks(|slot| memory.has(slot));
+        // A record names the user, for whom any client may ask.
+        let seat = ClientSeat { client: draw.user, ..seat };
+        if let Some(counter) = choice.reads {
+            draw.settled = self.phase.counters[counter].settled();
+        }
+        let mut leaves = false;
+        let (done, failed) = match lacks {
+            _ if in_vain => (Instant::now(), None),
+            Some(_) if missing == Missing::Skip => (Instant::now(), None),
+            Some(name) => {
+                leaves = missing == Missing::Leave;
+                let asked = self.record(stream, choice, seat, start, unsent(name));
+                (asked.done, Some((asked.failed, false)))
+            }
+            None => {
+                if let Some(kept) = self.phase.driver.memory(connection) {
+                    std::mem::swap(kept, &mut memory);
+                }
+                let asked = self.ask(stream, connection, seat, choice, &draw, start).await;
+                if let Some(kept) = self.phase.driver.memory(connection) {
+                    std::mem::swap(kept, &mut memory);
+                }
+                (asked.done, Some((asked.failed, asked.was_sent)))
+            }
+        };
+        let mut due = done;
+        {
+            let user = &mut pool.users.borrow_mut()[place as usize];
+            user.memory = memory;
+            if let Some((failed, was_sent)) = failed {
+                user.unsent = if was_sent { 0 } else { user.unsent.saturating_add(1) };
+                due += think(&think_time, &draw).max(back_off(user.unsent.into()));
+                user.answered(failed);
+            }
+            if leaves {
+                user.leave(scene.journey);
+            }
+        }
+        // This client takes the next user who is due; another is needed only for more.
+        if self.go_on(stream, pool, scene, place, done, due) && pool.ready.borrow().len() > 1 {
+            self.call(stream, pool, scene);
+        }
+    }
+
+    /// A user goes on at `now`, and thinks until `due` first. Returns whether it is ready to ask at once.
+    fn go_on(&self, stream: &Stream, pool: &UserPool, scene: &Scene, place: u32, now: Instant, due: Instant) -> bool {
+        let simulated_clock = self.phase.simulated_clocks[stream.index].as_ref();
+        let (next, asks) = {
+            let user = &mut pool.users.borrow_mut()[place as usize];
+            (user.advance(scene, now, due, |taken| self.taken(stream, taken)), user.asks(scene.journey))
+        };
+        match next {
+            Next::Due(due) => {
+                // Who need not wait is not looked for by the dispatcher.
+                if asks && due <= now && !self.is_over(stream, due) {
+                    pool.ready.borrow_mut().push_back((place, Start { scheduled: due, started: due }));
+                    return true;
+                }
+                pool.thinking.borrow_mut().push(Reverse((due, place)));
+                if pool.sleeps_until.get().is_none_or(|until| due < until) {
+                    pool.news.notify_one();
+                }
+            }
+            Next::Park(until) => {
+                pool.parked.borrow_mut().push(Reverse((until, place)));
+                if let Some(simulated_clock) = simulated_clock {
+                    simulated_clock.park(until);
+                }
+            }
+            Next::Through => {
+                pool.left.set(pool.left.get() - 1);
+                if let Some(simulated_clock) = simulated_clock {
+                    simulated_clock.leave();
+                }
+                if pool.left.get() == 0 {
+                    pool.news.notify_one();
+                }
+            }
+        }
+        false
+    }
+
+    /// Records steps that were timed together, as one request that was sent when it was due.
+    fn taken(&self, stream: &Stream, TimedSteps { user, slot, began, done, failed }: TimedSteps) {
+        let why = |class| Failure::new(class, "one of the requests in it failed");
+        let reply = Reply::new(began, done, failed.map_or(Ok(()), |class| Err(why(class))));
+        let times = Times { scheduled: began, started: began, ends: self.ends(stream), client: user };
+        self.recorder.borrow_mut().request(slot, times, reply, &self.waiting.borrow());
+    }
+
+    /// The requests of users who still wait for a client: they were due, and were not sent.
+    pub(super) fn unsent(&self) {
+        for (stream, pool) in self.pools.borrow().iter() {
+            let stream_plan = &self.phase.stream_plans[*stream];
+            let Some(journey) = &stream_plan.journey else { continue };
+            let handed =
+                pool.client_slots.borrow().iter().filter_map(|client_slot| client_slot.take()).collect::<Vec<_>>();
+            for (place, start) in pool.ready.borrow().iter().chain(&handed) {
+                if let Some(choice) = pool.users.borrow()[*place as usize].wants(journey) {
+                    self.waiting.borrow_mut().push(Some((stream_plan.choices[choice].slot, start.scheduled)));
+                }
+            }
+        }
+    }
+
+    fn scene<'a>(&self, stream: &Stream, journey: &'a Journey, think_time: Think) -> Scene<'a> {
+        Scene { journey, think_time, seed: self.phase.plan.seed, key: stream.key, start: self.start }
+    }
+}

@@ -1,0 +1,74 @@
+//! Looking for events that the store has acknowledged, until queries see them: one client for all events of a source
+//! that are looked for, with one query for all of them at a time.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Worker;
+use crate::driver::{Driver, ReplyPart};
+use crate::ingest::Source;
+use crate::ingest::probes::{Outcome, Sought};
+use crate::pacing::schedule::Stride;
+use crate::plan::Pacing;
+use crate::recording::recorder::Times;
+
+impl<D: Driver> Worker<D> {
+    /// Looks for the events of a stream's source that are sampled. It goes on when the stream is over, until each of
+    /// them is seen or given up, so that those which came late are like the others.
+    pub(super) async fn look_for_events(self: Rc<Self>, index: usize, source: Arc<Source>) {
+        let Some(probes) = &source.probes else { return };
+        let (phase, choice) = (&self.phase, &self.phase.stream_plans[index].choices[0]);
+        let visible = choice.slot + phase.driver.parts(&choice.operation).len() + 2;
+        let look = visible + 1;
+        let seat = self.seat(self.looker(index));
+        let mut connection = phase.driver.connection(seat.client);
+        let ends = phase.plan.clock(index).map(|duration| self.start + phase.plan.warmup + duration);
+        let mut due = self.start;
+        loop {
+            let mut changed = std::pin::pin!(probes.changed());
+            changed.as_mut().enable();
+            match probes.sought() {
+                Sought::Ended => return,
+                Sought::Nothing => {
+                    changed.await;
+                    due = due.max(Instant::now());
+                    continue;
+                }
+                Sought::Events(_) => {}
+            }
+            self.timer.sleep_until(due).await;
+            // What was acknowledged meanwhile is looked for, too.
+            let Sought::Events(batch) = probes.sought() else { continue };
+            let started = Instant::now();
+            self.waiting.borrow_mut()[seat.place] = Some((look, due));
+            let (reply, seen) = phase.driver.look_for(&mut connection, &choice.operation, &phase.context, &batch).await;
+            let done = reply.done;
+            let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
+            let mut recorder = self.recorder.borrow_mut();
+            recorder.request(
+                look,
+                Times { scheduled: due, started, ends, client: seat.client },
+                reply,
+                &self.waiting.borrow(),
+            );
+            for Outcome { arrived, failed } in probes.looked(&seen, batch.events.len(), done, failed) {
+                let times = Times { scheduled: arrived, started, ends, client: seat.client };
+                let part = ReplyPart { name: 0, sent: arrived, done, documents: u64::from(failed.is_none()), failed };
+                recorder.part(visible, times, &part);
+            }
+            drop(recorder);
+            self.waiting.borrow_mut()[seat.place] = None;
+            due = done + probes.sampling.every;
+        }
+    }
+
+    /// The number of the client that looks for the events of a stream: one behind those that take them in, which shares
+    /// the connections of this thread.
+    fn looker(&self, stream: usize) -> u64 {
+        let plan = &self.phase.plan;
+        let Pacing::Source { workers, .. } = plan.streams[stream].pacing else { return 0 };
+        let Stride { index, of } = Stride::new(plan.rank, plan.ranks, 0, plan.threads);
+        index + workers.div_ceil(of) * of
+    }
+}

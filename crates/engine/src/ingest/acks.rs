@@ -1,0 +1,120 @@
+//! What senders are told: how many of their lines are safe, in the order in which they sent them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+/// So many lines at least are waited for together, where that may be.
+const TOGETHER: u64 = 1000;
+
+/// The events of one reading, or of several, that are not settled yet.
+#[derive(Debug)]
+pub struct AckToken {
+    left: AtomicUsize,
+    waker: Arc<Notify>,
+}
+
+impl AckToken {
+    /// For so many events.
+    pub fn new(events: usize, waker: Arc<Notify>) -> Self {
+        Self { left: AtomicUsize::new(events), waker }
+    }
+
+    /// So many more, unless all before them are settled already; returns whether they were added.
+    fn join(&self, events: usize) -> bool {
+        let joined = |left: usize| (left > 0).then_some(left + events);
+        self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, joined).is_ok()
+    }
+
+    /// One of them is settled.
+    pub fn settle(&self) {
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.waker.notify_one();
+        }
+    }
+
+    fn is_safe(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0
+    }
+}
+
+/// How far the lines of one sender are safe.
+#[derive(Debug, Default)]
+pub struct Acks {
+    /// Rings when a ticket is settled.
+    pub waker: Arc<Notify>,
+    readings: VecDeque<(u64, Arc<AckToken>)>,
+    lines: u64,
+    ended: bool,
+}
+
+impl Acks {
+    /// A reading had so many lines, of which so many are events. `together`: they may be safe together with those before
+    /// them, and not earlier.
+    pub fn read(&mut self, lines: u64, events: usize, together: bool) -> Arc<AckToken> {
+        let before = self.readings.back_mut().filter(|(before, _)| together && *before < TOGETHER);
+        if let Some((before, ticket)) = before.filter(|(_, ticket)| ticket.join(events)) {
+            *before += lines;
+            return ticket.clone();
+        }
+        let ticket = Arc::new(AckToken::new(events, self.waker.clone()));
+        self.readings.push_back((lines, ticket.clone()));
+        if events == 0 {
+            self.waker.notify_one();
+        }
+        ticket
+    }
+
+    /// How many lines are safe, all before them too.
+    pub fn lines(&mut self) -> u64 {
+        while let Some((lines, _)) = self.readings.front().filter(|(_, ticket)| ticket.is_safe()) {
+            self.lines += lines;
+            self.readings.pop_front();
+        }
+        self.lines
+    }
+
+    /// Nothing more is read.
+    pub fn end(&mut self) {
+        self.ended = true;
+        self.waker.notify_one();
+    }
+
+    /// Whether all lines that ever will be read are safe.
+    pub fn is_all(&self) -> bool {
+        self.ended && self.readings.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_that_may_be_safe_together_have_one_ticket_and_no_line_is_safe_too_early() {
+        let mut safe = Acks::default();
+        let first = safe.read(5, 2, true);
+        let second = safe.read(3, 3, true);
+        assert!(Arc::ptr_eq(&first, &second));
+        (0..4).for_each(|_| first.settle());
+        assert_eq!(safe.lines(), 0, "one of five events is not settled");
+        first.settle();
+        assert_eq!(safe.lines(), 8);
+        let third = safe.read(1, 1, true);
+        assert!(!Arc::ptr_eq(&first, &third), "the first ticket was settled");
+        let fourth = safe.read(1, 1, false);
+        assert!(!Arc::ptr_eq(&third, &fourth));
+        third.settle();
+        assert_eq!(safe.lines(), 9);
+    }
+
+    #[test]
+    fn tickets_are_few_however_small_the_readings_are() {
+        let mut safe = Acks::default();
+        let tickets: std::collections::HashSet<_> =
+            (0..10_000).map(|_| Arc::as_ptr(&safe.read(1, 1, true)) as usize).collect();
+        assert_eq!(tickets.len(), 10);
+    }
+}

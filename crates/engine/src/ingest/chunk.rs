@@ -1,0 +1,112 @@
+//! What goes into the queue of a source, and what comes out of it.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::acks::AckToken;
+use crate::workload::event::{Batch, Event};
+
+/// Events of one reading.
+#[derive(Debug)]
+pub struct Chunk {
+    /// What was read.
+    pub bytes: Vec<u8>,
+    /// The events in it.
+    pub events: Vec<Event>,
+    /// Who wants to know when they are safe.
+    pub ticket: Option<Arc<AckToken>>,
+}
+
+impl Chunk {
+    /// What takes up much more memory than its events, as where most lines are not events, is cut down to them.
+    #[must_use]
+    pub fn trimmed(self) -> Self {
+        if self.length() >= self.bytes.capacity() as u64 / 4 {
+            return self;
+        }
+        let mut bytes = Vec::with_capacity(self.length() as usize);
+        let events = self.events.iter().map(|event| event.copied(&self.bytes, &mut bytes)).collect();
+        Self { bytes, events, ticket: self.ticket }
+    }
+
+    /// Bytes of its events.
+    pub fn length(&self) -> u64 {
+        self.events.iter().map(|event| event.line.len() as u64).sum()
+    }
+}
+
+/// A batch on its way into the store.
+#[derive(Debug)]
+pub struct InFlightBatch {
+    /// The events.
+    pub batch: Batch,
+    /// Since when a client could have taken it; `None` where that is not known.
+    pub ready: Option<Instant>,
+    /// Those that an earlier request has left, by their places; `None` is all.
+    pub left: Option<Vec<u32>>,
+    /// The back-off before its last retry; `None` before the first.
+    pub back_off: Option<Duration>,
+    /// When it may be retried, once it was put back.
+    pub retry_at: Instant,
+    /// The events that are looked for, by their places, each with how many events came before it.
+    pub sampled: Vec<(u32, u64)>,
+    /// The tickets of the events before each place.
+    tickets: Vec<(usize, Arc<AckToken>)>,
+}
+
+impl InFlightBatch {
+    /// A batch of pieces of chunks.
+    pub fn together(pieces: &[(Arc<Chunk>, Range<usize>)], kinds: Arc<[String]>, ready: Option<Instant>) -> Self {
+        let events = || pieces.iter().flat_map(|(chunk, range)| &chunk.events[range.clone()]);
+        let mut batch = Batch {
+            bytes: Vec::with_capacity(events().map(|event| event.line.len()).sum()),
+            events: Vec::with_capacity(events().count()),
+            kinds,
+        };
+        let mut tickets = Vec::new();
+        for (chunk, range) in pieces {
+            for event in &chunk.events[range.clone()] {
+                batch.events.push(event.copied(&chunk.bytes, &mut batch.bytes));
+            }
+            tickets.extend(chunk.ticket.clone().map(|ticket| (batch.events.len(), ticket)));
+        }
+        Self { batch, ready, left: None, back_off: None, retry_at: Instant::now(), sampled: Vec::new(), tickets }
+    }
+
+    /// An event has come to its end: the store has it or refuses it for good.
+    pub fn settle(&self, place: usize) {
+        let after = self.tickets.partition_point(|(end, _)| *end <= place);
+        if let Some((_, ticket)) = self.tickets.get(after) {
+            ticket.settle();
+        }
+    }
+
+    /// When the oldest event arrived that is left.
+    pub fn oldest(&self) -> Option<Instant> {
+        let events = &self.batch.events;
+        match &self.left {
+            None => events.iter().map(|event| event.arrived).min(),
+            Some(left) => left.iter().map(|place| events[*place as usize].arrived).min(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_between_few_events_takes_up_no_memory() {
+        let mut bytes = vec![b'x'; 60_000];
+        bytes.extend_from_slice(b"{\"id\": 7}");
+        let event =
+            Event { arrived: Instant::now(), line: 60_000..60_009, id: 60_007..60_008, kind: 0, time: 1, arrival: 2 };
+        let chunk = Chunk { bytes, events: vec![event.clone()], ticket: None }.trimmed();
+        assert!(chunk.bytes.capacity() < 100, "{}", chunk.bytes.capacity());
+        assert_eq!((&chunk.bytes[..], chunk.events[0].id.clone()), (&b"{\"id\": 7}"[..], 7..8));
+        let whole = Chunk { bytes: chunk.bytes, events: vec![Event { line: 0..9, id: 7..8, ..event }], ticket: None };
+        let before = whole.bytes.as_ptr();
+        assert_eq!(whole.trimmed().bytes.as_ptr(), before, "what is mostly events is not copied");
+    }
+}

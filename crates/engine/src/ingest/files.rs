@@ -1,0 +1,57 @@
+//! Files, plain or compressed, one after the other.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use super::Source;
+use super::line_reader::{From, LineReader};
+use crate::plan::PlanError;
+use crate::workload::corpus::unpacked::stream;
+
+/// Whether the files can be opened.
+pub fn check(paths: &[PathBuf]) -> Result<(), PlanError> {
+    for path in paths {
+        open(path).map_err(PlanError::new)?;
+    }
+    Ok(())
+}
+
+/// A file's lines, without their compression.
+pub fn open(path: &Path) -> Result<Box<dyn Read>, String> {
+    let say = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = File::open(path).map_err(say)?;
+    if file.metadata().map_err(say)?.is_dir() {
+        return Err(format!("{}: it is a folder: give files", path.display()));
+    }
+    stream(BufReader::with_capacity(1 << 20, file), path).map_err(say)
+}
+
+/// Reads them to their ends. A file that is damaged is read as far as that goes, and named.
+pub fn read(source: &Source) -> Result<(), String> {
+    for path in &source.plan.files {
+        let mut intake = LineReader::new(source, From::File(path.display().to_string(), 0));
+        let mut file = match open(path) {
+            Ok(file) => file,
+            Err(words) => {
+                source.say(words);
+                continue;
+            }
+        };
+        loop {
+            if !source.queue.wait_for_room() {
+                return Ok(());
+            }
+            match intake.fill(|buffer| file.read(buffer)) {
+                Ok(0) => break,
+                Ok(count) => intake.arrived(count),
+                Err(error) => {
+                    source.say(format!("{}: not read to its end: {error}", path.display()));
+                    break;
+                }
+            }
+        }
+        intake.end(true);
+    }
+    Ok(())
+}

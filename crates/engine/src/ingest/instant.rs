@@ -1,0 +1,219 @@
+//! The time of an event: text of ISO 8601, with or without an offset from UTC, or a number of milliseconds since 1970.
+//!
+//! Logs have a time in each line, and nearly always in one form, which is read here without the general reader's detours.
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+use crate::util::calendar::DAY;
+
+/// The instant that a JSON value is, milliseconds since 1970; `None` if it does not say one.
+pub fn instant(json: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(json).ok()?;
+    match text.strip_prefix('"') {
+        Some(text) => iso(text.strip_suffix('"')?),
+        None => text.parse().ok().or_else(|| {
+            let number: f64 = text.parse().ok()?;
+            (number.abs() < i64::MAX as f64).then_some(number as i64)
+        }),
+    }
+}
+
+/// A unit of time since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds.
+    Seconds,
+    /// Microseconds or nanoseconds.
+    Finer,
+}
+
+/// The unit that a JSON number seems to be in, if that is not milliseconds. Seconds of the years 1973 to 5138 are
+/// milliseconds before 1973, and milliseconds after 5138 are more likely a finer unit.
+pub fn unit(json: &[u8]) -> Option<Unit> {
+    const DIGITS_OF_SECONDS: std::ops::RangeInclusive<usize> = 9..=11;
+    const DIGITS_OF_FINER: usize = 15;
+    let whole = json.split(|byte| *byte == b'.').next()?;
+    let digits = whole.iter().all(u8::is_ascii_digit).then_some(whole.len())?;
+    match digits {
+        digits if DIGITS_OF_SECONDS.contains(&digits) => Some(Unit::Seconds),
+        DIGITS_OF_FINER.. => Some(Unit::Finer),
+        _ => None,
+    }
+}
+
+impl Unit {
+    /// The warning of a time, read as `milliseconds`, in a line of `from`.
+    pub fn warning(self, milliseconds: i64) -> String {
+        let unit = match self {
+            Self::Seconds => "seconds",
+            Self::Finer => "microseconds or nanoseconds",
+        };
+        let day = crate::util::calendar::at(milliseconds).map_or_else(String::new, |at| format!(", {}", at.date()));
+        format!(
+            "a time looks like {unit} since 1970: {milliseconds} is read as milliseconds{day}; numbers have to be \
+             milliseconds"
+        )
+    }
+}
+
+/// The instant that a text of ISO 8601 is, milliseconds since 1970; without an offset it is that of UTC.
+pub fn iso(text: &str) -> Option<i64> {
+    if let Some(instant) = usual(text.as_bytes()) {
+        return Some(instant);
+    }
+    if let Ok(instant) = text.parse::<jiff::Timestamp>() {
+        return Some(instant.as_millisecond());
+    }
+    let civil: DateTime = text.parse().ok()?;
+    Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
+}
+
+/// The same of a text such as `2017-03-01T12:00:00.123Z`, with up to nine digits of the second's fraction or none, in the years
+/// 1970 to 9999. `None` for every other text, which may be an instant too.
+fn usual(text: &[u8]) -> Option<i64> {
+    let (whole, rest) = text.split_at_checked(19)?;
+    let fraction = match rest.strip_suffix(b"Z")? {
+        [] => 0,
+        [b'.', digits @ ..] if (1..=9).contains(&digits.len()) => {
+            number(digits)?;
+            // Milliseconds are the first three.
+            (0..3).fold(0, |sum, place| sum * 10 + digits.get(place).map_or(0, |digit| i64::from(digit - b'0')))
+        }
+        _ => return None,
+    };
+    let shape = |place: usize, byte: u8| whole[place] == byte;
+    if !(shape(4, b'-') && shape(7, b'-') && shape(10, b'T') && shape(13, b':') && shape(16, b':')) {
+        return None;
+    }
+    let (year, month, day) = (number(&whole[..4])?, number(&whole[5..7])?, number(&whole[8..10])?);
+    let (hour, minute, second) = (number(&whole[11..13])?, number(&whole[14..16])?, number(&whole[17..])?);
+    let valid = year >= 1970 && (1..=12).contains(&month) && (1..=length(year, month)).contains(&day);
+    if !valid || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let days = since_1970(year, month, day);
+    Some(days * DAY + ((hour * 60 + minute) * 60 + second) * 1000 + fraction)
+}
+
+/// What decimal digits say, if there is nothing else.
+fn number(digits: &[u8]) -> Option<i64> {
+    digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + i64::from(digit - b'0')))
+}
+
+/// The days of a month.
+fn length(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// The days from the beginning of 1970 to a date behind it.
+fn since_1970(year: i64, month: i64, day: i64) -> i64 {
+    // Years are counted from March, so that the leap day is their last. The 153 days from March to July are those of
+    // August to December, too.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let before = 365 * year + year / 4 - year / 100 + year / 400;
+    before + (153 * month + 2) / 5 + day - 1 - BEFORE_1970
+}
+
+/// The days from March of the year 0, as it would have been, to 1970.
+const BEFORE_1970: i64 = 719_468;
+
+#[cfg(test)]
+mod tests {
+    use crate::util::calendar;
+    use crate::util::draw::Draw;
+
+    use super::*;
+
+    #[test]
+    fn texts_with_and_without_an_offset_and_numbers_are_instants() {
+        let noon = 1_488_369_600_000;
+        for (json, milliseconds) in [
+            ("\"2017-03-01T12:00:00.123Z\"", noon + 123),
+            ("\"2017-03-01T12:00:00Z\"", noon),
+            ("\"2017-03-01T13:30:00+01:30\"", noon),
+            ("\"2017-03-01T12:00:00.5\"", noon + 500),
+            ("\"2017-03-01 12:00:00\"", noon),
+            ("\"2017-03-01\"", noon - 43_200_000),
+            ("1488369600000", noon),
+            ("1.4883696e12", noon),
+            ("-1", -1),
+        ] {
+            assert_eq!(instant(json.as_bytes()), Some(milliseconds), "{json}");
+        }
+        for json in ["\"\"", "\"noon\"", "null", "true", "{}", "1e300", "\"2017-13-01T00:00:00Z\"", "\"1488369600000\""]
+        {
+            assert_eq!(instant(json.as_bytes()), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_other_units_are_recognised() {
+        for json in ["1488369600", "1488369600.5", "99999999999"] {
+            assert_eq!(unit(json.as_bytes()), Some(Unit::Seconds), "{json}");
+        }
+        for json in ["1488369600000000", "1488369600000000000"] {
+            assert_eq!(unit(json.as_bytes()), Some(Unit::Finer), "{json}");
+        }
+        for json in ["1488369600000", "-1", "5", "\"1488369600\"", "1.4883696e12", "null"] {
+            assert_eq!(unit(json.as_bytes()), None, "{json}");
+        }
+        assert!(Unit::Seconds.warning(1_795_480_000).contains("1970-01-21"));
+    }
+
+    #[test]
+    fn the_usual_form_is_read_as_the_general_reader_reads_it() {
+        let general = |text: &str| text.parse::<jiff::Timestamp>().ok().map(|instant| instant.as_millisecond());
+        // Instants of all years, then all of these texts with one byte changed.
+        for k in 0..20_000 {
+            let draw = Draw::new(1, 2, k);
+            let seconds = (draw.unit(0) * 253_402_300_800.0) as i64;
+            let instant = jiff::Timestamp::new(seconds, (draw.bits(1) % 1_000_000_000) as i32).unwrap();
+            let places = draw.bits(2) as usize % 10;
+            let mut text = format!("{instant:.places$}").into_bytes();
+            let read = usual(&text);
+            assert!(read.is_some(), "{instant}");
+            assert_eq!(read, general(str::from_utf8(&text).unwrap()), "{instant}");
+            let at = draw.bits(3) as usize % text.len();
+            text[at] = b"0123456789-:.TZ "[draw.bits(4) as usize % 16];
+            let changed = str::from_utf8(&text).unwrap();
+            if let Some(read) = usual(&text) {
+                assert_eq!(Some(read), general(changed), "{changed}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_day_of_four_centuries_follows_the_one_before() {
+        for number in calendar::days("1970-01-01").unwrap()..calendar::days("2400-01-01").unwrap() {
+            let text = format!("{}Z", calendar::at(number * DAY).unwrap());
+            assert_eq!(usual(text.as_bytes()), Some(number * DAY), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_resembles_the_usual_form_is_left_to_the_general_reader() {
+        for text in [
+            "2017-02-29T00:00:00Z",
+            "2017-00-01T00:00:00Z",
+            "2017-01-00T00:00:00Z",
+            "2017-01-01T24:00:00Z",
+            "2017-01-01T00:60:00Z",
+            "2017-01-01T00:00:60Z",
+            "2017-01-01T00:00:00.Z",
+            "2017-01-01T00:00:00.1234567890Z",
+            "2017-01-01T00:00:00",
+            "2017-01-01T00:00:00z",
+            "2017-01-01 00:00:00Z",
+            "1969-12-31T23:59:59Z",
+            "",
+        ] {
+            assert_eq!(usual(text.as_bytes()), None, "{text}");
+        }
+    }
+}

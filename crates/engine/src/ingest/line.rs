@@ -1,0 +1,262 @@
+//! Reads a line: whether it is an event, and what a driver has to know of it. No values are built.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::dead_letters::Reason;
+use super::instant::{Unit, instant, unit};
+use crate::plan::{Events, PlanError};
+use crate::util::json::whole;
+use crate::util::json::whole::Invalid;
+use crate::workload::json_pointer::Pointer;
+
+/// What is read out of the lines of a source.
+#[derive(Debug)]
+pub struct Reader {
+    /// The names of the kinds.
+    pub names: Arc<[String]>,
+    kind: Place,
+    /// Of each kind: where its id and its time are.
+    kinds: Vec<(Place, Place)>,
+    /// Where the time is by which lines are replayed.
+    replayed: Option<Place>,
+    /// The names of the members in which all of these are.
+    members: Vec<Vec<u8>>,
+}
+
+/// A place in a line.
+#[derive(Debug)]
+struct Place {
+    pointer: Pointer,
+    /// The member that it is in, by its place in [`Reader::members`]; `None` if it is the whole line.
+    member: Option<usize>,
+}
+
+/// What a line says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Its kind, a place in [`Reader::names`].
+    pub kind: usize,
+    /// The id, in the line.
+    pub id: Range<usize>,
+    /// The time by which its document is placed.
+    pub time: i64,
+    /// The time by which it is replayed, if it is.
+    pub due: Option<i64>,
+    /// The unit that its time seems to be in, if that is not milliseconds.
+    pub unit: Option<Unit>,
+}
+
+impl Reader {
+    /// Reads the pointers. `replayed`: that of the time by which lines are replayed.
+    pub fn new(events: &Events, replayed: Option<&str>) -> Result<Self, PlanError> {
+        if events.kinds.is_empty() {
+            return Err(PlanError::new("its events have no kinds: give one or more"));
+        }
+        let kinds: BTreeMap<_, _> = events.kinds.iter().collect();
+        let mut members: Vec<Vec<u8>> = Vec::new();
+        let mut place = |text: &str| {
+            let pointer = Pointer::parse(text)?;
+            let member = pointer.outermost().map(|name| {
+                members.iter().position(|known| known == name).unwrap_or_else(|| {
+                    members.push(name.to_vec());
+                    members.len() - 1
+                })
+            });
+            Ok(Place { pointer, member })
+        };
+        Ok(Self {
+            kind: place(&events.kind)?,
+            kinds: (kinds.values().map(|kind| Ok((place(&kind.id)?, place(&kind.time)?))))
+                .collect::<Result<_, PlanError>>()?,
+            replayed: replayed.map(place).transpose()?,
+            names: kinds.into_keys().cloned().collect(),
+            members,
+        })
+    }
+
+    /// What a line says, which has no white space around it.
+    pub fn read(&self, line: &[u8]) -> Result<Said, Reason> {
+        if std::str::from_utf8(line).is_err() {
+            return Err(Reason::NoObject);
+        }
+        let mut values = vec![None; self.members.len()];
+        let whole = whole::members(line, |name, value| {
+            if let Some(member) = self.members.iter().position(|member| *member == *name) {
+                // Of two members of one name the first counts.
+                values[member].get_or_insert(value);
+            }
+        });
+        whole.map_err(|invalid| match invalid {
+            Invalid::NoObject => Reason::NoObject,
+            Invalid::TooDeep => Reason::TooDeep,
+        })?;
+        let find = |place: &Place| match place.member {
+            None => Some(line),
+            Some(member) => place.pointer.find_within(values[member]?).ok().flatten(),
+        };
+        let kind = find(&self.kind).and_then(text).filter(|kind| !kind.is_empty()).ok_or(Reason::NoKind)?;
+        let kind = self.names.iter().position(|name| name.as_bytes() == kind).ok_or(Reason::UnknownKind)?;
+        let (id, time) = &self.kinds[kind];
+        let id = find(id).and_then(|id| text(id).or_else(|| whole_number(id))).filter(|id| !id.is_empty());
+        let id = id.ok_or(Reason::NoId)?;
+        if !is_unicode(id) {
+            return Err(Reason::OddId);
+        }
+        let time = find(time).ok_or(Reason::NoTime)?;
+        let unit = unit(time);
+        let time = instant(time).ok_or(Reason::OddTime)?;
+        let due = self.replayed.as_ref().map(|place| {
+            let due = find(place).ok_or(Reason::NoTime)?;
+            instant(due).ok_or(Reason::OddTime)
+        });
+        let start = id.as_ptr() as usize - line.as_ptr() as usize;
+        Ok(Said { kind, id: start..start + id.len(), time, due: due.transpose()?, unit })
+    }
+}
+
+/// What stands between the quotes of a JSON text.
+fn text(json: &[u8]) -> Option<&[u8]> {
+    json.strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+/// Whether what stands between the quotes of a JSON text is Unicode: stores replace half of a surrogate pair, and so make
+/// one id of two.
+fn is_unicode(id: &[u8]) -> bool {
+    memchr::memmem::find(id, b"\\u").is_none() || serde_json::from_slice::<String>(&[b"\"", id, b"\""].concat()).is_ok()
+}
+
+fn whole_number(json: &[u8]) -> Option<&[u8]> {
+    let digits = json.strip_prefix(b"-").unwrap_or(json);
+    (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then_some(json)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use crate::util::draw::Draw;
+
+    use super::*;
+
+    fn reader(replayed: Option<&str>) -> Reader {
+        let events = json!({"type": "/type", "kinds": {
+            "bid": {"id": "/id", "time": "/time"},
+            "click": {"id": "/of/bid", "time": "/of/time"},
+        }});
+        Reader::new(&from_value(events).unwrap(), replayed).unwrap()
+    }
+
+    #[test]
+    fn a_line_says_its_kind_its_id_and_its_time_wherever_they_stand() {
+        let line = br#"{"n": [1], "time": 5, "id": "a\"b", "type": "bid"}"#;
+        let said = reader(None).read(line).unwrap();
+        assert_eq!((said.kind, &line[said.id], said.time, said.due), (0, &br#"a\"b"#[..], 5, None));
+        let line = br#"{"type": "click", "time": 9, "of": {"time": 7, "bid": 12}}"#;
+        let said = reader(Some("/time")).read(line).unwrap();
+        assert_eq!((said.kind, &line[said.id], said.time, said.due), (1, &b"12"[..], 7, Some(9)));
+    }
+
+    #[test]
+    fn every_other_line_has_its_reason() {
+        for (line, reason) in [
+            ("", Reason::NoObject),
+            ("[]", Reason::NoObject),
+            ("{\"type\": \"bid\", \"id\": 1, \"time\": 1", Reason::NoObject),
+            ("{\"type\": \"bid\", \"id\": 1, \"time\": 1, \"x\": nul}", Reason::NoObject),
+            ("{\"type\": \"bid\", \"id\": 1, \"time\": 1}{}", Reason::NoObject),
+            ("{}", Reason::NoKind),
+            ("{\"type\": 5}", Reason::NoKind),
+            ("{\"type\": \"\"}", Reason::NoKind),
+            ("{\"type\": \"bids\"}", Reason::UnknownKind),
+            ("{\"type\": \"bid\"}", Reason::NoId),
+            ("{\"type\": \"bid\", \"id\": \"\"}", Reason::NoId),
+            ("{\"type\": \"bid\", \"id\": 1.5}", Reason::NoId),
+            ("{\"type\": \"bid\", \"id\": null}", Reason::NoId),
+            ("{\"type\": \"bid\", \"id\": \"\\ud800\"}", Reason::OddId),
+            ("{\"type\": \"bid\", \"id\": \"a\\uDC00\"}", Reason::OddId),
+            ("{\"type\": \"click\", \"id\": 1, \"time\": 1}", Reason::NoId),
+            ("{\"type\": \"bid\", \"id\": 1}", Reason::NoTime),
+            ("{\"type\": \"bid\", \"id\": 1, \"time\": \"now\"}", Reason::OddTime),
+        ] {
+            assert_eq!(reader(None).read(line.as_bytes()), Err(reason), "{line}");
+        }
+        let not_utf8 = b"{\"type\": \"bid\", \"id\": \"\xff\", \"time\": 1}";
+        assert_eq!(reader(None).read(not_utf8), Err(Reason::NoObject));
+        let timeless = b"{\"type\": \"bid\", \"id\": 1, \"time\": 1}";
+        assert_eq!(reader(Some("/at")).read(timeless), Err(Reason::NoTime));
+    }
+
+    #[test]
+    fn places_in_nested_values_and_names_with_escapes_are_read_as_pointers_say() {
+        let events = json!({"type": "/a~1b/0", "kinds": {"x": {"id": "/é/n/1", "time": "/a~1b/1/t"}}});
+        let reader = Reader::new(&from_value(events).unwrap(), Some("")).unwrap();
+        let line = r#"{"z":[{}],"a\/b":["x",{"t":7}],"\u00e9":{"m":1,"n":[0,"id"]},"a/b":["y"]}"#;
+        // The whole line is not a time.
+        assert_eq!(reader.read(line.as_bytes()), Err(Reason::OddTime));
+        let events = json!({"type": "/a~1b/0", "kinds": {"x": {"id": "/é/n/1", "time": "/a~1b/1/t"}}});
+        let said = Reader::new(&from_value(events).unwrap(), None).unwrap().read(line.as_bytes()).unwrap();
+        assert_eq!((said.kind, &line[said.id], said.time), (0, "id", 7));
+    }
+
+    #[test]
+    fn random_lines_say_what_their_values_say() {
+        let value = |draw: &Draw, salt: u64| match draw.bits(salt) % 9 {
+            0 => json!(null),
+            1 => json!(5),
+            2 => json!("bid"),
+            3 => json!("click"),
+            4 => json!({"bid": 3, "time": draw.bits(salt + 50) as u32}),
+            5 => json!({"time": "2017-03-01T00:00:00Z", "bid": "\"x\n"}),
+            6 => json!(["bid"]),
+            7 => json!(""),
+            _ => json!("2017-03-01T12:00:00.5Z"),
+        };
+        let reader = reader(Some("/due"));
+        let mut said_something = 0;
+        for k in 0..50_000 {
+            let draw = Draw::new(1, 2, k);
+            let mut line = serde_json::Map::new();
+            for place in 0..2 + draw.bits(0) % 6 {
+                let names = ["type", "id", "time", "of", "due", "other"];
+                let name = names[(draw.bits(10 + place) % 6) as usize];
+                line.insert(name.to_owned(), value(&draw, 100 * (place + 1)));
+            }
+            if draw.bits(1).is_multiple_of(2) {
+                line.insert("type".to_owned(), json!(["bid", "click"][(draw.bits(2) % 2) as usize]));
+            }
+            let value = Value::Object(line);
+            let text = value.to_string();
+            let said = reader.read(text.as_bytes());
+            said_something += u64::from(said.is_ok());
+            assert_eq!(
+                said.map(|said| (said.kind, text[said.id].to_owned(), said.time, said.due)),
+                plainly(&value),
+                "{text}"
+            );
+        }
+        assert!(said_something > 100, "{said_something}");
+    }
+
+    /// The same from the values of the line.
+    fn plainly(line: &Value) -> Result<(usize, String, i64, Option<i64>), Reason> {
+        let kind = line["type"].as_str().filter(|kind| !kind.is_empty()).ok_or(Reason::NoKind)?;
+        let kind = ["bid", "click"].iter().position(|name| *name == kind).ok_or(Reason::UnknownKind)?;
+        let (id, time) = [("/id", "/time"), ("/of/bid", "/of/time")][kind];
+        let id = match line.pointer(id) {
+            Some(Value::String(id)) if !id.is_empty() => {
+                let quoted = serde_json::to_string(id).unwrap();
+                quoted[1..quoted.len() - 1].to_owned()
+            }
+            Some(Value::Number(id)) => id.to_string(),
+            _ => return Err(Reason::NoId),
+        };
+        let when = |place: &str| {
+            let time = line.pointer(place).ok_or(Reason::NoTime)?;
+            instant(time.to_string().as_bytes()).ok_or(Reason::OddTime)
+        };
+        let time = when(time)?;
+        Ok((kind, id, time, Some(when("/due")?)))
+    }
+}

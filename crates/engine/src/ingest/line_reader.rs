@@ -1,0 +1,228 @@
+//! Cuts what comes from one place (a connection, a file) into lines, and hands over the events that they are.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use memchr::memchr_iter;
+
+use super::Source;
+use super::acks::Acks;
+use super::chunk::Chunk;
+use super::dead_letters::{Bundle, Reason};
+use crate::pacing::schedule::Stride;
+use crate::workload::event::Event;
+
+/// So many bytes are asked for at a time.
+const READING: usize = 64 << 10;
+
+/// What some programs write before the first line: the byte order mark of UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// See the module.
+pub struct LineReader<'a> {
+    source: &'a Source,
+    from: From,
+    /// What has come and was not cut yet; it has no end of a line in it between readings.
+    buffer: Vec<u8>,
+    /// The beginning of a line that is too long, the rest of which is passed over.
+    too_long: Option<Vec<u8>>,
+    /// Whether nothing was cut yet.
+    first: bool,
+    /// What the sender is told, if it wants to be.
+    pub safe: Option<Rc<RefCell<Acks>>>,
+}
+
+/// Where lines come from, for their letters.
+#[derive(Clone, Debug)]
+pub enum From {
+    /// A sender.
+    Sender(String),
+    /// A file and the number of its last line.
+    File(String, u64),
+}
+
+impl fmt::Display for From {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sender(name) => f.write_str(name),
+            Self::File(name, line) => write!(f, "{name}:{line}"),
+        }
+    }
+}
+
+impl From {
+    /// Whether the present line is this rank's: each has every n-th.
+    fn is_mine(&self, share: Stride) -> bool {
+        match self {
+            Self::Sender(_) => true,
+            Self::File(_, line) => (line - 1) % share.of == share.index,
+        }
+    }
+
+    fn next(&mut self) {
+        if let Self::File(_, line) = self {
+            *line += 1;
+        }
+    }
+}
+
+/// The wall clock, milliseconds since 1970.
+pub fn wall() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
+impl<'a> LineReader<'a> {
+    /// Nothing has come yet.
+    pub fn new(source: &'a Source, from: From) -> Self {
+        Self { source, from, buffer: Vec::new(), too_long: None, first: true, safe: None }
+    }
+
+    /// Where bytes are to be added, with room for some.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        self.buffer.reserve(READING);
+        &mut self.buffer
+    }
+
+    /// Adds what `read` puts into a slice, and says how much that was.
+    pub fn fill<E>(&mut self, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, E> {
+        let before = self.buffer.len();
+        self.buffer.resize(before + READING, 0);
+        let count = read(&mut self.buffer[before..]);
+        self.buffer.truncate(before + count.as_ref().map_or(0, |count| *count));
+        count
+    }
+
+    /// So many bytes were added now: their whole lines are handed over.
+    pub fn arrived(&mut self, count: usize) {
+        let (now, arrival) = (Instant::now(), wall());
+        self.source.came(count);
+        let mut reading = ReadChunk { events: Vec::new(), lines: 0, dead_letters: Bundle::default(), now, arrival };
+        let mut start = 0;
+        let fresh = self.buffer.len() - count;
+        for end in memchr_iter(b'\n', &self.buffer[fresh..]) {
+            let end = fresh + end;
+            self.from.next();
+            match self.too_long.take() {
+                _ if !self.from.is_mine(self.source.share) => {}
+                Some(start_time) => reading.refuse(self.source, Reason::TooLong, &start_time, &self.from),
+                None => {
+                    let start = start + self.mark(start, end);
+                    reading.line(self.source, (&self.buffer, start, end), &self.from, false);
+                }
+            }
+            self.first = false;
+            start = end + 1;
+        }
+        self.hand_over(reading, start);
+        if self.buffer.len() > self.source.plan.longest_line {
+            let kept = self.source.plan.longest_line;
+            self.too_long.get_or_insert_with(|| self.buffer[..kept].to_vec());
+        }
+        if self.too_long.is_some() {
+            self.buffer = Vec::new();
+        }
+    }
+
+    /// Returns the length of a byte order mark at the beginning of the first line.
+    fn mark(&self, start: usize, end: usize) -> usize {
+        if self.first && self.buffer[start..end].starts_with(MARK) { MARK.len() } else { 0 }
+    }
+
+    /// Nothing more comes. What has no end of a line is a line nevertheless. `whole`: it has all come; else it is cut off
+    /// unless it is a whole object, of which no part is one.
+    pub fn end(&mut self, whole: bool) {
+        let (now, arrival) = (Instant::now(), wall());
+        let mut reading = ReadChunk { events: Vec::new(), lines: 0, dead_letters: Bundle::default(), now, arrival };
+        self.from.next();
+        let end = self.buffer.len();
+        let start_time = self.too_long.take();
+        if !self.from.is_mine(self.source.share) {
+            return;
+        }
+        if let Some(start_time) = start_time {
+            let reason = if whole { Reason::TooLong } else { Reason::CutOff };
+            reading.refuse(self.source, reason, &start_time, &self.from);
+        } else {
+            reading.line(self.source, (&self.buffer, self.mark(0, end), end), &self.from, !whole);
+        }
+        self.hand_over(reading, end);
+    }
+
+    /// Hands over the events that end before `end`.
+    fn hand_over(&mut self, mut reading: ReadChunk, end: usize) {
+        let Self { source, buffer, safe, .. } = self;
+        if reading.lines == 0 {
+            buffer.drain(..end);
+            return;
+        }
+        // Tickets stay in memory: of what goes to disk there are few, for many readings each.
+        let together = source.queue.spills();
+        // Lines that are not events are safe when their dead letters are.
+        let dead = reading.lines > reading.events.len() as u64;
+        let waits_for = reading.events.len() + usize::from(dead);
+        let ticket = safe.as_ref().map(|safe| safe.borrow_mut().read(reading.lines, waits_for, together));
+        let of_letters = ticket.clone().filter(|_| dead);
+        let rest = buffer[end..].to_vec();
+        // Small readings must not keep large buffers.
+        let bytes = if end < buffer.capacity() / 2 {
+            let bytes = buffer[..end].to_vec();
+            buffer.clear();
+            buffer.extend_from_slice(&rest);
+            bytes
+        } else {
+            std::mem::replace(buffer, rest)
+        };
+        let chunk = Chunk { bytes, events: reading.events, ticket };
+        if source.take_up(reading.lines, chunk.trimmed(), &mut reading.dead_letters) {
+            of_letters.iter().for_each(|ticket| ticket.settle());
+        }
+    }
+}
+
+/// What one reading has brought.
+struct ReadChunk {
+    events: Vec<Event>,
+    lines: u64,
+    dead_letters: Bundle,
+    now: Instant,
+    arrival: i64,
+}
+
+impl ReadChunk {
+    /// A line, which may be empty. `cut`: its end may be missing.
+    fn line(&mut self, source: &Source, (buffer, start, end): (&[u8], usize, usize), from: &From, cut: bool) {
+        let line = buffer[start..end].trim_ascii();
+        if line.is_empty() {
+            return;
+        }
+        if line.len() > source.plan.longest_line {
+            return self.refuse(source, Reason::TooLong, &line[..source.plan.longest_line], from);
+        }
+        match source.reader.read(line) {
+            Ok(said) => {
+                self.lines += 1;
+                if let Some(unit) = said.unit {
+                    source.warn(unit, said.time);
+                }
+                let start = line.as_ptr() as usize - buffer.as_ptr() as usize;
+                self.events.push(Event {
+                    arrived: self.now,
+                    line: start..start + line.len(),
+                    id: start + said.id.start..start + said.id.end,
+                    kind: said.kind,
+                    time: said.time,
+                    arrival: self.arrival,
+                });
+            }
+            Err(Reason::NoObject) if cut => self.refuse(source, Reason::CutOff, line, from),
+            Err(reason) => self.refuse(source, reason, line, from),
+        }
+    }
+
+    fn refuse(&mut self, source: &Source, reason: Reason, line: &[u8], from: &From) {
+        self.lines += 1;
+        source.dead_letters.add(&mut self.dead_letters, reason, "", line, from);
+    }
+}

@@ -1,0 +1,336 @@
+//! Lines that come by TCP, over any number of connections, which the reading threads share.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinSet, LocalSet};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::Source;
+use super::acks::Acks;
+use super::line_reader::{From, LineReader};
+use crate::plan::{Listen, PlanError};
+
+/// How often it is seen whether lines still come.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Senders are told this long what is safe when nothing more becomes it.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// After a connection could not be accepted, as for want of file descriptors, the next is tried after this time.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How often it is seen whether the first line has come.
+const FIRST: Duration = Duration::from_millis(5);
+
+/// A port that is open, until the reading threads have their parts of it.
+pub struct Port {
+    /// Where it is.
+    pub address: SocketAddr,
+    listener: Option<TcpListener>,
+    /// Connections that came while the first line was waited for.
+    early: Vec<std::net::TcpStream>,
+    tls: Option<TlsAcceptor>,
+    senders: Vec<UnboundedSender<Accepted>>,
+    receivers: Vec<Option<UnboundedReceiver<Accepted>>>,
+    limit: Arc<Semaphore>,
+}
+
+/// A connection, and its share of those that may be open at a time.
+type Accepted = (std::net::TcpStream, OwnedSemaphorePermit);
+
+/// A reading thread's part of a port: the first accepts connections for all.
+pub struct PortReader {
+    accepts: Option<(TcpListener, Vec<UnboundedSender<Accepted>>)>,
+    connections: UnboundedReceiver<Accepted>,
+    limit: Arc<Semaphore>,
+    tls: Option<TlsAcceptor>,
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Whether the certificate can be used, if one is named.
+pub fn check(listen: &Listen) -> Result<(), PlanError> {
+    tls(listen).map(drop)
+}
+
+fn tls(listen: &Listen) -> Result<Option<TlsAcceptor>, PlanError> {
+    let (certificate, key) = match (&listen.certificate, &listen.key) {
+        (None, None) => return Ok(None),
+        (Some(certificate), Some(key)) => (certificate, key),
+        _ => return Err(PlanError::new("TLS needs a certificate and its key: give both")),
+    };
+    let wrong = |path: &std::path::Path, error: &dyn std::fmt::Display| {
+        PlanError::new(format!("{}: it cannot be used for TLS: {error}", path.display()))
+    };
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.map_err(|error| wrong(certificate, &error))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret))
+        .map_err(|error| wrong(certificate, &error))?;
+    Ok(Some(TlsAcceptor::from(Arc::new(config))))
+}
+
+impl Port {
+    /// Opens it for so many reading threads.
+    pub fn open(listen: &Listen, threads: usize) -> Result<Self, PlanError> {
+        let tls = tls(listen)?;
+        let cannot = |error: std::io::Error| {
+            let cause = "give another address, or end what has it";
+            PlanError::new(format!("cannot listen on {}: {error}: {cause}", listen.address))
+        };
+        let listener = TcpListener::bind(&listen.address).map_err(cannot)?;
+        listener.set_nonblocking(true).map_err(cannot)?;
+        let address = listener.local_addr().map_err(cannot)?;
+        let (senders, receivers) = (0..threads).map(|_| unbounded_channel()).unzip();
+        let receivers: Vec<UnboundedReceiver<_>> = receivers;
+        Ok(Self {
+            address,
+            listener: Some(listener),
+            early: Vec::new(),
+            tls,
+            senders,
+            receivers: receivers.into_iter().map(Some).collect(),
+            limit: Arc::new(Semaphore::new(listen.connections.min(Semaphore::MAX_PERMITS))),
+        })
+    }
+
+    /// Returns when something has come over a connection, which is not read yet. An error if nothing has in time.
+    pub fn await_first(&mut self, patience: Duration) -> Result<(), PlanError> {
+        let end = Instant::now() + patience;
+        loop {
+            // An error to accept one is that of one connection, and another may come.
+            while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
+                if stream.set_nonblocking(true).is_ok() && self.early.len() < self.limit.available_permits() {
+                    self.early.push(stream);
+                }
+            }
+            // A sender that went away without a line is none.
+            self.early.retain(|stream| !matches!(stream.peek(&mut [0]), Ok(0)));
+            if self.early.iter().any(|stream| stream.peek(&mut [0]).is_ok()) {
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                let (address, seconds) = (self.address, patience.as_secs_f64());
+                let cause = "send lines there, such as by nc, or give it longer (wait)";
+                return Err(PlanError::new(format!("no line has come to {address} for {seconds} s: {cause}")));
+            }
+            std::thread::sleep(FIRST);
+        }
+    }
+
+    /// Gives the connections that have come already to the reading threads; returns how many there are.
+    pub fn share_early(&mut self) -> u64 {
+        let early = std::mem::take(&mut self.early);
+        let count = early.len() as u64;
+        for (stream, sender) in early.into_iter().zip(self.senders.iter().cycle()) {
+            if let Ok(permit) = self.limit.clone().try_acquire_owned() {
+                let _ = sender.send((stream, permit));
+            }
+        }
+        count
+    }
+
+    /// A thread's part. Once each.
+    pub fn part(&mut self, number: usize) -> PortReader {
+        let accepts = self.listener.take().map(|listener| (listener, std::mem::take(&mut self.senders)));
+        let connections = self.receivers[number].take().expect("each thread takes its part once");
+        PortReader { accepts, connections, limit: self.limit.clone(), tls: self.tls.clone() }
+    }
+}
+
+/// Reads until nothing is wanted any more, or nothing has come for so long as the plan says.
+pub fn read(source: &Arc<Source>, part: PortReader) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start a runtime: {error}"))?;
+    let PortReader { accepts, mut connections, limit, tls } = part;
+    LocalSet::new().block_on(&runtime, async {
+        let mut served = JoinSet::new();
+        let first = accepts.is_some();
+        if let Some((listener, senders)) = accepts {
+            let listener = tokio::net::TcpListener::from_std(listener);
+            let listener = listener.map_err(|error| format!("cannot listen: {error}"))?;
+            served.spawn_local(accept(source.clone(), listener, senders, limit));
+        }
+        let idle = async {
+            match source.plan.idle.filter(|_| first) {
+                Some(idle) => nothing_comes(source, idle).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut idle = std::pin::pin!(idle);
+        loop {
+            tokio::select! {
+                () = source.queue.closed() => break,
+                () = &mut idle => {
+                    source.queue.close_by_itself();
+                    break;
+                }
+                Some((stream, permit)) = connections.recv() => {
+                    let (source, tls) = (source.clone(), tls.clone());
+                    served.spawn_local(async move {
+                        serve(source, stream, tls).await;
+                        drop(permit);
+                    });
+                }
+                // Tasks that have ended give their memory back.
+                Some(_) = served.join_next() => {}
+            }
+        }
+        // Senders that are told what is safe hear it until the end.
+        tokio::select! {
+            () = async { while served.join_next().await.is_some() {} } => {}
+            () = async {
+                source.queue.finished().await;
+                if source.plan.acknowledge {
+                    tokio::time::sleep(LAST_WORDS).await;
+                }
+            } => {}
+        }
+        Ok(())
+    })
+}
+
+async fn accept(
+    source: Arc<Source>,
+    listener: tokio::net::TcpListener,
+    senders: Vec<UnboundedSender<Accepted>>,
+    limit: Arc<Semaphore>,
+) {
+    for sender in senders.iter().cycle() {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted.and_then(|(stream, _)| stream.into_std()),
+            () = source.queue.closed() => return,
+        };
+        match accepted {
+            Ok(stream) => match limit.clone().try_acquire_owned() {
+                Ok(permit) => {
+                    source.counts.connections.fetch_add(1, Ordering::Relaxed);
+                    let _ = sender.send((stream, permit));
+                }
+                Err(_) => {
+                    let most = source.plan.listen.as_ref().map_or(0, |listen| listen.connections);
+                    source.say(format!(
+                        "{most} connections are open, and no more may be: others were closed at once; let senders share \
+                         connections, or raise \"connections\" of the source's port"
+                    ));
+                }
+            },
+            Err(error) => {
+                source.say(format!("a connection could not be accepted: {error}"));
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Returns when no line has come for so long, though there was room.
+async fn nothing_comes(source: &Source, idle: Duration) {
+    let (mut lines, mut last) = (0, Instant::now());
+    loop {
+        tokio::time::sleep(LOOK.min(idle)).await;
+        let now = source.counts.lines.load(Ordering::Relaxed);
+        if now != lines || source.queue.is_full() {
+            (lines, last) = (now, Instant::now());
+        } else if last.elapsed() >= idle {
+            return;
+        }
+    }
+}
+
+/// Reads one connection to its end.
+async fn serve(source: Arc<Source>, stream: std::net::TcpStream, tls: Option<TlsAcceptor>) {
+    let from = stream.peer_addr().map_or_else(|_| "a sender".to_owned(), |address| address.to_string());
+    let Ok(stream) = TcpStream::from_std(stream) else { return };
+    match tls {
+        None => lines(&source, stream, from).await,
+        Some(tls) => {
+            let patience = source.plan.listen.as_ref().map_or(Duration::ZERO, |listen| listen.handshake);
+            let accepted = tokio::select! {
+                accepted = tls.accept(stream) => accepted,
+                () = source.queue.closed() => return,
+                () = tokio::time::sleep(patience) => {
+                    return source.say(format!(
+                        "a sender did not finish its TLS handshake within {} s, and was cut off",
+                        patience.as_secs_f64()
+                    ));
+                }
+            };
+            match accepted {
+                Ok(stream) => lines(&source, stream, from).await,
+                Err(error) => source.say(format!("a sender does not speak TLS as it should: {error}")),
+            }
+        }
+    }
+}
+
+async fn lines(source: &Source, stream: impl AsyncRead + AsyncWrite, from: String) {
+    let (mut reading, writing) = split(stream);
+    let mut intake = LineReader::new(source, From::Sender(from));
+    let safe = source.plan.acknowledge.then(|| Rc::new(RefCell::new(Acks::default())));
+    intake.safe.clone_from(&safe);
+    let read = async {
+        while source.queue.room().await {
+            let count = tokio::select! {
+                count = reading.read_buf(intake.buffer()) => count,
+                () = source.queue.closed() => break,
+            };
+            match count {
+                Ok(count) if count > 0 => intake.arrived(count),
+                // A sender that went away without a word is one that went away.
+                Ok(_) | Err(_) => break,
+            }
+        }
+        intake.end(false);
+        if let Some(safe) = &safe {
+            safe.borrow_mut().end();
+        }
+    };
+    match &safe {
+        None => read.await,
+        Some(safe) => drop(tokio::join!(read, acknowledge(safe, writing))),
+    }
+}
+
+/// Tells a sender how many of its lines are safe, whenever there are more, until all of them are.
+async fn acknowledge(safe: &RefCell<Acks>, mut writing: impl AsyncWrite + Unpin) {
+    let waker = safe.borrow().waker.clone();
+    let mut stats = 0;
+    loop {
+        waker.notified().await;
+        let (lines, all) = {
+            let mut safe = safe.borrow_mut();
+            (safe.lines(), safe.is_all())
+        };
+        if lines > stats {
+            stats = lines;
+            if writing.write_all(format!("{{\"acknowledged\": {lines}}}\n").as_bytes()).await.is_err() {
+                return;
+            }
+            let _ = writing.flush().await;
+        }
+        if all {
+            let _ = writing.shutdown().await;
+            return;
+        }
+    }
+}

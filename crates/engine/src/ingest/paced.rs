@@ -1,0 +1,263 @@
+//! Events that are due at instants of their own: those of a generator, and those of a log that is replayed.
+
+use std::io::{BufRead, BufReader, Read};
+use std::time::{Duration, Instant};
+
+use super::chunk::Chunk;
+use super::dead_letters::{Bundle, Reason};
+use super::line::Said;
+use super::line_reader::wall;
+use super::{Offered, Source, files, instant};
+use crate::pacing::profile::Profile;
+use crate::plan::{Made, NEVER, PlanError};
+use crate::workload::event::Event;
+use crate::workload::event::generate::{Generate, GeneratorOptions, generator as named};
+
+/// What is due in less than this is waited for together.
+const TOGETHER: Duration = Duration::from_millis(1);
+
+/// So many bytes are handed over at a time where much is due.
+const READING: usize = 64 << 10;
+
+/// The generator that the plan names. `now`: milliseconds since 1970, where the plan says no start.
+pub fn generator(source: &Source, made: &Made, now: i64) -> Result<Box<dyn Generate>, PlanError> {
+    let start = match &made.start {
+        None => now,
+        Some(text) => instant::iso(text).ok_or_else(|| {
+            PlanError::new(format!("start: {text:?} is not an instant, such as 2017-03-01T00:00:00Z"))
+        })?,
+    };
+    let (rate, seed) = (Profile::new(&made.rate)?, made.seed.unwrap_or(source.seed));
+    let order =
+        GeneratorOptions { seed, rate, documents: made.documents, start, share: source.share, with: &made.with };
+    named(&made.generator, &order)
+}
+
+/// Hands everything over when it is due after `start`, and says in the end how far it came.
+pub fn read(source: &Source, start: Instant) -> Result<(), String> {
+    let mut pace = Pace::new(source, start);
+    all(source, &mut pace)?;
+    pace.hand_over();
+    if pace.paced {
+        let _ = source.offered.set(pace.offered());
+    }
+    Ok(())
+}
+
+/// Everything, or until nothing is wanted any more.
+fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
+    match (&source.plan.generate, &source.plan.replay) {
+        (Some(made), _) => {
+            let mut generator = generator(source, made, pace.wall).map_err(|error| error.message)?;
+            let mut line = Vec::new();
+            while let Some(due) = generator.next(&mut line) {
+                let Some(due) = pace.wait(due) else { return Ok(()) };
+                match source.reader.read(&line) {
+                    Ok(said) => pace.event(&line, said, due),
+                    Err(reason) => pace.refuse(reason, &line, &source.name),
+                }
+                line.clear();
+            }
+        }
+        (None, Some(replay)) => {
+            let mut clock = Clock { first: None, last: Duration::ZERO, speed: replay.speed };
+            for path in &source.plan.files {
+                let name = path.display().to_string();
+                let read = files::open(path).and_then(|file| {
+                    file_of(pace, file, &name, &mut clock).map_err(|e| format!("{name}: not read to its end: {e}"))
+                });
+                if let Err(words) = read {
+                    source.say(words);
+                }
+                if source.queue.is_closed() {
+                    return Ok(());
+                }
+            }
+        }
+        (None, None) => {}
+    }
+    Ok(())
+}
+
+/// Replays a file.
+fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clock) -> std::io::Result<()> {
+    let source = pace.source;
+    let longest = source.plan.longest_line;
+    let mut file = BufReader::with_capacity(READING, file);
+    let (mut line, mut number) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        number += 1;
+        if (&mut file).take(longest as u64 + 2).read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        let too_long = !line.ends_with(b"\n") && line.len() > longest;
+        if too_long {
+            skip_line(&mut file)?;
+        }
+        let text = line.trim_ascii();
+        if text.is_empty() {
+            continue;
+        }
+        // Every rank reads all lines, since they have one clock, and takes its own.
+        let mine = (number - 1) % source.share.of == source.share.index;
+        let said = if too_long || text.len() > longest { Err(Reason::TooLong) } else { source.reader.read(text) };
+        match said {
+            Ok(said) => {
+                let due = clock.due(said.due.unwrap_or(said.time));
+                if mine {
+                    let Some(due) = pace.wait(due) else { return Ok(()) };
+                    pace.event(text, said, due);
+                }
+            }
+            Err(reason) if mine => pace.refuse(reason, text, &format!("{name}:{number}")),
+            Err(_) => {}
+        }
+    }
+}
+
+fn skip_line(file: &mut impl BufRead) -> std::io::Result<()> {
+    loop {
+        let buffer = file.fill_buf()?;
+        let end = memchr::memchr(b'\n', buffer);
+        let length = end.map_or(buffer.len(), |end| end + 1);
+        file.consume(length);
+        if end.is_some() || length == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// The clock of a log.
+struct Clock {
+    first: Option<i64>,
+    last: Duration,
+    speed: f64,
+}
+
+impl Clock {
+    /// When an event of that time is due after the start: a clock that runs backwards stands still here.
+    fn due(&mut self, time: i64) -> Duration {
+        let since = time.saturating_sub(*self.first.get_or_insert(time));
+        let seconds = (since as f64 / 1e3 / self.speed).clamp(0.0, NEVER);
+        self.last = self.last.max(Duration::from_secs_f64(seconds));
+        self.last
+    }
+}
+
+/// Hands events over when they are due.
+struct Pace<'a> {
+    source: &'a Source,
+    start: Instant,
+    /// The wall clock at the start, milliseconds since 1970.
+    wall: i64,
+    now: Instant,
+    /// Whether what it hands over is due at instants of its own, or else as soon as there is room for it.
+    paced: bool,
+    bytes: Vec<u8>,
+    events: Vec<Event>,
+    lines: u64,
+    dead_letters: Bundle,
+    /// When the last of what was waited for was due, and whether it is not wanted any more.
+    last: Duration,
+    unwanted: bool,
+}
+
+impl<'a> Pace<'a> {
+    fn new(source: &'a Source, start: Instant) -> Self {
+        let now = Instant::now();
+        let wall = wall() - now.saturating_duration_since(start).as_millis() as i64;
+        let (bytes, events) = (Vec::new(), Vec::new());
+        let (last, unwanted) = (Duration::ZERO, false);
+        let paced = source.plan.generate.as_ref().is_none_or(|made| made.paced);
+        Self {
+            source,
+            start,
+            wall,
+            now,
+            paced,
+            bytes,
+            events,
+            lines: 0,
+            dead_letters: Bundle::default(),
+            last,
+            unwanted,
+        }
+    }
+
+    /// How far it came by now.
+    fn offered(&self) -> Offered {
+        let until = if self.unwanted { self.start.elapsed() } else { self.last };
+        let flush = self.source.plan.flush.as_secs_f64();
+        Offered { until: until.as_secs_f64(), made: self.last.min(until).as_secs_f64(), flush }
+    }
+
+    /// Waits until something is due, and says when that was; `None` if nothing is wanted any more.
+    fn wait(&mut self, due: Duration) -> Option<Duration> {
+        let due = if self.paced { due } else { self.start.elapsed() };
+        self.last = due;
+        self.unwanted = !self.wait_until(self.start + due);
+        (!self.unwanted).then_some(due)
+    }
+
+    fn wait_until(&mut self, due: Instant) -> bool {
+        if due > self.now {
+            self.now = Instant::now();
+        }
+        if due > self.now || self.bytes.len() >= READING {
+            self.hand_over();
+            if !self.source.queue.wait_for_room() {
+                return false;
+            }
+        }
+        if due > self.now {
+            let open = self.source.queue.sleep_until(due.max(self.now + TOGETHER));
+            self.now = Instant::now();
+            return open;
+        }
+        true
+    }
+
+    fn event(&mut self, line: &[u8], said: Said, due: Duration) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(line);
+        self.lines += 1;
+        self.events.push(Event {
+            arrived: self.start + due,
+            line: start..self.bytes.len(),
+            id: start + said.id.start..start + said.id.end,
+            kind: said.kind,
+            time: said.time,
+            arrival: self.wall + due.as_millis() as i64,
+        });
+    }
+
+    fn refuse(&mut self, reason: Reason, line: &[u8], from: &str) {
+        self.lines += 1;
+        self.source.dead_letters.add(&mut self.dead_letters, reason, "", line, from);
+    }
+
+    fn hand_over(&mut self) {
+        if self.lines == 0 {
+            return;
+        }
+        let bytes = std::mem::take(&mut self.bytes);
+        let events = std::mem::take(&mut self.events);
+        self.source.came(bytes.len());
+        let chunk = Chunk { bytes, events, ticket: None };
+        self.source.take_up(std::mem::take(&mut self.lines), chunk, &mut self.dead_letters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_runs_backwards_stands_still_until_it_has_caught_up() {
+        let mut clock = Clock { first: None, last: Duration::ZERO, speed: 2.0 };
+        let due: Vec<u128> =
+            [10_000, 12_000, 5_000, 11_000, 14_000].map(|time| clock.due(time).as_millis()).into_iter().collect();
+        assert_eq!(due, [0, 1000, 1000, 1000, 2000]);
+    }
+}

@@ -1,0 +1,81 @@
+//! How readings come in: into memory, or to disk and from there back.
+
+use super::{Queue, State};
+use crate::ingest::chunk::Chunk;
+use crate::ingest::spill::Lost;
+
+impl Queue {
+    /// Adds the events of a reading, unless nothing is wanted any more; `accepted` is called before anybody can take
+    /// them. An error in words if they could not be written to the spill: they are kept in memory then.
+    pub fn push(&self, chunk: Chunk, accepted: impl FnOnce()) -> Result<(), String> {
+        let mut state = self.state();
+        if state.closed {
+            return Ok(());
+        }
+        accepted();
+        let spill = self.spill.as_ref().filter(|_| state.overflows(self.most) && !state.spill_full);
+        let Some(spill) = spill else {
+            self.keep(state, chunk);
+            return Ok(());
+        };
+        let count = chunk.events.len();
+        // Nobody thinks that nothing is left while it is written.
+        state.spilled += count;
+        drop(state);
+        let mut spill = spill.lock().expect("no thread panics while it holds the lock");
+        let written = spill.write(&chunk);
+        let mut state = self.state();
+        if let Ok(Some(bytes)) = written {
+            state.readable += count;
+            state.written.events += count as u64;
+            state.written.bytes += bytes;
+            state.written.most = state.written.most.max(spill.held());
+            drop(state);
+            self.drain.notify_one();
+            return Ok(());
+        }
+        state.spilled -= count;
+        state.spill_full = true;
+        self.keep(state, chunk);
+        let words = |error| format!("events cannot be spilled to disk, so senders wait while memory is full: {error}");
+        written.map(drop).map_err(words)
+    }
+
+    /// Reads back what was spilled whenever memory has room for it, until clients take no more. `say` is told in words
+    /// what cannot be read.
+    pub fn read_back(&self, say: impl Fn(String)) {
+        let Some(spill) = &self.spill else { return };
+        loop {
+            let nothing_to_do =
+                |state: &mut State| !state.finished && (state.readable == 0 || state.bytes >= self.most);
+            let state = self.drain.wait_while(self.state(), nothing_to_do);
+            if state.expect("no thread panics while it holds the lock").finished {
+                return;
+            }
+            let mut spill = spill.lock().expect("no thread panics while it holds the lock");
+            let held = spill.held();
+            let read = spill.read();
+            let mut state = self.state();
+            let count = match &read {
+                Ok(chunk) => chunk.as_ref().map_or(0, |chunk| chunk.events.len()),
+                Err(Lost { events, .. }) => *events,
+            };
+            state.spilled -= count;
+            state.readable -= count;
+            let room = state.spill_full && (spill.held() < held || state.spilled == 0);
+            state.spill_full &= !room;
+            match read {
+                Ok(Some(chunk)) => self.keep(state, chunk),
+                Ok(None) => {}
+                Err(Lost { events, error }) => {
+                    drop(state);
+                    say(format!("{events} events that were spilled to disk cannot be read back: {error}"));
+                    self.events.notify_waiters();
+                }
+            }
+            if room {
+                self.there_is_room();
+            }
+        }
+    }
+}

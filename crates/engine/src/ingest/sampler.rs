@@ -1,0 +1,118 @@
+//! Which events of a source are looked for in the store.
+//!
+//! Of each stretch of time one event is looked for, the first that arrived after an instant drawn within it. So which ones
+//! these are depends on the seed and on the events' arrivals, and never on the store's answers; and they do not keep step
+//! with a store that refreshes at even intervals, of which evenly spaced instants would always meet the same point. Each
+//! stretch counts alike, however many events came in it.
+
+use std::time::{Duration, Instant};
+
+use crate::pacing::schedule::Stride;
+use crate::util::draw::{Draw, hash_name};
+use crate::workload::event::Event;
+
+/// Chooses events.
+#[derive(Debug)]
+pub struct Sampler {
+    start: Instant,
+    every: Duration,
+    share: Stride,
+    seed: u64,
+    /// The number of the next stretch of time that is this process's.
+    next: u64,
+    due: Instant,
+}
+
+impl Sampler {
+    /// One in each `every` of time since `start`, over all processes that have a share.
+    pub fn new(start: Instant, every: Duration, share: Stride, seed: u64) -> Self {
+        let mut sampler = Self { start, every, share, seed, next: share.index, due: start };
+        sampler.due = sampler.instant();
+        sampler
+    }
+
+    /// The instant that is drawn within the next stretch.
+    fn instant(&self) -> Instant {
+        let draw = Draw::new(self.seed, hash_name("visible"), self.next);
+        self.start + self.every.mul_f64(self.next as f64 + draw.unit(0))
+    }
+
+    /// Calls `chosen` with the places of those of further events that are looked for.
+    pub fn choose(&mut self, events: &[Event], mut chosen: impl FnMut(usize)) {
+        if events.last().is_none_or(|last| last.arrived < self.due) {
+            return;
+        }
+        for (place, event) in events.iter().enumerate() {
+            if event.arrived < self.due {
+                continue;
+            }
+            chosen(place);
+            // Of stretches in which nothing came there is nothing to look for.
+            let passed = (event.arrived - self.start).as_secs_f64() / self.every.as_secs_f64();
+            let passed = (passed as u64).saturating_sub(self.share.index) / self.share.of;
+            self.next = self.next.max(self.share.index + passed * self.share.of);
+            while self.due <= event.arrived {
+                self.next += self.share.of;
+                self.due = self.instant();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(arrived: Instant) -> Event {
+        Event { arrived, line: 0..0, id: 0..0, kind: 0, time: 0, arrival: 0 }
+    }
+
+    /// The arrivals of the events that are chosen, s since the start, of one event in each ms.
+    fn chosen(share: Stride, seed: u64, seconds: u64, pieces: usize) -> Vec<f64> {
+        let start = Instant::now();
+        let mut sampler = Sampler::new(start, Duration::from_secs(1), share, seed);
+        let events: Vec<Event> =
+            (0..seconds * 1000).map(|millisecond| event(start + Duration::from_millis(millisecond))).collect();
+        let mut chosen = Vec::new();
+        for piece in events.chunks(pieces) {
+            sampler.choose(piece, |place| chosen.push((piece[place].arrived - start).as_secs_f64()));
+        }
+        chosen
+    }
+
+    const ALONE: Stride = Stride { index: 0, of: 1 };
+
+    #[test]
+    fn one_event_of_each_stretch_is_chosen_at_an_instant_that_is_drawn() {
+        let instants = chosen(ALONE, 7, 100, 1);
+        let whole: Vec<u64> = instants.iter().map(|instant| (instant - 0.001) as u64).collect();
+        assert_eq!(whole, (0..100).collect::<Vec<_>>());
+        let within: Vec<f64> = instants.iter().map(|instant| instant.fract()).collect();
+        let mean = within.iter().sum::<f64>() / 100.0;
+        assert!((0.4..0.6).contains(&mean), "{mean}");
+        assert!(within.iter().any(|at| *at < 0.1) && within.iter().any(|at| *at > 0.9));
+    }
+
+    #[test]
+    fn which_events_are_chosen_does_not_depend_on_the_batches_that_carry_them() {
+        assert_eq!(chosen(ALONE, 7, 20, 1), chosen(ALONE, 7, 20, 4096));
+        assert_ne!(chosen(ALONE, 7, 20, 1), chosen(ALONE, 8, 20, 1));
+    }
+
+    #[test]
+    fn ranks_choose_together_what_one_would() {
+        let mut together: Vec<f64> = (0..3).flat_map(|index| chosen(Stride { index, of: 3 }, 7, 30, 50)).collect();
+        together.sort_by(f64::total_cmp);
+        assert_eq!(together, chosen(ALONE, 7, 30, 50));
+    }
+
+    #[test]
+    fn after_a_pause_one_event_is_chosen_and_not_one_for_each_stretch_of_it() {
+        let start = Instant::now();
+        let mut sampler = Sampler::new(start, Duration::from_secs(1), ALONE, 7);
+        let late = [10_000, 10_001, 10_002].map(|ms| event(start + Duration::from_millis(ms)));
+        let mut places = Vec::new();
+        sampler.choose(&late, |place| places.push(place));
+        assert_eq!(places, [0]);
+    }
+}

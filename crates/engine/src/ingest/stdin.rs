@@ -1,0 +1,50 @@
+//! Standard input, which is read only while it has something, so that the end of a phase does not wait for it.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::Source;
+use super::line_reader::{From, LineReader};
+
+/// After so long without input it is seen whether any is wanted.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Reads it to its end.
+pub fn read(source: &Source) -> Result<(), String> {
+    let say = |error: io::Error| format!("standard input: {error}");
+    let stdin = io::stdin();
+    let stdin = stdin.as_fd();
+    let mut intake = LineReader::new(source, From::File("standard input".into(), 0));
+    let mut last = Instant::now();
+    loop {
+        if source.queue.is_full() {
+            if !source.queue.wait_for_room() {
+                return Ok(());
+            }
+            last = Instant::now();
+        }
+        let mut waits = [PollFd::new(&stdin, PollFlags::IN)];
+        let ready = poll(&mut waits, Some(&LOOK)).or_else(|error| match error {
+            rustix::io::Errno::INTR => Ok(0),
+            error => Err(say(error.into())),
+        })?;
+        let idle = |last: Instant| source.plan.idle.is_some_and(|idle: Duration| last.elapsed() >= idle);
+        if source.queue.is_closed() || (ready == 0 && idle(last)) {
+            break;
+        }
+        if ready == 0 {
+            continue;
+        }
+        let count = intake.fill(|buffer| rustix::io::read(stdin, buffer)).map_err(|error| say(error.into()))?;
+        if count == 0 {
+            break;
+        }
+        intake.arrived(count);
+        last = Instant::now();
+    }
+    intake.end(true);
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! The arrivals of a Poisson process of rate 1, any of them by its number: what a generator pays for its own arrivals
+//! does not grow with the number of generators that share the process.
+//!
+//! Arrival *k* is the sum of the first *k* + 1 gaps, which are exponential and independent. The sum of the gaps of a
+//! block of *n* arrivals has a gamma distribution of shape *n*, and the share of its first half in it a beta distribution
+//! of shapes *n*/2 and *n*/2, independently of the sum (Lukacs 1955). So the sum of a block is drawn first, and halved
+//! until the arrival is in a leaf; there, exponential numbers that are scaled to the leaf's sum are the
+//! gaps. Each draw is a function of the seed and of its place, so all generators draw alike.
+
+use crate::pacing::dyadic_sampler::{DyadicSampler, LEAF, Law, Piece};
+use crate::util::draw::Draw;
+use crate::util::math;
+
+/// What separates these draws from the others of a request.
+mod salt {
+    /// A gap within its leaf.
+    pub const GAP: u64 = 1;
+    /// The halving of a piece of level l: this and the next plus 2 l.
+    pub const HALF: u64 = 1 << 8;
+    /// The sum of a block: from this on three for each try.
+    pub const BLOCK: u64 = 1 << 9;
+}
+
+/// Arrivals in the order of their numbers.
+#[derive(Clone, Debug)]
+pub struct Poisson {
+    row: DyadicSampler<Gaps>,
+    /// The number of the present leaf's first arrival, and its arrivals.
+    leaf: (u64, Vec<f64>),
+}
+
+/// How the gaps are drawn.
+#[derive(Clone, Debug)]
+struct Gaps {
+    key: Draw,
+    /// The sum of all gaps before the present block.
+    before: f64,
+}
+
+/// The time of some gaps.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    start: f64,
+    sum: f64,
+}
+
+impl Law for Gaps {
+    const BLOCK: u32 = 20;
+
+    type Share = Time;
+
+    fn whole(&self, first: u64) -> Time {
+        let draw = Draw { k: first, ..self.key };
+        let sum = gamma((1u64 << Self::BLOCK) as f64, |number| draw.unit(salt::BLOCK + number));
+        Time { start: self.before, sum }
+    }
+
+    fn pass(&mut self, block: Time) {
+        self.before += block.sum;
+    }
+
+    fn halves(&self, Piece { first, level, share: Time { start, sum } }: Piece<Time>) -> (Time, Time) {
+        let half = 1u64 << (level - 1);
+        let draw = Draw { k: first, ..self.key };
+        let of = salt::HALF + 2 * u64::from(level);
+        let share = beta(half as f64, draw.unit(of), draw.unit(of + 1));
+        let (left, right) = (sum * share, sum * (1.0 - share));
+        (Time { start, sum: left }, Time { start: start + left, sum: right })
+    }
+}
+
+impl Poisson {
+    /// The process of a stream.
+    pub fn new(seed: u64, stream: u64) -> Self {
+        let row = DyadicSampler::new(Gaps { key: Draw::new(seed, stream, 0), before: 0.0 });
+        Self { row, leaf: (u64::MAX, Vec::new()) }
+    }
+
+    /// When arrival `k` is; numbers must not descend from call to call.
+    pub fn at(&mut self, k: u64) -> f64 {
+        if k >> LEAF != self.leaf.0 >> LEAF {
+            let piece = self.row.leaf(k);
+            self.draw_leaf(&piece);
+        }
+        self.leaf.1[(k - self.leaf.0) as usize]
+    }
+
+    fn draw_leaf(&mut self, piece: &Piece<Time>) {
+        let key = self.row.law().key;
+        let (first, arrivals) = &mut self.leaf;
+        *first = piece.first;
+        arrivals.clear();
+        let mut sum = 0.0;
+        for k in piece.first..piece.first + (1 << LEAF) {
+            sum -= math::ln(1.0 - Draw { k, ..key }.unit(salt::GAP));
+            arrivals.push(sum);
+        }
+        for arrival in arrivals {
+            *arrival = piece.share.start + piece.share.sum * (*arrival / sum);
+        }
+    }
+}
+
+/// A number with a gamma distribution of a great shape, from uniform ones in [0, 1) (Marsaglia and Tsang 2000).
+fn gamma(shape: f64, uniform: impl Fn(u64) -> f64) -> f64 {
+    let d = shape - 1.0 / 3.0;
+    let c = 1.0 / (9.0 * d).sqrt();
+    let mut number = 0;
+    loop {
+        let [radius, angle, bound] = [0, 1, 2].map(|part| uniform(number + part));
+        // Box and Muller 1958.
+        let normal = (-2.0 * math::ln(1.0 - radius)).sqrt() * math::cos(std::f64::consts::TAU * angle);
+        let v = (1.0 + c * normal).powi(3);
+        if v > 0.0 && math::ln(1.0 - bound) < 0.5 * normal * normal + d * (1.0 - v + math::ln(v)) {
+            return d * v;
+        }
+        number += 3;
+    }
+}
+
+/// A number with a beta distribution of twice the same shape, which is at least 1, from two uniform ones in [0, 1)
+/// (Ulrich 1984): a coordinate of a point of the unit disc whose squared distance from the rim has that law.
+fn beta(shape: f64, radius: f64, angle: f64) -> f64 {
+    let squared = -math::exp_m1(math::ln(1.0 - radius) * 2.0 / (2.0 * shape - 1.0));
+    0.5 + 0.5 * squared.sqrt() * math::cos(std::f64::consts::TAU * angle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(seed: u64, count: u64) -> Vec<f64> {
+        let mut poisson = Poisson::new(seed, 9);
+        (0..count).map(|k| poisson.at(k)).collect()
+    }
+
+    #[test]
+    fn whoever_skips_arrivals_finds_the_others_where_they_are() {
+        let count = (1 << Gaps::BLOCK) + 5000;
+        let alone = all(3, count);
+        for stride in [2, 7, 10_000, 1 << 19] {
+            for first in [0, 1, stride - 1] {
+                let mut poisson = Poisson::new(3, 9);
+                let mut ours = (first..count).step_by(stride as usize);
+                assert!(ours.all(|k| poisson.at(k).to_bits() == alone[k as usize].to_bits()), "every {stride}th");
+            }
+        }
+    }
+
+    #[test]
+    fn arrivals_come_one_after_the_other() {
+        let arrivals = all(5, (1 << Gaps::BLOCK) + 100);
+        assert!(arrivals.is_sorted());
+        assert!(arrivals[0] > 0.0);
+    }
+
+    #[test]
+    fn gaps_are_exponential_with_mean_1_and_do_not_depend_on_the_one_before() {
+        let arrivals = all(7, 200_000);
+        let gaps: Vec<f64> = [0.0].iter().chain(&arrivals).zip(&arrivals).map(|(before, at)| at - before).collect();
+        let n = gaps.len() as f64;
+        let mut sorted = gaps.clone();
+        sorted.sort_by(f64::total_cmp);
+        // Kolmogorov-Smirnov against 1 - exp(-x); 1.95 / sqrt(n) is its 99.9 % quantile.
+        let distance = sorted
+            .iter()
+            .enumerate()
+            .map(|(i, gap)| (1.0 - (-gap).exp() - (i as f64 + 0.5) / n).abs())
+            .fold(0.0, f64::max);
+        assert!(distance < 1.95 / n.sqrt(), "distance {distance}");
+        for apart in [1, 2, 16, 32, 64] {
+            let pairs = gaps.iter().zip(&gaps[apart..]);
+            let covariance = pairs.map(|(one, two)| (one - 1.0) * (two - 1.0)).sum::<f64>() / n;
+            assert!(covariance.abs() < 4.0 / n.sqrt(), "gaps {apart} apart have the correlation {covariance}");
+        }
+    }
+
+    #[test]
+    fn counts_vary_as_much_as_they_do_in_a_poisson_process_on_every_scale() {
+        let arrivals = all(11, 1 << Gaps::BLOCK);
+        for width in [10.0, 1000.0, 20_000.0] {
+            let windows = (arrivals.last().unwrap() / width) as usize;
+            let mut counts = vec![0.0; windows];
+            for at in &arrivals {
+                if let Some(count) = counts.get_mut((at / width) as usize) {
+                    *count += 1.0;
+                }
+            }
+            let mean = counts.iter().sum::<f64>() / windows as f64;
+            let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / (windows - 1) as f64;
+            // The variance of a Poisson number is its mean; of an estimate from w windows the relative error is sqrt(2/w).
+            let off = (variance / mean - 1.0).abs();
+            assert!(
+                off < 4.0 * (2.0 / windows as f64).sqrt() + 4.0 / width.sqrt() / 100.0,
+                "{width}: {variance} by {mean}"
+            );
+        }
+    }
+
+    #[test]
+    fn sums_of_blocks_have_their_mean_and_variance() {
+        let shape = (1u64 << Gaps::BLOCK) as f64;
+        let sums: Vec<f64> = (0..4000).map(|k| gamma(shape, |part| Draw::new(1, 2, k).unit(part))).collect();
+        let mean = sums.iter().sum::<f64>() / 4000.0;
+        let variance = sums.iter().map(|sum| (sum - mean).powi(2)).sum::<f64>() / 3999.0;
+        assert!((mean - shape).abs() < 4.0 * (shape / 4000.0).sqrt(), "{mean}");
+        assert!((variance / shape - 1.0).abs() < 4.0 * (2.0f64 / 4000.0).sqrt(), "{variance}");
+    }
+}

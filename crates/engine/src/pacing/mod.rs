@@ -1,0 +1,10 @@
+//! When requests are due: schedules, rate profiles, Poisson arrivals, timers and clocks.
+
+pub mod arrivals;
+pub mod clock;
+pub(crate) mod dyadic_sampler;
+pub mod profile;
+pub mod schedule;
+pub mod simulated_clock;
+pub mod start_time;
+pub mod timer;

@@ -1,0 +1,193 @@
+//! The files of a phase, written second by second while the load runs: line by line, so that a disk that is full shows
+//! at once.
+//!
+//! - `series.csv`: a row for each stream, operation, segment and second; parts of operations are `OPERATION.PART`,
+//! - `nodes.csv`: which host served how many of an operation's requests in each second,
+//! - `generator.csv`: what workers measured of themselves in each second; of many workers of several ranks the worst,
+//! - `workers.csv`: of several ranks the sums of that,
+//! - `histograms.hlog`: see [`crate::recording::hlog`],
+//! - `samples.bin` and `slots.csv`, where every request is to be recorded: see [`crate::recording::sample`].
+
+use std::fs::File;
+use std::io::{self, LineWriter, Write};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::driver::ErrorClass;
+use crate::plan::Plan;
+use crate::recording::hlog::Log;
+use crate::recording::recorder::{Cell, Interval};
+use crate::recording::sample::SampleFile;
+use crate::recording::slot::Slot;
+use crate::recording::worker_stats::Workers;
+
+/// Files that could not be written.
+pub type Result<T> = io::Result<T>;
+
+/// See the module.
+pub struct Files {
+    phase: String,
+    series: LineWriter<File>,
+    nodes: LineWriter<File>,
+    generator: LineWriter<File>,
+    /// Where there are several ranks.
+    workers: Option<LineWriter<File>>,
+    log: Log,
+    samples: Option<SampleFile>,
+}
+
+impl Files {
+    /// Creates the phase's files in `folder`. The phase's load begins `offset` after the run, and that at `began` by
+    /// the wall clock. `sums`: the seconds are those of several ranks.
+    pub fn create(
+        folder: &Path,
+        plan: &Plan,
+        slots: &[Slot],
+        offset: Duration,
+        began: SystemTime,
+        sums: bool,
+    ) -> Result<Self> {
+        let open = |name: &str| File::create(folder.join(name)).map(LineWriter::new);
+        let mut files = Self {
+            phase: plan.phase.clone(),
+            series: open("series.csv")?,
+            nodes: open("nodes.csv")?,
+            generator: open("generator.csv")?,
+            workers: sums.then(|| open("workers.csv")).transpose()?,
+            log: Log::create(&folder.join("histograms.hlog"), offset, began)?,
+            samples: plan.samples.then(|| SampleFile::create(folder, slots)).transpose()?,
+        };
+        write!(
+            files.series,
+            "stream,operation,segment,second,requests,successes,documents,bytes_sent,bytes_received,dropped,retries,reconnects"
+        )?;
+        for class in ErrorClass::ALL {
+            write!(files.series, ",error_{}", class.name())?;
+        }
+        for measure in ["response", "service", "failure", "setup"] {
+            write!(files.series, ",{measure}_p50,{measure}_p99,{measure}_max")?;
+        }
+        writeln!(files.series, ",unanswered,oldest_unanswered")?;
+        writeln!(files.nodes, "operation,node,second,requests")?;
+        writeln!(
+            files.generator,
+            "second,rank,worker,cpu_seconds,waited_seconds,wall_seconds,lateness_p99,lateness_max,lag_p99,lag_max,away_seconds,in_flight"
+        )?;
+        if let Some(workers) = &mut files.workers {
+            writeln!(workers, "second,ranks,workers,cpu_seconds,waited_seconds,away_seconds,in_flight")?;
+        }
+        Ok(files)
+    }
+
+    /// Writes a second down.
+    pub fn second(&mut self, slots: &[Slot], sum: &Interval, workers: &Workers) -> Result<()> {
+        let second = sum.second;
+        self.workers(second, workers)?;
+        if let Some(samples) = &mut self.samples {
+            samples.write(&sum.samples)?;
+        }
+        for (slot, measured, cell) in sum.used_cells() {
+            self.row(&slots[slot], measured, second, cell)?;
+            let operation = slots[slot].name();
+            let suffix = if measured { "" } else { "/warmup" };
+            for (measure, histogram) in cell.measures() {
+                if let Some(histogram) = histogram.filter(|histogram| !histogram.is_empty()) {
+                    let tag = format!("{}/{operation}/{measure}{suffix}", self.phase);
+                    self.log.write(&tag, second, histogram)?;
+                }
+            }
+        }
+        for (tag, histogram) in [("generator/lateness", &sum.watch.lateness), ("generator/lag", &sum.watch.lag)] {
+            if !histogram.is_empty() {
+                self.log.write(tag, second, histogram)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that all is written.
+    pub fn end(&mut self) -> Result<()> {
+        self.log.flush()?;
+        self.series.flush()?;
+        self.nodes.flush()?;
+        self.workers.as_mut().map_or(Ok(()), Write::flush)?;
+        self.generator.flush()
+    }
+
+    fn workers(&mut self, second: u64, workers: &Workers) -> Result<()> {
+        for row in &workers.rows {
+            writeln!(
+                self.generator,
+                "{second},{},{},{:.6},{:.6},{:.6},{},{},{},{},{:.6},{}",
+                row.rank,
+                row.worker,
+                seconds(row.cpu),
+                seconds(row.waited),
+                seconds(row.wall),
+                Seconds(row.lateness.0),
+                Seconds(row.lateness.1),
+                Seconds(row.lag.0),
+                Seconds(row.lag.1),
+                seconds(row.away),
+                row.in_flight
+            )?;
+        }
+        let Some(file) = &mut self.workers else { return Ok(()) };
+        writeln!(
+            file,
+            "{second},{},{},{:.6},{:.6},{:.6},{}",
+            workers.ranks,
+            workers.workers,
+            seconds(workers.cpu),
+            seconds(workers.waited),
+            seconds(workers.away),
+            workers.in_flight
+        )
+    }
+
+    fn row(&mut self, slot: &Slot, measured: bool, second: u64, cell: &Cell) -> Result<()> {
+        let (stream, operation) = (&slot.stream, slot.name());
+        let segment = if measured { "measure" } else { "warmup" };
+        let c = &cell.counts;
+        write!(
+            self.series,
+            "{stream},{operation},{segment},{second},{},{},{},{},{},{},{},{}",
+            c.requests, c.successes, c.documents, c.bytes_sent, c.bytes_received, c.dropped, c.retries, c.reconnects
+        )?;
+        for errors in c.errors {
+            write!(self.series, ",{errors}")?;
+        }
+        for (_, histogram) in cell.measures() {
+            // A second without a success has no percentile of these, which is not the same as one of zero.
+            let Some(histogram) = histogram.filter(|histogram| !histogram.is_empty()) else {
+                write!(self.series, ",,,")?;
+                continue;
+            };
+            for value in [histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99), histogram.max()] {
+                write!(self.series, ",{}", Seconds(value))?;
+            }
+        }
+        match cell.unanswered {
+            0 => writeln!(self.series, ",0,")?,
+            some => writeln!(self.series, ",{some},{}", Seconds(cell.oldest_unanswered.as_nanos() as u64))?,
+        }
+        for (node, requests) in cell.nodes.iter().enumerate().filter(|(_, requests)| **requests > 0) {
+            writeln!(self.nodes, "{operation},{node},{second},{requests}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Nanoseconds as seconds.
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+/// Nanoseconds, written as seconds.
+struct Seconds(u64);
+
+impl std::fmt::Display for Seconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}

@@ -1,0 +1,229 @@
+//! What one worker writes down: counts and histograms of the current second, per stream and operation.
+//!
+//! A worker owns its recorder: recording is two histogram increments and a few additions, with no lock, no channel and
+//! no allocation. Once a second the finished [`Interval`] goes to the collector, whose thread clears it, and an empty
+//! one comes back. What a worker measures about itself is in [`crate::recording::self_monitor`].
+
+mod cell;
+mod interval;
+
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use crate::driver::{Failure, Reply, ReplyPart};
+use crate::recording::durations::record;
+use crate::recording::sample::Sample;
+use crate::recording::self_monitor::SelfMonitor;
+pub use cell::{Cell, Counts};
+pub use interval::{Interval, Message, same_words};
+
+/// What each client of a worker waits for: its operation's slot, and when its request was scheduled.
+pub type Waiting = [Option<(usize, Instant)>];
+
+/// Different messages that are kept of each operation, segment and error class: of a second, and of a phase.
+pub const MESSAGES: usize = 5;
+
+/// What the stream knows of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// When it was due.
+    pub scheduled: Instant,
+    /// When its client turned to it.
+    pub started: Instant,
+    /// Where the stream's measured window ends, if the clock ends it.
+    pub ends: Option<Instant>,
+    /// Whose request it is.
+    pub client: u64,
+}
+
+/// A worker's recorder.
+pub struct Recorder {
+    start: Instant,
+    /// Whether every request is kept for itself, too.
+    samples: bool,
+    measured_from: Instant,
+    /// Kept outside the interval, so that a recording is two comparisons away from its cell.
+    second_ends: Instant,
+    interval: Interval,
+    finished: Sender<Interval>,
+    empty: Receiver<Interval>,
+    monitor: SelfMonitor,
+}
+
+impl Recorder {
+    /// A recorder for `slots` operations (over all streams) of a phase that began at `start`; each operation's parts
+    /// have the slots behind it. With `samples` every request is kept for itself, too.
+    pub fn new(
+        worker: usize,
+        slots: usize,
+        start: Instant,
+        warmup: Duration,
+        samples: bool,
+        finished: Sender<Interval>,
+        empty: Receiver<Interval>,
+    ) -> Self {
+        Self {
+            start,
+            samples,
+            measured_from: start + warmup,
+            second_ends: start + Duration::from_secs(1),
+            interval: Interval::new(worker, slots),
+            finished,
+            empty,
+            monitor: SelfMonitor::new(start),
+        }
+    }
+
+    /// Writes down a request, which still stands among those that are `waiting`. It counts in the second in which it
+    /// was done, and belongs to the segment in which it was scheduled; `ends` is where its stream's measured window
+    /// ends, if the clock ends it.
+    #[inline]
+    pub fn request(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
+        let Times { scheduled, started, ends, client } = times;
+        self.turn(reply.done, waiting);
+        let in_window = self.in_window(reply.done, ends);
+        record(&mut self.interval.watch.lateness, started.saturating_duration_since(scheduled));
+        if self.samples {
+            let measured = scheduled >= self.measured_from;
+            self.interval.samples.push(Sample::of(slot, client, self.start, scheduled, measured, &reply));
+        }
+        let cell = self.cell(slot, scheduled);
+        cell.exchanged(&reply, in_window);
+        let counts = &mut cell.counts;
+        counts.requests += 1;
+        counts.completed += u64::from(in_window && reply.outcome.is_ok());
+        if let Some(recall) = reply.recall {
+            counts.relevant += recall.relevant;
+            counts.relevant_found += recall.retrieved;
+        }
+        match reply.outcome {
+            Ok(()) => {
+                counts.successes += 1;
+                record(&mut cell.response, reply.done.saturating_duration_since(scheduled));
+                record(&mut cell.service, reply.done.saturating_duration_since(reply.sent));
+            }
+            Err(failure) => {
+                counts.errors[failure.class as usize] += 1;
+                cell.fail(reply.done.saturating_duration_since(scheduled));
+                self.keep(slot, scheduled >= self.measured_from, reply.status, failure, 1);
+            }
+        }
+        for part in &reply.parts {
+            self.part(slot + 1 + part.name, times, part);
+        }
+    }
+
+    /// Writes down an attempt that failed and is made again. Its bytes, its host, its words and the documents that it
+    /// got through count; the request itself counts when its last attempt has ended.
+    pub fn attempt(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
+        self.turn(reply.done, waiting);
+        let in_window = self.in_window(reply.done, times.ends);
+        let cell = self.cell(slot, times.scheduled);
+        cell.counts.retries += 1;
+        cell.exchanged(&reply, in_window);
+        if let Err(failure) = reply.outcome {
+            self.keep(slot, times.scheduled >= self.measured_from, reply.status, failure, 0);
+        }
+    }
+
+    /// Writes down a look at the store that did not see yet what was written. It is an attempt that is made again, and
+    /// does not count as a failure that it saw nothing.
+    pub fn saw_nothing(&mut self, slot: usize, times: Times, reply: &Reply, waiting: &Waiting) {
+        self.turn(reply.done, waiting);
+        let in_window = self.in_window(reply.done, times.ends);
+        let cell = self.cell(slot, times.scheduled);
+        cell.counts.retries += 1;
+        cell.exchanged(reply, in_window);
+    }
+
+    /// Keeps a failure's message, which `count` more requests failed with.
+    fn keep(&mut self, slot: usize, measured: bool, status: Option<u16>, failure: Failure, count: u64) {
+        let Failure { class, message: text, .. } = failure;
+        Message { slot, class, measured, status, text, count }.add_to(&mut self.interval.messages, MESSAGES);
+    }
+
+    /// Whether an instant is in the measured window of a stream that ends then, if the clock ends it.
+    fn in_window(&self, done: Instant, ends: Option<Instant>) -> bool {
+        done >= self.measured_from && ends.is_none_or(|ends| done < ends)
+    }
+
+    /// Writes down a part of the request that was just written down, in the same second. Its slot is behind that of its
+    /// operation, and its segment that in which it was scheduled.
+    pub fn part(&mut self, slot: usize, Times { scheduled, ends, .. }: Times, part: &ReplyPart) {
+        let in_window = self.in_window(part.done, ends);
+        let cell = self.cell(slot, scheduled);
+        let counts = &mut cell.counts;
+        counts.requests += 1;
+        counts.documents += part.documents;
+        counts.completed += u64::from(in_window && part.failed.is_none());
+        counts.completed_documents += if in_window { part.documents } else { 0 };
+        let service = part.done.saturating_duration_since(part.sent);
+        match part.failed {
+            None => {
+                counts.successes += 1;
+                record(&mut cell.response, service);
+                record(&mut cell.service, service);
+            }
+            Some(class) => {
+                counts.errors[class as usize] += 1;
+                cell.fail(service);
+            }
+        }
+    }
+
+    /// Writes down a request that was due and not sent.
+    pub fn dropped(&mut self, slot: usize, scheduled: Instant, now: Instant, waiting: &Waiting) {
+        self.turn(now, waiting);
+        self.cell(slot, scheduled).counts.dropped += 1;
+    }
+
+    /// Records the checks of the event loop that were due by `now`, of which only this one happened, and turns to the
+    /// next second if no request did. Returns when the next check is due.
+    pub fn look(&mut self, now: Instant, waiting: &Waiting) -> Instant {
+        self.turn(now, waiting);
+        self.monitor.look(now, &mut self.interval.watch)
+    }
+
+    /// Hands over what there is of the last second; the collector waits for more until the recorder is dropped.
+    pub fn finish(&mut self, now: Instant, waiting: &Waiting) {
+        self.turn(now, waiting);
+        self.hand_over(now, now, waiting);
+    }
+
+    #[inline]
+    fn cell(&mut self, slot: usize, scheduled: Instant) -> &mut Cell {
+        self.interval.cell(slot, scheduled >= self.measured_from)
+    }
+
+    /// Hands over each second that has ended by `now`.
+    #[inline]
+    fn turn(&mut self, now: Instant, waiting: &Waiting) {
+        while now >= self.second_ends {
+            let ended = self.second_ends;
+            self.hand_over(ended, now, waiting);
+            self.second_ends = ended + Duration::from_secs(1);
+        }
+    }
+
+    /// Hands over the second that `ended`, as it is seen `now`.
+    fn hand_over(&mut self, ended: Instant, now: Instant, waiting: &Waiting) {
+        let mut in_flight = 0;
+        for &(slot, scheduled) in waiting.iter().flatten().filter(|(_, scheduled)| *scheduled < ended) {
+            in_flight += 1;
+            let cell = self.cell(slot, scheduled);
+            cell.unanswered += 1;
+            cell.oldest_unanswered = cell.oldest_unanswered.max(ended - scheduled);
+        }
+        self.interval.watch.in_flight = in_flight;
+        self.monitor.second(ended, now, &mut self.interval.watch);
+        let (worker, second) = (self.interval.worker, self.interval.second);
+        let mut next = self.empty.try_recv().unwrap_or_else(|_| Interval::new(worker, self.interval.cells.len() / 2));
+        next.second = second + 1;
+        let full = std::mem::replace(&mut self.interval, next);
+        // The collector is gone only when its files failed, which it reports itself.
+        let _ = self.finished.send(full);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+use crate::driver::ErrorClass;
+use std::sync::mpsc::channel;
+
+use super::*;
+
+fn reply(sent: Instant, done: Instant, outcome: Result<(), Failure>) -> Reply {
+    Reply { bytes_sent: 10, bytes_received: 20, documents: 3, node: 1, ..Reply::new(sent, done, outcome) }
+}
+
+#[test]
+fn a_request_counts_in_its_second_and_in_the_segment_it_was_scheduled_in() {
+    let (finished, intervals) = channel();
+    let (_, empty) = channel();
+    let start = Instant::now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let mut recorder = Recorder::new(0, 1, start, Duration::from_secs(1), false, finished, empty);
+    let times = |ms| Times { scheduled: at(ms), started: at(ms), ends: Some(at(1250)), client: 0 };
+    recorder.request(0, times(100), reply(at(110), at(200), Ok(())), &[]);
+    recorder.request(0, times(900), reply(at(900), at(1100), Ok(())), &[]);
+    let failure = Failure::new(ErrorClass::Rejected, "busy");
+    recorder.request(0, times(1100), reply(at(1100), at(1200), Err(failure)), &[]);
+    recorder.request(0, times(1200), reply(at(1200), at(1260), Ok(())), &[]);
+    recorder.finish(at(1300), &[]);
+    drop(recorder);
+    let seconds: Vec<_> = intervals.iter().collect();
+    assert_eq!(seconds.len(), 2);
+    let warm = seconds[0].cells[0].as_ref().unwrap();
+    assert_eq!(warm.counts.successes, 1);
+    assert_eq!(warm.response.max() / 100_000, 1000, "response time runs from the scheduled instant");
+    assert_eq!(warm.service.max() / 100_000, 900, "service time runs from the sent instant");
+    assert_eq!(warm.nodes, [0, 1]);
+    assert!(seconds[0].cells[1].is_none());
+    let late_warm = seconds[1].cells[0].as_ref().unwrap();
+    assert_eq!(late_warm.counts.successes, 1, "done after the warm-up, scheduled in it");
+    let measured = seconds[1].cells[1].as_ref().unwrap();
+    assert_eq!((measured.counts.requests, measured.counts.successes), (2, 1));
+    assert_eq!((late_warm.counts.completed, measured.counts.completed), (1, 0), "by the instant they were done");
+    assert_eq!(late_warm.counts.completed_documents, 3);
+    assert_eq!(measured.counts.errors[ErrorClass::Rejected as usize], 1);
+    assert_eq!(measured.response.len(), 1, "a failed request has no response time");
+    assert_eq!(seconds[1].messages[0].text, "busy");
+}
+
+#[test]
+fn a_part_is_written_down_behind_its_operation_with_the_time_between_its_own_instants() {
+    let (finished, intervals) = channel();
+    let (_, empty) = channel();
+    let start = Instant::now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let mut recorder = Recorder::new(0, 3, start, Duration::ZERO, false, finished, empty);
+    let times = Times { scheduled: at(0), started: at(0), ends: Some(at(850)), client: 0 };
+    let part = |name, sent, done, failed| ReplyPart { name, sent: at(sent), done: at(done), documents: 4, failed };
+    let failure = Failure::new(ErrorClass::Server, "lost");
+    let parts = vec![
+        part(0, 100, 300, None),
+        part(1, 300, 800, None),
+        part(1, 800, 900, None),
+        part(1, 900, 950, Some(ErrorClass::Server)),
+    ];
+    recorder.request(0, times, Reply { parts, ..reply(at(100), at(950), Err(failure)) }, &[]);
+    recorder.finish(at(990), &[]);
+    drop(recorder);
+    let second = intervals.recv().unwrap();
+    let cell = |slot: usize| second.cells[2 * slot + 1].as_ref().unwrap();
+    assert_eq!((cell(0).counts.requests, cell(0).counts.successes), (1, 0));
+    assert_eq!((cell(1).counts.requests, cell(1).service.max() / 100_000), (1, 2000));
+    assert_eq!(cell(1).response, cell(1).service, "a part has no schedule of its own");
+    let pages = &cell(2).counts;
+    assert_eq!((pages.requests, pages.successes, pages.documents, pages.completed), (3, 2, 12, 1));
+    assert_eq!(pages.errors[ErrorClass::Server as usize], 1);
+    assert_eq!(cell(2).service.len(), 2, "a failed part has no service time");
+}
+
+#[test]
+fn seconds_without_requests_are_handed_over_too() {
+    let (finished, intervals) = channel();
+    let (_, empty) = channel();
+    let start = Instant::now();
+    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, false, finished, empty);
+    recorder.look(start + Duration::from_millis(3500), &[]);
+    recorder.finish(start + Duration::from_millis(3600), &[]);
+    drop(recorder);
+    assert_eq!(intervals.iter().map(|i| i.second).collect::<Vec<_>>(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_failure_has_a_time_too_and_an_attempt_that_is_made_again_leaves_what_it_cost() {
+    let (finished, intervals) = channel();
+    let (_, empty) = channel();
+    let start = Instant::now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, false, finished, empty);
+    let times = Times { scheduled: at(100), started: at(100), ends: None, client: 0 };
+    let failed = |message: &str| Err(Failure::new(ErrorClass::Rejected, message));
+    recorder.attempt(0, times, reply(at(100), at(200), failed("first")), &[]);
+    recorder.request(0, times, Reply { node: 0, ..reply(at(200), at(600), failed("second")) }, &[]);
+    recorder.finish(at(700), &[]);
+    let second = intervals.recv().unwrap();
+    let cell = second.cells[1].as_ref().unwrap();
+    assert_eq!((cell.counts.requests, cell.counts.retries, cell.counts.errors[2]), (1, 1, 1));
+    assert_eq!((cell.counts.bytes_sent, cell.counts.bytes_received, cell.counts.documents), (20, 40, 6));
+    assert_eq!(cell.nodes, [1, 1], "each attempt at the host that served it");
+    assert_eq!(second.messages.iter().map(|m| m.text.as_str()).collect::<Vec<_>>(), ["first", "second"]);
+    let failure = cell.failure.as_ref().unwrap();
+    assert_eq!((failure.len(), failure.max() / 1_000_000), (1, 500), "done - scheduled of the request, retries inside");
+    assert!(cell.response.is_empty());
+}
+
+#[test]
+fn what_waits_belongs_to_each_second_that_ends_meanwhile_even_if_nothing_was_done_in_it() {
+    let (finished, intervals) = channel();
+    let (_, empty) = channel();
+    let start = Instant::now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let mut recorder = Recorder::new(0, 2, start, Duration::from_secs(1), false, finished, empty);
+    // One of the warm-up, two of the measurement, one that is free, one of the other operation.
+    let waiting = [Some((0, at(400))), Some((0, at(1200))), Some((0, at(1500))), None, Some((1, at(2300)))];
+    recorder.look(at(3100), &waiting);
+    recorder.finish(at(3500), &waiting[..1]);
+    drop(recorder);
+    let seconds: Vec<_> = intervals.iter().collect();
+    let of = |second: usize, index: usize| {
+        let (cell, used) = (&seconds[second].cells[index], seconds[second].used[index]);
+        cell.as_ref().filter(|_| used).map(|cell| (cell.unanswered, cell.oldest_unanswered.as_millis()))
+    };
+    assert_eq!(
+        (0..4).map(|second| of(second, 0)).collect::<Vec<_>>(),
+        [Some((1, 600)), Some((1, 1600)), Some((1, 2600)), Some((1, 3100)),]
+    );
+    assert_eq!((0..4).map(|second| of(second, 1)).collect::<Vec<_>>(), [None, Some((2, 800)), Some((2, 1800)), None,]);
+    assert_eq!(of(2, 3), Some((1, 700)));
+    assert_eq!(seconds.iter().map(|second| second.watch.in_flight).collect::<Vec<_>>(), [1, 3, 4, 1]);
+    let mut sum = seconds[1].cells[1].clone().unwrap();
+    sum.add(seconds[2].cells[1].as_ref().unwrap());
+    assert_eq!((sum.unanswered, sum.oldest_unanswered), (4, Duration::from_millis(1800)), "sum and greatest");
+}
+
+#[test]
+fn the_request_that_shows_that_a_second_has_ended_was_in_flight_at_its_end() {
+    let (finished, intervals) = channel();
+    let (_, empty) = channel();
+    let start = Instant::now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, false, finished, empty);
+    let times = Times { scheduled: at(900), started: at(900), ends: None, client: 0 };
+    recorder.request(0, times, reply(at(900), at(1100), Ok(())), &[Some((0, at(900))), Some((0, at(1050)))]);
+    let second = intervals.recv().unwrap();
+    let cell = second.cells[1].as_ref().unwrap();
+    assert_eq!((cell.counts.requests, cell.unanswered), (0, 1));
+    assert_eq!(cell.oldest_unanswered, Duration::from_millis(100));
+}
+
+#[test]
+fn a_second_is_cleared_before_it_is_filled_again() {
+    let start = Instant::now();
+    let mut interval = Interval::new(0, 1);
+    let mut cell = Cell::new();
+    cell.fail(Duration::from_secs(1));
+    cell.exchanged(&reply(start, start, Ok(())), true);
+    (cell.unanswered, cell.oldest_unanswered) = (3, Duration::from_secs(2));
+    record(&mut cell.response, Duration::from_secs(1));
+    interval.cells[1] = Some(Box::new(cell));
+    interval.used[1] = true;
+    record(&mut interval.watch.lag, Duration::from_secs(1));
+    interval.clear();
+    let cell = interval.cells[1].as_ref().unwrap();
+    assert_eq!((&cell.counts, cell.nodes.as_slice()), (&Counts::default(), &[0, 0][..]));
+    assert!(cell.measures().iter().all(|(_, histogram)| histogram.is_none_or(|histogram| histogram.is_empty())));
+    assert_eq!((cell.unanswered, cell.oldest_unanswered), (0, Duration::ZERO));
+    assert!(interval.watch.lag.is_empty() && !interval.used[1]);
+    interval.clear();
+    assert!(interval.cells[1].is_none(), "what was not used for a second gives its room back");
+}
+
+#[test]
+fn the_merge_of_eight_generators_records_equals_the_record_of_all_they_saw() {
+    let mut parts = vec![Cell::new(); 8];
+    let mut whole = Cell::new();
+    for k in 0..10_000 {
+        let draw = crate::util::draw::Draw::new(3, 1, k);
+        let (response, service) = (draw.bits(1) % 4_000_000_000, draw.bits(2) % 50_000);
+        for cell in [&mut parts[k as usize % 8], &mut whole] {
+            cell.counts.requests += 1;
+            cell.counts.errors[(k % 7) as usize] += k % 2;
+            record(&mut cell.response, Duration::from_micros(response));
+            record(&mut cell.service, Duration::from_micros(service));
+        }
+    }
+    let mut merged = Cell::new();
+    for part in &parts {
+        merged.add(part);
+    }
+    assert_eq!(merged.counts, whole.counts);
+    assert_eq!((merged.response, merged.service), (whole.response, whole.service));
+}
+
+#[test]
+fn a_request_is_kept_for_itself_where_that_is_asked_for() {
+    let (finished, intervals) = channel();
+    let (_, empty) = channel();
+    let start = Instant::now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let mut recorder = Recorder::new(0, 1, start, Duration::from_millis(150), true, finished, empty);
+    let times = |ms, client| Times { scheduled: at(ms), started: at(ms), ends: None, client };
+    let good = Reply { status: Some(200), earlier: 4, ..reply(at(110), at(200), Ok(())) };
+    recorder.request(0, times(100, 3), good, &[]);
+    let failure = Failure::new(ErrorClass::Rejected, "busy");
+    recorder.request(0, times(160, 5), reply(at(170), at(180), Err(failure)), &[]);
+    recorder.attempt(0, times(160, 5), reply(at(181), at(190), Ok(())), &[]);
+    recorder.dropped(0, at(190), at(190), &[]);
+    recorder.finish(at(300), &[]);
+    drop(recorder);
+    let samples: Vec<_> = intervals.iter().flat_map(|second| second.samples).collect();
+    assert_eq!(samples.len(), 2, "neither an attempt that is made again nor a request that was not sent");
+    let ms = |sample: &Sample| [sample.scheduled, sample.sent, sample.done].map(|ns| ns / 1_000_000);
+    assert_eq!((ms(&samples[0]), ms(&samples[1])), ([100, 110, 200], [160, 170, 180]));
+    assert_eq!((samples[0].client, samples[0].documents, samples[0].status, samples[0].node), (3, 7, 200, 1));
+    assert_eq!((samples[0].class, samples[0].measured), (0, false));
+    assert_eq!((samples[1].class, samples[1].measured), (ErrorClass::Rejected as u8 + 1, true));
+}

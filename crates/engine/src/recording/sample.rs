@@ -1,0 +1,125 @@
+//! Every request for itself, where that is asked for: what a worker keeps of it, and the file that it goes to.
+//!
+//! A second's samples travel with the second, so that memory grows with the requests of a second and not with the length
+//! of a run, and so do those of ranks, which rank 0 writes.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::driver::Reply;
+use crate::recording::slot::Slot;
+
+/// Bytes of a sample in the file.
+pub const BYTES: usize = 46;
+
+/// One request that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Sample {
+    /// When it was due, ns since the phase's load began; below zero for an event that had arrived before.
+    pub scheduled: i64,
+    /// When the first byte of its last attempt was written, ns.
+    pub sent: i64,
+    /// When its answer was there, or it was given up, ns.
+    pub done: i64,
+    /// Documents that the store took or returned, in all attempts.
+    pub documents: u32,
+    /// The client's number in its stream.
+    pub client: u32,
+    /// Who made it, among the ranks that take part.
+    pub rank: u32,
+    /// Its operation's place; see [`crate::recording::slot`].
+    pub slot: u32,
+    /// Which of the target's hosts served it.
+    pub node: u16,
+    /// The HTTP status of its answer; 0 where there is none.
+    pub status: u16,
+    /// The class of its failure by its place in [`crate::driver::ErrorClass::ALL`], counted from 1; 0 for a success.
+    pub class: u8,
+    /// Whether it belongs to the measured segment.
+    pub measured: bool,
+}
+
+impl Sample {
+    /// What is kept of a request of an operation at `slot`, which `client` made in a phase that began at `start`.
+    pub fn of(slot: usize, client: u64, start: Instant, scheduled: Instant, measured: bool, reply: &Reply) -> Self {
+        Self {
+            scheduled: since(start, scheduled),
+            sent: since(start, reply.sent),
+            done: since(start, reply.done),
+            documents: (reply.documents + reply.earlier).try_into().unwrap_or(u32::MAX),
+            client: client.try_into().unwrap_or(u32::MAX),
+            rank: 0,
+            slot: slot as u32,
+            node: reply.node,
+            status: reply.status.unwrap_or(0),
+            class: reply.outcome.as_ref().err().map_or(0, |failure| failure.class as u8 + 1),
+            measured,
+        }
+    }
+
+    fn to_bytes(self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        let mut rest = &mut bytes[..];
+        for instant in [self.scheduled, self.sent, self.done] {
+            put(&mut rest, &instant.to_le_bytes());
+        }
+        for number in [self.documents, self.client, self.rank, self.slot] {
+            put(&mut rest, &number.to_le_bytes());
+        }
+        put(&mut rest, &self.node.to_le_bytes());
+        put(&mut rest, &self.status.to_le_bytes());
+        put(&mut rest, &[self.class, u8::from(self.measured)]);
+        bytes
+    }
+}
+
+fn put(rest: &mut &mut [u8], bytes: &[u8]) {
+    let (place, behind) = std::mem::take(rest).split_at_mut(bytes.len());
+    place.copy_from_slice(bytes);
+    *rest = behind;
+}
+
+fn since(start: Instant, instant: Instant) -> i64 {
+    match instant.checked_duration_since(start) {
+        Some(after) => after.as_nanos() as i64,
+        None => -((start - instant).as_nanos() as i64),
+    }
+}
+
+/// The samples of one rank in one second, with the names of the hosts that its numbers stand for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct OfRank {
+    /// The rank among those that take part.
+    pub rank: u64,
+    /// Its hosts, by their numbers.
+    pub hosts: Vec<String>,
+    /// Its samples.
+    pub samples: Vec<Sample>,
+}
+
+/// `samples.bin`: samples one after the other, little-endian, and beside it `slots.csv`: a line for each place of an
+/// operation.
+pub struct SampleFile(BufWriter<File>);
+
+impl SampleFile {
+    /// Creates the files in `folder`.
+    pub fn create(folder: &Path, slots: &[Slot]) -> io::Result<Self> {
+        let mut names = File::create(folder.join("slots.csv"))?;
+        writeln!(names, "stream,operation")?;
+        for slot in slots {
+            writeln!(names, "{},{}", slot.stream, slot.name())?;
+        }
+        File::create(folder.join("samples.bin")).map(BufWriter::new).map(Self)
+    }
+
+    /// Writes a second's samples down.
+    pub fn write(&mut self, samples: &[Sample]) -> io::Result<()> {
+        samples.iter().try_for_each(|sample| self.0.write_all(&sample.to_bytes()))?;
+        // Should this process be killed, the file has what was recorded until then.
+        self.0.flush()
+    }
+}

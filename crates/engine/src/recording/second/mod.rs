@@ -1,0 +1,281 @@
+//! A second of a phase as a value: what one rank recorded in it, or the sum over several. It has fixed places, which the
+//! plan defines, and holds only what is not empty, so that its size depends neither on the number of requests nor on
+//! that of ranks, unless every request is to be recorded for itself. Adding is exact, and its order makes no difference.
+//!
+//! Ranks know hosts in different orders, since each finds them by itself, so hosts have their names here and not their
+//! numbers.
+
+mod sparse;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::driver::ErrorClass;
+use crate::pacing::simulated_clock::ClockState;
+use crate::recording::durations::histogram;
+use crate::recording::recorder::{Counts, Interval, MESSAGES, Message, same_words};
+use crate::recording::sample::{OfRank, Sample};
+use crate::recording::worker_stats::Workers;
+use sparse::Sparse;
+
+/// What ranks tell each other of one second.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Second {
+    /// Stands for the plan and for what this engine makes of it: seconds of different ones are not added.
+    pub plan: u64,
+    /// Seconds since the phase began.
+    pub second: u64,
+    /// By slot and whether it is the measured segment.
+    cells: BTreeMap<(u64, bool), CellValue>,
+    lateness: Sparse,
+    lag: Sparse,
+    /// The workers themselves.
+    pub workers: Workers,
+    /// Errors' words, the first ranks' first.
+    messages: Vec<Words>,
+    /// Where the streams and the counters stand at its end.
+    pub state: State,
+    /// Its requests one by one, where that is asked for.
+    samples: Vec<OfRank>,
+}
+
+/// Where streams and counters of a rank, or of all of them, stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Whether a stream's part is over, or the parts of all.
+    pub over: Vec<bool>,
+    /// Of each counter the number below which nobody's insert is missing, `u64::MAX` for who inserts nothing any more, and
+    /// how many numbers had been taken by those who ended.
+    pub counters: Vec<(u64, u64)>,
+    /// How the users of each stream stand to the clock that they share.
+    pub clocks: Vec<ClockState>,
+}
+
+/// A cell; see [`crate::recording::recorder::Cell`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct CellValue {
+    counts: Counts,
+    response: Sparse,
+    service: Sparse,
+    failure: Sparse,
+    setup: Sparse,
+    nodes: BTreeMap<String, u64>,
+    unanswered: u64,
+    oldest_unanswered: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Words {
+    rank: u64,
+    /// Its place among those of the rank in this second.
+    place: u64,
+    slot: u64,
+    class: u64,
+    measured: bool,
+    status: Option<u16>,
+    text: String,
+    count: u64,
+}
+
+impl Second {
+    /// What rank `rank` recorded; `hosts` are the names of its nodes.
+    pub fn of(plan: u64, rank: u64, sum: &Interval, mut workers: Workers, hosts: &[String], state: State) -> Self {
+        let cells = sum.used_cells().map(|(slot, measured, cell)| {
+            let nodes = cell.nodes.iter().enumerate().filter(|(_, requests)| **requests > 0);
+            let part = CellValue {
+                counts: cell.counts.clone(),
+                response: Sparse::of(&cell.response),
+                service: Sparse::of(&cell.service),
+                failure: cell.failure.as_ref().map(Sparse::of).unwrap_or_default(),
+                setup: cell.setup.as_ref().map(Sparse::of).unwrap_or_default(),
+                nodes: nodes.map(|(node, requests)| (name(hosts, node), *requests)).collect(),
+                unanswered: cell.unanswered,
+                oldest_unanswered: cell.oldest_unanswered,
+            };
+            ((slot as u64, measured), part)
+        });
+        let messages = (0..).zip(&sum.messages).map(|(place, message)| Words {
+            rank,
+            place,
+            slot: message.slot as u64,
+            class: message.class as u64,
+            measured: message.measured,
+            status: message.status,
+            text: message.text.clone(),
+            count: message.count,
+        });
+        workers.prune();
+        let mut second = Self {
+            plan,
+            second: sum.second,
+            cells: cells.collect(),
+            lateness: Sparse::of(&sum.watch.lateness),
+            lag: Sparse::of(&sum.watch.lag),
+            workers,
+            messages: messages.collect(),
+            state,
+            samples: if sum.samples.is_empty() {
+                Vec::new()
+            } else {
+                vec![OfRank { rank, hosts: hosts.to_vec(), samples: sum.samples.clone() }]
+            },
+        };
+        second.keep_the_first_messages();
+        second
+    }
+
+    /// Reads what [`Self::to_bytes`] has written; an error in words for anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let second: Self = postcard::from_bytes(bytes).map_err(|error| format!("this is not a second: {error}"))?;
+        let histograms =
+            (second.cells.values()).flat_map(|part| [&part.response, &part.service, &part.failure, &part.setup]);
+        if !histograms.chain([&second.lateness, &second.lag]).all(Sparse::is_valid) {
+            return Err("this is not a second: it has a histogram of another layout".into());
+        }
+        Ok(second)
+    }
+
+    /// For sending.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).expect("nothing in it cannot be written")
+    }
+
+    /// Adds the same second of other ranks. An error in words for another second or another plan's.
+    pub fn add(&mut self, other: Self) -> Result<(), String> {
+        if self.plan != other.plan {
+            return Err("these seconds are of different plans: all ranks need the same plan and version".into());
+        }
+        if self.second != other.second {
+            return Err(format!("second {} cannot be added to second {}", other.second, self.second));
+        }
+        for (place, part) in other.cells {
+            self.cells.entry(place).or_default().add(part);
+        }
+        self.lateness.add(&other.lateness);
+        self.lag.add(&other.lag);
+        self.workers.add(&other.workers);
+        self.messages.extend(other.messages);
+        self.keep_the_first_messages();
+        self.state.add(&other.state);
+        self.samples.extend(other.samples);
+        self.samples.sort_unstable();
+        Ok(())
+    }
+
+    /// Writes it into `sum`, which is empty. Nodes get their numbers from `hosts`, to which new ones are added.
+    pub fn fill(&self, sum: &mut Interval, hosts: &mut Vec<String>) -> Result<(), String> {
+        sum.second = self.second;
+        for (&(slot, measured), part) in &self.cells {
+            let slot = usize::try_from(slot).ok().filter(|slot| *slot < sum.slots());
+            part.fill(sum.cell(slot.ok_or("this second is of another plan")?, measured), hosts);
+        }
+        self.lateness.add_to(&mut sum.watch.lateness);
+        self.lag.add_to(&mut sum.watch.lag);
+        for Words { slot, class, measured, status, text, count, .. } in &self.messages {
+            let class = ErrorClass::ALL.get(*class as usize).copied().ok_or("this error class is not known")?;
+            let (slot, text) = (*slot as usize, text.clone());
+            sum.messages.push(Message { slot, class, measured: *measured, status: *status, text, count: *count });
+        }
+        for OfRank { rank, hosts: theirs, samples } in &self.samples {
+            let greatest = samples.iter().map(|sample| sample.node).max().unwrap_or_default();
+            let ours: Vec<u16> =
+                (0..=usize::from(greatest)).map(|node| number(hosts, &name(theirs, node)) as u16).collect();
+            let told = |sample: &Sample| Sample { rank: *rank as u32, node: ours[usize::from(sample.node)], ..*sample };
+            sum.samples.extend(samples.iter().map(told));
+        }
+        Ok(())
+    }
+
+    /// The hosts that served something.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.cells.values().flat_map(|part| part.nodes.keys().map(String::as_str))
+    }
+
+    fn keep_the_first_messages(&mut self) {
+        self.messages.sort_unstable();
+        let mut kept: Vec<Words> = Vec::new();
+        for words in std::mem::take(&mut self.messages) {
+            let mut kind = kept.iter_mut().filter(|other| other.kind() == words.kind());
+            let alike = |other: &&mut Words| other.status == words.status && same_words(&other.text, &words.text);
+            if let Some(alike) = kind.find(alike) {
+                alike.count += words.count;
+            } else if kept.iter().filter(|other| other.kind() == words.kind()).count() < MESSAGES {
+                kept.push(words);
+            }
+        }
+        self.messages = kept;
+    }
+}
+
+impl Words {
+    /// Its slot, class and segment.
+    fn kind(&self) -> (u64, u64, bool) {
+        (self.slot, self.class, self.measured)
+    }
+}
+
+impl State {
+    fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.over.iter_mut().zip(&other.over) {
+            *mine &= theirs;
+        }
+        for (mine, theirs) in self.counters.iter_mut().zip(&other.counters) {
+            *mine = (mine.0.min(theirs.0), mine.1.max(theirs.1));
+        }
+        for (mine, theirs) in self.clocks.iter_mut().zip(&other.clocks) {
+            *mine = mine.and(*theirs);
+        }
+    }
+}
+
+impl CellValue {
+    fn add(&mut self, other: Self) {
+        self.counts.add(&other.counts);
+        self.response.add(&other.response);
+        self.service.add(&other.service);
+        self.failure.add(&other.failure);
+        self.setup.add(&other.setup);
+        for (node, requests) in other.nodes {
+            *self.nodes.entry(node).or_default() += requests;
+        }
+        self.unanswered += other.unanswered;
+        self.oldest_unanswered = self.oldest_unanswered.max(other.oldest_unanswered);
+    }
+
+    fn fill(&self, cell: &mut crate::recording::recorder::Cell, hosts: &mut Vec<String>) {
+        cell.counts = self.counts.clone();
+        self.response.add_to(&mut cell.response);
+        self.service.add_to(&mut cell.service);
+        for (rare, durations) in [(&self.failure, &mut cell.failure), (&self.setup, &mut cell.setup)] {
+            if *rare != Sparse::default() {
+                rare.add_to(durations.get_or_insert_with(histogram));
+            }
+        }
+        for (name, requests) in &self.nodes {
+            let node = number(hosts, name);
+            if cell.nodes.len() <= node {
+                cell.nodes.resize(node + 1, 0);
+            }
+            cell.nodes[node] += requests;
+        }
+        cell.unanswered = self.unanswered;
+        cell.oldest_unanswered = self.oldest_unanswered;
+    }
+}
+
+/// What a node is called: as its host, and where hosts have no names, as with a driver that talks to none, `#NUMBER`.
+fn name(hosts: &[String], node: usize) -> String {
+    hosts.get(node).cloned().unwrap_or_else(|| format!("#{node}"))
+}
+
+fn number(hosts: &mut Vec<String>, name: &str) -> usize {
+    if let Some(number) = name.strip_prefix('#').and_then(|number| number.parse::<u16>().ok()) {
+        return usize::from(number);
+    }
+    hosts.iter().position(|host| host == name).unwrap_or_else(|| {
+        hosts.push(name.to_owned());
+        hosts.len() - 1
+    })
+}

@@ -1,0 +1,154 @@
+//! What a worker measures of itself: its CPU time, how late it turned to requests, and how late its event loop was.
+//!
+//! A look at the event loop is due every [`TICK`]. A loop that stands still sees none of those that were due meanwhile;
+//! each is written down with the lag that it had, so that a stall of length L is the lags L, L - TICK, L - 2 TICK and
+//! so on, and a percentile of lag is one over time. This is the correction for coordinated omission of HdrHistogram
+//! (`recordValueWithExpectedInterval`; Gil Tene), with the instants known instead of supposed.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::recording::durations::{clear, histogram, record};
+use crate::util::cpu::{thread_cpu, thread_waited};
+
+/// How often a worker looks whether its event loop is late and whether it has to stop. Each look wakes the
+/// thread: of a load that waits for a slow store it would be most of the CPU time if there were many of them.
+pub const TICK: Duration = Duration::from_millis(50);
+
+/// What a worker measured of itself in one second.
+#[derive(Clone, Debug)]
+pub struct SelfMetrics {
+    /// CPU time of the worker's thread, seconds.
+    pub cpu: f64,
+    /// How long the thread was ready to run and did not, because others had the cores or its group's quota was
+    /// exhausted.
+    pub waited: f64,
+    /// How long the second took, s: CPU share is `cpu / wall`.
+    pub wall: f64,
+    /// From the scheduled instant of a request to the instant at which its client turned to it.
+    pub lateness: Histogram<u64>,
+    /// How late the event loop came to each look that was due in this second.
+    pub lag: Histogram<u64>,
+    /// How long the loop stood still in stalls of a [`TICK`] or more, s: a tick for each look that was so late.
+    pub away: f64,
+    /// Requests in flight at the second's end.
+    pub in_flight: u64,
+}
+
+impl SelfMetrics {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self { cpu: 0.0, waited: 0.0, wall: 0.0, lateness: histogram(), lag: histogram(), away: 0.0, in_flight: 0 }
+    }
+
+    /// Makes room for another second; the figures that a second's end sets are left.
+    pub fn clear(&mut self) {
+        clear(&mut self.lateness);
+        clear(&mut self.lag);
+        self.away = 0.0;
+    }
+}
+
+impl Default for SelfMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Looks at the thread that it was made on.
+#[derive(Debug)]
+pub struct SelfMonitor {
+    /// When the next look is due.
+    due: Instant,
+    cpu: f64,
+    waited: f64,
+    turned: Instant,
+}
+
+impl SelfMonitor {
+    /// Looks from `start` on.
+    pub fn new(start: Instant) -> Self {
+        Self { due: start, cpu: thread_cpu(), waited: thread_waited(), turned: start }
+    }
+
+    /// Writes down the looks that were due by `now`; returns when the next one is.
+    pub fn look(&mut self, now: Instant, watch: &mut SelfMetrics) -> Instant {
+        while self.due <= now {
+            self.late(now, watch);
+        }
+        self.due
+    }
+
+    /// Ends a second, as it is seen `now`. A look that was due a tick before its end or earlier did not happen in it: a
+    /// stall belongs to the seconds over which it lasted.
+    pub fn second(&mut self, ended: Instant, now: Instant, watch: &mut SelfMetrics) {
+        while self.due + TICK <= ended {
+            self.late(now, watch);
+        }
+        let cpu = thread_cpu();
+        watch.cpu = cpu - std::mem::replace(&mut self.cpu, cpu);
+        let waited = thread_waited();
+        watch.waited = waited - std::mem::replace(&mut self.waited, waited);
+        watch.wall = ended.saturating_duration_since(self.turned).as_secs_f64();
+        self.turned = ended;
+    }
+
+    fn late(&mut self, now: Instant, watch: &mut SelfMetrics) {
+        let lag = now - self.due;
+        record(&mut watch.lag, lag);
+        if lag >= TICK {
+            watch.away += TICK.as_secs_f64();
+        }
+        self.due += TICK;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_is_a_lag_for_each_look_that_it_missed() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let (mut monitor, mut watch) = (SelfMonitor::new(start), SelfMetrics::new());
+        assert_eq!(monitor.look(at(1), &mut watch), at(50));
+        assert_eq!(monitor.look(at(1050), &mut watch), at(1100));
+        assert_eq!(watch.lag.len(), 22, "looks at 0, 50, ... 1050");
+        assert_eq!(watch.lag.max() / 1_000_000, 1000);
+        let late = watch.lag.count_between(watch.lag.lowest_equivalent(50_000_000), u64::MAX);
+        assert_eq!(late, 20, "1000, 950, ... 50 ms");
+        assert!((watch.away - 1.0).abs() < 1e-9, "{}", watch.away);
+    }
+
+    #[test]
+    fn a_stall_belongs_to_the_seconds_over_which_it_lasted() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let (mut monitor, mut watch) = (SelfMonitor::new(start), SelfMetrics::new());
+        monitor.look(at(500), &mut watch);
+        watch.clear();
+        // From 0.5 s to 2.5 s nothing happens, and then a request is the first to be turned to.
+        let mut away = Vec::new();
+        for second in [1000, 2000] {
+            monitor.second(at(second), at(2500), &mut watch);
+            away.push((watch.lag.len(), watch.lag.max() / 1_000_000, watch.away));
+            watch.clear();
+        }
+        monitor.look(at(2500), &mut watch);
+        away.push((watch.lag.len(), watch.lag.max() / 1_000_000, watch.away));
+        let rounded: Vec<_> = away.iter().map(|(n, most, away)| (*n, most / 10 * 10, (away * 100.0).round())).collect();
+        assert_eq!(rounded, [(9, 1950, 45.0), (20, 1500, 100.0), (11, 500, 50.0)]);
+    }
+
+    #[test]
+    fn small_lags_are_not_time_away() {
+        let start = Instant::now();
+        let (mut monitor, mut watch) = (SelfMonitor::new(start), SelfMetrics::new());
+        for look in 0..20u64 {
+            monitor.look(start + Duration::from_millis(50 * look + 49), &mut watch);
+        }
+        assert_eq!((watch.lag.len(), watch.away), (20, 0.0));
+    }
+}

@@ -1,0 +1,405 @@
+//! Runs one phase: checks and maps the plan, starts workers and collector, and describes the outcome at the end.
+
+pub mod descriptors;
+mod ending;
+mod prepare;
+mod sinks;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::client;
+use crate::client::phase::{Leftover, Phase};
+use crate::client::stream_plan::Choice;
+use crate::driver::{Driver, Exchange, Reply};
+use crate::ingest;
+use crate::ingest::{Source, SourceStats};
+use crate::pacing::start_time::StartTime;
+use crate::plan::{Plan, PlanError};
+use crate::ranks::RankRecorder;
+use crate::ranks::directives::Directives;
+use crate::recording::collector::Link;
+use crate::recording::files::Files;
+use crate::recording::outcome::{Watch, describe, write};
+use crate::recording::reconnects;
+use crate::recording::recorder::{Interval, Recorder};
+use crate::recording::slot::Slot;
+use crate::recording::tally::{Progress, Shown, Tally, shown};
+use crate::util::draw::Draw;
+use crate::util::panics;
+use ending::{Ended, finish};
+use prepare::{prepare, runtime};
+use sinks::{Ending, IntoFiles, IntoMemory, Seconds};
+
+/// A phase that is running, or has run.
+pub struct Running {
+    phase: Arc<dyn Control>,
+    start_time: StartTime,
+    progress: Shown,
+    seconds: Seconds,
+    finished: Arc<(Mutex<bool>, Condvar)>,
+    outcome: Mutex<Option<JoinHandle<Result<Value, String>>>>,
+}
+
+impl Running {
+    /// Ends the phase now; what was measured so far is kept.
+    pub fn stop(&self) {
+        self.phase.stop();
+    }
+
+    /// Takes nothing more from sources: what they gave is still sent, and then the phase ends.
+    pub fn close(&self) {
+        self.phase.close();
+    }
+
+    /// Changes the target's hosts while the load runs.
+    pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.phase.set_hosts(hosts)
+    }
+
+    /// Keeps the present clients of closed streams, regardless of later stages: none joins or leaves.
+    pub fn hold(&self) {
+        self.phase.hold();
+    }
+
+    /// On one rank of several: does what rank 0 has found out from all of them. An error in words for anything else.
+    pub fn apply(&self, directives: &[u8]) -> Result<(), String> {
+        Directives::from_bytes(directives).map(|directives| self.phase.apply(&directives))
+    }
+
+    /// Waits up to `limit` for the end; says whether it has come.
+    pub fn wait(&self, limit: Duration) -> bool {
+        let (finished, finished_signal) = &*self.finished;
+        let guard = finished.lock().expect("no thread panics while it holds the lock");
+        *finished_signal
+            .wait_timeout_while(guard, limit, |finished| !*finished)
+            .expect("no thread panics while it holds the lock")
+            .0
+    }
+
+    /// When the load begins, or began.
+    pub fn start_time(&self) -> &StartTime {
+        &self.start_time
+    }
+
+    /// On one rank of several: its seconds that were not asked for yet, one after the other.
+    pub fn seconds(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut *self.seconds.lock().expect("no thread panics while it holds the lock"))
+    }
+
+    /// Figures for a waiting user.
+    pub fn progress(&self) -> Progress {
+        Progress { sources: self.phase.stats(), ..shown(&self.progress) }
+    }
+
+    /// The newest answers that are kept and were not taken yet, by operation.
+    pub fn answers(&self) -> Vec<(String, Vec<u8>)> {
+        self.phase.answers()
+    }
+
+    /// Waits for the end and returns the outcome, the content of `outcome.json`, or this rank's
+    /// [`Part`](crate::recording::outcome::RankOutcome) of it; an error when the records could not be written. Nothing
+    /// of the phase goes on then. Once.
+    pub fn outcome(&self) -> Result<Value, String> {
+        let handle = self.outcome.lock().expect("no thread panics while it holds the lock").take();
+        handle.ok_or("the outcome was taken already")?.join().map_err(|_| "the generator panicked".to_owned())?
+    }
+}
+
+impl Drop for Running {
+    /// A load without a handle must not go on.
+    fn drop(&mut self) {
+        self.phase.stop();
+        if let Ok(Some(outcome)) = self.outcome.get_mut().map(Option::take) {
+            let _ = outcome.join();
+        }
+    }
+}
+
+/// What can be asked of a phase while it runs, independent of its driver.
+trait Control: Send + Sync {
+    fn stats(&self) -> BTreeMap<String, SourceStats>;
+    fn answers(&self) -> Vec<(String, Vec<u8>)>;
+    fn stop(&self);
+    fn close(&self);
+    fn hold(&self);
+    fn apply(&self, directives: &Directives);
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError>;
+}
+
+impl<D: Driver> Control for Phase<D> {
+    fn stats(&self) -> BTreeMap<String, SourceStats> {
+        Self::stats(self)
+    }
+
+    fn answers(&self) -> Vec<(String, Vec<u8>)> {
+        self.take_answers()
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn close(&self) {
+        Self::close(self);
+    }
+
+    fn hold(&self) {
+        self.held.store(true, Ordering::Relaxed);
+    }
+
+    fn apply(&self, directives: &Directives) {
+        for (counter, settled) in self.counters.iter().zip(&directives.settled) {
+            counter.tell(*settled);
+        }
+        for (simulated_clock, (number, to)) in self.simulated_clocks.iter().zip(&directives.clocks) {
+            if let Some(simulated_clock) = simulated_clock {
+                simulated_clock.apply(*number, *to);
+            }
+        }
+        if directives.stop {
+            self.stop();
+        }
+        if directives.over {
+            self.end();
+        }
+    }
+
+    fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
+        self.driver.set_hosts(hosts)
+    }
+}
+
+/// Starts a phase that records into `folder`. Errors come back at once, before anything is sent.
+pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
+    let (phase, slots) = prepare::<D>(plan, false)?;
+    phase.context.corpora.make_ready()?;
+    phase.await_first()?;
+    let start_time = StartTime::new(&phase.plan, phase.plan.start)?;
+    let progress = Shown::default();
+    let files = Files::create(folder, &phase.plan, &slots, start_time.offset, start_time.began(), false)
+        .map_err(|e| PlanError::machine(format!("{}: {e}", folder.display())))?;
+    let tally = Tally::new(&phase.plan, slots.clone(), progress.clone());
+    let (phase, folder) = (Arc::new(phase), folder.to_owned());
+    let watch = Watch::new(&phase.plan);
+    let sink = IntoFiles { phase: phase.clone(), files, tally, watch };
+    launch(&phase, slots.clone(), start_time, sink, progress, Seconds::default(), move |phase, ended| {
+        let part = ended.part(phase, &slots, 0);
+        let hosts = phase.driver.hosts();
+        let outcome = describe(&phase.plan, &slots, &ended.totals, &part, &start_time, &hosts, false);
+        write(&folder.join("outcome.json"), &outcome).map(|()| outcome)
+    })
+}
+
+/// A phase that one rank of several is about to run: checked and mapped, so that nothing remains to be done at the
+/// instant on which the ranks agree.
+pub trait Prepared: Send + Sync {
+    /// Starts the load at `start`, seconds of this machine's CLOCK_MONOTONIC; by default when the plan says.
+    fn begin(self: Box<Self>, start: Option<f64>) -> Result<Running, PlanError>;
+
+    /// Rank 0's record of the phase, in `folder`.
+    fn recorder(&self, folder: &Path, start: Option<f64>) -> Result<RankRecorder, PlanError>;
+}
+
+struct Ready<D: Driver> {
+    phase: Phase<D>,
+    slots: Vec<Slot>,
+    fingerprint: u64,
+}
+
+/// Checks and maps the plan of one rank of several; waits for the first line where that begins the load.
+pub fn prepare_rank<D: Driver>(plan: Plan) -> Result<Box<dyn Prepared>, PlanError> {
+    // The run began by rank 0's clock, which says nothing on another machine.
+    let began = plan.began.filter(|_| plan.rank == 0);
+    let (phase, slots) = prepare::<D>(Plan { began, ..plan }, true)?;
+    phase.context.corpora.make_ready()?;
+    phase.await_first()?;
+    let fingerprint = phase.plan.fingerprint();
+    Ok(Box::new(Ready { phase, slots, fingerprint }))
+}
+
+impl<D: Driver> Prepared for Ready<D> {
+    fn begin(self: Box<Self>, start: Option<f64>) -> Result<Running, PlanError> {
+        let Self { phase, slots, fingerprint } = *self;
+        let start_time = StartTime::new(&phase.plan, start.or(phase.plan.start))?;
+        let (progress, seconds) = (Shown::default(), Seconds::default());
+        let tally = Tally::of_a_share(&phase.plan, slots.clone(), progress.clone());
+        let (watch, phase) = (Watch::new(&phase.plan), Arc::new(phase));
+        let sink = IntoMemory { phase: phase.clone(), seconds: seconds.clone(), fingerprint, tally, watch };
+        launch(&phase, slots.clone(), start_time, sink, progress, seconds, move |phase, ended| {
+            serde_json::to_value(ended.part(phase, &slots, fingerprint)).map_err(|error| error.to_string())
+        })
+    }
+
+    fn recorder(&self, folder: &Path, start: Option<f64>) -> Result<RankRecorder, PlanError> {
+        RankRecorder::create(folder, &self.phase.plan, &self.slots, self.fingerprint, start)
+    }
+}
+
+/// Starts workers and collector. `tell` makes the outcome of what they leave.
+fn launch<D: Driver, S: Ending>(
+    phase: &Arc<Phase<D>>,
+    slots: Vec<Slot>,
+    start_time: StartTime,
+    sink: S,
+    progress: Shown,
+    seconds: Seconds,
+    tell: impl FnOnce(&Phase<D>, Ended) -> Result<Value, String> + Send + 'static,
+) -> Result<Running, PlanError> {
+    let hears = phase.clone();
+    let fail: ingest::Fail = Arc::new(move |words| hears.fail(words));
+    let reading = SourceGuard(phase.sources.iter().flatten().cloned().collect());
+    reading.0.iter().try_for_each(|source| source.begin(start_time.at, &fail))?;
+    let (mut links, mut ends) = (Vec::new(), Vec::new());
+    for thread in 0..phase.plan.threads as usize {
+        let (finished, intervals) = channel();
+        let (recycle, empty) = channel();
+        // Two to begin with: one is filled while the collector has the other.
+        for _ in 0..2 {
+            let _ = recycle.send(Interval::new(thread, slots.len()));
+        }
+        links.push(Link { intervals, empty: recycle });
+        ends.push((finished, empty));
+    }
+    let (started_workers, workers) = channel();
+    let finished = Arc::new((Mutex::new(false), Condvar::new()));
+    let finished_signal = FinishedSignal(finished.clone());
+    let (phase2, slots_len) = (phase.clone(), slots.len());
+    let outcome = thread::Builder::new()
+        .name("collector".into())
+        .spawn(move || {
+            let _bell = finished_signal;
+            let ended = finish(&phase2, sink, links, &workers, start_time);
+            drop(reading);
+            ended.and_then(|ended| tell(&phase2, ended))
+        })
+        .map_err(no_thread)?;
+    // From here on dropping it ends everything that was started.
+    let running =
+        Running { phase: phase.clone(), start_time, progress, seconds, finished, outcome: Mutex::new(Some(outcome)) };
+    let spawned = (0..).zip(ends).try_for_each(|(thread, (finished, empty))| {
+        let worker = spawn_worker(phase, thread, slots_len, start_time.at, finished, empty).map_err(no_thread)?;
+        let _ = started_workers.send(worker);
+        Ok(())
+    });
+    // The collector waits for workers until it knows that it has them all.
+    drop(started_workers);
+    spawned.map(|()| running)
+}
+
+/// Sources that are read, until nobody takes their events any more.
+struct SourceGuard(Vec<Arc<Source>>);
+
+impl Drop for SourceGuard {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|source| source.end());
+    }
+}
+
+/// Says that a phase is over, however its thread ends.
+struct FinishedSignal(Arc<(Mutex<bool>, Condvar)>);
+
+impl Drop for FinishedSignal {
+    fn drop(&mut self) {
+        *self.0.0.lock().expect("no thread panics while it holds the lock") = true;
+        self.0.1.notify_all();
+    }
+}
+
+fn no_thread(error: std::io::Error) -> PlanError {
+    PlanError::machine(format!("cannot start a thread: {error}"))
+}
+
+fn spawn_worker<D: Driver>(
+    phase: &Arc<Phase<D>>,
+    thread: u64,
+    slots: usize,
+    start: Instant,
+    finished: Sender<Interval>,
+    empty: Receiver<Interval>,
+) -> std::io::Result<JoinHandle<Leftover>> {
+    let plan = &phase.plan;
+    let (warmup, samples) = (plan.warmup, plan.samples);
+    let phase = phase.clone();
+    thread::Builder::new().name(format!("worker-{thread}")).spawn(move || {
+        let hears = phase.clone();
+        let _listening = panics::listen(move |words| hears.fail(format!("a client or its thread panicked: {words}")));
+        // Made here: a recorder reads the CPU clock of its own thread.
+        let recorder = Recorder::new(thread as usize, slots, start, warmup, samples, finished, empty);
+        client::run(&phase, thread, start, recorder).unwrap_or_else(|error| {
+            phase.fail(format!("a worker thread failed: {error}"));
+            Leftover::default()
+        })
+    })
+}
+
+/// Whether the plan can be carried out, as `start` sees it before any load, or with `together` as `prepare_rank` does.
+pub fn validate<D: Driver>(plan: Plan, together: bool) -> Result<(), PlanError> {
+    prepare::<D>(plan, together).map(|_| ())
+}
+
+/// One operation that was sent once.
+pub struct Checked {
+    /// Its name.
+    pub operation: String,
+    /// What became of it.
+    pub reply: Reply,
+    /// Request and answer as readable text.
+    pub exchange: Exchange,
+    /// How long the connections took that were opened for it; `None` if none was.
+    pub setup: Option<Duration>,
+}
+
+/// Each operation of the plan once: what `loadframe check` shows.
+pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError> {
+    let draw = Draw::new(plan.seed, 0, 0);
+    let (phase, slots) = prepare::<D>(plan, false)?;
+    phase.context.corpora.make_ready()?;
+    tokio::task::LocalSet::new().block_on(&runtime()?, async {
+        let mut connection = phase.driver.connection(0);
+        let mut shown = Vec::new();
+        for (name, choice) in once(&phase, &slots) {
+            let knows = |slot| phase.driver.memory(&mut connection).is_some_and(|memory| memory.has(slot));
+            let (reply, exchange) = match choice.lacks(knows) {
+                Some(value) => {
+                    let reply = client::unsent(value);
+                    let answer = reply.outcome.as_ref().err().map(|failure| failure.message.clone());
+                    (reply, Exchange { request: String::new(), answer: answer.unwrap_or_default() })
+                }
+                None => phase.driver.show(&mut connection, &choice.operation, &phase.context, &draw).await,
+            };
+            let mut setup = None;
+            reconnects::take_setups(|duration| setup = Some(setup.unwrap_or_default() + duration));
+            shown.push(Checked { operation: name.to_owned(), reply, exchange, setup });
+        }
+        Ok(shown)
+    })
+}
+
+/// The request of each operation of the plan as readable text, if its driver has one before it is sent.
+pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<String>)>, PlanError> {
+    let draw = Draw::new(plan.seed, 0, 0);
+    let (phase, slots) = prepare::<D>(plan, false)?;
+    tokio::task::LocalSet::new().block_on(&runtime()?, async {
+        let mut connection = phase.driver.connection(0);
+        let render = |(name, choice): (&str, &Choice<D>)| {
+            (name.to_owned(), phase.driver.render(&mut connection, &choice.operation, &phase.context, &draw))
+        };
+        Ok(once(&phase, &slots).map(render).collect())
+    })
+}
+
+/// Each operation of a phase, in its order, with its name.
+fn once<'a, D: Driver>(phase: &'a Phase<D>, slots: &'a [Slot]) -> impl Iterator<Item = (&'a str, &'a Choice<D>)> {
+    let mut seen = HashSet::new();
+    let choices = phase.stream_plans.iter().flat_map(|stream_plan| &stream_plan.choices);
+    let named = choices.map(|choice| (slots[choice.slot].operation.as_str(), choice));
+    named.filter(move |(name, _)| seen.insert(*name))
+}

@@ -1,0 +1,414 @@
+//! Checks a whole JSON object, and shows its members, in one pass over its bytes.
+//!
+//! [`Cursor`](super::Cursor) passes over what it is not asked for, and may not notice that this is invalid. Here every
+//! byte is looked at, because what is accepted goes into requests that a store refuses as a whole for one bad line.
+
+use std::borrow::Cow;
+
+use super::Unexpected;
+
+/// The deepest nesting of a value in the object. Stores and the readers of their answers recurse into documents, and
+/// refuse or cannot take deeper ones.
+pub const DEEPEST: usize = 256;
+
+/// Why a text is not an object that can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// It is not one JSON object.
+    NoObject,
+    /// It is nested deeper than [`DEEPEST`].
+    TooDeep,
+}
+
+impl From<Unexpected> for Invalid {
+    fn from(_: Unexpected) -> Self {
+        Self::NoObject
+    }
+}
+
+/// Calls `member` with the name and the JSON of each member of the object that `text` is, in their order. An error unless
+/// `text`, which is valid UTF-8, is one JSON object and nothing else but white space; it may come after some members.
+pub fn members<'a>(text: &'a [u8], mut member: impl FnMut(Cow<'a, [u8]>, &'a [u8])) -> Result<(), Invalid> {
+    let mut scan = Scan { bytes: text, at: 0 };
+    scan.expect(b'{')?;
+    if scan.next()? == b'}' {
+        scan.at += 1;
+        return Ok(scan.end()?);
+    }
+    loop {
+        let name = scan.name()?;
+        scan.expect(b':')?;
+        scan.next()?;
+        let start = scan.at;
+        scan.value()?;
+        member(name, &text[start..scan.at]);
+        match scan.take()? {
+            b',' => {}
+            b'}' => return Ok(scan.end()?),
+            _ => return Err(Invalid::NoObject),
+        }
+    }
+}
+
+/// The depth to which the objects and arrays of a JSON value are nested.
+pub fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut at) = (0usize, 0, 0);
+    while let Some(byte) = json.get(at) {
+        at += 1;
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                let mut string = Scan { bytes: json, at };
+                // What is not JSON has no depth to speak of.
+                if string.string().is_err() {
+                    return deepest;
+                }
+                at = string.at;
+            }
+            _ => {}
+        }
+    }
+    deepest
+}
+
+struct Scan<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Scan<'a> {
+    /// Passes over white space and shows what comes then.
+    #[inline]
+    fn next(&mut self) -> Result<u8, Unexpected> {
+        loop {
+            match self.bytes.get(self.at) {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
+                Some(byte) => return Ok(*byte),
+                None => return Err(Unexpected),
+            }
+        }
+    }
+
+    /// The same, and passes over that too.
+    #[inline]
+    fn take(&mut self) -> Result<u8, Unexpected> {
+        let byte = self.next()?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    #[inline]
+    fn expect(&mut self, byte: u8) -> Result<(), Unexpected> {
+        if self.take()? == byte { Ok(()) } else { Err(Unexpected) }
+    }
+
+    /// Nothing may follow but white space.
+    fn end(&mut self) -> Result<(), Unexpected> {
+        if self.next().is_err() { Ok(()) } else { Err(Unexpected) }
+    }
+
+    /// Passes over the name that is here.
+    #[inline]
+    fn name(&mut self) -> Result<Cow<'a, [u8]>, Unexpected> {
+        self.expect(b'"')?;
+        let start = self.at;
+        let escapes = self.string()?;
+        let name = &self.bytes[start..self.at - 1];
+        if !escapes {
+            return Ok(Cow::Borrowed(name));
+        }
+        // A name that is not valid Unicode has no other form than the one that it is written in.
+        let text: Result<String, _> = serde_json::from_slice(&self.bytes[start - 1..self.at]);
+        Ok(text.map_or(Cow::Borrowed(name), |text| Cow::Owned(text.into_bytes())))
+    }
+
+    /// Passes over the value that is here, whatever it holds.
+    fn value(&mut self) -> Result<(), Invalid> {
+        let mut open = Open::default();
+        loop {
+            // A value begins here.
+            match self.take()? {
+                b'"' => drop(self.string()?),
+                b'{' => {
+                    if self.next()? == b'}' {
+                        self.at += 1;
+                    } else {
+                        open.push(true)?;
+                        self.member()?;
+                        continue;
+                    }
+                }
+                b'[' => {
+                    if self.next()? == b']' {
+                        self.at += 1;
+                    } else {
+                        open.push(false)?;
+                        continue;
+                    }
+                }
+                b't' => self.word(b"rue")?,
+                b'f' => self.word(b"alse")?,
+                b'n' => self.word(b"ull")?,
+                b'-' => self.number()?,
+                b'0'..=b'9' => {
+                    self.at -= 1;
+                    self.number()?;
+                }
+                _ => return Err(Invalid::NoObject),
+            }
+            // It has ended; with it may end what it is in.
+            loop {
+                let Some(is_object) = open.last() else { return Ok(()) };
+                match (self.take()?, is_object) {
+                    (b',', true) => {
+                        self.member()?;
+                        break;
+                    }
+                    (b',', false) => break,
+                    (b'}', true) | (b']', false) => open.pop(),
+                    _ => return Err(Invalid::NoObject),
+                }
+            }
+        }
+    }
+
+    /// Passes over a member's name and its colon.
+    #[inline]
+    fn member(&mut self) -> Result<(), Unexpected> {
+        self.expect(b'"')?;
+        self.string()?;
+        self.expect(b':')
+    }
+
+    fn word(&mut self, rest: &[u8]) -> Result<(), Unexpected> {
+        if !self.bytes[self.at..].starts_with(rest) {
+            return Err(Unexpected);
+        }
+        self.at += rest.len();
+        Ok(())
+    }
+
+    /// Passes over a number, from behind its sign.
+    #[inline]
+    fn number(&mut self) -> Result<(), Unexpected> {
+        match self.bytes.get(self.at) {
+            Some(b'0') => self.at += 1,
+            _ => self.digits()?,
+        }
+        if self.bytes.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.bytes.get(self.at) {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.bytes.get(self.at) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    /// Passes over one digit or more.
+    #[inline]
+    fn digits(&mut self) -> Result<(), Unexpected> {
+        let start = self.at;
+        while self.bytes.get(self.at).is_some_and(u8::is_ascii_digit) {
+            self.at += 1;
+        }
+        if self.at > start { Ok(()) } else { Err(Unexpected) }
+    }
+
+    /// Passes over a string, from behind its first quote; says whether it has escapes.
+    #[inline]
+    fn string(&mut self) -> Result<bool, Unexpected> {
+        let mut escapes = false;
+        loop {
+            self.at += plain(self.bytes.get(self.at..).ok_or(Unexpected)?);
+            let byte = *self.bytes.get(self.at).ok_or(Unexpected)?;
+            self.at += 1;
+            match byte {
+                b'"' => return Ok(escapes),
+                b'\\' => {
+                    escapes = true;
+                    self.escape()?;
+                }
+                // A control character has to be escaped.
+                _ => return Err(Unexpected),
+            }
+        }
+    }
+
+    /// Passes over an escape, from behind its backslash.
+    fn escape(&mut self) -> Result<(), Unexpected> {
+        let rest = self.bytes.get(self.at..).ok_or(Unexpected)?;
+        self.at += match rest {
+            [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => 1,
+            [b'u', a, b, c, d, ..] if [a, b, c, d].iter().all(|digit| digit.is_ascii_hexdigit()) => 5,
+            _ => return Err(Unexpected),
+        };
+        Ok(())
+    }
+}
+
+/// How many bytes at the beginning of `text` are neither quotes, nor backslashes, nor control characters.
+///
+/// Eight at a time: a byte is 0 if subtracting 1 from it borrows, and below 32 if subtracting 32 does. A borrow may mark
+/// the byte above as well, but the lowest mark is always right.
+#[inline]
+fn plain(text: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = 0x8080_8080_8080_8080;
+    let mut words = text.chunks_exact(8);
+    let mut at = 0;
+    for word in &mut words {
+        let word = u64::from_le_bytes(word.try_into().expect("chunks are as long as asked for"));
+        let (quotes, backslashes) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
+        let control = word.wrapping_sub(ONES * 0x20) & !word;
+        let marks = (quotes.wrapping_sub(ONES) & !quotes) | (backslashes.wrapping_sub(ONES) & !backslashes) | control;
+        if marks & TOPS != 0 {
+            return at + (marks & TOPS).trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    let rest = words.remainder();
+    at + rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len())
+}
+
+/// The objects and arrays around a place: of each whether it is an object, the outermost first.
+#[derive(Default)]
+struct Open {
+    bits: [u64; DEEPEST / 64],
+    depth: usize,
+}
+
+impl Open {
+    #[inline]
+    fn push(&mut self, is_object: bool) -> Result<(), Invalid> {
+        let word = self.bits.get_mut(self.depth / 64).ok_or(Invalid::TooDeep)?;
+        let bit = self.depth % 64;
+        *word = *word & !(1 << bit) | u64::from(is_object) << bit;
+        self.depth += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn last(&self) -> Option<bool> {
+        let last = self.depth.checked_sub(1)?;
+        Some(self.bits[last / 64] >> (last % 64) & 1 == 1)
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        self.depth -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::IgnoredAny;
+
+    use crate::util::draw::Draw;
+
+    use super::*;
+
+    fn is_whole(text: &[u8]) -> bool {
+        members(text, |_, _| ()).is_ok()
+    }
+
+    /// Whether the general reader takes it for an object.
+    fn is_object(text: &[u8]) -> bool {
+        text.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(text).is_ok()
+    }
+
+    #[test]
+    fn members_are_shown_in_their_order_as_they_are_written() {
+        let text = " {\"a\" : [1, {\"b\": \"}\"}] ,\"\":\"x\\\"y\",\"\\u0061\":-1.5e+3,\"\\ud800\": null , \"a\":{}} ";
+        let mut shown = Vec::new();
+        members(text.as_bytes(), |name, value| {
+            shown.push((String::from_utf8(name.into_owned()).unwrap(), str::from_utf8(value).unwrap()));
+        })
+        .unwrap();
+        let expected =
+            [("a", "[1, {\"b\": \"}\"}]"), ("", "\"x\\\"y\""), ("a", "-1.5e+3"), ("\\ud800", "null"), ("a", "{}")];
+        assert_eq!(shown, expected.map(|(name, value)| (name.to_owned(), value)));
+    }
+
+    #[test]
+    fn what_the_general_reader_takes_for_an_object_is_one() {
+        // Random texts of the signs that matter, and valid texts with some bytes changed, cut out or cut off.
+        let valid =
+            "{\"a\": [0, -1.5e+30, {}, [], {\"b\\n\": null}, true, false], \"c\\u00e9\": \"é\\\"\\\\ \\/ 12345678\"}";
+        let signs = b"{}[]\",:\\ \t\n0123-+.eEutrflnas\x01\x1f\x20\x7f";
+        let (mut taken, mut refused) = (0, 0);
+        for k in 0..200_000 {
+            let draw = Draw::new(1, 2, k);
+            let sign = |salt: u64| signs[(draw.bits(salt) % signs.len() as u64) as usize];
+            let mut text = valid.as_bytes().to_vec();
+            for change in 0..draw.bits(0) % 3 {
+                let at = (draw.bits(10 + change) % text.len() as u64) as usize;
+                match draw.bits(20 + change) % 4 {
+                    0 => text[at] = sign(30 + change),
+                    1 => text.insert(at, sign(30 + change)),
+                    2 => drop(text.remove(at)),
+                    _ => text.truncate(at + 1),
+                }
+            }
+            if draw.bits(1).is_multiple_of(4) {
+                text = (0..draw.bits(2) % 12).map(|place| sign(40 + place)).collect();
+                text.insert(0, b'{');
+            }
+            if std::str::from_utf8(&text).is_err() {
+                continue;
+            }
+            let whole = is_object(&text);
+            assert_eq!(is_whole(&text), whole, "{}", String::from_utf8_lossy(&text));
+            if whole { taken += 1 } else { refused += 1 }
+        }
+        assert!(taken > 10_000 && refused > 10_000, "{taken} {refused}");
+    }
+
+    #[test]
+    fn every_bracket_has_its_partner_and_nesting_its_bound() {
+        for depth in [1, 63, 64, 65, 128, 129, DEEPEST] {
+            for k in 0..20 {
+                let draw = Draw::new(1, 2, k);
+                let object = |level: usize| draw.bits(level as u64).is_multiple_of(2);
+                let mut text = "{\"\":".to_owned();
+                (0..depth).for_each(|level| text.push_str(if object(level) { "{\"\":" } else { "[" }));
+                text.push('1');
+                (0..depth).rev().for_each(|level| text.push(if object(level) { '}' } else { ']' }));
+                assert!(is_whole(format!("{text}}}").as_bytes()));
+                assert!(!is_whole(text.as_bytes()));
+                let [right, wrong] = if text.contains("1}") { ["1}", "1]"] } else { ["1]", "1}"] };
+                let wrong = text.replacen(right, wrong, 1);
+                assert!(!is_whole(format!("{wrong}}}").as_bytes()), "{wrong}");
+            }
+        }
+        assert_eq!([&b"1"[..], b"[]", b"[{\"a[[\": \"]{\"}, [], [[]]]"].map(depth), [0, 1, 3]);
+        for depth in [DEEPEST + 1, 5_000, 1_000_000] {
+            for [open, close] in [["[", "]"], ["{\"\":", "}"]] {
+                let text = format!("{{\"\":{}1{}}}", open.repeat(depth), close.repeat(depth));
+                assert_eq!(members(text.as_bytes(), |_, _| ()), Err(Invalid::TooDeep));
+            }
+        }
+    }
+
+    #[test]
+    fn every_byte_is_found_at_every_place() {
+        for length in 0..40 {
+            for at in 0..length {
+                for byte in 0..=255 {
+                    let mut text = vec![b'x'; length];
+                    text[at] = byte;
+                    let end = if matches!(byte, b'"' | b'\\' | 0..0x20) { at } else { length };
+                    assert_eq!(plain(&text), end, "{byte} at {at} of {length}");
+                }
+            }
+        }
+    }
+}

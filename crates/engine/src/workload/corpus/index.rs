@@ -1,0 +1,369 @@
+//! A sparse index of a file's documents: of every [`EVERY`] one offset, which serves any number of generators.
+//!
+//! It is made in one pass, at the speed of the disk, which the processes of a machine that open the file at the same time
+//! divide among them, and is kept next to a large file, or in the cache where the folder cannot be written to. The file's
+//! size and the time of its last change tell whether it still holds.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::cache;
+use super::cache::Stamp;
+use super::lines::{LineOptions, Lines, flaw};
+use super::pieces;
+pub use super::pieces::EVERY;
+use super::pieces::{Found, Piece};
+use crate::plan::PlanError;
+
+/// A smaller file is read again in less time than anybody notices.
+const KEPT_FROM: u64 = 64 << 20;
+
+const MAGIC: &[u8; 24] = b"loadframe offsets, 64 /2";
+
+/// See the module.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    pub documents: u64,
+    /// Lines that are not documents and were set aside.
+    pub broken: u64,
+    /// Of each stretch of the file the number of its first document, and the place of its first offset.
+    stretches: Vec<(u64, usize)>,
+    /// Where documents 0, `EVERY`, 2 `EVERY`, ... of each stretch begin.
+    offsets: Vec<u64>,
+}
+
+impl Index {
+    /// The index of the file `plain`, which has the bytes `map`: the one that is kept, or a new one, which is then
+    /// kept. `named` is how the user calls the file; after `most` documents a new one may end.
+    pub fn open(
+        plain: &Path,
+        named: &Path,
+        map: &[u8],
+        stamp: Stamp,
+        most: u64,
+        reading: LineOptions,
+    ) -> Result<Self, PlanError> {
+        if stamp.bytes < KEPT_FROM {
+            return Self::scan(named, map, most, reading);
+        }
+        let places = places(plain, stamp);
+        if let Some(kept) = places.iter().find_map(|place| Self::load(place, stamp, reading)) {
+            return Ok(kept);
+        }
+        // A place that cannot be written, or has no locks, is not one to meet others at.
+        let together = places.iter().find_map(|place| Self::make(place, named, map, stamp, most, reading).ok());
+        together.unwrap_or_else(|| Self::scan(named, map, most, reading))
+    }
+
+    /// Makes the index together with whoever else wants it, and keeps it at `place`. The outer error is one of the place.
+    fn make(
+        place: &Path,
+        named: &Path,
+        map: &[u8],
+        stamp: Stamp,
+        most: u64,
+        reading: LineOptions,
+    ) -> io::Result<Result<Self, PlanError>> {
+        let folder = pieces::folder(place, stamp.bytes, stamp.changed);
+        if reading.actions || reading.set_aside {
+            // Only who reads from the beginning knows which line is an action, and the numbers of lines to set aside.
+            fs::create_dir_all(&folder)?;
+            let alone = File::create(folder.join("lock"))?;
+            flock(&alone, FlockOperation::LockExclusive)?;
+            if let Some(kept) = Self::load(place, stamp, reading) {
+                return Ok(Ok(kept));
+            }
+            let index = Self::scan(named, map, most, reading);
+            if let Ok(index) = &index
+                && index.documents < most
+            {
+                index.save(place, stamp, reading)?;
+            }
+            // Whoever waits has the file open; whoever comes later reads what is kept.
+            let _ = fs::remove_dir_all(&folder);
+            return Ok(index);
+        }
+        let known = pieces::look_together(map, most, &folder, || Self::load(place, stamp, reading))?;
+        let pieces = match known {
+            Found::Done(kept) => return Ok(Ok(kept)),
+            Found::Pieces(pieces) => pieces,
+        };
+        let whole = pieces.len() == pieces::count(map.len()) && pieces.iter().all(|piece| piece.flaw.is_none());
+        let index = Self::of(pieces).complete(named, map, most);
+        if let (Ok(index), true) = (&index, whole) {
+            index.save(place, stamp, reading)?;
+            // The pieces of a file of which not all is wanted are left for the next one who wants some.
+            let _ = fs::remove_dir_all(&folder);
+        }
+        Ok(index)
+    }
+
+    /// Reads the lines once.
+    pub fn scan(named: &Path, map: &[u8], most: u64, reading: LineOptions) -> Result<Self, PlanError> {
+        let mut index = Self { stretches: vec![(0, 0)], ..Self::default() };
+        let mut aside = None;
+        let mut lines = Lines::new(map, 0);
+        while index.documents < most {
+            let Some(mut line) = lines.next() else { break };
+            if reading.actions {
+                if !is_action(line.text) {
+                    let what = "a line with an action, index or create, was expected";
+                    return Err(wrong(named, line.number, what, line.text));
+                }
+                let missing = || wrong(named, line.number, "the action has no document", line.text);
+                line = lines.next().ok_or_else(missing)?;
+            }
+            match flaw(line.text) {
+                Some(flaw) if !reading.set_aside => return Err(refused(named, line.number, flaw, line.text)),
+                Some(flaw) => {
+                    let kept = keep_aside(&mut aside, named, map.len(), line.number, flaw, line.text);
+                    kept.map_err(|error| {
+                        wrong(named, line.number, &format!("it cannot be kept aside ({error})"), line.text)
+                    })?;
+                    index.broken += 1;
+                }
+                None => {
+                    if index.documents.is_multiple_of(EVERY) {
+                        index.offsets.push(line.offset as u64);
+                    }
+                    index.documents += 1;
+                }
+            }
+        }
+        if index.documents == 0 && most > 0 {
+            return Err(empty(named));
+        }
+        Ok(index)
+    }
+
+    /// The index of pieces that follow each other, and the place of the line at which they end, if it is not a document.
+    fn of(pieces: Vec<Piece>) -> Joined {
+        let mut joined = Joined { index: Self::default(), flaw: None };
+        for piece in pieces {
+            let index = &mut joined.index;
+            index.stretches.push((index.documents, index.offsets.len()));
+            index.documents += piece.documents;
+            index.offsets.extend(piece.offsets);
+            joined.flaw = piece.flaw;
+        }
+        joined
+    }
+
+    /// Where a document is: the offset of one at or before it, and how many documents are between.
+    pub fn find(&self, number: u64) -> Option<(u64, u64)> {
+        let after = self.stretches.partition_point(|(first, _)| *first <= number);
+        let (first, place) = *self.stretches.get(after.checked_sub(1)?)?;
+        let end = self.stretches.get(after).map_or(self.offsets.len(), |(_, place)| *place);
+        let within = number - first;
+        let offset = self.offsets[place..end].get((within / EVERY) as usize)?;
+        Some((*offset, within % EVERY))
+    }
+
+    /// The index that is kept at `place`, if it is whole and of this state of the file.
+    pub fn load(place: &Path, stamp: Stamp, reading: LineOptions) -> Option<Self> {
+        let mut bytes = Vec::new();
+        File::open(place).ok()?.read_to_end(&mut bytes).ok()?;
+        let words = bytes.strip_prefix(MAGIC)?;
+        let words = words.chunks(8).map(|word| word.try_into().ok().map(u64::from_le_bytes));
+        let mut words = words.collect::<Option<Vec<u64>>>()?.into_iter();
+        let head = Self::head(stamp, reading);
+        let same = head.iter().all(|word| words.next() == Some(*word));
+        let (documents, broken, count) = (words.next()?, words.next()?, words.next()?);
+        let mut stretches = Vec::new();
+        let (mut first, mut place) = (0u64, 0u64);
+        for _ in 0..count {
+            stretches.push((first, usize::try_from(place).ok()?));
+            let documents = words.next()?;
+            first = first.checked_add(documents)?;
+            place = place.checked_add(documents.div_ceil(EVERY))?;
+        }
+        let offsets: Vec<u64> = words.collect();
+        let whole = first == documents && offsets.len() as u64 == place && offsets.iter().all(|at| *at < stamp.bytes);
+        (same && whole).then_some(Self { documents, broken, stretches, offsets })
+    }
+
+    /// Keeps the index; it appears complete or not.
+    pub fn save(&self, place: &Path, stamp: Stamp, reading: LineOptions) -> io::Result<()> {
+        fs::create_dir_all(place.parent().unwrap_or(Path::new("/")))?;
+        let partial = place.with_extension(format!("partial-{}", std::process::id()));
+        let ends = self.stretches.iter().skip(1).map(|(first, _)| *first).chain([self.documents]);
+        let lengths = self.stretches.iter().zip(ends).map(|((first, _), end)| end - first);
+        let counts = [self.documents, self.broken, self.stretches.len() as u64];
+        let words =
+            Self::head(stamp, reading).into_iter().chain(counts).chain(lengths).chain(self.offsets.iter().copied());
+        let write = || {
+            let mut file = BufWriter::new(File::create(&partial)?);
+            file.write_all(MAGIC)?;
+            for word in words {
+                file.write_all(&word.to_le_bytes())?;
+            }
+            file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+            fs::rename(&partial, place)
+        };
+        write().inspect_err(|_| {
+            let _ = fs::remove_file(&partial);
+        })
+    }
+
+    fn head(stamp: Stamp, reading: LineOptions) -> [u64; 3] {
+        [stamp.bytes, stamp.changed as u64, u64::from(reading.actions) | u64::from(reading.set_aside) << 1]
+    }
+}
+
+/// Pieces put together.
+struct Joined {
+    index: Index,
+    flaw: Option<u64>,
+}
+
+impl Joined {
+    /// The index, if it has the documents that are wanted.
+    fn complete(self, named: &Path, map: &[u8], most: u64) -> Result<Index, PlanError> {
+        if let Some(at) = self.flaw
+            && self.index.documents < most
+        {
+            let line = Lines::new(map, at as usize).next();
+            let (text, flaw) = line.map(|line| (line.text, flaw(line.text).unwrap_or_default())).unwrap_or_default();
+            let number = 1 + memchr::memchr_iter(b'\n', &map[..at as usize]).count() as u64;
+            return Err(refused(named, number, flaw, text));
+        }
+        if self.index.documents == 0 && most > 0 {
+            return Err(empty(named));
+        }
+        Ok(self.index)
+    }
+}
+
+fn wrong(named: &Path, number: u64, what: &str, text: &[u8]) -> PlanError {
+    let start = String::from_utf8_lossy(&text[..text.len().min(40)]);
+    PlanError::new(format!("{}:{number}: {what}: {start:?}", named.display()))
+}
+
+fn refused(named: &Path, number: u64, flaw: &str, text: &[u8]) -> PlanError {
+    PlanError::new(format!("{}; correct it, or say broken: set_aside", wrong(named, number, flaw, text)))
+}
+
+fn empty(named: &Path) -> PlanError {
+    PlanError::new(format!("{}: the file has no documents", named.display()))
+}
+
+/// Where an index may be kept: next to the file, or in the cache.
+fn places(plain: &Path, stamp: Stamp) -> Vec<PathBuf> {
+    let mut beside = plain.as_os_str().to_owned();
+    beside.push(".offsets");
+    let cached = cache::folder().map(|folder| folder.join(cache::name(plain, stamp, ".offsets")));
+    [Some(PathBuf::from(beside)), cached].into_iter().flatten().collect()
+}
+
+fn is_action(text: &[u8]) -> bool {
+    let key = text.strip_prefix(b"{").map(<[u8]>::trim_ascii_start).unwrap_or_default();
+    key.starts_with(b"\"index\"") || key.starts_with(b"\"create\"")
+}
+
+/// Where those lines of a file of `bytes` bytes are kept that are not documents.
+pub fn aside(named: &Path, bytes: usize) -> Option<PathBuf> {
+    let stamp = Stamp { bytes: bytes as u64, changed: 0 };
+    cache::folder().map(|folder| folder.join(cache::name(named, stamp, ".broken")))
+}
+
+/// Writes a line that is not a document into a file of the cache, with its number and what is wrong with it.
+fn keep_aside(
+    aside: &mut Option<BufWriter<File>>,
+    named: &Path,
+    bytes: usize,
+    number: u64,
+    flaw: &str,
+    text: &[u8],
+) -> io::Result<()> {
+    let file = match aside {
+        Some(file) => file,
+        None => {
+            let place = self::aside(named, bytes).ok_or_else(|| io::Error::other("set LOADFRAME_CACHE"))?;
+            fs::create_dir_all(place.parent().unwrap_or(Path::new("/")))?;
+            aside.insert(BufWriter::new(File::create(place)?))
+        }
+    };
+    write!(file, "{number}: {flaw}: ")?;
+    file.write_all(text)?;
+    file.write_all(b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::folder::Folder;
+    use super::*;
+
+    #[test]
+    fn an_index_of_several_pieces_finds_every_document() {
+        let folder = Folder::new("index-pieces");
+        let line = |n: usize| format!("{{\"n\": {n}, \"text\": \"{}\"}}\n", "x".repeat(n % 7000));
+        let text: String = (0..50_000).map(line).collect();
+        let stamp = Stamp { bytes: text.len() as u64, changed: 1 };
+        let named = Path::new("d.json");
+        let make = |most| {
+            Index::make(&folder.0.join("d"), named, text.as_bytes(), stamp, most, LineOptions::default())
+                .unwrap()
+                .unwrap()
+        };
+        let few = make(100);
+        assert!((100..50_000).contains(&few.documents), "{}", few.documents);
+        let index = make(u64::MAX);
+        assert_eq!((index.documents, index.stretches.len()), (50_000, 3));
+        for number in (0..50_000).step_by(17).chain([0, 1, 63, 64, 49_999]) {
+            let (offset, further) = index.find(number).unwrap();
+            assert!(further < EVERY);
+            let line = Lines::new(text.as_bytes(), offset as usize).nth(further as usize).unwrap();
+            assert!(line.text.starts_with(format!("{{\"n\": {number},").as_bytes()));
+        }
+        assert_eq!(index.find(u64::MAX), None);
+        assert_eq!(Index::load(&folder.0.join("d"), stamp, LineOptions::default()), Some(index));
+        let left: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["d"], "the pieces are cleared away");
+    }
+
+    #[test]
+    fn a_line_that_is_not_a_document_is_named_wherever_it_is() {
+        let folder = Folder::new("index-flaw");
+        let line = format!("{{\"n\": \"{}\"}}\n", "x".repeat(9989));
+        let mut text = line.repeat(14_000).into_bytes();
+        let at = 13_000 * line.len();
+        text[at] = b'[';
+        let stamp = Stamp { bytes: text.len() as u64, changed: 1 };
+        let make = |most| {
+            let place = folder.0.join("d");
+            Index::make(&place, Path::new("d.json"), &text, stamp, most, LineOptions::default()).unwrap()
+        };
+        let error = make(u64::MAX).unwrap_err().message;
+        assert_eq!(
+            error,
+            Index::scan(Path::new("d.json"), &text, u64::MAX, LineOptions::default()).unwrap_err().message
+        );
+        assert!(error.starts_with("d.json:13001: the line is not a JSON object: \"[\\\"n"), "{error}");
+        assert!(make(13_000).is_ok());
+        assert!(make(13_001).is_err());
+    }
+
+    #[test]
+    fn a_kept_index_is_what_was_made_and_holds_for_one_state_and_reading_of_the_file() {
+        let folder = Folder::new("index");
+        let text: String = (0..1000).map(|n| format!("{{\"n\": {n}}}\n")).collect();
+        let reading = LineOptions::default();
+        let stamp = Stamp { bytes: text.len() as u64, changed: -5 };
+        let index = Index::scan(Path::new("d.json"), text.as_bytes(), u64::MAX, reading).unwrap();
+        assert_eq!((index.documents, index.offsets.len()), (1000, 16));
+        let place = folder.0.join("deep/d.json.offsets");
+        index.save(&place, stamp, reading).unwrap();
+        assert_eq!(Index::load(&place, stamp, reading), Some(index));
+        assert_eq!(Index::load(&place, Stamp { changed: -4, ..stamp }, reading), None);
+        assert_eq!(Index::load(&place, Stamp { bytes: stamp.bytes + 1, ..stamp }, reading), None);
+        assert_eq!(Index::load(&place, stamp, LineOptions { actions: true, ..reading }), None);
+        let bytes = fs::read(&place).unwrap();
+        for end in [0, 10, 40, bytes.len() - 8, bytes.len() - 1] {
+            fs::write(&place, &bytes[..end]).unwrap();
+            assert_eq!(Index::load(&place, stamp, reading), None, "cut at {end}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A distribution given by some of its quantiles, drawn by inverting it.
+
+/// How finely the inverse is tabulated; between two entries it is a straight line.
+const STEPS: usize = 1024;
+
+/// The inverse of a piecewise linear distribution function.
+#[derive(Debug)]
+pub struct Quantiles(Box<[f64]>);
+
+impl Quantiles {
+    /// From (share, value) pairs, both rising, the first share 0 and the last 1.
+    pub fn new(points: &[(f64, f64)]) -> Self {
+        let value = |step: usize| {
+            let share = step as f64 / STEPS as f64;
+            let upper = points.partition_point(|&(p, _)| p < share).clamp(1, points.len() - 1);
+            let ((p0, v0), (p1, v1)) = (points[upper - 1], points[upper]);
+            v0 + (v1 - v0) * (share - p0) / (p1 - p0)
+        };
+        Self((0..=STEPS).map(value).collect())
+    }
+
+    /// The value below which the share `unit`, in [0, 1], lies.
+    #[inline]
+    pub fn at(&self, unit: f64) -> f64 {
+        let place = unit * STEPS as f64;
+        let step = (place as usize).min(STEPS - 1);
+        let (low, high) = (self.0[step], self.0[step + 1]);
+        low + (high - low) * (place - step as f64)
+    }
+}
+
+/// Moves `unit` by `by` and folds it back at 0 and 1: a uniform number, moved by a symmetric one, stays uniform. So
+/// two quantities get a rank correlation while each keeps its own distribution. `by` is in [-1, 1].
+#[inline]
+pub fn folded(unit: f64, by: f64) -> f64 {
+    let moved = (unit + by).abs();
+    if moved > 1.0 { 2.0 - moved } else { moved }
+}
+
+/// The value whose share of [0, 1) `unit` falls into.
+#[inline]
+pub fn pick<T: Copy>(shares: &[(f64, T)], mut unit: f64) -> T {
+    for (share, value) in shares {
+        if unit < *share {
+            return *value;
+        }
+        unit -= share;
+    }
+    shares[0].1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::util::draw::Draw;
+
+    #[test]
+    fn the_given_quantiles_come_back_and_lines_join_them() {
+        let quantiles = Quantiles::new(&[(0.0, 1.0), (0.25, 2.0), (0.5, 10.0), (1.0, 20.0)]);
+        for (unit, value) in [(0.0, 1.0), (0.125, 1.5), (0.25, 2.0), (0.5, 10.0), (0.75, 15.0), (1.0, 20.0)] {
+            assert!((quantiles.at(unit) - value).abs() < 1e-9, "{unit}");
+        }
+    }
+
+    #[test]
+    fn a_folded_uniform_number_is_uniform() {
+        let n = 100_000;
+        let mut bins = [0.0f64; 20];
+        for k in 0..n {
+            let draw = Draw::new(42, 0, k);
+            bins[(folded(draw.unit(1), 0.3 * (2.0 * draw.unit(2) - 1.0)) * 20.0) as usize] += 1.0;
+        }
+        let expected = n as f64 / 20.0;
+        let chi2: f64 = bins.iter().map(|bin| (bin - expected).powi(2) / expected).sum();
+        assert!(chi2 < 43.82, "chi-squared {chi2} with 19 degrees of freedom exceeds its 99.9 % quantile");
+    }
+}

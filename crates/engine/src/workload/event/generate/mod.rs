@@ -1,0 +1,90 @@
+//! Events that are made up instead of received: the lines of a log, in the order of their instants.
+
+mod adbids;
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::pacing::profile::Profile;
+use crate::pacing::schedule::Stride;
+use crate::plan::PlanError;
+use crate::util::suggestions::unknown;
+
+/// What a generator of events is made from.
+#[derive(Debug)]
+pub struct GeneratorOptions<'a> {
+    /// Fixes everything random, together with a document's number.
+    pub seed: u64,
+    /// New documents per second, over all generators: document *k* begins at `rate.inverse(k)` seconds.
+    pub rate: Profile,
+    /// How many documents there are, over all generators; without it there is no end.
+    pub documents: Option<u64>,
+    /// The instant of the events at the load's start: milliseconds since 1970.
+    pub start: i64,
+    /// Which documents are this generator's own: all of their events are its, too.
+    pub share: Stride,
+    /// What the plan says `with`.
+    pub with: &'a Map<String, Value>,
+}
+
+/// Makes the lines of a log, one after the other.
+pub trait Generate: Send {
+    /// Appends the next line, without its end, and returns when it is due after the load's start, which is never before
+    /// the line before it; `None` when there are no more.
+    fn next(&mut self, out: &mut Vec<u8>) -> Option<Duration>;
+}
+
+type New = fn(&GeneratorOptions<'_>) -> Result<Box<dyn Generate>, PlanError>;
+
+const GENERATORS: [(&str, New); 1] = [("adbids", |order| {
+    plain(order.with)?;
+    Ok(Box::new(adbids::Adbids::new(order)))
+})];
+
+/// An error where something is said to a generator that takes no options.
+fn plain(with: &Map<String, Value>) -> Result<(), PlanError> {
+    match with.keys().next() {
+        Some(key) => Err(PlanError::new(format!("unknown option \"{key}\"; this generator has none"))),
+        None => Ok(()),
+    }
+}
+
+/// The generator of that name; the error names the nearest.
+pub fn generator(name: &str, order: &GeneratorOptions<'_>) -> Result<Box<dyn Generate>, PlanError> {
+    match GENERATORS.iter().find(|(known, _)| *known == name) {
+        Some((_, new)) => new(order),
+        None => Err(PlanError::new(unknown("generator of events", name, GENERATORS.map(|(known, _)| known)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::Level;
+
+    fn open(name: &str, with: &Value) -> Result<Box<dyn Generate>, PlanError> {
+        let rate = Profile::new(&Level::Constant(10.0))?;
+        let share = Stride { index: 0, of: 1 };
+        let with = with.as_object().unwrap();
+        generator(name, &GeneratorOptions { seed: 1, rate, documents: Some(3), start: 0, share, with })
+    }
+
+    #[test]
+    fn a_generator_is_found_by_its_name() {
+        let mut generator = open("adbids", &json!({})).unwrap();
+        let mut out = Vec::new();
+        assert_eq!(generator.next(&mut out), Some(Duration::ZERO));
+        assert_eq!(generator.next(&mut out), Some(Duration::from_millis(100)));
+        assert!(out.starts_with(b"{\"type\":\"bid\""));
+    }
+
+    #[test]
+    fn what_no_generator_knows_is_refused() {
+        let error = |name, with| open(name, &with).err().unwrap().message;
+        assert_eq!(error("adbid", json!({})), "unknown generator of events \"adbid\"; did you mean \"adbids\"?");
+        assert_eq!(error("adbids", json!({"ads": 3})), "unknown option \"ads\"; this generator has none");
+    }
+}

@@ -1,0 +1,290 @@
+//! Journeys of users: compiled from the steps of a plan into a flat program, which runs without allocating.
+
+pub mod user;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::plan::{Clock, Comparison, Missing, PlanError, Step, Test, Think};
+use crate::util::calendar;
+use crate::util::error_class::ErrorClass;
+use crate::util::suggestions::unknown;
+use crate::workload::variables::Variables;
+
+/// Loops may stand within each other this deep.
+pub const DEPTH: usize = 4;
+/// Steps that are recorded together may stand within each other this deep.
+pub const TIMED: usize = 2;
+/// No pause lasts longer, in simulated seconds: a thousand years.
+const LONGEST_PAUSE: f64 = 3.2e10;
+
+/// What a stream's users do, ready to run.
+#[derive(Debug)]
+pub struct Journey {
+    /// One after the other, unless an order says otherwise.
+    pub(crate) directives: Vec<Instruction>,
+    /// The simulated clock, if there is one.
+    pub clock: Option<Time>,
+    /// How many users there are, over all generators.
+    pub users: u64,
+    /// How often each walks it; `None` until the stream ends.
+    pub rounds: Option<u64>,
+}
+
+/// A stream's simulated clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Time {
+    /// Where it begins, milliseconds since 1970.
+    pub from: i64,
+    /// Simulated milliseconds per millisecond; `None` if users share it.
+    pub scale: Option<f64>,
+}
+
+/// One order of the program. Places are indices into it.
+#[derive(Clone, Debug)]
+pub(crate) enum Instruction {
+    /// Ask for the choice of that number in the stream's course.
+    Ask { choice: usize, think_time: Think, missing: Missing },
+    /// Wait in real time.
+    Think(Think),
+    /// Let so many milliseconds of the simulated clock pass; 0 waits for the others.
+    Pause(i64),
+    /// Begin the loop of that depth.
+    Begin { depth: usize },
+    /// Go to the place after the loop, if it has been walked so often or the condition holds. Otherwise it is one pass
+    /// more, which is told to the variable of that number.
+    Loop { depth: usize, times: u32, until: Option<Check>, pass: Option<usize>, after: usize },
+    /// Go to the place of the first range that the draw is below.
+    Choose(Box<[(f64, usize)]>),
+    /// Go to the place unless the condition holds.
+    Unless(Check, usize),
+    /// Go there.
+    Go(usize),
+    /// From here on time is taken, at that depth.
+    Open { depth: usize },
+    /// The time that was taken at that depth is recorded at the place of the recorder.
+    Close { depth: usize, slot: usize },
+    /// The journey is over.
+    Leave,
+}
+
+/// A condition, ready to be checked.
+#[derive(Clone, Debug)]
+pub(crate) enum Check {
+    /// The last request failed with a class of this set.
+    Failed(u8),
+    /// The slot has a value.
+    Known(usize),
+    /// A value's bounds.
+    Value { slot: usize, at_least: Option<f64>, below: Option<f64>, equals: Option<Box<str>> },
+    /// Hours of the day.
+    Hours(i64, i64),
+}
+
+/// The simulated clock of a plan.
+pub fn time(clock: &Clock) -> Result<Time, PlanError> {
+    let from = calendar::milliseconds(&clock.from).ok_or_else(|| {
+        PlanError::new(format!("the clock begins at {:?}: write it like 2018-01-01 or 2018-01-01T12:30:00", clock.from))
+    })?;
+    match clock.scale {
+        Some(scale) if !(scale > 0.0 && scale <= 1e9) => {
+            Err(PlanError::new(format!("a time scale of {scale}: give more than 0, up to 1e9")))
+        }
+        scale => Ok(Time { from, scale }),
+    }
+}
+
+/// Where what steps name is found.
+pub(crate) struct Places<'a> {
+    /// An operation, among the stream's choices.
+    pub choice: &'a dyn Fn(&str) -> usize,
+    /// What steps are recorded under, in the recorder.
+    pub slot: &'a dyn Fn(&str) -> usize,
+}
+
+/// Compiles steps.
+pub(crate) fn compile(
+    steps: &[Step],
+    clock: Option<Time>,
+    (operations, variables): (&BTreeMap<String, Value>, &Variables),
+    places: &Places,
+) -> Result<Vec<Instruction>, PlanError> {
+    let counted = Vec::new();
+    let mut compiler = Compiler { directives: Vec::new(), clock, operations, variables, counted, places, timed: 0 };
+    compiler.steps(steps, 0)?;
+    compiler.directives.push(Instruction::Leave);
+    let directives = compiler.directives;
+    if !directives.iter().any(|order| matches!(order, Instruction::Ask { .. })) {
+        return Err(PlanError::new("the journey asks for nothing"));
+    }
+    let pauses = directives.iter().any(|order| matches!(order, Instruction::Pause(time) if *time > 0));
+    if clock.is_some() && !pauses {
+        return Err(PlanError::new("no user moves the simulated clock: let the journey pause, or leave the clock out"));
+    }
+    Ok(directives)
+}
+
+struct Compiler<'a> {
+    directives: Vec<Instruction>,
+    clock: Option<Time>,
+    operations: &'a BTreeMap<String, Value>,
+    variables: &'a Variables,
+    /// The counters of the loops around, by their places.
+    counted: Vec<usize>,
+    places: &'a Places<'a>,
+    /// How deep it is in steps that are recorded together.
+    timed: usize,
+}
+
+impl Compiler<'_> {
+    fn steps(&mut self, steps: &[Step], depth: usize) -> Result<(), PlanError> {
+        steps.iter().try_for_each(|step| self.step(step, depth))
+    }
+
+    fn step(&mut self, step: &Step, depth: usize) -> Result<(), PlanError> {
+        match step {
+            Step::Ask(ask) => {
+                let loops = self.variables.loops(&self.operations[&ask.operation]);
+                if let Some((_, name)) = loops.iter().find(|(place, _)| !self.counted.contains(place)) {
+                    let cause = format!(
+                        "its variable {name:?} counts a loop, and it does not stand in one with \"count: {name}\""
+                    );
+                    return Err(PlanError::new(cause).within(format!("operation {:?}", ask.operation)));
+                }
+                let choice = (self.places.choice)(&ask.operation);
+                self.directives.push(Instruction::Ask { choice, think_time: ask.think_time, missing: ask.missing });
+            }
+            Step::Think(time) => self.directives.push(Instruction::Think(*time)),
+            Step::Pause(seconds) => {
+                if self.clock.is_none() {
+                    return Err(PlanError::new("it pauses, and has no simulated clock: give it one, or let it think"));
+                }
+                if !(*seconds > 0.0 && *seconds <= LONGEST_PAUSE) {
+                    return Err(PlanError::new(format!(
+                        "a pause of {seconds} s: give more than 0, up to a thousand years"
+                    )));
+                }
+                self.directives.push(Instruction::Pause((seconds * 1000.0).round().max(1.0) as i64));
+            }
+            Step::Together => {
+                if self.clock.is_none_or(|clock| clock.scale.is_some()) {
+                    return Err(PlanError::new("users wait for each other only by a clock that they share"));
+                }
+                self.directives.push(Instruction::Pause(0));
+            }
+            Step::Leave => self.directives.push(Instruction::Leave),
+            Step::Repeat(repeat) => {
+                if repeat.times == 0 || depth == DEPTH {
+                    let why =
+                        if repeat.times == 0 { "a loop of 0 times" } else { "loops are five deep: four are possible" };
+                    return Err(PlanError::new(why));
+                }
+                let until = repeat.until.as_ref().map(|test| self.check(test)).transpose()?;
+                let pass = repeat.count.as_ref().map(|name| self.variables.loop_slot(name)).transpose()?;
+                if pass.is_some_and(|pass| self.counted.contains(&pass)) {
+                    let cause = "two loops, one within the other, are counted by the same variable: give each its own";
+                    return Err(PlanError::new(cause));
+                }
+                self.counted.extend(pass);
+                self.directives.push(Instruction::Begin { depth });
+                let head = self.directives.len();
+                self.directives.push(Instruction::Loop { depth, times: repeat.times, until, pass, after: 0 });
+                self.steps(&repeat.steps, depth + 1)?;
+                self.counted.retain(|counted| Some(*counted) != pass);
+                self.directives.push(Instruction::Go(head));
+                let end = self.directives.len();
+                if let Instruction::Loop { after, .. } = &mut self.directives[head] {
+                    *after = end;
+                }
+            }
+            Step::Choose(ways) => {
+                let total: f64 = ways.iter().map(|way| way.weight).sum();
+                if ways.is_empty() || ways.iter().any(|way| !(way.weight > 0.0 && way.weight.is_finite())) {
+                    return Err(PlanError::new("a choice has ways, each with a weight above 0"));
+                }
+                let at = self.directives.len();
+                self.directives.push(Instruction::Leave);
+                let (mut sum, mut places, mut exits) = (0.0, Vec::new(), Vec::new());
+                for way in ways {
+                    sum += way.weight / total;
+                    places.push((sum, self.directives.len()));
+                    self.steps(&way.steps, depth)?;
+                    exits.push(self.directives.len());
+                    self.directives.push(Instruction::Leave);
+                }
+                self.directives[at] = Instruction::Choose(places.into());
+                let end = self.directives.len();
+                exits.into_iter().for_each(|exit| self.directives[exit] = Instruction::Go(end));
+            }
+            Step::When(when) => {
+                let check = self.check(&when.test)?;
+                let at = self.directives.len();
+                self.directives.push(Instruction::Leave);
+                self.steps(&when.steps, depth)?;
+                let exit = self.directives.len();
+                self.directives.push(Instruction::Leave);
+                self.directives[at] = Instruction::Unless(check, exit + 1);
+                self.steps(&when.otherwise, depth)?;
+                self.directives[exit] = Instruction::Go(self.directives.len());
+            }
+            Step::Timed(timed) => {
+                if self.timed == TIMED {
+                    return Err(PlanError::new(format!(
+                        "{:?} is timed within two others: two are possible",
+                        timed.name
+                    )));
+                }
+                let depth_of_time = self.timed;
+                self.timed += 1;
+                self.directives.push(Instruction::Open { depth: depth_of_time });
+                self.steps(&timed.steps, depth)?;
+                self.directives
+                    .push(Instruction::Close { depth: depth_of_time, slot: (self.places.slot)(&timed.name) });
+                self.timed -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, test: &Test) -> Result<Check, PlanError> {
+        Ok(match test {
+            Test::Failed(classes) if classes.is_empty() => Check::Failed(u8::MAX),
+            Test::Failed(classes) => {
+                let mut set = 0;
+                for wanted in classes {
+                    let names = ErrorClass::ALL.map(ErrorClass::name);
+                    let class = ErrorClass::ALL.into_iter().find(|class| class.name() == wanted);
+                    set |= bit(class.ok_or_else(|| PlanError::new(unknown("class of errors", wanted, names)))?);
+                }
+                Check::Failed(set)
+            }
+            Test::Known(name) => Check::Known(self.slot(name)?),
+            Test::Value(Comparison { of, at_least, below, equals }) => {
+                if at_least.is_none() && below.is_none() && equals.is_none() {
+                    return Err(PlanError::new(format!("what is asked of {of:?}? Say at_least, below or equals")));
+                }
+                let equals = equals.as_deref().map(Box::from);
+                Check::Value { slot: self.slot(of)?, at_least: *at_least, below: *below, equals }
+            }
+            Test::Hours(from, to) => {
+                if self.clock.is_none() || from >= to || *to > 24 {
+                    let what = "hours want a simulated clock, and are from 0 to 24, the first before the second";
+                    return Err(PlanError::new(format!("[{from}, {to}]: {what}")));
+                }
+                Check::Hours(i64::from(*from), i64::from(*to))
+            }
+        })
+    }
+
+    fn slot(&self, name: &str) -> Result<usize, PlanError> {
+        let id = self.variables.find(name)?;
+        let slot = self.variables.slot(id);
+        slot.ok_or_else(|| PlanError::new(format!("variable {name:?} is drawn, and not taken from answers")))
+    }
+}
+
+/// A class's place in a set of classes.
+pub(crate) fn bit(class: ErrorClass) -> u8 {
+    1 << class as u8
+}

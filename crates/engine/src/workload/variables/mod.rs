@@ -1,0 +1,381 @@
+//! Values that a request draws: a variable is a pure function of a [`Draw`] and of its own name.
+//!
+//! So a request that names a variable twice gets the same value twice, and a variable that is added to a workload
+//! changes no other. What can be encoded beforehand is: drawing a choice costs a copy, not an escape.
+
+mod captured;
+mod counted;
+mod counter;
+mod derived;
+mod document;
+mod encoded;
+mod encrypted;
+mod form;
+mod listed;
+mod needs;
+mod real;
+pub mod template;
+mod text;
+mod whole;
+mod zipf;
+
+use serde_json::{Map, Value};
+
+use crate::plan::PlanError;
+use crate::util::digits::{push_f64, push_i64};
+use crate::util::draw::{Draw, LOOPS, hash_name};
+use crate::util::suggestions::unknown;
+use crate::workload::corpus::Corpora;
+pub use captured::Captured;
+pub use counted::Counted;
+pub use counter::Origin;
+use counter::{Counter, Records};
+use derived::Derived;
+use document::Documents;
+use encoded::Encoded;
+use encrypted::UnboundEncrypted;
+use form::Form;
+use listed::Listed;
+use real::Real;
+use text::{Dates, Format, RandomLetters};
+use whole::Whole;
+
+const KINDS: [&str; 24] = [
+    "uniform",
+    "constant",
+    "choice",
+    "sequential",
+    "counter",
+    "zipfian",
+    "latest",
+    "hotspot",
+    "exponential",
+    "normal",
+    "text",
+    "date",
+    "instant",
+    "loop",
+    "lines",
+    "field",
+    "document",
+    "derived",
+    "linear",
+    "hash",
+    "several",
+    "part",
+    "encrypted",
+    "captured",
+];
+
+/// A workload's variables, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Variables {
+    entries: Vec<Variable>,
+    /// The driver, if its clients keep nothing of an answer: captured variables cannot be found then.
+    keeps_nothing: Option<String>,
+}
+
+/// One of the variables of a [`Variables`]; meaningless to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VariableId(usize);
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// As a JSON value of its own type.
+    Json,
+    /// As text inside a JSON string.
+    JsonText,
+    /// As text inside a path or a query string.
+    Percent,
+    /// As text, as it is.
+    Text,
+    /// As text inside a field of a head.
+    Field,
+}
+
+/// All that a request's values come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    /// How they are drawn.
+    pub variables: &'a Variables,
+    /// Which request it is.
+    pub draw: &'a Draw,
+    /// What its client has taken from answers.
+    pub captured: &'a Captured,
+}
+
+#[derive(Clone, Debug)]
+struct Variable {
+    name: String,
+    /// Separates this variable's bits from those of the other variables that the request draws.
+    salt: u64,
+    per: Per,
+    kind: Kind,
+}
+
+/// What a value belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Per {
+    Request,
+    Iteration,
+    User,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Whole(Whole),
+    Real(Real),
+    Constant(Encoded),
+    Listed(Listed),
+    Letters(RandomLetters),
+    Dates(Dates),
+    /// The user's instant of the simulated clock.
+    Instant(Format),
+    /// The number of the pass through the loop that counts in this place of [`Draw::passes`], from the second number on.
+    Loop(usize, i64),
+    Documents(Documents),
+    Derived(Derived),
+    /// What an answer gave, in this slot of [`Captured`].
+    Captured(usize),
+}
+
+/// A number that other numbers can be derived from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Number {
+    Whole(i64),
+    Real(f64),
+}
+
+impl Variables {
+    /// Reads `{"low": {"uniform": [5, 10]}, "who": {"sequential": {}, "per": "user"}, ...}`.
+    pub fn parse(forms: &Map<String, Value>) -> Result<Self, PlanError> {
+        Self::with_corpora(forms, &Corpora::default())
+    }
+
+    /// The same, where some are fields of documents. `{"captured": null}` is taken from answers.
+    pub fn with_corpora(forms: &Map<String, Value>, corpora: &Corpora) -> Result<Self, PlanError> {
+        let within = |name: &str, error: PlanError| error.within(format_args!("variable \"{name}\""));
+        let (mut slots, mut loops) = (0, 0);
+        let parse = |(name, form): (&String, &Value)| {
+            let (per, kind) = Kind::parse(form, corpora).map_err(|error| within(name, error))?;
+            let kind = match kind {
+                Kind::Captured(_) => {
+                    slots += 1;
+                    Kind::Captured(slots - 1)
+                }
+                Kind::Loop(_, from) => {
+                    loops += 1;
+                    Kind::Loop(loops - 1, from)
+                }
+                other => other,
+            };
+            Ok(Variable { name: name.clone(), salt: hash_name(name), per, kind })
+        };
+        let entries = forms.iter().map(parse).collect::<Result<_, _>>()?;
+        if loops > LOOPS {
+            return Err(PlanError::new(format!("{loops} variables count loops: {LOOPS} are possible")));
+        }
+        let mut variables = Self { entries, keeps_nothing: None };
+        // Those that are made of others can be bound when all names are known.
+        for index in 0..variables.entries.len() {
+            if let Kind::Derived(derived) = &variables.entries[index].kind {
+                let name = variables.entries[index].name.clone();
+                let bound = derived.bind(&variables).map_err(|error| within(&name, error))?;
+                variables.entries[index].kind = Kind::Derived(bound);
+            }
+        }
+        derived::refuse_circles(&variables)?;
+        variables.bind_counters()?;
+        for entry in &variables.entries {
+            if let Kind::Derived(derived) = &entry.kind {
+                derived.refuse_unfit(&variables).map_err(|error| within(&entry.name, error))?;
+            }
+        }
+        // What is known already costs nothing when it is drawn.
+        for index in 0..variables.entries.len() {
+            let Variable { name, kind, .. } = &variables.entries[index];
+            if let Kind::Derived(Derived::Encrypted(encrypted)) = kind
+                && let Some(known) = encrypted.beforehand(&variables, name).map_err(|error| within(name, error))?
+            {
+                variables.entries[index] = known;
+            }
+        }
+        Ok(variables)
+    }
+
+    /// Makes `find` refuse variables that are captured from answers, and those made of them: the clients of this driver
+    /// keep nothing of an answer, and would send an empty value.
+    pub fn refuse_captured(&mut self, driver: &str) {
+        self.keeps_nothing = Some(driver.to_owned());
+    }
+
+    /// The variable of that name; the error names the nearest, or says that its values are not available.
+    pub fn find(&self, name: &str) -> Result<VariableId, PlanError> {
+        let position = self.entries.iter().position(|entry| entry.name == name);
+        let names = self.entries.iter().map(|entry| entry.name.as_str());
+        let id = position.map(VariableId).ok_or_else(|| PlanError::new(unknown("variable", name, names)))?;
+        match &self.keeps_nothing {
+            Some(driver) if self.rests_on_answers(id) => Err(PlanError::new(format!(
+                "variable \"{name}\" is captured from answers, and the driver {driver:?} keeps nothing of an answer: draw it"
+            ))),
+            _ => Ok(id),
+        }
+    }
+
+    /// Whether a variable's values come from answers, or are made of one that does.
+    fn rests_on_answers(&self, id: VariableId) -> bool {
+        match &self.entries[id.0].kind {
+            Kind::Captured(_) => true,
+            Kind::Derived(derived) => derived.of().into_iter().any(|other| self.rests_on_answers(other)),
+            _ => false,
+        }
+    }
+
+    /// The variable's name.
+    pub fn name(&self, id: VariableId) -> &str {
+        &self.entries[id.0].name
+    }
+
+    /// How many slots a client's [`Captured`] needs.
+    pub fn slots(&self) -> usize {
+        self.entries.iter().filter(|entry| matches!(entry.kind, Kind::Captured(_))).count()
+    }
+
+    /// The slot of a variable whose values come from answers.
+    pub fn slot(&self, id: VariableId) -> Option<usize> {
+        match self.entries[id.0].kind {
+            Kind::Captured(slot) => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// The number that `draw` gives the variable; `None` if its values are not numbers.
+    fn number(&self, id: VariableId, draw: &Draw) -> Option<Number> {
+        let Variable { salt, per, kind, .. } = &self.entries[id.0];
+        match kind {
+            Kind::Whole(whole) => Some(Number::Whole(whole.number(&per.draw(draw), *salt))),
+            Kind::Loop(place, from) => Some(Number::Whole(from + i64::from(draw.passes[*place]))),
+            Kind::Instant(Format::Millis) => Some(Number::Whole(draw.instant)),
+            Kind::Instant(Format::Seconds) => Some(Number::Whole(draw.instant.div_euclid(1000))),
+            Kind::Real(real) => Some(Number::Real(real.number(&per.draw(draw), *salt))),
+            Kind::Derived(derived) => derived.number(self, draw),
+            _ => None,
+        }
+    }
+}
+
+impl Values<'_> {
+    /// Appends the value of a variable. Allocates nothing but room in `out`.
+    pub fn write(&self, id: VariableId, encoding: Encoding, out: &mut Vec<u8>) {
+        let Variable { salt, per, kind, .. } = &self.variables.entries[id.0];
+        let draw = &per.draw(self.draw);
+        match kind {
+            Kind::Whole(whole) => push_i64(out, whole.number(draw, *salt)),
+            Kind::Real(real) => push_f64(out, real.number(draw, *salt)),
+            Kind::Constant(value) => out.extend_from_slice(value.encoded(encoding)),
+            Kind::Listed(listed) => out.extend_from_slice(listed.value(draw, *salt).encoded(encoding)),
+            Kind::Letters(letters) => {
+                let quote: &[u8] = if encoding == Encoding::Json { b"\"" } else { b"" };
+                out.extend_from_slice(quote);
+                letters.write(draw, *salt, out);
+                out.extend_from_slice(quote);
+            }
+            Kind::Dates(dates) => dates.write(draw, *salt, encoding, out),
+            Kind::Instant(format) => format.write(self.draw.instant, encoding, out),
+            Kind::Loop(place, from) => push_i64(out, from + i64::from(self.draw.passes[*place])),
+            Kind::Documents(documents) => documents.write(draw, *salt, encoding, out),
+            Kind::Derived(derived) => derived.write(self, encoding, out),
+            Kind::Captured(slot) => self.captured.write(*slot, encoding, out),
+        }
+    }
+}
+
+impl Per {
+    /// The draw in which what the value belongs to takes the request's place.
+    #[inline]
+    fn draw(self, draw: &Draw) -> Draw {
+        match self {
+            Self::Request => *draw,
+            Self::Iteration => Draw { k: draw.iteration, ..*draw },
+            Self::User => Draw { k: draw.user, ..*draw },
+        }
+    }
+
+    fn parse(value: &Value) -> Result<Self, PlanError> {
+        match value.as_str() {
+            Some("request") => Ok(Self::Request),
+            Some("iteration") => Ok(Self::Iteration),
+            Some("user") => Ok(Self::User),
+            _ => Err(PlanError::new(format!("per wants one of request, iteration, user, not {value}"))),
+        }
+    }
+}
+
+impl Kind {
+    fn parse(form: &Value, corpora: &Corpora) -> Result<(Per, Self), PlanError> {
+        let wrong = || {
+            PlanError::new(format!("{form} is not a variable; write {{KIND: ...}} with one of {}", KINDS.join(", ")))
+        };
+        let mapping = form.as_object().ok_or_else(wrong)?;
+        let per = mapping.get("per").map_or(Ok(Per::Request), Per::parse)?;
+        let mut kinds = mapping.iter().filter(|(key, _)| *key != "per");
+        let (Some((kind, argument)), None) = (kinds.next(), kinds.next()) else { return Err(wrong()) };
+        let kind = match kind.as_str() {
+            "uniform" => Self::uniform(argument)?,
+            "constant" => Self::Constant(Encoded::new(argument)),
+            "choice" => Self::Listed(Listed::choice(argument)?),
+            "sequential" => Self::Whole(Whole::sequential(argument)?),
+            "counter" => Self::Whole(Whole::Counter(Counter::new(argument)?)),
+            "zipfian" => Self::Whole(Whole::zipfian(argument)?),
+            "latest" => Self::Whole(Whole::latest(argument)?),
+            "hotspot" => Self::Whole(Whole::hotspot(argument)?),
+            "exponential" if argument.get("items").is_some() => Self::Whole(Whole::exponential(argument)?),
+            "exponential" => Self::Real(Real::exponential(argument)?),
+            "normal" => Self::Real(Real::normal(&Form::new("normal", argument, &["mean", "deviation"])?)?),
+            "text" => Self::Letters(RandomLetters::new(argument)?),
+            "date" => Self::Dates(Dates::new(argument)?),
+            "instant" => Self::Instant(Format::new(&Form::new("instant", argument, &["format"])?)?),
+            "loop" => {
+                let form = Form::new("loop", argument, &["from"])?;
+                Self::Loop(0, form.whole("from", 0)?)
+            }
+            "lines" => Self::Listed(Listed::lines(argument)?),
+            "field" => Self::Listed(Listed::field(argument, corpora)?),
+            "document" => Self::Documents(Documents::new(argument, corpora)?),
+            "derived" => Self::Derived(Derived::text(argument)?),
+            "linear" => Self::Derived(Derived::linear(argument)?),
+            "hash" => Self::Derived(Derived::hash(argument)?),
+            "several" => Self::Derived(Derived::several(argument)?),
+            "part" => Self::Derived(Derived::part(argument)?),
+            "encrypted" => Self::Derived(Derived::UnboundEncrypted(UnboundEncrypted::new(argument)?)),
+            "captured" => Self::Captured(0),
+            _ => return Err(PlanError::new(unknown("kind of variable", kind, KINDS))),
+        };
+        if per != Per::Request
+            && let Self::Whole(whole) = &kind
+            && (matches!(whole, Whole::Counter(_)) || whole.records().is_some_and(Records::grow))
+        {
+            let cause =
+                "counters, and what is chosen among the records that they number, have a value for each request";
+            return Err(PlanError::new(format!("{cause}: leave \"per\" out")));
+        }
+        Ok((per, kind))
+    }
+
+    fn uniform(argument: &Value) -> Result<Self, PlanError> {
+        let wrong = || PlanError::new(format!("uniform wants [low, high] with low <= high, not {argument}"));
+        let [low, high] = argument.as_array().ok_or_else(wrong)?.as_slice() else { return Err(wrong()) };
+        if let (Some(low), Some(high)) = (low.as_i64(), high.as_i64()) {
+            let span = if low <= high { high.abs_diff(low) } else { return Err(wrong()) };
+            return Ok(Self::Whole(Whole::Uniform { low, span }));
+        }
+        let (low, high) = (low.as_f64().ok_or_else(wrong)?, high.as_f64().ok_or_else(wrong)?);
+        let width = high - low;
+        let fits = width >= 0.0 && width.is_finite();
+        if fits { Ok(Self::Real(Real::Uniform { low, width })) } else { Err(wrong()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

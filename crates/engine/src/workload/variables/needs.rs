@@ -1,0 +1,82 @@
+//! What the requests of an operation need besides a draw: values from answers, or a number among all of a stream's requests.
+
+use serde_json::Value;
+
+use super::whole::Whole;
+use super::{Kind, Per, VariableId, Variables};
+use crate::plan::PlanError;
+
+impl Variables {
+    /// The variables from answers that an operation's requests carry: their slots and their names.
+    pub fn needs(&self, form: &Value) -> Vec<(usize, String)> {
+        let mut slots = Vec::new();
+        self.rests_on(form, &mut |id| {
+            if let Kind::Captured(slot) = self.entries[id.0].kind
+                && !slots.iter().any(|(known, _)| *known == slot)
+            {
+                slots.push((slot, self.name(id).to_owned()));
+            }
+        });
+        slots
+    }
+
+    /// The variables in the texts of an operation, each once.
+    pub fn named_in(&self, form: &Value) -> Vec<VariableId> {
+        let mut named = Vec::new();
+        self.named(form, &mut named);
+        named.sort_by_key(|id| id.0);
+        named.dedup();
+        named
+    }
+
+    /// A variable of an operation that counts the requests of its stream, which users who go their own ways cannot.
+    pub fn counts_requests(&self, form: &Value) -> Option<&str> {
+        let mut counting = None;
+        self.rests_on(form, &mut |id| {
+            let variable = &self.entries[id.0];
+            let counts = match &variable.kind {
+                Kind::Whole(Whole::Counter(_) | Whole::Sequential { .. }) => true,
+                Kind::Whole(Whole::Latest { growth, .. }) => *growth > 0.0,
+                Kind::Listed(listed) => listed.is_sequential(),
+                Kind::Documents(documents) => documents.is_sequential(),
+                _ => false,
+            };
+            if counts && variable.per == Per::Request {
+                counting = Some(id);
+            }
+        });
+        counting.map(|id| self.name(id))
+    }
+
+    /// The loop counters that an operation's requests carry: their places in
+    /// [`Draw::passes`](crate::util::draw::Draw::passes) and their names.
+    pub fn loops(&self, form: &Value) -> Vec<(usize, String)> {
+        let mut loops = Vec::new();
+        self.rests_on(form, &mut |id| {
+            if let Kind::Loop(place, _) = self.entries[id.0].kind {
+                loops.push((place, self.name(id).to_owned()));
+            }
+        });
+        loops
+    }
+
+    /// The place of a variable that counts a loop.
+    pub fn loop_slot(&self, name: &str) -> Result<usize, PlanError> {
+        match self.entries[self.find(name)?.0].kind {
+            Kind::Loop(place, _) => Ok(place),
+            _ => Err(PlanError::new(format!("variable {name:?} counts no loop: define it as {{loop: {{from: 0}}}}"))),
+        }
+    }
+
+    /// Visits the variables in the texts of a form, and those that they are made of.
+    fn rests_on(&self, form: &Value, visit: &mut impl FnMut(VariableId)) {
+        let mut named = Vec::new();
+        self.named(form, &mut named);
+        while let Some(id) = named.pop() {
+            visit(id);
+            if let Kind::Derived(derived) = &self.entries[id.0].kind {
+                named.extend(derived.of());
+            }
+        }
+    }
+}
