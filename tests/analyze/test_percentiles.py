@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from loadframe.analyze import percentiles
-from loadframe.analyze.percentiles import Percentile, monotone, percentiles_of, ranks
+from loadframe.analyze.percentiles import Percentile, is_too_short, monotone, percentiles_of, ranks
 from simulated import Truth, write_run
 
 
@@ -16,10 +16,7 @@ def coverage(quantile, *, rate, seconds, spread, rho=0.0, trials=100):
     random = np.random.default_rng(1)
     held = 0
     for _ in range(trials):
-        values = spread * random.standard_normal(seconds)
-        for second in range(1, seconds):
-            values[second] = rho * values[second - 1] + math.sqrt(1 - rho**2) * values[second]
-        times = values[:, None] + random.exponential(size=(seconds, rate))
+        times = spread * levels(rho, seconds, random)[:, None] + random.exponential(size=(seconds, rate))
         ordered = np.sort(times.ravel())
         value = ordered[math.ceil(quantile * ordered.size) - 1]
         low, high = ranks((times > value).sum(axis=1).astype(float), np.full(seconds, float(rate)), quantile)
@@ -40,6 +37,25 @@ TRUTH = {(q, spread): float(np.quantile(_NOISE + spread * _OWN, q)) for q in (0.
 @pytest.mark.parametrize(("spread", "rho"), [(0.0, 0.0), (0.3, 0.0), (0.3, 0.5)])
 def test_the_interval_holds_the_truth(quantile, spread, rho):
     assert coverage(quantile, rate=100, seconds=60, spread=spread, rho=rho) >= 0.89, "95 %, less three standard errors"
+
+
+def levels(rho, seconds, random):
+    """Return an autoregressive series of variance 1."""
+    values = random.standard_normal(seconds)
+    for second in range(1, seconds):
+        values[second] = rho * values[second - 1] + math.sqrt(1 - rho**2) * values[second]
+    return values
+
+
+@pytest.mark.parametrize(("rho", "least", "most"), [(0.0, 0.0, 0.03), (0.95, 0.85, 1.0)])
+def test_changes_as_long_as_the_run_make_it_too_short(rho, least, most):
+    random, counts = np.random.default_rng(2), np.full(60, 100.0)
+    short = []
+    for _ in range(100):
+        times = 0.3 * levels(rho, 60, random)[:, None] + 0.5 * random.standard_normal((60, 100))
+        slow = [(times > np.quantile(times, quantile)).sum(axis=1).astype(float) for quantile in (0.5, 0.9, 0.99)]
+        short.append(is_too_short(slow, counts))
+    assert least <= np.mean(short) <= most
 
 
 def test_seconds_that_differ_make_a_run_worth_less():

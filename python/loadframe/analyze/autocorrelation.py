@@ -20,6 +20,8 @@ _GREATEST = 0.95
 #: From the median absolute deviation to the standard deviation of a normal distribution.
 NORMAL = 1.4826
 _CUT = 3.0
+#: Standard errors of a correlation of independent values beyond which it is significant.
+_SIGNIFICANT = 2.0
 
 
 def lag_one(residuals: Series) -> float:
@@ -39,6 +41,24 @@ def lag_one(residuals: Series) -> float:
 def effective_size(n: int, rho: float) -> float:
     """Return how many independent values have a mean that scatters as that of n with this lag-one correlation."""
     return n * (1 - rho) / (1 + rho)
+
+
+def independent_values(series: Series) -> float:
+    """Return the effective number of independent values of a series; infinite without significant correlation.
+
+    Independent noise on a slowly changing level lowers the correlation at lag 1. The decay from lag 1 to lags 2 and 3
+    does not depend on that noise, so the larger of the two estimates of rho counts.
+    """
+    n = len(series)
+    residuals = series - series.mean()
+    power = float((residuals**2).sum())
+    if n < _LEAST or power <= 0:
+        return math.inf
+    first, second, third = (float((residuals[lag:] * residuals[:-lag]).sum()) / power for lag in (1, 2, 3))
+    if first <= _SIGNIFICANT / math.sqrt(n):
+        return math.inf
+    decay = (max(second, 0.0) + max(third, 0.0)) / (first + max(second, 0.0))
+    return effective_size(n, max(lag_one(residuals), min(decay, _GREATEST)))
 
 
 def detrended(series: Series) -> Series:

@@ -7,10 +7,12 @@ row: what the run is worth follows from how the share of slow requests varies fr
 with the correlation of neighbours, and from stretch to stretch, whichever is less. The effective number goes into the
 exact binomial ranks, with the degrees of freedom of that estimate (Korn and Graubard, "Confidence intervals for
 proportions with small expected number of positive counts estimated from survey data", Survey Methodology 24, 1998).
-Dependence over a tenth of the run or more is not fully seen by this, and the interval is then too narrow.
+This underestimates changes that last for a tenth of the run or more. Where the correlation of seconds shows such
+changes, the interval is unknown: the run is too short.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from loadframe.analyze.autocorrelation import effective_size, lag_one
+from loadframe.analyze.autocorrelation import effective_size, independent_values, lag_one
 from loadframe.analyze.summary import QUANTILES
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
@@ -34,6 +36,8 @@ ENOUGH = 10
 _LEAST_SECONDS = 5
 #: Stretches of a run that are compared with each other, where each has two seconds or more.
 _BATCHES = 8
+#: A run that is worth fewer independent seconds is too short for an interval.
+_LEAST_INDEPENDENT = 10
 
 
 @dataclass(frozen=True)
@@ -41,13 +45,14 @@ class Percentile:
     """A percentile of response times, s, with its 95 % interval.
 
     `low` is 0 and `high` infinite where the requests are too few to bound it. `beyond` is how many requests are
-    slower, on average.
+    slower, on average. `too_short`: response times change too slowly for an interval from a run of this length.
     """
 
     value: float
     low: float
     high: float
     beyond: float
+    too_short: bool = False
 
     @property
     def few(self) -> bool:
@@ -62,7 +67,14 @@ class Percentile:
     def as_dict(self) -> dict[str, float | bool | None]:
         """Return the figures for JSON; null for a bound that is unknown."""
         low, high = self.ends
-        return {"value": self.value, "low": low, "high": high, "beyond": self.beyond, "few": self.few}
+        return {
+            "value": self.value,
+            "low": low,
+            "high": high,
+            "beyond": self.beyond,
+            "few": self.few,
+            "too_short": self.too_short,
+        }
 
 
 def percentiles_of(run: Run) -> dict[str, dict[str, dict[str, Percentile]]]:
@@ -102,6 +114,13 @@ def ranks(slow: Array, counts: Array, quantile: float) -> tuple[float, float]:
     return (0.0 if (1 - quantile) ** worth > 0.025 else low), (math.inf if unbounded else high)
 
 
+def is_too_short(slow: Iterable[Array], counts: Array) -> bool:
+    """Return whether the slow requests by second, for several percentiles, show changes as long as the run."""
+    busy = counts > 0
+    shares = [above[busy] / counts[busy] for above in slow]
+    return any(independent_values(share) < _LEAST_INDEPENDENT for share in shares)
+
+
 def _worth(slow: Array, counts: Array, quantile: float) -> float:
     """Return how many independent requests tell as much of the quantile as these do."""
     total, seconds = float(counts.sum()), len(counts)
@@ -138,18 +157,22 @@ def _percentiles(histograms: "HistogramLog", tag: str, phase: PhaseSummary) -> d
     places = [round(time - first) for time, _ in seconds]
     length = max(*places, math.floor(phase.duration) - 1, 0) + 1
     counts = np.zeros(length)
-    percentiles = {}
     np.add.at(counts, places, [second.count for _, second in seconds])
+    values = {name: total.quantile(quantile) or 0.0 for name, quantile in QUANTILES.items()}
+    slow = {name: np.zeros(length) for name in QUANTILES}
+    for name, value in values.items():
+        np.add.at(slow[name], places, [second.count - at_most(second, value) for _, second in seconds])
+    too_short = is_too_short(slow.values(), counts)
+    percentiles = {}
     for name, quantile in QUANTILES.items():
-        value = total.quantile(quantile) or 0.0
-        slow = np.zeros(length)
-        np.add.at(slow, places, [second.count - at_most(second, value) for _, second in seconds])
-        low, high = ranks(slow, counts, quantile)
+        value = values[name]
+        low, high = (0.0, math.inf) if too_short else ranks(slow[name], counts, quantile)
         percentiles[name] = Percentile(
             value,
             min((total.quantile(low) or 0.0) if low else 0.0, value),
             max((total.quantile(high) or 0.0) if math.isfinite(high) else math.inf, value),
             total.count * (1 - quantile),
+            too_short,
         )
     return monotone(percentiles)
 
