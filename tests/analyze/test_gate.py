@@ -8,7 +8,11 @@ import pytest
 
 from loadframe.analyze.compare import Group, read_groups
 from loadframe.analyze.compare.doubts import OtherPace
+from loadframe.analyze.compare.estimate_ratio import Observation, estimate_ratio
+from loadframe.analyze.compare.measures import Measure
+from loadframe.analyze.figures import Stretch
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
+from loadframe.analyze.gate.checks import Question, together
 from simulated import Truth, write_run
 
 
@@ -38,6 +42,15 @@ def test_a_slow_down_by_a_fifth_is_a_regression(results):
     assert gate.standing == "regression"
     assert [check.standing for check in gate.checks] == ["regression"] * 3 + ["passed"]
     assert "beyond 5 %" in gate.checks[0].why
+
+
+@pytest.mark.parametrize(("possible", "standing"), [(1.0, "regression"), (1.03, "regression"), (1.2, "undecided")])
+def test_a_slow_down_within_the_bounds_of_the_figures_is_undecided(possible, standing):
+    levels = {"old": 100.0, "new": 88.0}
+    runs = [Observation(level + number / 100, name) for name, level in levels.items() for number in range(6)]
+    estimate = estimate_ratio(runs, "old", "new").widened(Stretch(1.0, possible))
+    question = Question(Measure("measured", "throughput"), estimate, NONE, p=0.001, share=1.0)
+    assert together(question, 2, "operations").standing == standing
 
 
 def test_an_equal_version_passes(results):

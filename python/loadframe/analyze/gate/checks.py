@@ -98,6 +98,13 @@ class Question:
             return 1 - ratio.value / pace, 1 - ratio.high / pace, 1 - ratio.low / pace
         return ratio.value * pace - 1, ratio.low * pace - 1, ratio.high * pace - 1
 
+    def least_worse(self, pace: float = 1.0) -> float:
+        """Return the smallest worsening that the bounds of the figures allow, as a share of the baseline."""
+        ratio, bounds = self.estimate.ratio.value, self.estimate.bounds
+        if self.measure.better == "higher":
+            return 1 - ratio * bounds.high / pace
+        return ratio * bounds.low * pace - 1
+
     @property
     def is_significant(self) -> bool:
         """Whether it is worse by more than chance."""
@@ -139,13 +146,15 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
     """
     value, _, high = question.worse_by()
     # Throughput and response times follow the machine's pace at most in full, or not at all.
-    paced_value, _, paced_high = question.worse_by(question.pace)
+    _, _, paced_high = question.worse_by(question.pace)
     span = _span(question)
     standing: Standing = "passed"
     why = f"{span}{_finds(question)}"
     if question.is_significant and value >= question.least:
         standing, why = "regression", f"{span}: beyond {format_share(question.least)}"
-        if paced_value < question.least:
+        if question.least_worse() < question.least:
+            standing, why = "undecided", f"{span}: {_WITHIN_BOUNDS}"
+        elif question.least_worse(question.pace) < question.least:
             standing, why = "undecided", f"{span}: the machine had become slower by as much"
     elif not contrast.estimate.freedom:
         first, second = len(contrast.first), len(contrast.second)
@@ -164,6 +173,7 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
     )
 
 
+_WITHIN_BOUNDS = "the load generator's error bounds allow a smaller change; measure again on an idle machine"
 #: Why a percentile of what succeeded does not pass.
 BLIND = (
     "so many requests failed, were dropped or got no answer that the successes cannot show it; check errors, or"
@@ -179,7 +189,9 @@ def together(question: Question, members: int, what: str) -> Check:
     span = _span(question)
     stops = question.is_significant and question.worse_by()[0] >= question.least
     standing: Standing = "regression" if stops else "passed"
-    if stops and question.worse_by(question.pace)[0] < question.least:
+    if stops and question.least_worse() < question.least:
+        standing, why = "undecided", f"{span}: {_WITHIN_BOUNDS}"
+    elif stops and question.least_worse(question.pace) < question.least:
         standing, why = "undecided", f"{span}: the machine had become slower by as much"
     else:
         why = f"{span}: beyond {format_share(question.least)}" if stops else f"{span}{_finds(question)}"
