@@ -82,7 +82,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("run none.yaml", "none.yaml: there is no such file", "check the path"),
         ("report nowhere", "nowhere: there is no such run folder", "manifest.json"),
         ("report .", ".: this is neither a run nor an experiment", "experiment.json"),
-        ("bench w.yaml --store opensaerch", "there is no store 'opensaerch'", "did you mean opensearch?"),
+        ("bench w.yaml --store opensaerch", "unknown store 'opensaerch'", "did you mean opensearch?"),
         ("bench w.yaml --version 0.1", "opensearch 0.1 is not among the embedded versions", "3.8.0"),
         ("bench w.yaml --only lok", "--only: the workload small has no phase 'lok'", "did you mean 'look'?"),
         (
@@ -110,12 +110,12 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("bench w.yaml --reuse", "--reuse requires an existing cluster", "--hosts or --cluster"),
         ("bench w.yaml --output w.yaml", "w.yaml: it exists already", "--output"),
         ("bench w.yaml --output w.yaml/run", "w.yaml is not a folder", "--output"),
-        ("bench w.yaml --hosts localhost:", "'localhost:' is not an address", "host:port"),
+        ("bench w.yaml --hosts localhost:", "invalid address 'localhost:'", "host:port"),
         ("bench w.yaml --cluster none", "there is no cluster 'none'", "loadframe cluster up"),
         ("fit /dev/zero", "/dev/zero: this is a device, and not a file", "name a file or a pipe"),
         ("cluster up " + "a" * 300, "is not a valid name for a cluster", "up to 41 small letters"),
         ("cluster status ../x", "'../x' is not a valid name for a cluster", "up to 41 small letters"),
-        ("bench w.yaml --hosts 127.0.0.1:99999", "127.0.0.1:99999: 99999 is not a port", "from 1 to 65535"),
+        ("bench w.yaml --hosts 127.0.0.1:99999", "127.0.0.1:99999: invalid port 99999", "from 1 to 65535"),
         ("run e.yaml --output w.yaml", "w.yaml: the experiment cannot be recorded there", "--output"),
         ("run e.yaml --output .", ".: the folder is not empty, and does not hold an experiment", "--output"),
     ],
@@ -154,7 +154,7 @@ def test_hosts_that_are_not_there_are_a_failure_of_the_store(refused):
 
 def test_a_host_whose_name_does_not_resolve_is_bad_input(refused):
     said = refused("check", "w.yaml", "--hosts", "no-such-host.invalid:9200")
-    what = "no-such-host.invalid:9200: the host 'no-such-host.invalid' cannot be found"
+    what = "no-such-host.invalid:9200: cannot resolve the host 'no-such-host.invalid'"
     assert a_message(said, what=what, remedy="check its name"), said
 
 

@@ -61,5 +61,5 @@ def test_a_key_beyond_its_range_is_refused_with_its_line(tmp_path, line, what):
 
 @pytest.mark.parametrize("port", ["0", "65536", "9" * 5000])
 def test_a_port_beyond_the_last_is_none(port):
-    with pytest.raises(BadInput, match="is not a port"):
+    with pytest.raises(BadInput, match="invalid port"):
         split_address(f"127.0.0.1:{port}")

@@ -167,8 +167,8 @@ def test_a_node_by_tls_must_be_who_it_is_called_and_wants_a_certificate(address,
     port = address.rpartition(":")[2]
     for host, options, said in [
         (f"127.0.0.1:{port}", shown, "certificate is not valid for '127.0.0.1'"),
-        (f"https://localhost:{port}", shown[2:], "its certificate does not verify"),
-        (f"localhost:{port}", shown[:2], "if it wants the client's certificate, give --cert"),
+        (f"https://localhost:{port}", shown[2:], "certificate verification failed"),
+        (f"localhost:{port}", shown[:2], "if it requires a client certificate, give --cert"),
     ]:
         words = ("--hosts", host, *BRIEF, *options, "--output", tmp_path / "none")
         status, errors = asked("bench", "ycsb/a", "--store", "cassandra", *words)

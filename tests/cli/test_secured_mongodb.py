@@ -148,9 +148,9 @@ def test_who_is_not_let_in_hears_what_to_do(secured, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "status", "cause"),
     [
-        ({"--ca": "other.pem"}, 2, "its certificate does not verify: "),
-        ({"--cert": None}, 1, "if it wants the client's certificate, give --cert"),
-        ({"--ca": None, "--cert": None}, 1, "if it speaks TLS, write https://"),
+        ({"--ca": "other.pem"}, 2, "certificate verification failed: "),
+        ({"--cert": None}, 1, "if it requires a client certificate, give --cert"),
+        ({"--ca": None, "--cert": None}, 1, "if it uses TLS, write https://"),
     ],
     ids=["another authority", "no certificate of the client's", "in the clear"],
 )

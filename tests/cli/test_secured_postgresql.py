@@ -136,7 +136,7 @@ def test_who_is_not_let_in_hears_what_to_do(secured, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        ({"--ca": "other.pem"}, "its certificate does not verify: "),
+        ({"--ca": "other.pem"}, "certificate verification failed: "),
         ({"--cert": None, "--key": None}, "connection requires a valid client certificate"),
         ({"--ca": None, "--cert": None, "--key": None}, "if the server wants TLS, write https://"),
     ],

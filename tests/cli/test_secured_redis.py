@@ -81,9 +81,9 @@ def test_a_run_goes_by_tls_as_a_user_and_leaves_its_secret_nowhere(words, monkey
 @pytest.mark.parametrize(
     ("option", "value", "cause"),
     [
-        ("--ca", "other.pem", "its certificate does not verify"),
-        ("--hosts", "rediss://127.0.0.1:{port}", "its certificate does not verify"),
-        ("--cert", None, "if it wants the client's certificate, give --cert"),
+        ("--ca", "other.pem", "certificate verification failed"),
+        ("--hosts", "rediss://127.0.0.1:{port}", "certificate verification failed"),
+        ("--cert", None, "if it requires a client certificate, give --cert"),
         ("--hosts", "redis://localhost:{port}", "--ca requires TLS"),
     ],
 )

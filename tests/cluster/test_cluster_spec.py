@@ -57,7 +57,7 @@ def test_a_name_that_is_no_folder_name_is_refused(name):
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:", ":9200", "http://x:y"])
 def test_an_address_without_host_or_port_is_refused(address):
-    with pytest.raises(BadInput, match="is not an address"):
+    with pytest.raises(BadInput, match="invalid address"):
         Cluster.attach([address])
 
 

@@ -26,7 +26,7 @@ def test_a_service_that_answers_is_well_whatever_it_says(closed):
         health = store.health([service.address])
         assert (health.ready, health.status, health.nodes) == (True, "answering", 1)
         health = store.health([service.address, closed])
-        assert (health.ready, health.status, health.nodes) == (False, "silent in part", 1)
+        assert (health.ready, health.status, health.nodes) == (False, "partly silent", 1)
         assert store.statistics([service.address]) == {}
 
 

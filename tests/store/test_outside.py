@@ -27,15 +27,15 @@ def test_a_path_is_told_apart_from_a_kind():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1\nraise KeyError('deep')\n", r"line 2: this file cannot be loaded: KeyError: 'deep'"),
-        ("x = 1\ny = = 2\n", r"line 2: this file cannot be loaded: SyntaxError"),
-        ("", "has no STORE"),
-        ("STORE = 3", "a STORE that is a int"),
+        ("x = 1\nraise KeyError('deep')\n", r"line 2: cannot load this file: KeyError: 'deep'"),
+        ("x = 1\ny = = 2\n", r"line 2: cannot load this file: SyntaxError"),
+        ("", "does not define STORE"),
+        ("STORE = 3", "sets STORE to a int"),
         ("from loadframe.store import Store\nclass S(Store): pass\nSTORE = S()", "TypeError: .*abstract"),
         (
             "from pathlib import Path\nfrom loadframe.store.application import Application\n"
             "STORE = Application(kind='x', folder=Path('.'), command=(), behind=('mongo',))",
-            "there is no store 'mongo'",
+            "unknown store 'mongo'",
         ),
     ],
 )
@@ -46,5 +46,5 @@ def test_a_bad_file_is_refused_in_one_message(tmp_path, text, message):
 
 
 def test_a_place_where_nothing_is_is_refused(tmp_path):
-    with pytest.raises(BadInput, match=r"(?s)there is no store here.*under_test\.py"):
+    with pytest.raises(BadInput, match=r"(?s)no such file.*under_test\.py"):
         find(f"{tmp_path}/nowhere")

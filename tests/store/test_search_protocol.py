@@ -104,7 +104,7 @@ def test_something_else_that_speaks_http_is_no_cluster(answering):
             {"number": "3.8.0", "distribution": "opensearch"},
             "this is opensearch 3.8.0, not elasticsearch",
         ),
-        ("elasticsearch", {"number": "5.6.16"}, "the oldest version that loadframe speaks to is 6.2"),
+        ("elasticsearch", {"number": "5.6.16"}, "the oldest version that Loadframe supports is 6.2"),
     ],
 )
 def test_another_product_or_version_is_refused_before_anything_is_asked_of_it(answering, kind, answer, said):

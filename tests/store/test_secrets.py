@@ -61,19 +61,19 @@ def test_a_file_that_others_can_read_is_warned_of_and_used(secret, mode):
     path = secret(mode=mode)
     assert asked(api_key_file=path, warn=warned.append).secret == "hush"
     assert len(warned) == 1
-    assert f"{path} holds a secret and others can read it (mode {mode:o})" in warned[0]
+    assert f"other users can read the secret in {path} (mode {mode:o})" in warned[0]
     assert "hush" not in warned[0]
 
 
 @pytest.mark.parametrize(
     ("options", "environment", "cause"),
     [
-        ({"user": "ann:hush"}, {}, "a user's name has no colon"),
-        ({"user": "ann", "api_key_file": Path("file")}, {}, "--user and --api-key-file each say who asks"),
+        ({"user": "ann:hush"}, {}, "a user name cannot contain a colon"),
+        ({"user": "ann", "api_key_file": Path("file")}, {}, "--user and --api-key-file exclude each other"),
         ({"password_file": Path("file")}, {}, "give --user, too"),
-        ({"api_key_file": Path("gone")}, {}, "gone: the secret cannot be read: No such file"),
+        ({"api_key_file": Path("gone")}, {}, "gone: cannot read the secret: No such file"),
         ({}, {"LOADFRAME_API_KEY": "hush", "LOADFRAME_TOKEN": "hush"}, "both LOADFRAME_API_KEY and LOADFRAME_TOKEN"),
-        ({}, {"LOADFRAME_TOKEN": "hush\nhush"}, "LOADFRAME_TOKEN: the secret has spaces, lines or letters"),
+        ({}, {"LOADFRAME_TOKEN": "hush\nhush"}, "LOADFRAME_TOKEN: the secret contains spaces, line breaks or"),
     ],
 )
 def test_it_must_be_clear_who_asks(options, environment, cause):
@@ -94,7 +94,7 @@ def test_without_a_terminal_the_password_must_come_from_elsewhere():
     )
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    assert "no terminal to ask at" in done.stderr
+    assert "no terminal to read it from" in done.stderr
     assert "LOADFRAME_PASSWORD" in done.stderr
 
 

@@ -20,7 +20,7 @@ def test_a_store_is_found_by_its_kind():
 
 
 def test_an_unknown_store_is_answered_with_the_nearest_one():
-    with pytest.raises(BadInput, match=r"there is no store 'opensaerch'\n  did you mean opensearch\?"):
+    with pytest.raises(BadInput, match=r"unknown store 'opensaerch'\n  did you mean opensearch\?"):
         find("opensaerch")
 
 

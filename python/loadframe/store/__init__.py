@@ -1,7 +1,6 @@
-"""The kinds of store that loadframe knows: each module or package here that has a `STORE`.
+"""The stores that Loadframe supports: each module or package here that defines `STORE`.
 
-A store is added by writing its module; it is registered nowhere else. One that is not to be a part of loadframe is
-named by the path of its file, see `outside`.
+To add a store, write its module. A store outside Loadframe is named by the path of its file; see `outside`.
 """
 
 import difflib
@@ -51,9 +50,9 @@ def stores() -> dict[str, Store]:
 
 
 def find(kind: str) -> Store:
-    """Return the store of that kind, or at that path; BadInput with the nearest kind when there is none.
+    """Return the store of a kind, or the store at a path; BadInput with a suggestion for an unknown kind.
 
-    A module is usually named by the kind of its store, so that only this one is imported.
+    Most modules have the name of their store's kind, so that usually only one module is imported.
     """
     if outside.is_path(kind):
         return outside.load(kind)
@@ -65,7 +64,7 @@ def find(kind: str) -> Store:
         return known[kind]
     near = difflib.get_close_matches(kind, known, n=1)
     remedy = f"did you mean {near[0]}?" if near else f"the stores are {', '.join(known)}; see `loadframe stores`"
-    raise BadInput(f"there is no store {kind!r}", remedy=remedy)
+    raise BadInput(f"unknown store {kind!r}", remedy=remedy)
 
 
 def _modules() -> list[str]:
@@ -74,6 +73,6 @@ def _modules() -> list[str]:
 
 
 def _store_of(name: str) -> Store | None:
-    """Import the module of that name and return its store, if it has one."""
+    """Import the module of that name; return its store, or None if it defines none."""
     store = getattr(importlib.import_module(f"{__name__}.{name}"), "STORE", None)
     return store if isinstance(store, Store) else None

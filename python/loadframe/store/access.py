@@ -1,7 +1,4 @@
-"""How a cluster is reached: its addresses, TLS, and credentials.
-
-Secrets stay inside: they are in no representation, description or message. Where they come from: `store.secrets`.
-"""
+"""Access to a cluster: addresses, TLS and credentials. Secrets appear in no representation, description or message."""
 
 import base64
 import contextlib
@@ -19,16 +16,16 @@ from urllib.parse import urlsplit
 from loadframe.base.errors import BadInput
 from loadframe.base.ranges import LAST_PORT
 
-#: How long a host is waited for while its certificate is looked at, s.
-_PATIENCE = 5.0
+#: Connect timeout for checking a certificate, s.
+_CONNECT_TIMEOUT = 5.0
 
-#: Schemes that every store is reached by, with their usual ports.
+#: Schemes that all stores accept, with their default ports.
 _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
 class Tls:
-    """PEM files: the authorities to trust instead of the system's, and what the client shows."""
+    """PEM files: trusted authorities (default: the system's), and the client's certificate and key."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -38,7 +35,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Auth:
-    """Who asks: a user with a password, or the holder of an API key or of a token."""
+    """Credentials: a user with a password, an API key, or a token."""
 
     scheme: Literal["basic", "api_key", "bearer"]
     secret: str = field(repr=False)
@@ -57,7 +54,7 @@ class Auth:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The form in which the engine takes it."""
+        """The credentials in the form of the engine's plan."""
         match self.scheme:
             case "basic":
                 return {"basic": {"user": self.user, "password": self.secret}}
@@ -68,13 +65,13 @@ class Auth:
 
     @property
     def _key(self) -> str:
-        # Stores give keys out as `id:key` and as its Base64, which has no colon.
+        # Elasticsearch shows keys as `id:key` and as the Base64 of that, which has no colon.
         return _encoded(self.secret) if ":" in self.secret else self.secret
 
 
 @dataclass(frozen=True)
 class Access:
-    """TLS or not, credentials or none, and whether bodies of requests are compressed."""
+    """TLS, credentials, and whether request bodies are compressed."""
 
     tls: Tls | None = None
     auth: Auth | None = None
@@ -87,20 +84,20 @@ class Access:
 
     @property
     def tls_remedy(self) -> str:
-        """What about TLS may be the matter where a host does not answer, as the end of a remedy; empty for nothing."""
+        """A hint about TLS to append to the remedy for a host that does not answer; empty if TLS is not suspect."""
         if self.tls is None:
-            return "; if it speaks TLS, write https://"
-        # Under TLS 1.3 a server that misses the client's certificate may just close the connection.
-        return "" if self.tls.certificate else "; if it wants the client's certificate, give --cert"
+            return "; if it uses TLS, write https://"
+        # Under TLS 1.3 a server that requires a client certificate may just close the connection.
+        return "" if self.tls.certificate else "; if it requires a client certificate, give --cert"
 
     @property
     def headers(self) -> dict[str, str]:
-        """What each request to the cluster carries."""
+        """HTTP headers with the credentials."""
         return {"Authorization": self.auth.header} if self.auth else {}
 
     @cached_property
     def context(self) -> ssl.SSLContext | None:
-        """The client's end of TLS; BadInput for files that cannot serve."""
+        """The TLS context of the client; BadInput if a file is unreadable or invalid."""
         if self.tls is None:
             return None
         tls = self.tls
@@ -111,12 +108,12 @@ class Access:
             context.verify_mode = ssl.CERT_NONE
         if tls.certificate:
             with _naming(tls.certificate):
-                # The password of a locked key would be asked for at the terminal, by a library, amid other things.
+                # With the default, OpenSSL would ask for the password of an encrypted key on the terminal.
                 context.load_cert_chain(tls.certificate, tls.key, password=lambda: "")
         return context
 
     def plan(self) -> dict[str, Any]:
-        """Return what the engine's plan says of it in its target. It holds the secret."""
+        """Return the access part of the engine's plan. It contains the secret."""
         plan: dict[str, Any] = {"compress": True} if self.compress else {}
         if self.tls:
             files = {"ca": self.tls.ca, "certificate": self.tls.certificate, "key": self.tls.key}
@@ -127,7 +124,7 @@ class Access:
         return plan
 
     def describe(self) -> dict[str, Any]:
-        """Return what a manifest may say of it."""
+        """Return a description for manifests, without the secret."""
         return {
             "tls": self.tls is not None,
             "verified": bool(self.tls and self.tls.verify),
@@ -139,69 +136,67 @@ class Access:
     def verify(
         self, addresses: Sequence[str], announce: Callable[[socket.socket], None] = lambda _connection: None
     ) -> None:
-        """Shake hands with each host; BadInput says which one's certificate does not verify, and why.
+        """Complete a TLS handshake with each host; BadInput if a host's certificate is invalid or the handshake fails.
 
-        `announce` says on a new connection that TLS is to begin, where the protocol wants that; it raises OSError where
-        the host refuses. A host that is not there is no error here.
+        `announce` requests TLS on a new connection, in protocols that need it, and raises OSError if the host refuses.
+        Unreachable hosts are skipped.
         """
         if self.context is None:
             return
         for address in addresses:
             host, port = split_address(address)
             try:
-                with socket.create_connection((host, port), timeout=_PATIENCE) as plain:
+                with socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT) as plain:
                     announce(plain)
                     with self.context.wrap_socket(plain, server_hostname=host):
                         pass
             except ssl.SSLCertVerificationError as error:
                 raise BadInput(
-                    f"its certificate does not verify: {error.verify_message}",
+                    f"certificate verification failed: {error.verify_message}",
                     where=address,
-                    remedy="name the authority that signed it with --ca, and the host as the certificate does; "
-                    "--insecure believes any certificate",
+                    remedy="give the signing authority with --ca, and address the host by the name in its certificate; "
+                    "--insecure disables verification",
                 ) from error
             except ssl.SSLError as error:
                 raise BadInput(
                     f"the TLS handshake failed ({error.reason or error})",
                     where=address,
-                    remedy=f"write http:// if it speaks in the clear{self.tls_remedy}",
+                    remedy=f"write http:// if it does not use TLS{self.tls_remedy}",
                 ) from error
             except OSError:
                 continue
 
 
-#: In the clear, and nobody in particular.
+#: No TLS and no credentials.
 OPEN = Access()
 
 
 def endpoints(
     text: str, port: int | None = None, schemes: Mapping[str, bool | None] = MappingProxyType({})
 ) -> tuple[list[str], bool | None]:
-    """Return the `host:port`s of a comma-separated list, and whether it asks for TLS; None if it does not say.
+    """Return the `host:port`s of a comma-separated list, and whether it requests TLS (None if unspecified).
 
-    Each is `host:port`, or a URL with `http://`, `https://` or one of the store's `schemes`. The port may be left out
-    where `port` is the store's usual one, or the scheme has one. The hosts of one URL of the store's, such as
-    `mongodb://a,b`, are separated by commas, too.
+    Each entry is `host:port`, or a URL with `http://`, `https://` or one of the store's `schemes`. An entry without a
+    port gets `port`, the store's default, or the scheme's. A URL of a store's scheme may list several hosts, such as
+    `mongodb://a,b`.
     """
     secure, addresses, native = set[bool | None](), list[str](), False
     for part in (part.strip() for part in text.split(",")):
         if "://" in part:
             scheme, address = _endpoint(part, port, schemes)
             native = scheme in schemes
-            asked = schemes[scheme] if native else scheme == "https"
+            tls = schemes[scheme] if native else scheme == "https"
         else:
-            # What follows a URL of the store's is one of its hosts, too.
-            asked = asked if native else None
+            # The entries after a URL of a store's scheme are further hosts of that URL.
+            tls = tls if native else None
             address = part.rstrip("/") if native else part
             if port is not None and not re.search(r":\d*$", address.rpartition("]")[2]) and _is_host(address):
                 address = f"{address}:{port}"
         split_address(address)
-        secure.add(asked)
+        secure.add(tls)
         addresses.append(address)
     if len(secure) > 1:
-        raise BadInput(
-            "some of these hosts are asked by TLS and some are not", where=text, remedy="write https:// before each"
-        )
+        raise BadInput("some of these hosts use TLS and others do not", where=text, remedy="write https:// before each")
     return addresses, secure.pop()
 
 
@@ -211,43 +206,44 @@ def _is_host(text: str) -> bool:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of `host:port`, brackets of an IPv6 address taken off; BadInput for anything else."""
+    """Return host and port of `host:port`, without the brackets of an IPv6 address; BadInput if invalid."""
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or (":" in host and not host.startswith("[")):
-        raise BadInput(f"{address!r} is not an address", remedy="write host:port, such as 127.0.0.1:9200")
+        raise BadInput(f"invalid address {address!r}", remedy="write host:port, such as 127.0.0.1:9200")
     number = int(port) if len(port) <= len(str(LAST_PORT)) else 0
     if not 1 <= number <= LAST_PORT:
-        raise BadInput(f"{port} is not a port", where=address, remedy=f"ports are numbers from 1 to {LAST_PORT}")
+        raise BadInput(f"invalid port {port}", where=address, remedy=f"ports are numbers from 1 to {LAST_PORT}")
     return host.strip("[]"), number
 
 
 def require_known(addresses: Sequence[str]) -> None:
-    """Raise BadInput for an invalid address, or one whose host name does not resolve."""
+    """Raise BadInput for an invalid address or an unknown host name."""
     for address in addresses:
         host, port = split_address(address)
         try:
             socket.getaddrinfo(host, port)
         except (OSError, UnicodeError) as error:
             raise BadInput(
-                f"the host {host!r} cannot be found: {getattr(error, 'strerror', None) or error}",
+                f"cannot resolve the host {host!r}: {getattr(error, 'strerror', None) or error}",
                 where=address,
                 remedy="check its name, or write its IP address",
             ) from error
 
 
 def _endpoint(url: str, port: int | None, schemes: Mapping[str, bool | None]) -> tuple[str, str]:
+    """Return scheme and `host:port` of a URL; BadInput if it has credentials, a path, or an unknown scheme."""
     parts = urlsplit(url)
     if parts.username or parts.password:
         raise BadInput(
-            "an address with a password in it is seen by everybody on this machine",
+            "a password in an address is visible to all users of this machine",
             where=f"{parts.scheme}://***@{parts.hostname}",
-            remedy="give --user, and the password in --password-file, in LOADFRAME_PASSWORD or when asked",
+            remedy="give --user, and the password in --password-file, in LOADFRAME_PASSWORD or at the prompt",
         )
     known = [*_PORTS, *schemes]
     if parts.scheme not in known or not parts.hostname or parts.path.strip("/") or parts.query:
         raise BadInput(
-            f"{url!r} is not an address of a host",
-            remedy=f"write {known[-1]}://host:port, without a path; TLS and users are options of the command",
+            f"invalid address {url!r}",
+            remedy=f"write {known[-1]}://host:port, without a path; give TLS and users as options",
         )
     with contextlib.suppress(ValueError):
         if parts.port is not None:
@@ -258,18 +254,20 @@ def _endpoint(url: str, port: int | None, schemes: Mapping[str, bool | None]) ->
 
 @contextlib.contextmanager
 def _naming(file: Path | None) -> Iterator[None]:
-    """Say of which file it is that it cannot serve."""
+    """Turn errors of reading a TLS file into BadInput that names the file."""
     try:
         yield
     except ssl.SSLError as error:
-        reason = {"KEY_VALUES_MISMATCH": "its key is another one's"}.get(error.reason or "", error.reason or str(error))
+        reason = {"KEY_VALUES_MISMATCH": "the key does not belong to it"}.get(
+            error.reason or "", error.reason or str(error)
+        )
         raise BadInput(
-            f"it cannot serve for TLS: {reason}",
+            f"cannot use this file for TLS: {reason}",
             where=str(file),
             remedy="give PEM files: certificates, and a key that is not encrypted",
         ) from error
     except OSError as error:
-        raise BadInput(f"it cannot be read: {error.strerror or error}", where=str(file)) from error
+        raise BadInput(f"cannot read the file: {error.strerror or error}", where=str(file)) from error
 
 
 def _encoded(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What is encrypted of a cluster that is started here, and the certificate that each of its nodes gets for that."""
+"""Encryption of a cluster that Loadframe starts, and the certificates of its nodes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,17 +7,17 @@ from typing import Any
 
 from loadframe.base.errors import BadInput
 
-#: The folder of a node's certificate, below its own, and the files there.
+#: Paths of a node's TLS files in its folder.
 FOLDER = "config/tls"
 AUTHORITY = f"{FOLDER}/authority.pem"
 CERTIFICATE = f"{FOLDER}/certificate.pem"
 KEY = f"{FOLDER}/key.pem"
-#: The certificate and its key in one file, as some servers want them.
+#: Certificate and key in one file, for servers that need it.
 BUNDLE = f"{FOLDER}/node.pem"
 
 
 class Encryption(StrEnum):
-    """Which connections go by TLS: those of clients (`http`, the word of search engines), those between nodes, both."""
+    """Connections that use TLS: client connections (`http`), connections between nodes (`transport`), or both."""
 
     NONE = "none"
     HTTP = "http"
@@ -31,36 +31,36 @@ class Encryption(StrEnum):
 
     @property
     def clients(self) -> bool:
-        """Whether clients connect by TLS."""
+        """Whether client connections use TLS."""
         return self in (Encryption.HTTP, Encryption.BOTH)
 
     @property
     def nodes(self) -> bool:
-        """Whether nodes connect to each other by TLS."""
+        """Whether connections between nodes use TLS."""
         return self in (Encryption.TRANSPORT, Encryption.BOTH)
 
 
 def refuse_settings(encryption: Encryption, settings: Mapping[str, Any], decided: Callable[[str], bool]) -> None:
-    """BadInput for a setting that loadframe decides where it encrypts, which the user's own would contradict."""
+    """BadInput for a setting that Loadframe controls when it encrypts; `decided` recognizes such settings."""
     for name in settings if encryption.any else ():
         if decided(name):
             raise BadInput(
-                f"with encryption: {encryption} the setting {name} is loadframe's to decide",
+                f"with encryption: {encryption}, Loadframe controls the setting {name}",
                 where=str(settings[name]),
-                remedy="leave the setting out, or leave encryption out and encrypt by settings alone",
+                remedy="leave the setting out, or leave encryption out and encrypt with settings",
             )
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """A node's certificate and key, and the authority that it trusts, as PEM."""
+    """A node's certificate and key, and its trusted authority, as PEM."""
 
-    authority: str  #: the certificate of the cluster's authority
+    authority: str  #: certificate of the cluster's authority
     certificate: str
-    key: str = field(repr=False)  #: in PKCS #8, without a password
+    key: str = field(repr=False)  #: PKCS #8, without a password
 
     def files(self, *, bundled: bool = False) -> dict[str, str]:
-        """Return a node's files, by their paths in its folder."""
+        """Return the files by path in the node's folder; `bundled` joins certificate and key."""
         if bundled:
             return {AUTHORITY: self.authority, BUNDLE: self.certificate + self.key}
         return {AUTHORITY: self.authority, CERTIFICATE: self.certificate, KEY: self.key}

@@ -1,4 +1,4 @@
-"""Asks the nodes of a cluster one after the other until one answers."""
+"""Requests to the nodes of a cluster in turn, until one answers."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -14,11 +14,11 @@ def first_answer(
     *,
     repeatable: bool = True,
 ) -> Answer:
-    """Return the answer of the first address that gives one; where none does, the last address's exception goes on.
+    """Return the result of `ask` for the first address that answers; if none does, raise the last exception.
 
-    `unanswered` are the exceptions that mean that a node did not answer. A request that changes something is not
-    `repeatable`: a node that has it may carry it out, answered or not. It goes to the next address only after one of
-    the exceptions `unsent`, which mean that it never got out.
+    `unanswered` are the exceptions for a node that did not answer, `unsent` those for a request that was not sent. A
+    request that changes something is not `repeatable`, because the node may still carry it out. It goes to the next
+    address only after an `unsent` exception.
     """
     for address in addresses[:-1]:
         try:

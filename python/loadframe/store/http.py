@@ -1,7 +1,6 @@
-"""Whatever answers HTTP: an application in front of a store, or any other service. Its users feel it, not the store.
+"""Any HTTP service, such as an application in front of a store.
 
-It has no collections, no nodes that loadframe could start, and no figures of its own; what can be known of it is
-whether it answers.
+Loadframe neither starts it nor knows its data or statistics, only whether it answers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ _TIMEOUT = 10.0
 
 
 class Http(Store):
-    """A service with a REST interface."""
+    """An HTTP service."""
 
     kind = "http"
     only_elsewhere = True
@@ -32,23 +31,23 @@ class Http(Store):
         self._web = Web(access, timeout=_TIMEOUT)
 
     def with_access(self, access: Access) -> Self:
-        """Return the service as it is asked with TLS, with credentials, or both."""
+        """Return the service with TLS, credentials or both."""
         return self if access == OPEN else type(self)(access)
 
     def distribution(self, version: str) -> Distribution:
-        """Refuse: it cannot be fetched."""
+        """Refuse: an HTTP service cannot be downloaded."""
         raise _not_ours()
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse: it is not started here."""
+        """Refuse: Loadframe does not start HTTP services."""
         raise _not_ours()
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Refuse: it is not started here."""
+        """Refuse: Loadframe does not start HTTP services."""
         raise _not_ours()
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return what the service calls itself in its `Server` header, or `unknown`."""
+        """Return the `Server` header, or `unknown`; Unreachable if no address answers."""
         try:
             answer = first_answer(addresses, self._ask, UnansweredError)
         except UnansweredError as error:
@@ -60,31 +59,27 @@ class Http(Store):
         return answer.headers.get("server", "unknown")
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Ready is that every address answers, with any status."""
+        """Return the service's health: ready if all addresses answer, with any status."""
         there = sum(self._answers(address) for address in addresses)
         ready = there == len(addresses)
-        return Health(ready=ready, status="answering" if ready else "silent in part", nodes=there, moving=0, missing=0)
-
-    def settled(self, addresses: Sequence[str]) -> bool:
-        """Nothing is known of its background work."""
-        return True
+        return Health(ready=ready, status="answering" if ready else "partly silent", nodes=there, moving=0, missing=0)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Do nothing: what it keeps is its own business."""
+        """Do nothing: an HTTP service does not have collections."""
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
-        """There are none."""
+        """Return False: an HTTP service does not have collections."""
         return False
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """There are none."""
+        """Do nothing: an HTTP service does not have collections."""
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Refuse: it cannot be told."""
-        raise LoadframeError(f"a REST interface has no collection {name} to count")
+        """Refuse: an HTTP service does not have collections."""
+        raise LoadframeError(f"cannot count {name}: an HTTP service does not have collections")
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return nothing: it has no figures that are known."""
+        """Return an empty dict: an HTTP service does not have statistics."""
         return {}
 
     def _ask(self, address: str) -> Answer:
@@ -99,7 +94,7 @@ class Http(Store):
 
 
 def _not_ours() -> BadInput:
-    return BadInput("a service with a REST interface is not started by loadframe", remedy="name it with --hosts")
+    return BadInput("Loadframe does not start HTTP services", remedy="name it with --hosts")
 
 
 STORE = Http()

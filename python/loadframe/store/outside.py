@@ -1,7 +1,7 @@
-"""Kinds of store that loadframe does not bring: a Python file of the user's, beside an experiment or anywhere else.
+"""Stores defined in a user's Python file.
 
-A file is named by its path; a folder by its own, and has the file `under_test.py`. Either has a `STORE`, as the modules
-here have. A path begins with `.` or `/`, has a slash in it, or ends with `.py`: kinds of store have neither.
+A file is named by its path. A folder stands for its file `under_test.py`. The file defines `STORE`. A path contains a
+slash or ends with `.py`, unlike the name of a store.
 """
 
 import hashlib
@@ -14,39 +14,39 @@ from pathlib import Path
 from loadframe.base.errors import BadInput
 from loadframe.store.base import Store
 
-#: What a folder has to have.
+#: The file of a folder that defines a store.
 FILE = "under_test.py"
 
 
 def is_path(kind: str) -> bool:
-    """Whether this names a file or a folder, and not a kind of store that loadframe brings."""
+    """Whether `kind` is a path of a file or folder rather than the name of one of Loadframe's stores."""
     return "/" in kind or kind.endswith(".py") or kind in (".", "..")
 
 
 def below(kind: str, folder: Path) -> str:
-    """Return a path as it is from anywhere, which was written in a file of that folder; a kind stays as it is."""
+    """Return a path, relative to `folder`, as an absolute path; return the name of a store unchanged."""
     return str((folder / Path(kind).expanduser()).resolve()) if is_path(kind) else kind
 
 
 def load(path: str) -> Store:
-    """Return the store that the file at `path`, or that of the folder there, has; BadInput where that cannot be."""
-    place = Path(path).expanduser().absolute()
-    if place.is_dir():
-        place /= FILE
-    if not place.is_file():
+    """Return the store that the Python file or folder at `path` defines; BadInput if it is missing or invalid."""
+    file = Path(path).expanduser().absolute()
+    if file.is_dir():
+        file /= FILE
+    if not file.is_file():
         raise BadInput(
-            "there is no store here",
-            where=str(place),
-            remedy=f"name a Python file that has a STORE, or a folder with such a file, {FILE}",
+            "no such file",
+            where=str(file),
+            remedy=f"name a Python file that defines STORE, or a folder with such a file, {FILE}",
         )
-    return _loaded(place.resolve())
+    return _load_file(file.resolve())
 
 
 @cache
-def _loaded(place: Path) -> Store:
-    """Run a file, once: what its store keeps of a cluster is the cluster's for as long as this process runs."""
-    name = f"_loadframe_store_{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
-    spec = importlib.util.spec_from_file_location(name, place)
+def _load_file(file: Path) -> Store:
+    """Run a file once per process, because a store may keep state of its cluster."""
+    name = f"_loadframe_store_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_file_location(name, file)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -59,25 +59,25 @@ def _loaded(place: Path) -> Store:
     except Exception as error:
         del sys.modules[name]
         raise BadInput(
-            f"this file cannot be loaded: {type(error).__name__}: {error}",
-            where=f"{place}, line {_line(error, place)}",
-            remedy="see docs/applications.md for what it has to have",
+            f"cannot load this file: {type(error).__name__}: {error}",
+            where=f"{file}, line {_line(error, file)}",
+            remedy="see docs/applications.md for the format",
         ) from error
     store = getattr(module, "STORE", None)
     if not isinstance(store, Store):
-        had = "no STORE" if store is None else f"a STORE that is a {type(store).__name__}, and not a store"
+        problem = "does not define STORE" if store is None else f"sets STORE to a {type(store).__name__}, not a store"
         raise BadInput(
-            f"this file has {had}",
-            where=str(place),
-            remedy="set STORE to an Application, or to an object of another class below loadframe.store.Store",
+            f"this file {problem}",
+            where=str(file),
+            remedy="set STORE to an Application, or to an object of a subclass of loadframe.store.Store",
         )
-    store.code = f"{place.name} {hashlib.sha256(place.read_bytes()).hexdigest()[:12]}"
+    store.code = f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
     return store
 
 
-def _line(error: Exception, place: Path) -> int:
-    """Return the last line of the file that was reached; of a file that is not Python, the one that is wrong."""
+def _line(error: Exception, file: Path) -> int:
+    """Return the last line of the file in the traceback, or the line of a syntax error."""
     if isinstance(error, SyntaxError) and error.lineno:
         return error.lineno
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(place)]
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
     return next((line for line in reversed(lines) if line), 1)

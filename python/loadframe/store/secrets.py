@@ -1,5 +1,7 @@
-"""Where secrets come from: a file, the environment, or the person at the terminal. Never from the command line, which
-everybody on the machine can read."""
+"""Secrets from files, the environment or the terminal.
+
+Command-line options never contain secrets, because all users of the machine can read command lines.
+"""
 
 import getpass
 import os
@@ -16,8 +18,8 @@ PASSWORD = "LOADFRAME_PASSWORD"
 API_KEY = "LOADFRAME_API_KEY"
 TOKEN = "LOADFRAME_TOKEN"
 
-#: No secret is longer.
-_MOST = 1 << 20
+#: Size limit of a file with a secret, bytes.
+_MAX_SIZE = 1 << 20
 
 Warn = Callable[[str], None]
 
@@ -31,20 +33,20 @@ def credentials(
     warn: Warn,
     environment: Mapping[str, str] = os.environ,
 ) -> Auth | None:
-    """Return who asks, as options and else the environment have it; None for nobody.
+    """Return the credentials from the options, or else from the environment; None without any.
 
-    A user's password is asked for at the terminal if it is nowhere else. BadInput when it cannot be told who asks.
-    `warn` is told of files that others can read.
+    A user's password is read from the terminal if neither has it. BadInput for contradictory or incomplete
+    credentials. `warn` receives a warning for files that other users can read.
     """
-    given = [
+    schemes = [
         option
         for option, value in (("--user", user), ("--api-key-file", api_key_file), ("--token-file", token_file))
         if value is not None
     ]
-    if len(given) > 1:
-        raise BadInput(f"{' and '.join(given)} each say who asks", remedy="give one of them")
+    if len(schemes) > 1:
+        raise BadInput(f"{' and '.join(schemes)} exclude each other", remedy="give one of them")
     if password_file and user is None:
-        raise BadInput("--password-file has a password and nobody whose it is", remedy="give --user, too")
+        raise BadInput("--password-file requires --user", remedy="give --user, too")
     if user is not None:
         return _basic(user, password_file, warn, environment)
     if api_key_file:
@@ -60,33 +62,33 @@ def credentials(
 
 
 def read(file: Path, warn: Warn) -> str:
-    """Return the secret in a file, without the line's end; BadInput if there is none."""
+    """Return the secret in a file, without the line's end; BadInput if the file is unreadable or empty."""
     try:
-        text = read_input(file, _MOST).decode().rstrip("\r\n")
+        text = read_input(file, _MAX_SIZE).decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise BadInput("the secret cannot be read: it is not text", where=str(file)) from None
+        raise BadInput("cannot read the secret: the file is not text", where=str(file)) from None
     except BadInput as error:
         why = error.what.removeprefix("cannot read the file: ")
-        raise BadInput(f"the secret cannot be read: {why}", where=str(file), remedy=error.remedy) from None
+        raise BadInput(f"cannot read the secret: {why}", where=str(file), remedy=error.remedy) from None
     warn_if_open(file, warn)
     if not text:
-        raise BadInput("the file is empty", where=str(file), remedy="put the secret into it, and nothing else")
+        raise BadInput("the file is empty", where=str(file), remedy="store the secret in it, and nothing else")
     return text
 
 
 def warn_if_open(file: Path, warn: Warn) -> None:
-    """Warn when other users of this machine can read a file that holds a secret."""
+    """Warn if other users of this machine can read a file that holds a secret."""
     mode = file.stat().st_mode
     if mode & (stat.S_IRGRP | stat.S_IROTH):
-        warn(f"{file} holds a secret and others can read it (mode {stat.S_IMODE(mode):o}): chmod 600 {file}")
+        warn(f"other users can read the secret in {file} (mode {stat.S_IMODE(mode):o}): run chmod 600 {file}")
 
 
 def _basic(user: str, password_file: Path | None, warn: Warn, environment: Mapping[str, str]) -> Auth:
     if ":" in user:
         raise BadInput(
-            "a user's name has no colon",
+            "a user name cannot contain a colon",
             where="--user",
-            remedy=f"a password goes into --password-file or {PASSWORD}: the command line is seen by everybody",
+            remedy=f"give a password in --password-file or {PASSWORD}, since all users can read command lines",
         )
     if password_file:
         return Auth("basic", read(password_file, warn), user)
@@ -94,7 +96,7 @@ def _basic(user: str, password_file: Path | None, warn: Warn, environment: Mappi
     if password is None:
         if not sys.stdin.isatty():
             raise BadInput(
-                f"there is no password for {user}, and no terminal to ask at",
+                f"no password for {user}, and no terminal to read it from",
                 remedy=f"give --password-file, or set {PASSWORD}",
             )
         password = getpass.getpass(f"Password for {user}: ")
@@ -102,7 +104,9 @@ def _basic(user: str, password_file: Path | None, warn: Warn, environment: Mappi
 
 
 def _visible(secret: str, where: str) -> str:
-    """Refuse what a header cannot carry, before anybody is asked."""
+    """Return the secret; BadInput if an HTTP header cannot carry it."""
     if not all("!" <= character <= "~" for character in secret):
-        raise BadInput("the secret has spaces, lines or letters that no key has", where=where, remedy="copy it again")
+        raise BadInput(
+            "the secret contains spaces, line breaks or non-ASCII characters", where=where, remedy="copy it again"
+        )
     return secret

@@ -1,4 +1,4 @@
-"""What the vendors of stores have for download beside the package registries: archives for machines like this one."""
+"""Vendors' downloads of stores: archives for this machine, besides the package registries."""
 
 import platform
 import re
@@ -11,27 +11,27 @@ _MACHINES = ("x86_64", "aarch64")
 
 @dataclass(frozen=True)
 class Offer:
-    """A tar archive that holds an installation in one folder. Its checksum stands beside it, in a file of its own."""
+    """A vendor's tar archive that holds an installation in one folder, with its checksum in a separate file."""
 
     store: str
     version: str
-    address: str  #: the vendor's folder of such archives
+    address: str  #: URL of the vendor's folder of archives
     name: str
-    checksum: str  #: `sha256` or `sha512`, which is also how the name of the file with the checksum ends
+    checksum: str  #: `sha256` or `sha512`: the algorithm, and the suffix of the checksum's file
 
 
 def number(kind: str, version: str) -> tuple[int, ...]:
-    """Return the numbers of a version; BadInput for one that is not named in full."""
+    """Return the numbers of a version; BadInput for an incomplete version."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise BadInput(
-            f"{kind} {version} names no version in full, as the vendor's downloads want it",
+            f"{kind} {version} is not a complete version, which the vendor's downloads need",
             remedy="write all three numbers of the version, or give an installation with --home",
         )
     return tuple(int(part) for part in version.split("."))
 
 
 def machine(kind: str) -> str:
-    """Return how vendors call a machine like this one; BadInput for one that they have nothing for."""
+    """Return this machine's architecture as vendors name it; BadInput if they do not support it."""
     architecture = platform.machine()
     if architecture not in _MACHINES:
         raise BadInput(

@@ -1,7 +1,7 @@
-"""Requests by HTTP to the nodes of a store, for administration. The load uses the engine's drivers instead.
+"""HTTP client for administering the nodes of a store. Load uses the engine's drivers instead.
 
-It stands on Python's own HTTP, since importing a client library would take longer than a command such as `loadframe
-cluster status` takes in all. The environment's proxies are for the way out, and so are not used.
+It uses `http.client`, because importing a client library takes longer than `loadframe cluster status`. It ignores the
+proxy variables of the environment, because nodes are in the local network.
 """
 
 import http.client
@@ -16,23 +16,23 @@ from urllib.parse import quote, urlencode
 
 from loadframe.store.access import Access, split_address
 
-#: Seconds that a connection may take to be made.
+#: Connect timeout, s.
 _CONNECT_TIMEOUT = 5.0
-#: What stays as it is in a path with a query; a space or an umlaut is encoded.
-_KEPT = "/?&=%,:;*+@!$'()[]~"
+#: Characters that stay unquoted in a path with a query.
+_UNQUOTED = "/?&=%,:;*+@!$'()[]~"
 
 
 class UnansweredError(Exception):
-    """A request was not answered; whether it was carried out is not known."""
+    """No answer arrived; the request may have been carried out."""
 
     def __init__(self, address: str, cause: Exception) -> None:
-        """`address` is the node's, as host:port."""
+        """`address` is the node's host:port."""
         super().__init__(str(cause) or type(cause).__name__)
         self.address = address
 
 
 class UnsentError(UnansweredError):
-    """A request was not sent: there was no connection to send it on."""
+    """The request was not sent, because the connection failed."""
 
 
 @dataclass(frozen=True)
@@ -40,31 +40,31 @@ class Answer:
     """A node's answer to a request."""
 
     address: str  #: host:port of the node
-    path: str  #: that was asked for
+    path: str  #: of the request
     status: int
-    headers: Mapping[str, str]  #: by names in small letters
+    headers: Mapping[str, str]  #: by lower-case name
     content: bytes
 
     @property
     def text(self) -> str:
-        """The content as text, with replacements for what is not UTF-8."""
+        """The content as text; invalid UTF-8 is replaced."""
         return self.content.decode(errors="replace")
 
     def json(self) -> Any:
-        """Return the content, read as JSON; ValueError for any other."""
+        """Return the parsed JSON content; ValueError if it is not JSON."""
         return json.loads(self.content)
 
 
 class Web:
-    """Asks nodes by HTTP, in the clear or by TLS as `access` says. Connections are kept between requests."""
+    """HTTP client for nodes, with the TLS and credentials of `access`. It keeps connections open between requests."""
 
     def __init__(self, access: Access, *, timeout: float) -> None:
-        """`timeout` is the seconds that each read and write may take, unless a request says otherwise."""
+        """`timeout` is the default limit of each read and write, s."""
         self._access = access
         self._timeout = timeout
-        #: Connections that no request uses now, by address.
+        #: Idle connections by address.
         self._idle: defaultdict[str, list[http.client.HTTPConnection]] = defaultdict(list)
-        self._taking = threading.Lock()
+        self._lock = threading.Lock()
 
     def request(
         self,
@@ -79,7 +79,7 @@ class Web:
     ) -> Answer:
         """Send a request, with `body` as JSON or with a `form`, and return the answer; UnansweredError without one.
 
-        `headers` are in place of those that say who asks.
+        `headers` replace the headers with the credentials.
         """
         sent = dict(self._access.headers if headers is None else headers)
         content = None
@@ -89,7 +89,7 @@ class Web:
             content, sent["Content-Type"] = urlencode(form).encode(), "application/x-www-form-urlencoded"
         connection = self._connection(address, timeout or self._timeout)
         try:
-            connection.request(method, quote(path, safe=_KEPT), content, sent)
+            connection.request(method, quote(path, safe=_UNQUOTED), content, sent)
             answer = connection.getresponse()
             read = answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -101,14 +101,14 @@ class Web:
         if answer.will_close:
             connection.close()
         else:
-            with self._taking:
+            with self._lock:
                 self._idle[address].append(connection)
         answered = {name.lower(): value.strip() for name, value in answer.getheaders()}
         return Answer(address, path, answer.status, answered, read)
 
     def _connection(self, address: str, timeout: float) -> http.client.HTTPConnection:
-        """Take an idle connection, or make one; UnsentError where that fails."""
-        connection = self._taken(address)
+        """Take an idle connection, or open one; UnsentError if that fails."""
+        connection = self._idle_connection(address)
         if connection is None:
             host, port = split_address(address)
             if (context := self._access.context) is None:
@@ -123,13 +123,14 @@ class Web:
         connection.sock.settimeout(timeout)
         return connection
 
-    def _taken(self, address: str) -> http.client.HTTPConnection | None:
+    def _idle_connection(self, address: str) -> http.client.HTTPConnection | None:
+        """Take an open idle connection, if there is one, and close those that the node has closed."""
         while True:
-            with self._taking:
+            with self._lock:
                 if not self._idle[address]:
                     return None
                 connection = self._idle[address].pop()
-            # One that has something to read before it was asked was closed by the node.
+            # An idle connection is readable only if the node has closed it.
             ready = select.poll()
             ready.register(connection.sock, select.POLLIN)
             if not ready.poll(0):
