@@ -3,7 +3,7 @@
 import numpy as np
 from benchmarks.promises import Promises
 
-from loadframe.experiment.elastic.triggers import fall
+from loadframe.experiment.elastic.triggers import throughput_drop
 from loadframe.simulate.load import autoregressive
 
 SEED = 23
@@ -51,7 +51,7 @@ def _delay(source, drop, noise, rho, trials):
 def _seen(source, level, noise, rho, since):
     """Return the second in which the trigger sees a fall, asked every second; None if it never does."""
     rates = level * np.maximum(1 + noise * autoregressive(source, (len(level),), rho), 0.0)
-    return next((now for now in range(since, len(rates) + 1) if fall(rates[:now], LENGTH, DROP)), None)
+    return next((now for now in range(since, len(rates) + 1) if throughput_drop(rates[:now], LENGTH, DROP)), None)
 
 
 if __name__ == "__main__":

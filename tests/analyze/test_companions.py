@@ -14,7 +14,7 @@ from loadframe.cluster.node import Node
 from loadframe.cluster.node_table import Roster
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.cluster.view import describe
-from loadframe.experiment.elastic.director import keepers
+from loadframe.experiment.elastic.director import data_processes
 from simulated import Truth, write_experiment, write_run
 
 IDLE = {"config-0": 0.01, "router-0": 0.03}
@@ -40,12 +40,16 @@ def test_a_node_beside_idle_routers_is_not_hot(tmp_path):
 
 
 def test_triggers_and_policies_look_at_those_that_keep_data():
-    assert keepers(NODES) == {"node-0": "node-0", "node-0-1": "node-0-1"}
+    assert data_processes(NODES) == {"node-0": "node-0", "node-0-1": "node-0-1"}
 
 
 def test_what_a_companion_uses_of_a_nodes_limits_is_used_of_the_node(tmp_path):
     shard, router = replace(NODES[0], shares="node-0"), replace(NODES[3], shares="node-0")
-    assert keepers([shard, NODES[1], router]) == {"node-0": "node-0", "node-0-1": "node-0-1", "router-0": "node-0"}
+    assert data_processes([shard, NODES[1], router]) == {
+        "node-0": "node-0",
+        "node-0-1": "node-0-1",
+        "router-0": "node-0",
+    }
     truth = Truth(noise=0.0, node_cpu=0.25, companions={"router-0": 0.1, "router-1": 0.1}, shared={"router-0": "0"})
     recorded = RecordedRun("r1", 1, {}, write_run(tmp_path, "r1", truth, nodes=2))
     assert cpu_shares(recorded, "range_100") == approx({"0": 0.7, "1": 0.5}), "of 0.5 CPU a node"

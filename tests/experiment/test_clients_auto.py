@@ -44,7 +44,7 @@ def test_each_cluster_begins_with_one_client(load):
 
 def test_the_most_runs_are_known_before(load):
     experiment = load(HEAD + "    factors: {nodes: [1, 2]}\n    repetitions: 2\n")
-    most = experiment.kind.most(experiment).runs
+    most = experiment.kind.largest_design(experiment).runs
     assert {run.treatment["clients"] for run in most} == {2**step for step in range(13)}
     assert len(most) == 4 * 13
     assert {run.id for run in design(experiment).runs} <= {run.id for run in most}
@@ -56,14 +56,14 @@ def test_more_clients_follow_from_what_fewer_did(load, tmp_path):
     truth = Truth(sigma=0.0, kappa=0.0, noise=0.0, seconds=2, operation="look", node_cpu=0.2)
 
     def made(clients, **more):
-        (run,) = kind.further(experiment, runs)
+        (run,) = kind.next_runs(experiment, runs)
         assert run.treatment == {"nodes": 1, "clients": clients}
         write_run(runs, run.id, Truth(**{**vars(truth), **more}), nodes=1, clients=clients)
 
     write_run(runs, design(experiment).runs[0].id, truth, nodes=1, clients=1)
     made(2)
     made(4, lam=50.0)
-    assert kind.further(experiment, runs) == ()
+    assert kind.next_runs(experiment, runs) == ()
 
 
 def test_every_block_has_the_clients_that_another_got_to(load, tmp_path):
@@ -71,14 +71,14 @@ def test_every_block_has_the_clients_that_another_got_to(load, tmp_path):
     idle, full = (Truth(noise=0.0, seconds=2, operation="look", node_cpu=cpu) for cpu in (0.2, 0.49))
 
     def made(run_id, truth, clients):
-        assert next(run.id for run in experiment.kind.further(experiment, runs)) == run_id
+        assert next(run.id for run in experiment.kind.next_runs(experiment, runs)) == run_id
         write_run(runs, run_id, truth, nodes=1, clients=clients)
 
     made("b1-nodes1-clients1", full, 1)
     made("b2-nodes1-clients1", idle, 1)
     made("b2-nodes1-clients2", full, 2)
     made("b1-nodes1-clients2", idle, 2)
-    assert experiment.kind.further(experiment, runs) == ()
+    assert experiment.kind.next_runs(experiment, runs) == ()
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,15 @@
 
 import pytest
 
-from loadframe.experiment.runner.document_counts import Acknowledged
+from loadframe.experiment.runner.document_counts import AcknowledgedDocuments
 
 BULK = {"collection": "c", "corpus": "c", "size": 10}
 
 
 @pytest.fixture
-def counts() -> Acknowledged:
-    counts = Acknowledged()
-    counts.made("c")
+def counts() -> AcknowledgedDocuments:
+    counts = AcknowledgedDocuments()
+    counts.created("c")
     return counts
 
 
@@ -72,7 +72,7 @@ def test_other_operations_and_collections_are_no_business_of_a_count(counts):
 
 
 def test_documents_that_meet_others_with_their_id_only_the_store_can_count(counts):
-    counts.made("trips")
+    counts.created("trips")
     counts.add({"bulk": {"collection": "trips", "corpus": "c", "size": 5, "conflicts": "random"}}, 300)
     assert counts.difference("trips", 115) is None
 

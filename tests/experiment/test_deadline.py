@@ -42,7 +42,7 @@ def ending_in(seconds):
 def test_the_first_run_is_always_tried_and_those_that_follow_only_if_they_fit():
     deadline = ending_in(60)
     deadline.require(1000, "the first run")
-    deadline.made()
+    deadline.run_recorded()
     deadline.require(30, "the second")
     with pytest.raises(
         OutOfTime, match="job 17 of Slurm has 1 min 00 s left, and the third takes about 2 min"
@@ -53,7 +53,7 @@ def test_the_first_run_is_always_tried_and_those_that_follow_only_if_they_fit():
 
 
 def test_without_an_end_there_is_always_time():
-    NEVER.made()
+    NEVER.run_recorded()
     NEVER.require(1e9, "all")
     with NEVER.watched():
         pass
@@ -61,7 +61,7 @@ def test_without_an_end_there_is_always_time():
 
 def test_the_margin_grows_with_the_time_that_there_is():
     day = Deadline(time.time() + 24 * 3600, "a day")
-    day.made()
+    day.run_recorded()
     day.require(24 * 3600 - 200, "what ends in time")
     with pytest.raises(OutOfTime):
         day.require(24 * 3600 - 170, "what does not")
@@ -77,7 +77,7 @@ def test_what_takes_longer_than_expected_is_interrupted():
     assert deadline.interrupted
     # Another job of the same length would end in the same way.
     assert (deadline.over().exit_status, "ask for more time" in str(deadline.over())) == (1, True)
-    deadline.made()
+    deadline.run_recorded()
     assert deadline.over().exit_status == ExitCode.TRY_AGAIN
 
 

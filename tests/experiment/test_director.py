@@ -7,7 +7,7 @@ import time
 import pytest
 
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.experiment.elastic.director import Director, Planned, Ruled
+from loadframe.experiment.elastic.director import BoundedPolicy, Director, TriggeredStep
 from loadframe.experiment.elastic.triggers import trigger_of
 from loadframe.experiment.file.elastic import PolicyEntry, Step
 from loadframe.load import Progress
@@ -46,7 +46,7 @@ def directed(cluster, tmp_path):
 
 def steps(*texts):
     made = [Step.model_validate(text) for text in texts]
-    return [Planned(step, trigger_of(step, None, 0.0)) for step in made]
+    return [TriggeredStep(step, trigger_of(step, None, 0.0)) for step in made]
 
 
 def kinds(events):
@@ -140,14 +140,14 @@ def test_a_trigger_that_fires_while_the_run_ends_starts_no_node(cluster, tmp_pat
     looks, ended = threading.Event(), threading.Event()
 
     class AtTheEnd:
-        words = "at the end"
+        description = "at the end"
 
         def fires(self, moment):
             looks.set()
             return "the end" if ended.wait(30) else None
 
     with RunWriter(tmp_path, "run") as writer:
-        plan = [Planned(Step.model_validate({"at": 0.0, "add": 1}), AtTheEnd())]
+        plan = [TriggeredStep(Step.model_validate({"at": 0.0, "add": 1}), AtTheEnd())]
         director = Director(cluster, plan, lambda text: None, control=False, holds=False)
         # As `end` does first, so that the trigger fires between the end of the run and that of the watching thread.
         director._over.set = lambda over=director._over: (type(over).set(over), ended.set())[0]
@@ -162,7 +162,7 @@ def test_a_trigger_that_fires_while_the_run_ends_starts_no_node(cluster, tmp_pat
 
 def test_a_policy_decides_within_its_bounds_and_one_change_at_a_time(directed, cluster):
     entry = PolicyEntry.model_validate({"target": 0.5, "least": 1, "most": 3, "every": 0.2, "cooldown": 0.2})
-    events, deviations, _ = directed(Ruled(entry, lambda seen: 9), lambda text: '"change over"' in text)
+    events, deviations, _ = directed(BoundedPolicy(entry, lambda seen: 9), lambda text: '"change over"' in text)
     decided = [event for event in events if event["kind"] == "policy decided"]
     assert [event["nodes"] for event in decided] == [3]
     assert (deviations, cluster.size) == ([], 3)
@@ -174,7 +174,7 @@ def test_a_policy_that_breaks_fails_the_run(directed, cluster, tmp_path):
 
     entry = PolicyEntry(python="mine.py:decide", most=3, every=0.1)
     with RunWriter(tmp_path, "run") as writer:
-        director = Director(cluster, Ruled(entry, broken), lambda text: None, control=False, holds=False)
+        director = Director(cluster, BoundedPolicy(entry, broken), lambda text: None, control=False, holds=False)
         director.begin(writer)
         director.phase(0.0, 0.0)
         end = time.monotonic() + 20

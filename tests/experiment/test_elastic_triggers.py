@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.autocorrelation import stepwise_noise
-from loadframe.experiment.elastic.live_metrics import Sight
+from loadframe.experiment.elastic.live_metrics import LiveMetrics
 from loadframe.experiment.elastic.policies import Observed, target_tracking, thresholds
-from loadframe.experiment.elastic.triggers import AtTime, Balanced, Moment, Overloaded, SloBroken, fall, trigger_of
+from loadframe.experiment.elastic.triggers import (
+    AtTime,
+    Balanced,
+    Overloaded,
+    RunState,
+    SloBroken,
+    throughput_drop,
+    trigger_of,
+)
 from loadframe.experiment.file.elastic import Objective, Overload, Step
 from loadframe.load import Progress, SourceProgress
 from loadframe.simulate.load import autoregressive
@@ -16,8 +24,8 @@ def progress(seconds, throughput, errors=0, p99=0.01):
     return Progress(seconds, 0, errors, 0, throughput, 0, p99 and p99 / 2, p99)
 
 
-def sight(rates, cpu=None, **more):
-    seen = Sight()
+def metrics(rates, cpu=None, **more):
+    seen = LiveMetrics()
     for second, rate in enumerate(rates, start=1):
         seen.progress(progress(second, rate, **more))
         seen.progress(progress(second, rate, **more))  # told several times a second
@@ -26,7 +34,7 @@ def sight(rates, cpu=None, **more):
 
 
 def moment(seen, now=100.0, balanced=None):
-    return Moment(now, seen, balanced)
+    return RunState(now, seen, balanced)
 
 
 def noisy(level, seconds, seed=1, variation=0.03):
@@ -38,42 +46,42 @@ OVERLOADED = Overloaded(Overload(cpu=0.9, drop=0.05, seconds=10))
 
 def test_overload_is_a_busy_node_and_a_drop_of_throughput():
     dropped = [*noisy(1000, 180), *noisy(800, 20, seed=2)]
-    assert "95 % CPU" in str(OVERLOADED.fires(moment(sight(dropped, cpu=0.95))))
-    assert OVERLOADED.fires(moment(sight(dropped, cpu=0.85))) is None
-    assert OVERLOADED.fires(moment(sight(noisy(1000, 100), cpu=0.95))) is None
-    assert OVERLOADED.fires(moment(sight([*noisy(1000, 90), *noisy(1200, 10)], cpu=0.95))) is None
+    assert "95 % CPU" in str(OVERLOADED.fires(moment(metrics(dropped, cpu=0.95))))
+    assert OVERLOADED.fires(moment(metrics(dropped, cpu=0.85))) is None
+    assert OVERLOADED.fires(moment(metrics(noisy(1000, 100), cpu=0.95))) is None
+    assert OVERLOADED.fires(moment(metrics([*noisy(1000, 90), *noisy(1200, 10)], cpu=0.95))) is None
 
 
 def test_a_drop_counts_when_it_is_large_and_more_than_noise():
-    fallen = fall(np.array([*noisy(1000, 180), *noisy(800, 20, seed=2)]), 10, 0.05)
+    fallen = throughput_drop(np.array([*noisy(1000, 180), *noisy(800, 20, seed=2)]), 10, 0.05)
     assert fallen is not None
     assert (fallen.best, fallen.last) == (pytest.approx(1000, rel=0.03), pytest.approx(800, rel=0.03))
     wild = np.array([*noisy(1000, 90, variation=0.9), *noisy(900, 10, seed=2, variation=0.9)])
-    assert fall(np.maximum(wild, 0), 10, 0.05) is None
-    assert fall(np.array([1000.0] * 10 + [500.0] * 9), 10, 0.05) is None, "too short"
+    assert throughput_drop(np.maximum(wild, 0), 10, 0.05) is None
+    assert throughput_drop(np.array([1000.0] * 10 + [500.0] * 9), 10, 0.05) is None, "too short"
 
 
 def test_a_small_drop_is_seen_when_it_lasts():
     lasting = np.array([*noisy(1000, 200, variation=0.1), *noisy(800, 200, seed=2, variation=0.1)])
-    assert fall(lasting[:210], 10, 0.05) is None
-    fallen = fall(lasting, 10, 0.05)
+    assert throughput_drop(lasting[:210], 10, 0.05) is None
+    fallen = throughput_drop(lasting, 10, 0.05)
     assert fallen is not None
     assert fallen.seconds > 10
 
 
 def test_without_a_drop_asked_for_overload_is_throughput_that_no_longer_grows():
     plateau = Overloaded(Overload(cpu=0.9, drop=0.0, seconds=5))
-    assert plateau.fires(moment(sight([100.0] * 5 + [200.0] * 5, cpu=0.95))) is None
-    assert plateau.fires(moment(sight([200.0] * 5 + [199.0] * 5, cpu=0.95))) is not None
+    assert plateau.fires(moment(metrics([100.0] * 5 + [200.0] * 5, cpu=0.95))) is None
+    assert plateau.fires(moment(metrics([200.0] * 5 + [199.0] * 5, cpu=0.95))) is not None
 
 
 def test_nothing_fires_before_the_level_is_known_that_it_is_to_change():
     step = Step.model_validate({"overloaded": {"drop": 0.0, "seconds": 5}, "add": 1})
     trigger = trigger_of(step, None, 20.0)
-    seen = sight([200.0] * 5 + [199.0] * 5, cpu=0.95)
+    seen = metrics([200.0] * 5 + [199.0] * 5, cpu=0.95)
     assert trigger.fires(moment(seen, now=19.9)) is None
     assert trigger.fires(moment(seen, now=20.1)) is not None
-    assert "no longer growing" in trigger.words
+    assert "no longer growing" in trigger.description
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.8])
@@ -81,7 +89,7 @@ def test_noise_alone_is_seldom_taken_for_overload(rho):
     # In at most 5 % of runs of 15 minutes in which it is looked for every second; see docs/elasticity.md.
     noise = autoregressive(np.random.default_rng(1), (20, 400), rho)
     runs = 1000 * (1 + 0.1 * noise)
-    fired = sum(any(fall(run[:until], 10, 0.05) for until in range(60, 401, 4)) for run in runs)
+    fired = sum(any(throughput_drop(run[:until], 10, 0.05) for until in range(60, 401, 4)) for run in runs)
     assert fired <= 2
 
 
@@ -94,14 +102,14 @@ def test_noise_about_a_level_that_rises_in_steps_is_that_of_its_seconds():
 
 def test_an_objective_is_broken_when_it_was_so_for_all_of_the_last_seconds():
     broken = SloBroken(Objective(p99=0.1), 3.0)
-    assert broken.fires(moment(sight([100] * 3, p99=0.2))) is not None
-    assert broken.fires(moment(sight([100] * 2, p99=0.2))) is None
-    assert broken.fires(moment(sight([100] * 9, p99=0.05))) is None
-    assert broken.fires(moment(sight([0] * 3, p99=None))) == "no answers, 0 errors/s"
+    assert broken.fires(moment(metrics([100] * 3, p99=0.2))) is not None
+    assert broken.fires(moment(metrics([100] * 2, p99=0.2))) is None
+    assert broken.fires(moment(metrics([100] * 9, p99=0.05))) is None
+    assert broken.fires(moment(metrics([0] * 3, p99=None))) == "no answers, 0 errors/s"
 
 
 def test_failures_break_an_objective_too():
-    seen = Sight()
+    seen = LiveMetrics()
     for second in range(1, 5):
         seen.progress(progress(second, 100, errors=5 * second))
     assert SloBroken(Objective(errors=0.01), 3.0).fires(moment(seen)) is not None
@@ -110,14 +118,14 @@ def test_failures_break_an_objective_too():
 
 def test_balanced_counts_from_the_end_of_the_change_before():
     after = Balanced(30.0)
-    assert after.fires(moment(Sight(), now=100.0)) is None
-    assert after.fires(moment(Sight(), now=100.0, balanced=80.0)) is None
-    assert after.fires(moment(Sight(), now=110.0, balanced=80.0)) is not None
+    assert after.fires(moment(LiveMetrics(), now=100.0)) is None
+    assert after.fires(moment(LiveMetrics(), now=100.0, balanced=80.0)) is None
+    assert after.fires(moment(LiveMetrics(), now=110.0, balanced=80.0)) is not None
 
 
 def test_a_time_is_a_time():
-    assert AtTime(5.0).fires(moment(Sight(), now=4.9)) is None
-    assert AtTime(5.0).fires(moment(Sight(), now=5.0)) is not None
+    assert AtTime(5.0).fires(moment(LiveMetrics(), now=4.9)) is None
+    assert AtTime(5.0).fires(moment(LiveMetrics(), now=5.0)) is not None
 
 
 @pytest.mark.parametrize(("cpu", "nodes"), [(0.9, 4), (0.5, 3), (0.1, 2)])
@@ -131,7 +139,7 @@ def test_target_tracking_asks_for_the_nodes_that_would_meet_its_target(cpu, node
 
 
 def test_where_documents_are_counted_throughput_is_of_documents_and_errors_are_of_requests():
-    seen = Sight("documents")
+    seen = LiveMetrics("documents")
     seen.progress(Progress(1, 10, 2, 5000, 10, 5000, 0.01, 0.01))
     (second,) = seen.seconds()
     assert (second.throughput, second.successes, second.errors) == (5000, 10, 2)
@@ -139,7 +147,7 @@ def test_where_documents_are_counted_throughput_is_of_documents_and_errors_are_o
 
 
 def test_of_a_phase_that_takes_in_events_throughput_is_of_events():
-    seen = Sight()
+    seen = LiveMetrics()
     for second, indexed in enumerate((300, 700), start=1):
         source = SourceProgress(indexed, indexed, indexed, 0, 0, 0, {}, (), None)
         seen.progress(Progress(second, second, 0, 9, 1, 9, 0.01, 0.01, {"ads": source}))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.experiment.runner.ingest import fed_by, ingested, phase_of
+from loadframe.experiment.runner.ingest import ingest_phase, ingest_result, with_feed
 from loadframe.record.schema.source import SourceFigures
 from loadframe.record.schema.summary import Latency, PartFigures
 from loadframe.workload import load_workload
@@ -37,8 +37,11 @@ def workload(folder, *, way="listen: 127.0.0.1:5000, idle: 3s", phase=ALONE):
 
 def plan(folder, feed, *, workers=None, duration=None, **parts):
     loaded = workload(folder, **parts)
-    fed = fed_by(
-        loaded.for_family("elasticsearch", 1).phase(phase_of(loaded, None)), feed, workers=workers, duration=duration
+    fed = with_feed(
+        loaded.for_family("elasticsearch", 1).phase(ingest_phase(loaded, None)),
+        feed,
+        workers=workers,
+        duration=duration,
     )
     return fed.plan(seed=1, hosts=["a:1"], driver="search")
 
@@ -110,12 +113,12 @@ def test_queries_beside_the_events_end_with_them(tmp_path):
 
 def test_a_workload_without_events_is_refused():
     with pytest.raises(BadInput, match="takes no events in"):
-        phase_of(load_workload("nyc_taxis"), None)
+        ingest_phase(load_workload("nyc_taxis"), None)
 
 
 def test_a_phase_that_takes_no_events_in_is_refused(tmp_path):
     with pytest.raises(BadInput, match="no phase 'look' that takes events in") as caught:
-        phase_of(workload(tmp_path), "look")
+        ingest_phase(workload(tmp_path), "look")
     assert caught.value.remedy is not None
     assert "filling" in caught.value.remedy
 
@@ -148,7 +151,7 @@ def test_what_came_of_it_is_told_to_programs():
         bytes=99,
     )
     last = phase("filling", {"take_in": operation(1.0)}, sources={"ads": figures}, warmup=0.0, duration=3.0)
-    assert ingested([last], 5, "results/r").as_dict() == {
+    assert ingest_result([last], 5, "results/r").as_dict() == {
         "source": "ads",
         "lines": 12,
         "accepted": 10,
@@ -178,7 +181,7 @@ def test_how_long_it_took_until_events_were_seen_is_told_too():
     part = PartFigures(4, 3, 3, {"unseen": 1}, 1.0, 1.0, response=seen, service=seen)
     taken = operation(1.0, parts={"visible": part}, resolution=0.25)
     last = phase("filling", {"take_in": taken}, sources={"ads": figures}, warmup=0.0, duration=3.0)
-    assert ingested([last], 9, "results/r").as_dict()["visibility"] == {
+    assert ingest_result([last], 9, "results/r").as_dict()["visibility"] == {
         "p50": 0.5,
         "p99": 1.5,
         "max": 1.5,

@@ -19,7 +19,7 @@ from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.loop import run_experiment
-from loadframe.experiment.runner.session import Beside, Labels, Session
+from loadframe.experiment.runner.session import Labels, RunHook, Session
 from loadframe.record import Run
 
 WORKLOAD = """\
@@ -239,7 +239,7 @@ def test_a_state_that_cannot_be_brought_about_fails_its_runs(growing, monkeypatc
     assert len(folder.failed()) == 2
 
 
-class Breaking(Beside):
+class Breaking(RunHook):
     """Something beside the load that breaks once the load goes on."""
 
     broken = None
@@ -260,7 +260,7 @@ def test_what_breaks_beside_the_load_fails_the_run_and_keeps_what_was_measured(g
         session.create_collections()
         look = workload.phase("look").override(duration=60.0)
         with pytest.raises(LoadframeError, match="the policy failed") as caught:
-            session.record(tmp_path, "r", [look], Labels(), beside=Breaking())
+            session.record(tmp_path, "r", [look], Labels(), hook=Breaking())
     assert caught.value.where == str(tmp_path / "r")
     summary = Run(tmp_path / "r").raw_summary
     assert summary["status"] == "failed"

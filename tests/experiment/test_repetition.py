@@ -8,7 +8,7 @@ import pytest
 from loadframe.analyze.compare import read_runs
 from loadframe.analyze.scale.treatments import pooled_noise
 from loadframe.experiment.design.blocks import design
-from loadframe.experiment.design.repetition import Stopping, widest_interval
+from loadframe.experiment.design.repetition import StoppingRule, widest_interval
 from simulated import Truth, write_run
 
 EXPERIMENT = """\
@@ -24,7 +24,7 @@ until: {relative_interval: 10%, most: 6}
 
 
 def further(experiment, path):
-    return [run.id for run in experiment.kind.further(experiment, path)]
+    return [run.id for run in experiment.kind.next_runs(experiment, path)]
 
 
 def record(path, runs, noise):
@@ -37,14 +37,14 @@ def record(path, runs, noise):
 def test_the_design_has_the_repetitions_and_the_most_is_known_before(load):
     experiment = load(EXPERIMENT)
     assert len(design(experiment).runs) == 2 * 2
-    most = experiment.kind.most(experiment).runs
+    most = experiment.kind.largest_design(experiment).runs
     assert len(most) == 6 * 2
     assert most[:4] == design(experiment).runs
 
 
 def test_steady_runs_of_two_treatments_end_two_blocks_after_they_are_narrow(load, tmp_path):
     experiment = load(EXPERIMENT)
-    made = list(experiment.kind.most(experiment).runs)
+    made = list(experiment.kind.largest_design(experiment).runs)
     record(tmp_path / "runs", made[:4], noise=0.001)
     for block in (3, 4, 5):
         following = [run for run in made if run.block == block]
@@ -59,7 +59,7 @@ def test_intervals_cover_after_the_stopping_rule():
     covered, trials = 0, 1000
     for _ in range(trials):
         values = np.exp(0.05 * random.standard_normal(20)).tolist()
-        stopping, blocks = Stopping(0.05, 1), 2
+        stopping, blocks = StoppingRule(0.05, 1), 2
         while blocks < 20 and not stopping.ends(blocks, pooled_noise([values[:blocks]]).half_width(blocks)):
             blocks += 1
         estimate = pooled_noise([values[:blocks]]).mean(values[:blocks])
@@ -70,7 +70,7 @@ def test_intervals_cover_after_the_stopping_rule():
 
 def test_noisy_runs_get_whole_blocks_until_there_are_the_most(load, tmp_path):
     experiment = load(EXPERIMENT)
-    most = experiment.kind.most(experiment).runs
+    most = experiment.kind.largest_design(experiment).runs
     path = tmp_path / "runs"
     record(path, design(experiment).runs, noise=0.5)
     for block in (3, 4, 5, 6):

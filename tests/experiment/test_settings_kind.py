@@ -53,7 +53,7 @@ def finished(experiment, folder, **truth):
     """Record the design and all that follows from it, as the loop does."""
     made = list(design(experiment).runs)
     record(folder.runs_path, made, **truth)
-    while further := [run for run in experiment.kind.further(experiment, folder.runs_path) if not folder.has(run.id)]:
+    while further := [run for run in experiment.kind.next_runs(experiment, folder.runs_path) if not folder.has(run.id)]:
         folder.extend(further)
         record(folder.runs_path, further, **truth)
         made += further
@@ -168,10 +168,10 @@ def test_an_optimiser_plans_trial_after_trial_and_goes_on_where_it_was(opened):
     trials = [run for run in made if not run.id.startswith("confirm-")]
     assert len(trials) == 12 * 2
     assert len({run.id for run in made}) == len(made)
-    assert len(experiment.kind.most(experiment).runs) == 2 * (12 + 2 * 4)
-    assert list(experiment.kind.further(experiment, folder.runs_path)) == []
+    assert len(experiment.kind.largest_design(experiment).runs) == 2 * (12 + 2 * 4)
+    assert list(experiment.kind.next_runs(experiment, folder.runs_path)) == []
     folder.set_aside(trials[-1].id)
-    assert [run.id for run in experiment.kind.further(experiment, folder.runs_path)] == [trials[-1].id]
+    assert [run.id for run in experiment.kind.next_runs(experiment, folder.runs_path)] == [trials[-1].id]
     record(folder.runs_path, trials[-1:])
     for result in read_settings(folder.path).results:
         assert result.winner[0] == "512m"
@@ -301,7 +301,7 @@ def test_an_optimiser_remembers_that_the_store_died_in_an_earlier_attempt(opened
             folder.set_aside(run.id)
         record(folder.runs_path, following)
         trials += following
-        following = experiment.kind.further(experiment, folder.runs_path)
+        following = experiment.kind.next_runs(experiment, folder.runs_path)
     late = [run.treatment["store.settings.heap"] for run in trials[12:]]
     assert late.count("512m") < len(late) / 2
     assert not any(run.treatment["store.settings.heap"] == "512m" for run in following), "it is not confirmed"

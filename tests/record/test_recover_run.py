@@ -4,7 +4,7 @@ import pytest
 from recordings import manifest, write_phase
 
 from commands import within
-from loadframe.experiment.runner.recover_run import rescue
+from loadframe.experiment.runner.recover_run import recover_runs
 from loadframe.record import Run, RunWriter
 from loadframe.record.unfinished import LOCK_FILE, partial_name
 
@@ -38,7 +38,7 @@ def killed(tmp_path):
 
 
 def test_what_was_recorded_is_kept_as_a_failed_run(killed):
-    (path,) = rescue(killed, why="rank 0 was killed")
+    (path,) = recover_runs(killed, why="rank 0 was killed")
     run = Run(path)
     assert [entry.name for entry in killed.iterdir()] == ["r1"]
     assert (run.summary.status, run.summary.fault) == ("failed", "generator")
@@ -64,8 +64,8 @@ def test_a_report_on_a_killed_run_keeps_it(killed):
 def test_a_run_that_lives_or_had_not_begun_is_left_alone(tmp_path):
     with RunWriter(tmp_path, "r1") as writer:
         writer.draft(manifest(started=writer.started).as_dict())
-        assert rescue(tmp_path) == []
+        assert recover_runs(tmp_path) == []
         gone = tmp_path / partial_name("r2")
         gone.mkdir()
         (gone / LOCK_FILE).touch()
-        assert rescue(tmp_path) == []
+        assert recover_runs(tmp_path) == []

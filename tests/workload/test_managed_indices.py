@@ -3,7 +3,7 @@
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.experiment.runner.preflight import require_sound
+from loadframe.experiment.runner.preflight import check_load
 from loadframe.load import Generator
 from loadframe.workload import load_workload
 
@@ -59,20 +59,20 @@ def test_several_ranks_cannot_roll_over(load, monkeypatch):
     (phase,) = (
         load("{collection: ads, times: [bid.time], roll_over: {documents: 5}}").for_family("elasticsearch", 1).phases
     )
-    require_sound([phase], "search", {}, Generator(1), 1)
+    check_load([phase], "search", {}, Generator(1), 1)
     monkeypatch.setattr(Generator, "members", lambda self: range(2))
     with pytest.raises(BadInput, match="2 ranks would have to agree"):
-        require_sound([phase], "search", {}, Generator(1), 1)
+        check_load([phase], "search", {}, Generator(1), 1)
 
 
 def test_several_ranks_cannot_delete_old_days(tmp_path, monkeypatch):
     path = tmp_path / "w.yaml"
     path.write_text(WORKLOAD.format(form="{collection: ads, keep: 1d}").replace("manage_indices", "delete_days"))
     (phase,) = load_workload(str(path), {}).for_family("mongodb", 1).phases
-    require_sound([phase], "mongodb", {}, Generator(1), 1)
+    check_load([phase], "mongodb", {}, Generator(1), 1)
     monkeypatch.setattr(Generator, "members", lambda self: range(2))
     with pytest.raises(BadInput, match="2 ranks would have to agree which days are deleted"):
-        require_sound([phase], "mongodb", {}, Generator(1), 1)
+        check_load([phase], "mongodb", {}, Generator(1), 1)
 
 
 def test_days_are_deleted_of_what_events_are_taken_into(tmp_path):

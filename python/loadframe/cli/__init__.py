@@ -38,12 +38,12 @@ def _rescue(folder: Path) -> None:
     A run of an experiment is not recovered: repeating the command repeats the run.
     """
     from loadframe.analyze.experiment import EXPERIMENT_FILE
-    from loadframe.experiment.runner.recover_run import rescue
+    from loadframe.experiment.runner.recover_run import recover_runs
 
     if (folder.parent.parent / EXPERIMENT_FILE).exists():
         _say("rank 0 was killed; repeat the command to repeat the current run")
         return
-    for kept in rescue(folder.parent, why="rank 0 was killed"):
+    for kept in recover_runs(folder.parent, why="rank 0 was killed"):
         _say(f"rank 0 was killed; recovered its records: {kept}")
 
 

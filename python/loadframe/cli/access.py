@@ -14,7 +14,7 @@ from loadframe.cli.topics import Topic, option
 
 if TYPE_CHECKING:
     from loadframe.cluster import Cluster
-    from loadframe.experiment.runner.session import Loss
+    from loadframe.experiment.runner.session import DroppedData
     from loadframe.store import Access, Store
     from loadframe.store.access import Tls
 
@@ -95,7 +95,7 @@ def named(name: str, store: str, context: typer.Context) -> "Cluster":
     return cluster
 
 
-def confirm_drop(loss: "Loss") -> None:
+def confirm_drop(loss: "DroppedData") -> None:
     """Ask before --replace drops data. BadInput if the user declines, or without a terminal to ask on."""
     collections = ", ".join(f"{name} ({_documents_text(count)})" for name, count in loss.documents.items())
     sentence = f"--replace drops {collections} of {loss.product}"

@@ -214,8 +214,8 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
     from loadframe.cluster import Cluster, ClusterSpec, Encryption, Limits
     from loadframe.experiment.design.estimate import resolved_seconds
     from loadframe.experiment.runner.listener import Listeners
-    from loadframe.experiment.runner.preflight import require_sound
-    from loadframe.experiment.runner.recover_run import rescue
+    from loadframe.experiment.runner.preflight import check_load
+    from loadframe.experiment.runner.recover_run import recover_runs
     from loadframe.experiment.runner.session import Labels, Session
     from loadframe.host.local import LocalHost
     from loadframe.load import Generator
@@ -226,7 +226,7 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
     generator.members()
     interrupted = False
     # A killed run of the same name is moved aside.
-    for kept in rescue(path.parent, lambda run: run != path.name):
+    for kept in recover_runs(path.parent, lambda run: run != path.name):
         tell(f"recovered a killed run: {kept}")
     with published("bench", loaded.name, path, page) as publisher, Console() as console:
         listener = Listeners(console, publisher)
@@ -251,17 +251,17 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
             )
             kind = find(store)
             chosen = _chosen(loaded.for_family(kind.family, spec.nodes, listener.step), override, reuse=False)
-            require_sound(chosen, kind.driver, Cluster.prospect(spec), generator, spec.nodes)
+            check_load(chosen, kind.driver, Cluster.prospect(spec), generator, spec.nodes)
             require_in_time(actions, chosen)
             started = Cluster.start(spec, listener.step)
         with started as live:
             resolved = loaded.for_family(live.store.family, live.size, listener.step)
             phases = _chosen(resolved, override, reuse)
             if hosts or cluster:
-                require_sound(phases, live.store.driver, live.target(), generator, live.size)
+                check_load(phases, live.store.driver, live.target(), generator, live.size)
             require_in_time(actions, phases)
             require_nodes(actions, live)
-            beside = Schedule(live, actions, phases, listener.step) if actions else None
+            hook = Schedule(live, actions, phases, listener.step) if actions else None
             session = Session(
                 live,
                 resolved,
@@ -277,7 +277,7 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
                 )
             listener.expect({phase.name: resolved_seconds(phase) for phase in phases})
             try:
-                session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True, beside=beside)
+                session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True, hook=hook)
             except KeyboardInterrupt:
                 interrupted = path.exists()
                 if not interrupted:

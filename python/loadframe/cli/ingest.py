@@ -41,7 +41,7 @@ from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import published
 
 if TYPE_CHECKING:
-    from loadframe.experiment.runner.ingest import Ingested
+    from loadframe.experiment.runner.ingest import IngestResult
     from loadframe.workload.sources import Feed
 
 #: Kind of the dead letters that the store refused.
@@ -132,11 +132,11 @@ def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
     duration = _positive(for_, "--for")
 
     # These imports take a second or two. Help and usage errors do not need them.
-    from loadframe.experiment.runner.ingest import documents, fed_by, ingested, phase_of
+    from loadframe.experiment.runner.ingest import documents, ingest_phase, ingest_result, with_feed
     from loadframe.workload import load_workload
 
     loaded = load_workload(workload, assignments(set_))
-    name = phase_of(loaded, only)
+    name = ingest_phase(loaded, only)
     loaded = loaded.choose([name])
     path = output or Path("results") / f"{loaded.name}-ingest-{time.strftime('%Y%m%d-%H%M%S')}"
     require_free(path)
@@ -145,7 +145,7 @@ def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Limits
     from loadframe.experiment.runner.listener import Listeners
-    from loadframe.experiment.runner.preflight import require_sound
+    from loadframe.experiment.runner.preflight import check_load
     from loadframe.experiment.runner.session import Labels, Session
     from loadframe.load import Closing, Generator
     from loadframe.record import Run
@@ -164,20 +164,20 @@ def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
             spec = ClusterSpec(store=store, version=version, nodes=nodes or 1, limits=limits, home=home)
             kind = find(store)
             # Check the workload before a node starts.
-            phase = fed_by(
+            phase = with_feed(
                 loaded.for_family(kind.family, spec.nodes, listener.step).phase(name),
                 feed,
                 workers=workers,
                 duration=duration,
             )
-            require_sound([phase], kind.driver, Cluster.prospect(spec), generator, spec.nodes)
+            check_load([phase], kind.driver, Cluster.prospect(spec), generator, spec.nodes)
             started = Cluster.start(spec, listener.step)
         with started as live:
             resolved = loaded.for_family(live.store.family, live.size, listener.step)
-            fed = fed_by(resolved.phase(name), feed, workers=workers, duration=duration)
+            fed = with_feed(resolved.phase(name), feed, workers=workers, duration=duration)
             phases = [*(phase for phase in resolved.phases if phase.prepares and not reuse), fed]
             if hosts or cluster:
-                require_sound(phases, live.store.driver, live.target(), generator, live.size)
+                check_load(phases, live.store.driver, live.target(), generator, live.size)
             session = Session(live, resolved, seed=secrets.randbits(32), generator=generator, listener=listener)
             if not reuse:
                 session.create_collections(
@@ -193,7 +193,7 @@ def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
                 # The result counts unsent events as left over.
                 interrupts.answer()
             counted = documents(fed, live)
-    _show(ingested(Run(path).summary.phases, counted, str(path)), as_json)
+    _show(ingest_result(Run(path).summary.phases, counted, str(path)), as_json)
 
 
 def _tell_end() -> None:
@@ -247,11 +247,11 @@ def _positive(text: str | None, option: str) -> float | None:
     return seconds
 
 
-def _show(ingested: "Ingested", as_json: bool) -> None:
+def _show(result: "IngestResult", as_json: bool) -> None:
     """Print the counts of events. LoadframeError if the store refused events, or some were not sent."""
-    figures = ingested.figures
+    figures = result.figures
     if as_json:
-        print_json(ingested.as_dict())
+        print_json(result.as_dict())
     else:
         rows: dict[str, Any] = {
             "lines": figures.lines,
@@ -260,30 +260,30 @@ def _show(ingested: "Ingested", as_json: bool) -> None:
             "dead letters": figures.dead,
             "left over": figures.left_over,
             **({"spilled to disk": figures.spilled_events} if figures.spilled_events else {}),
-            "documents in the store": ingested.documents,
+            "documents in the store": result.documents,
         }
         for label, count in rows.items():
             print(f"{label:24}{format_count(count):>14}")
-        if ingested.visibility is not None and ingested.visibility.count:
+        if result.visibility is not None and result.visibility.count:
             for quantile in ("p50", "p99", "max"):
-                print(f"{f'visible after, {quantile}':24}{format_duration(getattr(ingested.visibility, quantile)):>14}")
+                print(f"{f'visible after, {quantile}':24}{format_duration(getattr(result.visibility, quantile)):>14}")
         if figures.sampled is not None:
             share = f"{format_count(figures.seen or 0)} of {format_count(figures.sampled)}"
             print(f"{'visible of sampled':24}{share:>14}")
     for trouble in figures.trouble:
         tell(trouble, style="yellow")
     if figures.kept:
-        tell(f"dead letters are in {Path(ingested.run) / figures.kept}")
-    tell(f"recorded in {ingested.run}; see `loadframe report {ingested.run}`")
+        tell(f"dead letters are in {Path(result.run) / figures.kept}")
+    tell(f"recorded in {result.run}; see `loadframe report {result.run}`")
     if figures.left_over:
         raise LoadframeError(
             f"{counted(figures.left_over, 'accepted event')} not in the store",
-            where=ingested.run,
+            where=result.run,
             remedy="send them again: repeated events are stored once",
         )
     if refused := figures.dead_letters.get(REFUSED, 0):
         raise LoadframeError(
             f"the store refused {refused:,} event{'s' * (refused != 1)}",
-            where=str(Path(ingested.run) / (figures.kept or "")),
+            where=str(Path(result.run) / (figures.kept or "")),
             remedy="each dead letter holds the line and the reason: correct the lines and send them again",
         )

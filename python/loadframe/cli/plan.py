@@ -16,7 +16,7 @@ from loadframe.cli.output import Json, out, print_json
 
 if TYPE_CHECKING:
     from loadframe.analyze.estimate import Estimate
-    from loadframe.experiment.design.estimate import Extent
+    from loadframe.experiment.design.estimate import ResourceEstimate
     from loadframe.experiment.plan import Plan
     from loadframe.experiment.power import Power
     from loadframe.simulate.outlook import Law
@@ -49,11 +49,15 @@ def plan(
     For a file, contention, coherency and run-to-run variance are assumed. For a folder, its runs provide them.
     """
     from loadframe.experiment.file.reader import load_experiment
-    from loadframe.experiment.plan import document, of_file, of_folder
+    from loadframe.experiment.plan import document, question_from_file, question_from_folder
     from loadframe.experiment.plan import plan as simulate
 
     assumed = _assumed(sigma, kappa, noise)
-    question = of_folder(path, assumed) if path.is_dir() else of_file(load_experiment(path), assumed, generators)
+    question = (
+        question_from_folder(path, assumed)
+        if path.is_dir()
+        else question_from_file(load_experiment(path), assumed, generators)
+    )
     planned = simulate(question, budget)
     if as_json:
         print_json(document(planned))
@@ -80,13 +84,15 @@ def _assumed(sigma: float | None, kappa: float | None, noise: float | None) -> "
 def _show(planned: "Plan") -> None:
     question, law = planned.question, planned.question.law
     out.print(Text(f"{question.name}: expected precision", style="bold"))
-    variance = f"run-to-run variance {100 * law.noise:.3g} % ({question.origin}); {question.made} valid runs so far."
+    variance = (
+        f"run-to-run variance {100 * law.noise:.3g} % ({question.origin}); {question.valid_runs} valid runs so far."
+    )
     curve = f"contention {100 * law.sigma:.3g} %, coherency {100 * law.kappa:.3g} %, " if question.over else ""
     article = "An" if question.kind[0] in "aeiou" else "A"
     out.print(Text(f"{article} {question.kind} experiment: {curve}{variance}"))
-    if question.extent:
-        out.print(Text(_extent_text(question.extent)))
-        for sentence in question.extent.missing:
+    if question.resource_estimate:
+        out.print(Text(_extent_text(question.resource_estimate)))
+        for sentence in question.resource_estimate.missing:
             out.print(Text(f"! {sentence}", style="yellow"))
     if planned.outlooks:
         out.print()
@@ -94,13 +100,13 @@ def _show(planned: "Plan") -> None:
         out.print(Text(_advice(planned)))
     elif question.over:
         out.print(Text("No design within --budget has three sizes, which a curve requires."))
-    if planned.of_kind.sentences:
+    if planned.notes.sentences:
         out.print()
-        for sentence in planned.of_kind.sentences:
+        for sentence in planned.notes.sentences:
             out.print(Text(sentence))
-    if planned.of_kind.warnings:
+    if planned.notes.warnings:
         out.print()
-        for warning in planned.of_kind.warnings:
+        for warning in planned.notes.warnings:
             out.print(Text(f"! {warning}", style="yellow"))
     if planned.effects:
         out.print()
@@ -161,15 +167,15 @@ def _advice(planned: "Plan") -> str:
     best, law, over = planned.best, planned.question.law, planned.question.over
     assert best
     true = f"The true peak is at {law.peak:.0f} {over}." if math.isfinite(law.peak) else "The true curve has no peak."
-    more = best.runs - planned.question.made
-    cost = f"{counted(more, 'more run')}" if planned.question.made and more > 0 else counted(best.runs, "run")
+    more = best.runs - planned.question.valid_runs
+    cost = f"{counted(more, 'more run')}" if planned.question.valid_runs and more > 0 else counted(best.runs, "run")
     return (
         f"Intervals are the median of simulated experiments. {true} The most informative design per run is"
         f" {best.name!r}: {over} {', '.join(map(str, best.sizes))}, {best.repetitions} times each ({cost})."
     )
 
 
-def _extent_text(held: "Extent") -> str:
+def _extent_text(held: "ResourceEstimate") -> str:
     from loadframe.experiment.design.estimate import length_text
 
     machines = held.machines + held.generators

@@ -152,10 +152,10 @@ def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple
     from loadframe.record.schema import MANIFEST_FILE
 
     if not path.exists():
-        from loadframe.experiment.runner.recover_run import rescue
+        from loadframe.experiment.runner.recover_run import recover_runs
 
         # A killed run left its records under another name.
-        rescue(path.parent, lambda run: run == path.name)
+        recover_runs(path.parent, lambda run: run == path.name)
     unanswerable = None
     if (path / EXPERIMENT_FILE).is_file():
         page, document, show, unanswerable = _experiment(path, bands)

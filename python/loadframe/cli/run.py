@@ -80,7 +80,7 @@ def run(
     if dry_run:
         _print_design(loaded, planned, as_json)
         return
-    most = loaded.kind.most(loaded)
+    most = loaded.kind.largest_design(loaded)
     longest = estimate(most, loaded)
     if longest > LONG and not yes:
         known = length_is_known(loaded)
@@ -161,7 +161,7 @@ def _extent(loaded: "Experiment", planned: "Design") -> str:
 
     known = length_is_known(loaded)
     words = f"{counted(len(planned.runs), 'run')}, {length_text(estimate(planned, loaded), known)}"
-    most = loaded.kind.most(loaded)
+    most = loaded.kind.largest_design(loaded)
     if len(most.runs) != len(planned.runs):
         words += f", and at most {counted(len(most.runs), 'run')}, {length_text(estimate(most, loaded), known)}"
     return words if known else f"{words} ({UNKNOWN})"
@@ -170,10 +170,10 @@ def _extent(loaded: "Experiment", planned: "Design") -> str:
 def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> None:
     from loadframe.experiment.design.blocks import describe
     from loadframe.experiment.design.estimate import estimate, length_is_known
-    from loadframe.experiment.experiment import values_of
+    from loadframe.experiment.experiment import expression_values
 
     if as_json:
-        most = loaded.kind.most(loaded)
+        most = loaded.kind.largest_design(loaded)
         expected = {
             "expected_seconds": round(estimate(planned, loaded)),
             "most_runs": len(most.runs),
@@ -182,7 +182,7 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
         }
         described = describe(loaded, planned)
         for entry, planned_run in zip(described["design"], planned.runs, strict=True):
-            if values := values_of(loaded, planned_run.treatment):
+            if values := expression_values(loaded, planned_run.treatment):
                 entry["follows"] = values
         print_json({**described, **expected})
         return
@@ -192,7 +192,7 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
     table.add_column("block", justify="right")
     factors = dict.fromkeys(name for entry in planned.runs for name in entry.treatment)
     # Values of the file's expressions in each run.
-    derived = {entry.id: values_of(loaded, entry.treatment) for entry in planned.runs}
+    derived = {entry.id: expression_values(loaded, entry.treatment) for entry in planned.runs}
     following = dict.fromkeys(name for values in derived.values() for name in values)
     for column in (*factors, *(f"= {name}" if name in factors else name for name in following)):
         table.add_column(column, justify="right")

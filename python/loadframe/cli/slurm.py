@@ -18,7 +18,7 @@ from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cli.topics import Topic, option
 
 if TYPE_CHECKING:
-    from loadframe.experiment.design.estimate import Extent
+    from loadframe.experiment.design.estimate import ResourceEstimate
     from loadframe.experiment.experiment import Experiment
     from loadframe.experiment.runner.slurm_script import Batch
 
@@ -85,12 +85,12 @@ def slurm(
     The store's nodes and the ranks run on separate machines of the job, or share machines. If a job ends before all
     runs are done, submit the same script again to continue.
     """
-    from loadframe.experiment.design.estimate import UNKNOWN, extent
+    from loadframe.experiment.design.estimate import UNKNOWN, resource_estimate
     from loadframe.experiment.file.reader import load_experiment
     from loadframe.experiment.runner.slurm_script import Batch
 
     loaded = load_experiment(experiment)
-    planned = extent(loaded, generators)
+    planned = resource_estimate(loaded, generators)
     machines = _machines(loaded, planned, nodes)
     path = script or Path(f"{loaded.name}.sbatch")
     if time is None and not planned.known:
@@ -128,7 +128,7 @@ def slurm(
     _show(batch, planned, job)
 
 
-def _show(batch: "Batch", planned: "Extent", job: str | None) -> None:
+def _show(batch: "Batch", planned: "ResourceEstimate", job: str | None) -> None:
     held, least = batch.machines + batch.generators, "" if planned.known else "at least "
     lines = [
         f"{batch.script}: {counted(planned.runs, 'run')}, expected to take {least}{format_duration(planned.seconds)},"
@@ -145,7 +145,7 @@ def _show(batch: "Batch", planned: "Extent", job: str | None) -> None:
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _machines(loaded: "Experiment", planned: "Extent", requested: int | None) -> int:
+def _machines(loaded: "Experiment", planned: "ResourceEstimate", requested: int | None) -> int:
     """Return the number of machines for nodes. BadInput if the nodes do not fit on the requested number."""
     host = loaded.file.store.host
     if host not in ("slurm", "mpi"):

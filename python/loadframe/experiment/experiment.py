@@ -11,7 +11,7 @@ from loadframe.cluster import below
 from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.file.expression import Expression, expression, is_expression, require_names
 from loadframe.experiment.file.factors import COLLECTIONS, RANKS_PER_NODE, SETTINGS, WITH, Factor, Level
-from loadframe.experiment.file.model import OTHER_MACHINES, PLACING, ExperimentFile, Levels
+from loadframe.experiment.file.model import PLACEMENT_KEYS, REMOTE_HOSTS, ExperimentFile, Levels
 from loadframe.load import Generator
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.collections import redefined
@@ -49,7 +49,7 @@ class ExperimentKind(Protocol):
     def design(self, experiment: "Experiment") -> Design:
         """Return the planned runs in their order."""
 
-    def most(self, experiment: "Experiment") -> Design:
+    def largest_design(self, experiment: "Experiment") -> Design:
         """Return the design with the largest number of runs."""
 
     def most_nodes(self, experiment: "Experiment") -> int:
@@ -58,7 +58,7 @@ class ExperimentKind(Protocol):
     def code(self, experiment: "Experiment") -> dict[str, str]:
         """Return digests of the user's code that takes part in runs."""
 
-    def further(self, experiment: "Experiment", runs_path: Path) -> Sequence[PlannedRun]:
+    def next_runs(self, experiment: "Experiment", runs_path: Path) -> Sequence[PlannedRun]:
         """Return runs that follow from those recorded in `runs_path`."""
 
     def phases(
@@ -129,7 +129,7 @@ class Experiment:
         store = self.file.store
         settings = {name.removeprefix(SETTINGS): v for name, v in treatment.items() if name.startswith(SETTINGS)}
         cores = parse_cores(str(told)) if (told := treatment.get("store.limits.cores")) else store.limits.cores
-        follows = values_of(self, treatment)
+        follows = expression_values(self, treatment)
         settings = {**store.settings, **settings}
         settings = {name: follows.get(SETTINGS + name, level) for name, level in settings.items()}
         return {
@@ -173,7 +173,7 @@ class Experiment:
 
     def workload_parameters(self, treatment: Mapping[str, Level]) -> dict[str, Level]:
         """Return the workload's parameters that a treatment sets, and those that follow from it."""
-        levels = {**treatment, **values_of(self, treatment)}
+        levels = {**treatment, **expression_values(self, treatment)}
         given = {name.removeprefix(WITH): level for name, level in levels.items() if name.startswith(WITH)}
         return {**given, **self.kind.parameters(self, treatment)}
 
@@ -228,7 +228,7 @@ class Experiment:
 
         None where it says nothing, or where clients are to be found.
         """
-        said: Level = values_of(self, treatment).get(key, getattr(self.file, key, None))
+        said: Level = expression_values(self, treatment).get(key, getattr(self.file, key, None))
         return None if isinstance(said, str) else said
 
     @property
@@ -242,9 +242,9 @@ class Experiment:
     def describe(self) -> dict[str, Any]:
         """Return what was asked, for the experiment's folder, ready for JSON."""
         told = self.file.model_dump(mode="json", by_alias=True, exclude={"factors", "prepare", "measure", "published"})
-        if self.file.store.host not in OTHER_MACHINES:
+        if self.file.store.host not in REMOTE_HOSTS:
             # Folders of before there were such hosts go on.
-            told["store"] = {key: told["store"][key] for key in told["store"] if key not in PLACING}
+            told["store"] = {key: told["store"][key] for key in told["store"] if key not in PLACEMENT_KEYS}
         if self.file.store.encryption == "none":
             # The same holds for this.
             del told["store"]["encryption"]
@@ -272,7 +272,7 @@ PACES = ("clients", "rate")
 
 
 @dataclass(frozen=True)
-class Derived:
+class DerivedValue:
     """A value of the file that is an expression."""
 
     #: As a factor of that would be called: `clients`, `with.documents`, `store.settings.routers`.
@@ -288,31 +288,31 @@ class Derived:
         return self.written.positive(levels) if last == "rate" else self.written.value(levels)
 
 
-def derived(experiment: "Experiment") -> tuple[Derived, ...]:
+def derived_values(experiment: "Experiment") -> tuple[DerivedValue, ...]:
     """Return the values of an experiment's file that are expressions; BadInput, at the place, for an unsound one."""
     document = experiment.document
     written = []
     for name, place, value in _values(experiment.file):
         if is_expression(value):
             try:
-                written.append(Derived(name, place, expression(value)))
+                written.append(DerivedValue(name, place, expression(value)))
             except BadInput as error:
                 raise document.error(place, error.what, error.remedy) from None
     return tuple(written)
 
 
-def levels_of(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, Level]:
+def expression_names(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, Level]:
     """Return the names that expressions may have, with their values in a treatment."""
     return {**treatment, "nodes": experiment.nodes(treatment)}
 
 
-def values_of(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, int | float]:
+def expression_values(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, int | float]:
     """Return what the expressions are in a treatment, by name; BadInput, at the place, for what cannot be.
 
     Levels of a treatment that are expressions themselves are among them.
     """
-    levels, values = levels_of(experiment, treatment), dict[str, int | float]()
-    for one in derived(experiment):
+    levels, values = expression_names(experiment, treatment), dict[str, int | float]()
+    for one in derived_values(experiment):
         if one.name not in treatment:
             try:
                 values[one.name] = one.value(levels)
@@ -328,7 +328,7 @@ def values_of(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[
     return values
 
 
-def hardened(experiment: "Experiment") -> "Experiment":
+def with_hard_factors(experiment: "Experiment") -> "Experiment":
     """Return the experiment with factors hard to change that the store or its data follow.
 
     All are where a run measures what fills or prepares the store, or kills a node after its load: that can be done once
@@ -341,7 +341,7 @@ def hardened(experiment: "Experiment") -> "Experiment":
     if once or takes_in or any(phase.prepares or phase.until == "exhausted" for phase in phases):
         return replace(experiment, factors=tuple(_hard(factor, True) for factor in experiment.factors))
     shaping = experiment.workload.shaping(experiment.prepared)
-    written = [(one.name, one.written) for one in derived(experiment)]
+    written = [(one.name, one.written) for one in derived_values(experiment)]
     for factor in experiment.factors:
         written += [(factor.name, expression(str(level))) for level in factor.levels if is_expression(level)]
     deep = {
@@ -353,11 +353,11 @@ def hardened(experiment: "Experiment") -> "Experiment":
     return replace(experiment, factors=tuple(_hard(factor, factor.name in deep) for factor in experiment.factors))
 
 
-def check(experiment: "Experiment") -> None:
+def check_expressions(experiment: "Experiment") -> None:
     """Refuse expressions of unknown names, and such as have a value in some run that cannot be there."""
     document, names = experiment.document, [factor.name for factor in experiment.factors]
     known = list(dict.fromkeys(["nodes", *names]))
-    for one in derived(experiment):
+    for one in derived_values(experiment):
         try:
             require_names(one.written, known)
         except BadInput as error:
@@ -378,7 +378,7 @@ def check(experiment: "Experiment") -> None:
     _check_paces(experiment, names)
     checked: set[str] = set()
     for run in experiment.kind.design(experiment).runs:
-        values = values_of(experiment, run.treatment)
+        values = expression_values(experiment, run.treatment)
         given = {name: value for name, value in values.items() if name.startswith(WITH)}
         if given and repr(given) not in checked:
             checked.add(repr(given))

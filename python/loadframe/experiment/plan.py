@@ -15,15 +15,15 @@ from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.analyze.rates import Rate, rate_of
 from loadframe.base.errors import BadInput
 from loadframe.experiment.design.blocks import describe, design
-from loadframe.experiment.design.estimate import Extent, extent
+from loadframe.experiment.design.estimate import ResourceEstimate, resource_estimate
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.power import (
     Effect,
     GateShape,
-    KindOutlook,
     Power,
+    PowerNotes,
     effects,
-    kind_outlook,
+    power_notes,
     powers,
     shape_of_file,
     shape_of_folder,
@@ -54,11 +54,11 @@ class Question:
     #: Where the law is from, in words.
     origin: str
     #: Runs that are there already.
-    made: int
+    valid_runs: int
     #: What a gate would check of the runs; None where it judges none of this kind.
     gate: GateShape | None = None
     #: What it holds for how long, in one go; None of a folder, where some of it is done.
-    extent: Extent | None = None
+    resource_estimate: ResourceEstimate | None = None
 
     @property
     def name(self) -> str:
@@ -86,7 +86,7 @@ class Plan:
     #: What a gate on such runs would find.
     powers: tuple[Power, ...]
     #: What the kind's own method can find, and what it never can.
-    of_kind: KindOutlook
+    notes: PowerNotes
 
     @property
     def best(self) -> Outlook | None:
@@ -94,14 +94,14 @@ class Plan:
         return min(self.outlooks, key=lambda design: _width(design) * math.sqrt(design.runs), default=None)
 
 
-def of_file(experiment: Experiment, supposed: Law, generators: int | None = None) -> Question:
+def question_from_file(experiment: Experiment, supposed: Law, generators: int | None = None) -> Question:
     """Return the question of an experiment that was not run; `generators` are machines for ranks alone."""
     description = describe(experiment, design(experiment))
-    held = extent(experiment, generators)
+    held = resource_estimate(experiment, generators)
     return Question(description, *_over(description), supposed, "supposed", 0, shape_of_file(experiment), held)
 
 
-def of_folder(path: Path, supposed: Law) -> Question:
+def question_from_folder(path: Path, supposed: Law) -> Question:
     """Return the question of an experiment of which runs are there: its law is what they say, as far as they do."""
     folder = read_experiment(path)
     description = folder.description
@@ -134,7 +134,7 @@ def plan(question: Question, budget: int | None) -> Plan:
         tuple(outlooks),
         effects(question.description, noise, budget),
         powers(gate, question.repetitions, noise) if gate else (),
-        kind_outlook(question.description, noise),
+        power_notes(question.description, noise),
     )
 
 
@@ -148,7 +148,7 @@ def document(planned: Plan) -> dict[str, Any]:
         "over": question.over,
         "law": {"sigma": question.law.sigma, "kappa": question.law.kappa, "noise": question.law.noise},
         "origin": question.origin,
-        "made": question.made,
+        "made": question.valid_runs,
         "designs": [
             {
                 "name": design.name,
@@ -172,9 +172,9 @@ def document(planned: Plan) -> dict[str, Any]:
             for effect in planned.effects
         ],
         "gate": [power.as_dict() for power in planned.powers],
-        "extent": question.extent.as_dict() if question.extent else None,
-        "sentences": list(planned.of_kind.sentences),
-        "warnings": list(planned.of_kind.warnings),
+        "extent": question.resource_estimate.as_dict() if question.resource_estimate else None,
+        "sentences": list(planned.notes.sentences),
+        "warnings": list(planned.notes.warnings),
     }
 
 

@@ -42,7 +42,7 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class KindOutlook:
+class PowerNotes:
     """What a kind's own design can know, in sentences; `warnings` are on what it never can."""
 
     sentences: tuple[str, ...] = ()
@@ -67,11 +67,11 @@ def effects(description: Mapping[str, Any], noise: float, budget: int | None) ->
     return tuple(Effect(name, runs, least_effect(noise, runs, runs)) for name, runs in rows.items() if name in known)
 
 
-def kind_outlook(description: Mapping[str, Any], noise: float) -> KindOutlook:
+def power_notes(description: Mapping[str, Any], noise: float) -> PowerNotes:
     """Return what is to be said of the kind; `noise` is the relative standard deviation of repeated runs."""
     kinds = {"capacity": _capacity, "settings": _settings, "compare": _compare, "elastic": _elastic}
     saying = kinds.get(description["kind"])
-    return saying(description, noise) if saying else KindOutlook()
+    return saying(description, noise) if saying else PowerNotes()
 
 
 def capacity_half_width(searches: int, noise: float, precision: float) -> float:
@@ -82,7 +82,7 @@ def capacity_half_width(searches: int, noise: float, precision: float) -> float:
     return float(special.stdtrit(searches - 1, 0.975)) * scatter / math.sqrt(searches)
 
 
-def _capacity(description: Mapping[str, Any], noise: float) -> KindOutlook:
+def _capacity(description: Mapping[str, Any], noise: float) -> PowerNotes:
     searches, precision = description["repetitions"], description["search"]["precision"]
     shown = sorted({number for number in (searches, 3, 5, 10) if number > 1})
     widths = [f"{number} searches ± {_share(capacity_half_width(number, noise, precision))}" for number in shown]
@@ -95,10 +95,10 @@ def _capacity(description: Mapping[str, Any], noise: float) -> KindOutlook:
         warnings.append("one search at each treatment gives a bracket and no interval: say repetitions: 3 or more")
     elif searches == 2:
         warnings.append("two searches tell little of how searches differ: say repetitions: 3 or more")
-    return KindOutlook(tuple(sentences), tuple(warnings))
+    return PowerNotes(tuple(sentences), tuple(warnings))
 
 
-def _settings(description: Mapping[str, Any], noise: float) -> KindOutlook:
+def _settings(description: Mapping[str, Any], noise: float) -> PowerNotes:
     confirm, scheme = description["confirm"], description["scheme"]
     sentences, warnings = [], []
     if scheme in ADAPTIVE:
@@ -125,33 +125,33 @@ def _settings(description: Mapping[str, Any], noise: float) -> KindOutlook:
             warnings.append(
                 f"the confirmation can hardly decide: it takes a difference of {_share(least)}; say confirm: 5 or more"
             )
-    return KindOutlook(tuple(sentences), tuple(warnings))
+    return PowerNotes(tuple(sentences), tuple(warnings))
 
 
-def _compare(description: Mapping[str, Any], noise: float) -> KindOutlook:
+def _compare(description: Mapping[str, Any], noise: float) -> PowerNotes:
     runs, wanted = description["repetitions"], description["least"]
     least = least_effect(noise, runs, runs)
     if not math.isfinite(least):
-        return KindOutlook(warnings=("one run of each variant can never decide: say repetitions: 3 or more",))
+        return PowerNotes(warnings=("one run of each variant can never decide: say repetitions: 3 or more",))
     if least <= wanted:
-        return KindOutlook()
+        return PowerNotes()
     enough = next((number for number in range(2, _MOST) if least_effect(noise, number, number) <= wanted), None)
     remedy = f"it takes {enough} repetitions" if enough else f"not even {_MOST} repetitions suffice"
-    return KindOutlook(
+    return PowerNotes(
         warnings=(f"the least difference of interest, {_share(wanted)}, is smaller than what is seen: {remedy}",)
     )
 
 
-def _elastic(description: Mapping[str, Any], noise: float) -> KindOutlook:
+def _elastic(description: Mapping[str, Any], noise: float) -> PowerNotes:
     runs = description["repetitions"]
     if not description["control"]:
-        return KindOutlook(
+        return PowerNotes(
             warnings=("without control runs the effect of the event cannot be separated from that of the load",)
         )
     least = least_effect(noise, runs, runs)
     if not math.isfinite(least):
-        return KindOutlook(warnings=("one run with the event and one without have no interval: say repetitions: 3",))
-    return KindOutlook(
+        return PowerNotes(warnings=("one run with the event and one without have no interval: say repetitions: 3",))
+    return PowerNotes(
         (f"{runs} runs with each event and {runs} without see a difference in throughput of {_share(least)} or more.",)
     )
 

@@ -63,7 +63,7 @@ def in_blocks(
     refuse_too_many(experiment, len(treatments))
     states: dict[str, tuple[dict[str, Level], list[dict[str, Level]]]] = {}
     for treatment in treatments:
-        key, state = state_of(treatment, factors)
+        key, state = cluster_state(treatment, factors)
         states.setdefault(key, (state, []))[1].append(treatment)
     runs: list[PlannedRun] = []
     for block in range(1, experiment.repetitions + 1):
@@ -71,14 +71,14 @@ def in_blocks(
         salt = f"{experiment.seed}/{block - backwards}"
         ordered = []
         for key in sorted(states, key=lambda key: _digest(salt, states[key][0])):
-            state, those = states[key]
-            for treatment in sorted(those, key=lambda levels: _digest(f"{salt}/{key}", _without(levels, state))):
+            state, members = states[key]
+            for treatment in sorted(members, key=lambda levels: _digest(f"{salt}/{key}", _without(levels, state))):
                 ordered.append(PlannedRun(run_id(block, treatment), block, treatment, key))
         runs += reversed(ordered) if backwards else ordered
     return Design(experiment.seed, tuple(runs))
 
 
-def state_of(treatment: Mapping[str, Level], factors: Sequence[Factor]) -> tuple[str, dict[str, Level]]:
+def cluster_state(treatment: Mapping[str, Level], factors: Sequence[Factor]) -> tuple[str, dict[str, Level]]:
     """Return the state of the cluster that a treatment needs: its name, and the levels that make it."""
     state = {factor.name: treatment[factor.name] for factor in factors if factor.hard and factor.name in treatment}
     return ",".join(f"{name}={_label(name, level)}" for name, level in state.items()) or "one", state

@@ -8,17 +8,17 @@ from typing import Any
 from loadframe.base.units import format_duration
 from loadframe.experiment.design.runs import Design
 from loadframe.experiment.experiment import Experiment
-from loadframe.experiment.file.model import OTHER_MACHINES
+from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.workload import ResolvedPhase, Workload, least_seconds, walks_journeys
 from loadframe.workload.forms import every_form
 from loadframe.workload.phases import Phase
 
 #: Seconds of a run's own bookkeeping, and documents per second that a small cluster takes in, as seen with embedded
 #: stores on two cores. What a cluster's start takes, its store knows.
-RUN = 0.5
-INGESTION = 10_000.0
+RUN_OVERHEAD = 0.5
+INGEST_RATE = 10_000.0
 #: A number of requests says nothing about their time; such phases are refreshes and merges, or short.
-REQUESTS = 2.0
+REQUESTS_SECONDS = 2.0
 
 #: Said beside a length that `length_is_known` does not know.
 UNKNOWN = "its users end it with their journeys, and how long they take for them is not known"
@@ -46,7 +46,7 @@ def run_seconds(design: Design, experiment: Experiment) -> dict[str, float]:
         for run in group:
             key = repr(experiment.workload_parameters(run.treatment))
             workload = workloads.get(key) or workloads.setdefault(key, experiment.workload_at(run.treatment))
-            seconds[run.id] = RUN + experiment.kind.seconds(experiment, workload, run.treatment)
+            seconds[run.id] = RUN_OVERHEAD + experiment.kind.seconds(experiment, workload, run.treatment)
             if run is group[0]:
                 phases = {phase.name: phase for phase in workload.file.phases}
                 seconds[run.id] += Cluster.start_seconds(spec["store"], spec["nodes"])
@@ -75,10 +75,10 @@ def resolved_seconds(phase: ResolvedPhase) -> float | None:
     if phase.duration is not None:
         return phase.warmup + phase.duration
     if phase.stop != "exhausted":
-        return phase.warmup + REQUESTS
+        return phase.warmup + REQUESTS_SECONDS
     documents = sum(corpus.get("documents") or 0 for corpus in phase.corpora.values())
     streams = [_stream_seconds(source["generate"]) for source in phase.sources.values() if "generate" in source]
-    return phase.warmup + max([documents / INGESTION, *streams])
+    return phase.warmup + max([documents / INGEST_RATE, *streams])
 
 
 def phase_seconds(
@@ -100,7 +100,7 @@ def phase_seconds(
     if walks_journeys(phase):
         return before + least_seconds(phase)
     if phase.requests is not None:
-        return before + (phase.requests / rate if rate else REQUESTS)
+        return before + (phase.requests / rate if rate else REQUESTS_SECONDS)
     bulks = {
         form.bulk.corpus
         for stream in phase.named_streams
@@ -112,19 +112,19 @@ def phase_seconds(
         workload.file.sources[stream.source].generate for stream in phase.named_streams if stream.source is not None
     ]
     streams = [_stream_seconds(generate.plan()) for generate in generated if generate is not None]
-    return before + max([sum(workload.documents(corpus) for corpus in bulks) / INGESTION, *streams])
+    return before + max([sum(workload.documents(corpus) for corpus in bulks) / INGEST_RATE, *streams])
 
 
 def _stream_seconds(generate: Mapping[str, Any]) -> float:
     """Return about how long events last that the engine makes, s; 0 where their rate changes or they do not end."""
     rate, documents = generate["rate"], generate.get("documents") or 0
     if not generate["paced"]:
-        return documents / INGESTION
-    return documents / min(rate, INGESTION) if isinstance(rate, int | float) and rate > 0 else 0.0
+        return documents / INGEST_RATE
+    return documents / min(rate, INGEST_RATE) if isinstance(rate, int | float) and rate > 0 else 0.0
 
 
 @dataclass(frozen=True)
-class Extent:
+class ResourceEstimate:
     """What is held for how long, while an experiment runs in one go."""
 
     runs: int  #: at most, where that depends on what they say
@@ -154,22 +154,24 @@ class Extent:
         }
 
 
-def extent(experiment: Experiment, generators: int | None = None) -> Extent:
+def resource_estimate(experiment: Experiment, generators: int | None = None) -> ResourceEstimate:
     """Return the extent of an experiment, with as many runs as there can be.
 
     Machines for the generator are as given; if not, there is one unless it may share those of the nodes.
     """
-    most = experiment.kind.most(experiment)
+    most = experiment.kind.largest_design(experiment)
     nodes = experiment.kind.most_nodes(experiment)
     store = experiment.file.store
     machines = 1
-    if store.host in OTHER_MACHINES:
+    if store.host in REMOTE_HOSTS:
         machines = math.ceil(nodes / (store.placement.per_machine or 1))
         if generators is None:
             generators = 0 if store.placement.share else 1
     known = length_is_known(experiment)
     missing = (*_missing(experiment, most), *(() if known else (UNKNOWN,)))
-    return Extent(len(most.runs), estimate(most, experiment), nodes, machines, generators or 0, missing, known)
+    return ResourceEstimate(
+        len(most.runs), estimate(most, experiment), nodes, machines, generators or 0, missing, known
+    )
 
 
 def _missing(experiment: Experiment, most: Design) -> Iterator[str]:

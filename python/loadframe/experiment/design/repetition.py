@@ -56,7 +56,7 @@ def _measure(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> Measure:
 _FEW, _AFTERWARDS, _LEAST_FREEDOM = 2, 2, 4
 
 
-class Stopping:
+class StoppingRule:
     """Rule that ends repetitions, told of the widest interval after each block in turn."""
 
     def __init__(self, target: float, treatments: int) -> None:
@@ -87,7 +87,7 @@ def next_block(experiment: Experiment, design: Callable[[Experiment], Design], r
     rate = RATES.get(getattr(experiment.file, "objective", ""), THROUGHPUT)
     recorded: dict[str, RecordedRun] = {}
     planned = design(with_repetitions(experiment, until.most)).runs
-    stopping = Stopping(until.relative_interval, sum(run.block == 1 for run in planned))
+    stopping = StoppingRule(until.relative_interval, sum(run.block == 1 for run in planned))
     for blocks in range(experiment.repetitions, until.most):
         so_far = [run for run in planned if run.block <= blocks]
         for run in so_far:

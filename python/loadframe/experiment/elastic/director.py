@@ -20,11 +20,11 @@ from loadframe.cluster import Balancing, Cluster
 from loadframe.cluster.change_watch import Tell
 from loadframe.cluster.node import Node
 from loadframe.cluster.view import sharing
-from loadframe.experiment.elastic.live_metrics import Sight
+from loadframe.experiment.elastic.live_metrics import LiveMetrics
 from loadframe.experiment.elastic.policies import Observed, Policy
-from loadframe.experiment.elastic.triggers import Moment, Trigger
+from loadframe.experiment.elastic.triggers import RunState, Trigger
 from loadframe.experiment.file.elastic import CHANGES, PolicyEntry, Step
-from loadframe.experiment.runner.session import Beside
+from loadframe.experiment.runner.session import RunHook
 from loadframe.load import Progress
 from loadframe.observe import ProcessSampler, Sample
 from loadframe.record import RunWriter
@@ -43,7 +43,7 @@ from loadframe.record.schema.event_kinds import (
 Report = Callable[[str], None]
 
 
-def words_of(step: Step) -> str:
+def change_text(step: Step) -> str:
     """Write a step's change: `add 1`, `kill node-1`."""
     key = next(key for key in CHANGES if getattr(step, key) is not None)
     value = getattr(step, key)
@@ -85,7 +85,7 @@ _PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
-class Planned:
+class TriggeredStep:
     """A step with its trigger."""
 
     step: Step
@@ -93,14 +93,14 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Ruled:
+class BoundedPolicy:
     """A policy with its bounds."""
 
     entry: PolicyEntry
     policy: Policy
 
 
-class Director(Beside):
+class Director(RunHook):
     """One run's changes. `plan` is a timeline or a policy; `control` runs only watch when it would have begun."""
 
     disturbs = True
@@ -108,7 +108,7 @@ class Director(Beside):
     def __init__(
         self,
         cluster: Cluster,
-        plan: Sequence[Planned] | Ruled,
+        plan: Sequence[TriggeredStep] | BoundedPolicy,
         report: Callable[[str], None],
         *,
         control: bool,
@@ -121,14 +121,14 @@ class Director(Beside):
         self._control = control
         #: Whether no more clients come once something has happened.
         self._holds = holds
-        self._sight = Sight(rate)
+        self._metrics = LiveMetrics(rate)
         self._over = threading.Event()
         self._happened = threading.Event()
         self._threads: list[threading.Thread] = []
         self._changes: list[_Change] = []
         self._deviations: list[str] = []
         self._failure: LoadframeError | None = None
-        self._zero = 0.0
+        self._origin = 0.0
 
     def begin(self, writer: RunWriter) -> None:
         """Write with this."""
@@ -136,12 +136,12 @@ class Director(Beside):
 
     def phase(self, start: float, warmup: float) -> None:
         """Begin to watch; times count from the end of the warm-up."""
-        self._zero = start + warmup
-        self._begin(self._policy if isinstance(self._plan, Ruled) else self._timeline)
+        self._origin = start + warmup
+        self._begin(self._policy if isinstance(self._plan, BoundedPolicy) else self._timeline)
 
     def progress(self, progress: Progress) -> None:
         """Take it in."""
-        self._sight.progress(progress)
+        self._metrics.progress(progress)
 
     def held(self) -> bool:
         """Whether something has happened, where that keeps the clients as they are."""
@@ -161,11 +161,11 @@ class Director(Beside):
         return self._deviations
 
     def _begin(self, target: Callable[[], None]) -> None:
-        thread = threading.Thread(target=lambda: self._watched(target), daemon=True)
+        thread = threading.Thread(target=lambda: self._run_guarded(target), daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _watched(self, target: Callable[[], None]) -> None:
+    def _run_guarded(self, target: Callable[[], None]) -> None:
         """Keep what breaks in a thread, where nobody else would hear of it: the run has failed then."""
         try:
             target()
@@ -176,11 +176,11 @@ class Director(Beside):
             self._failure = self._failure or told
 
     def _now(self) -> float:
-        return self._writer.elapsed() - self._zero
+        return self._writer.elapsed() - self._origin
 
     def _timeline(self) -> None:
-        assert not isinstance(self._plan, Ruled)
-        eye = _Eye(self._cluster, self._sight)
+        assert not isinstance(self._plan, BoundedPolicy)
+        eye = _CpuWatcher(self._cluster, self._metrics)
         for number, planned in enumerate(self._plan, start=1):
             began = self._now()
             seen = self._wait(planned, began, eye)
@@ -189,7 +189,9 @@ class Director(Beside):
                 in_time = within is None or self._over.is_set()
                 self._missed(number, planned, "before the run was over" if in_time else _within(within))
                 return
-            self._writer.event(FIRED, step=number, trigger=planned.trigger.words, seen=seen, control=self._control)
+            self._writer.event(
+                FIRED, step=number, trigger=planned.trigger.description, seen=seen, control=self._control
+            )
             self._hold()
             if self._control:
                 return
@@ -200,20 +202,20 @@ class Director(Beside):
             self._writer.event(HELD)
         self._happened.set()
 
-    def _missed(self, number: int, planned: Planned, when: str) -> None:
-        self._writer.event(NEVER, step=number, trigger=planned.trigger.words)
+    def _missed(self, number: int, planned: TriggeredStep, when: str) -> None:
+        self._writer.event(NEVER, step=number, trigger=planned.trigger.description)
         self._deviations.append(
-            f"step {number} was not taken: its trigger, {planned.trigger.words}, never fired {when}"
+            f"step {number} was not taken: its trigger, {planned.trigger.description}, never fired {when}"
         )
 
-    def _wait(self, planned: Planned, began: float, eye: "_Eye") -> str | None:
+    def _wait(self, planned: TriggeredStep, began: float, eye: "_CpuWatcher") -> str | None:
         """Return what was seen when the trigger fired; None when time was over."""
         within = planned.step.within
         while not self._over.is_set():
             now = self._now()
             eye.look(now)
             over = self._changes[-1].over if self._changes else None
-            seen = planned.trigger.fires(Moment(now, self._sight, over))
+            seen = planned.trigger.fires(RunState(now, self._metrics, over))
             if seen is not None:
                 return seen
             if within is not None and now - began > within:
@@ -227,7 +229,7 @@ class Director(Beside):
         self._begin(lambda: self._carry_out(number, step, change))
 
     def _carry_out(self, number: int, step: Step, change: "_Change") -> None:
-        words = words_of(step)
+        words = change_text(step)
         if self._over.is_set():
             # The trigger fired while the run ended: the cluster is about to stop, and must not get another node.
             change.finished = True
@@ -239,7 +241,7 @@ class Director(Beside):
         def tell(what: str, balancing: Balancing) -> None:
             nonlocal told
             if self._over.is_set():
-                raise _OverError("the run is over")
+                raise _RunEndedError("the run is over")
             if told != balancing.unit:
                 # A node is waited for before its data: what is left is of another kind then.
                 self._writer.event(BALANCING, step=number, what=what, unit=balancing.unit)
@@ -264,9 +266,9 @@ class Director(Beside):
         self._writer.event(OVER, step=number, change=words)
 
     def _policy(self) -> None:
-        assert isinstance(self._plan, Ruled)
+        assert isinstance(self._plan, BoundedPolicy)
         entry, decide = self._plan.entry, self._plan.policy
-        eye = _Eye(self._cluster, self._sight)
+        eye = _CpuWatcher(self._cluster, self._metrics)
         asked, quiet_until, number = 0.0, 0.0, 0
         while not self._over.wait(_LOOK):
             now = self._now()
@@ -294,7 +296,7 @@ class Director(Beside):
 
     def _observed(self, now: float, span: float) -> Observed | None:
         length = max(round(span), 1)
-        last, cpu = self._sight.seconds()[-length:], self._sight.cpu(length)
+        last, cpu = self._metrics.seconds()[-length:], self._metrics.cpu(length)
         if not last or cpu is None:
             return None
         return Observed(
@@ -318,7 +320,7 @@ def _within(seconds: float | None) -> str:
     return f"within {format_duration(seconds or 0.0)}"
 
 
-class _OverError(LoadframeError):
+class _RunEndedError(LoadframeError):
     """A change is broken off since the run is over."""
 
 
@@ -331,7 +333,7 @@ class _Change:
         self.finished = False
 
 
-def keepers(nodes: Sequence[Node]) -> dict[str, str]:
+def data_processes(nodes: Sequence[Node]) -> dict[str, str]:
     """Return the processes that use what nodes may use, each with its node: triggers and policies go by them.
 
     They are those that keep data, and companions that share the limits of one.
@@ -340,11 +342,11 @@ def keepers(nodes: Sequence[Node]) -> dict[str, str]:
     return keeping | sharing(nodes)
 
 
-class _Eye:
+class _CpuWatcher:
     """Looks once a second at the CPU of each node that keeps data, as a share of what it may use."""
 
-    def __init__(self, cluster: Cluster, sight: Sight) -> None:
-        self._sight = sight
+    def __init__(self, cluster: Cluster, metrics: LiveMetrics) -> None:
+        self._metrics = metrics
         limits = cluster.describe()["limits"]
         limited = limits["cpus"] is not None and limits["enforced_by"] != "none"
         self._may_use = limits["cpus"] if limited else psutil.cpu_count() or 1
@@ -354,7 +356,7 @@ class _Eye:
 
     def _processes(self) -> dict[str, int]:
         nodes = self._cluster.nodes
-        wanted = keepers(nodes)
+        wanted = data_processes(nodes)
         return {node.name: node.pid for node in nodes if node.pid and node.name in wanted}
 
     def look(self, now: float) -> None:
@@ -363,10 +365,10 @@ class _Eye:
             return
         self._due = now + 1.0
         seen = [look for look in self._sampler.sample(now) if isinstance(look, Sample)]
-        of_node = keepers(self._cluster.nodes)
+        of_node = data_processes(self._cluster.nodes)
         shares: dict[str, float] = defaultdict(float)
         for look in seen:
             node = of_node.get(look.source.removeprefix("node:"))
             if look.metric == "process.cpu" and node:
                 shares[f"node:{node}"] += look.value / self._may_use
-        self._sight.look(shares)
+        self._metrics.look(shares)

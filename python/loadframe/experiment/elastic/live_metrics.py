@@ -9,7 +9,7 @@ from loadframe.load import Progress
 
 
 @dataclass(frozen=True)
-class Second:
+class SecondMetrics:
     """One second of the load: requests that succeeded and that failed, and what throughput counts, 1/s; 99th percentile
     of response times, s, if there are any.
     """
@@ -20,13 +20,13 @@ class Second:
     response_p99: float | None
 
 
-class Sight:
+class LiveMetrics:
     """Fed by the thread that runs the load and by the one that looks at the nodes, asked by the latter."""
 
     def __init__(self, rate: RateName = "throughput") -> None:
         self._rate = rate
         self._lock = threading.Lock()
-        self._seconds: list[Second] = []
+        self._seconds: list[SecondMetrics] = []
         self._errors = 0
         self._indexed = 0
         self._last = 0
@@ -40,7 +40,9 @@ class Sight:
                 return
             self._last = progress.seconds
             failed, self._errors = progress.errors - self._errors, progress.errors
-            self._seconds.append(Second(progress.throughput, self._counted(progress), failed, progress.response_p99))
+            self._seconds.append(
+                SecondMetrics(progress.throughput, self._counted(progress), failed, progress.response_p99)
+            )
 
     def _counted(self, progress: Progress) -> float:
         """Return what throughput counts, as the analysis of the run will: of a phase that takes in events, these."""
@@ -54,7 +56,7 @@ class Sight:
         with self._lock:
             self._cpu = [*self._cpu[-599:], dict(cpu)]
 
-    def seconds(self) -> list[Second]:
+    def seconds(self) -> list[SecondMetrics]:
         """Return the seconds so far."""
         with self._lock:
             return list(self._seconds)

@@ -49,10 +49,10 @@ def policy_of(entry: PolicyEntry, folder: Path) -> Policy:
         return thresholds(entry.thresholds.below, entry.thresholds.above)
     if entry.target is not None:
         return target_tracking(entry.target)
-    return _own(entry.python or "", folder)
+    return _load_function(entry.python or "", folder)
 
 
-def _own(words: str, folder: Path) -> Policy:
+def _load_function(words: str, folder: Path) -> Policy:
     """Return a user's function, written `FILE.py:FUNCTION`."""
     name, _, function = words.rpartition(":")
     path = folder / name

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from loadframe.base.errors import BadInput
 from loadframe.base.units import format_duration, parse_duration
 from loadframe.cluster import Cluster
-from loadframe.experiment.elastic.director import Director, Planned
+from loadframe.experiment.elastic.director import Director, TriggeredStep
 from loadframe.experiment.elastic.triggers import AtTime
 from loadframe.experiment.file.elastic import Step
 from loadframe.workload import ResolvedPhase
@@ -88,7 +88,7 @@ class Schedule(Director):
     def __init__(
         self, cluster: Cluster, steps: Sequence[Step], phases: Sequence[ResolvedPhase], report: Callable[[str], None]
     ) -> None:
-        plan = [Planned(step, AtTime(step.at or 0.0)) for step in steps]
+        plan = [TriggeredStep(step, AtTime(step.at or 0.0)) for step in steps]
         super().__init__(cluster, plan, report, control=False, holds=False)
         self._until_first = _first(phases)
 

@@ -20,7 +20,7 @@ from scipy import special
 
 from loadframe.analyze.autocorrelation import Series, effective_size, stepwise_noise, variance_of_mean
 from loadframe.base.units import format_count, format_duration, format_share
-from loadframe.experiment.elastic.live_metrics import Second, Sight
+from loadframe.experiment.elastic.live_metrics import LiveMetrics, SecondMetrics
 from loadframe.experiment.file.elastic import Objective, Overload, Step
 
 #: The bound in standard errors, and the seconds of the run for which it holds.
@@ -32,7 +32,7 @@ _GREATEST = 0.9
 
 
 @dataclass(frozen=True)
-class Fall:
+class ThroughputDrop:
     """From which level to which throughput has fallen, 1/s, and over how many seconds that was seen."""
 
     best: float
@@ -40,7 +40,7 @@ class Fall:
     seconds: int
 
 
-def fall(rates: Series, length: int, drop: float) -> Fall | None:
+def throughput_drop(rates: Series, length: int, drop: float) -> ThroughputDrop | None:
     """Return how throughput has fallen by now; None if by no more than the share `drop`, or than noise explains.
 
     `rates` are those of each second so far, 1/s. A drop of 0 asks whether throughput no longer grows: whether the last
@@ -48,9 +48,9 @@ def fall(rates: Series, length: int, drop: float) -> Fall | None:
     """
     for best, last, span in _spans(rates, length):
         if drop == 0:
-            return Fall(best, last, span) if last < best else None
+            return ThroughputDrop(best, last, span) if last < best else None
         if best - last > drop * best and errors(rates, best, last, span) >= bound(len(rates)):
-            return Fall(best, last, span)
+            return ThroughputDrop(best, last, span)
     return None
 
 
@@ -86,11 +86,11 @@ def _spans(rates: Series, length: int) -> Iterator[tuple[float, float, int]]:
 
 
 @dataclass(frozen=True)
-class Moment:
+class RunState:
     """What a trigger is judged by. Times in s since the measured window began."""
 
     now: float
-    sight: Sight
+    metrics: LiveMetrics
     #: When the change before this step was over; None while it goes on, or before there was one.
     balanced: float | None
 
@@ -100,11 +100,11 @@ class Trigger(ABC):
 
     @property
     @abstractmethod
-    def words(self) -> str:
+    def description(self) -> str:
         """What it waits for."""
 
     @abstractmethod
-    def fires(self, moment: Moment) -> str | None:
+    def fires(self, moment: RunState) -> str | None:
         """Return what was seen if it fires now."""
 
 
@@ -115,13 +115,13 @@ class AtTime(Trigger):
     at: float
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The instant."""
         return f"at {format_duration(self.at)}"
 
-    def fires(self, moment: Moment) -> str | None:
+    def fires(self, moment: RunState) -> str | None:
         """Compare the clock."""
-        return self.words if moment.now >= self.at else None
+        return self.description if moment.now >= self.at else None
 
 
 @dataclass(frozen=True)
@@ -131,18 +131,18 @@ class Overloaded(Trigger):
     overload: Overload
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The thresholds."""
         drop = f"down by {format_share(self.overload.drop)}" if self.overload.drop else "no longer growing"
         return f"overloaded (a node above {format_share(self.overload.cpu)} CPU, throughput {drop})"
 
-    def fires(self, moment: Moment) -> str | None:
+    def fires(self, moment: RunState) -> str | None:
         """Look at both."""
-        busiest = moment.sight.busiest(self.overload.seconds)
+        busiest = moment.metrics.busiest(self.overload.seconds)
         if busiest <= self.overload.cpu:
             return None
-        rates = np.array([second.throughput for second in moment.sight.seconds()], dtype=float)
-        fallen = fall(rates, self.overload.seconds, self.overload.drop)
+        rates = np.array([second.throughput for second in moment.metrics.seconds()], dtype=float)
+        fallen = throughput_drop(rates, self.overload.seconds, self.overload.drop)
         if fallen is None:
             return None
         words = f"fell from {format_count(round(fallen.best))}/s to {format_count(round(fallen.last))}/s"
@@ -157,13 +157,13 @@ class SloBroken(Trigger):
     lasting: float
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """How long."""
         return f"objective broken for {format_duration(self.lasting)}"
 
-    def fires(self, moment: Moment) -> str | None:
+    def fires(self, moment: RunState) -> str | None:
         """Look at the last seconds."""
-        last = moment.sight.seconds()[-math.ceil(self.lasting) :]
+        last = moment.metrics.seconds()[-math.ceil(self.lasting) :]
         if len(last) < math.ceil(self.lasting) or not all(_breaks(second, self.slo) for second in last):
             return None
         p99 = last[-1].response_p99
@@ -171,7 +171,7 @@ class SloBroken(Trigger):
         return f"{times}, {format_count(round(last[-1].errors))} errors/s"
 
 
-def _breaks(second: Second, slo: Objective) -> bool:
+def _breaks(second: SecondMetrics, slo: Objective) -> bool:
     requests = second.successes + second.errors
     late = slo.p99 is not None and (second.response_p99 is None or second.response_p99 > slo.p99)
     return late or (slo.errors is not None and second.errors > slo.errors * requests)
@@ -184,29 +184,29 @@ class Balanced(Trigger):
     after: float
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """How long after."""
         return f"{format_duration(self.after)} after the cluster is balanced" if self.after else "when balanced"
 
-    def fires(self, moment: Moment) -> str | None:
+    def fires(self, moment: RunState) -> str | None:
         """Compare the clock with the end of the change before."""
         over = moment.balanced is not None and moment.now >= moment.balanced + self.after
         return f"balanced at {moment.balanced:.1f} s" if over else None
 
 
 @dataclass(frozen=True)
-class From(Trigger):
+class NotBefore(Trigger):
     """Fires as another one does, but not before an instant, s: until then the level before the change is not known."""
 
     since: float
     trigger: Trigger
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What the other one waits for."""
-        return self.trigger.words
+        return self.trigger.description
 
-    def fires(self, moment: Moment) -> str | None:
+    def fires(self, moment: RunState) -> str | None:
         """Ask the other one when it is time."""
         return self.trigger.fires(moment) if moment.now >= self.since else None
 
@@ -216,8 +216,8 @@ def trigger_of(step: Step, slo: Objective | None, window: float) -> Trigger:
     if step.at is not None:
         return AtTime(step.at)
     if step.overloaded is not None:
-        return From(window, Overloaded(step.overloaded))
+        return NotBefore(window, Overloaded(step.overloaded))
     if step.slo_broken is not None:
         assert slo
-        return From(window, SloBroken(slo, step.slo_broken))
+        return NotBefore(window, SloBroken(slo, step.slo_broken))
     return Balanced(step.balanced or 0.0)

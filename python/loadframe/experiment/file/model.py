@@ -75,9 +75,9 @@ class LinkEntry(Model):
 
 
 #: Hosts that have machines of their own for nodes. On all others the nodes are beside the generator.
-OTHER_MACHINES = ("ssh", "slurm", "mpi")
+REMOTE_HOSTS = ("ssh", "slurm", "mpi")
 #: What is said of those machines.
-PLACING = ("machines", "placement", "scratch")
+PLACEMENT_KEYS = ("machines", "placement", "scratch")
 
 
 class PlacementEntry(Model):
@@ -136,11 +136,9 @@ class StoreEntry(Model):
 
     @model_validator(mode="after")
     def _placed(self) -> "StoreEntry":
-        for key in PLACING:
-            if self.host not in OTHER_MACHINES and key in self.model_fields_set:
-                raise wrong(
-                    f"{key} is for nodes on other machines", f"say host: {' or '.join(OTHER_MACHINES)}", key=key
-                )
+        for key in PLACEMENT_KEYS:
+            if self.host not in REMOTE_HOSTS and key in self.model_fields_set:
+                raise wrong(f"{key} is for nodes on other machines", f"say host: {' or '.join(REMOTE_HOSTS)}", key=key)
         return self
 
 
@@ -233,7 +231,7 @@ class PacedFile(ExperimentFile):
     crash: Annotated[str, Field(pattern=r"node-\d+")] | None = None
 
 
-class DrawnFile(PacedFile):
+class CurvesFile(PacedFile):
     """An experiment as it is written whose report has curves over each factor of numbers.
 
     `axes` says how the axis of such a factor is spaced, where its levels are not to decide it.
@@ -243,7 +241,7 @@ class DrawnFile(PacedFile):
     axes: dict[str, Spacing] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _axes_of_numbers(self) -> "DrawnFile":
+    def _axes_of_numbers(self) -> "CurvesFile":
         for name, spacing in self.axes.items():
             if name not in self.factors:
                 raise wrong(f"{name} is not a factor", did_you_mean(name, self.factors), key="axes")

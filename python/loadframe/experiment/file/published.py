@@ -23,7 +23,7 @@ from loadframe.yamlfile import did_you_mean, scalar
 if TYPE_CHECKING:
     from loadframe.experiment.experiment import Experiment
 
-_MOST = 2**20
+_MAX_BYTES = 2**20
 _NEEDED = ("measure", "value", "unit", "source")
 _OPTIONAL = ("phase", "series", "against")
 #: What can be said of a run whether or not an experiment varies it.
@@ -33,7 +33,7 @@ _SHAPE = "write a header line with the columns measure, value, unit and source, 
 
 
 @dataclass(frozen=True)
-class _Line:
+class _PublishedLine:
     """A figure as it is written, and where."""
 
     figure: PublishedFigure
@@ -49,14 +49,14 @@ def read_published(experiment: "Experiment", name: str) -> tuple[PublishedFigure
         raise document.error(("published",), what, "remove it, or ask with kind: scale", key=True)
     path = document.path.parent / name
     try:
-        content = read_input(path, _MOST)
+        content = read_input(path, _MAX_BYTES)
     except BadInput as error:
         raise document.error(("published",), f"{name}: {error.what}", error.remedy) from None
     lines = list(_lines(content, str(path), experiment))
-    return tuple(_against(line, lines) for line in lines)
+    return tuple(_with_change(line, lines) for line in lines)
 
 
-def _lines(content: bytes, name: str, experiment: "Experiment") -> Iterable[_Line]:
+def _lines(content: bytes, name: str, experiment: "Experiment") -> Iterable[_PublishedLine]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -107,14 +107,14 @@ def _factors(experiment: "Experiment") -> list[str]:
     )
 
 
-def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _Line:
+def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _PublishedLine:
     measure, phase, unit = cells["measure"], cells.get("phase", ""), cells["unit"]
     if measure not in MEASURES:
         raise BadInput(f"there is no measure {measure!r}", where=where, remedy=did_you_mean(measure, MEASURES))
     if measure in INSTANTS and experiment.file.kind != "elastic":
         what = f"{measure} is an instant of elastic experiments"
         raise BadInput(what, where=where, remedy=f"this one is of kind {experiment.file.kind}: remove the line")
-    phases = [one.name for one in experiment.workload.file.phases]
+    phases = [phase_entry.name for phase_entry in experiment.workload.file.phases]
     if phase and phase not in phases:
         raise BadInput(f"the workload has no phase {phase!r}", where=where, remedy=did_you_mean(phase, phases))
     value = _number(cells["value"], where)
@@ -135,7 +135,7 @@ def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _Li
         against=against,
         source=cells["source"],
     )
-    return _Line(figure, relative, where)
+    return _PublishedLine(figure, relative, where)
 
 
 def _number(text: str, where: str) -> float:
@@ -187,12 +187,12 @@ def _scale(unit: str, measure: str, where: str) -> float:
     return _SECONDS[unit]
 
 
-def _against(line: _Line, lines: list[_Line]) -> PublishedFigure:
+def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> PublishedFigure:
     """Return a line's figure with its change: against the one that it names, else the first of its series."""
     figure = line.figure
     if line.relative or figure.measure in INSTANTS:
         return figure
-    alike = [other.figure for other in lines if not other.relative and _kin(other.figure, figure)]
+    alike = [other.figure for other in lines if not other.relative and _same_series(other.figure, figure)]
     if figure.against:
         wanted = {**figure.levels, **figure.against}
         base = next((other for other in alike if other.levels == wanted), None)
@@ -210,5 +210,5 @@ def _against(line: _Line, lines: list[_Line]) -> PublishedFigure:
     return replace(figure, change=figure.value / base.value - 1, against=figure.against or base.levels)
 
 
-def _kin(one: PublishedFigure, other: PublishedFigure) -> bool:
-    return (one.measure, one.phase, one.series) == (other.measure, other.phase, other.series)
+def _same_series(phase_entry: PublishedFigure, other: PublishedFigure) -> bool:
+    return (phase_entry.measure, phase_entry.phase, phase_entry.series) == (other.measure, other.phase, other.series)

@@ -10,8 +10,7 @@ from pathlib import Path
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, below, is_path
 from loadframe.experiment import kinds
-from loadframe.experiment.experiment import PACES, Experiment, hardened
-from loadframe.experiment.experiment import check as check_derived
+from loadframe.experiment.experiment import PACES, Experiment, check_expressions, with_hard_factors
 from loadframe.experiment.file.expression import is_expression
 from loadframe.experiment.file.factors import Factor, read_factors
 from loadframe.experiment.file.model import ExperimentFile
@@ -45,12 +44,12 @@ def load_experiment(path: str | Path) -> Experiment:
     )
     _check_pacing(document, file, factors, workload, measured, lambda name: kind.place(file, name, None))
     _check_files_of_stores(document, file, factors, lambda index: kind.place(file, "store.kind", index))
-    experiment = hardened(Experiment(document, file, kind, workload, factors, prepared, measured))
+    experiment = with_hard_factors(Experiment(document, file, kind, workload, factors, prepared, measured))
     if file.until and not kind.open_ended:
         what = f"experiments of kind {file.kind} end by themselves"
         raise document.error(("until",), what, "remove it, and say repetitions", key=True)
     kind.check(experiment)
-    check_derived(experiment)
+    check_expressions(experiment)
     if file.published:
         # The statistics behind it take a second to import, which most files do not need.
         from loadframe.experiment.file.published import read_published

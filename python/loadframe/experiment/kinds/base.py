@@ -16,7 +16,7 @@ from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import PACES, Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import ExperimentFile, Levels
-from loadframe.experiment.runner.session import Beside
+from loadframe.experiment.runner.session import RunHook
 from loadframe.experiment.runner.stage import Stage
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.pacing import Arrivals
@@ -24,7 +24,7 @@ from loadframe.workload.resolved import arriving, paced
 from loadframe.yamlfile import Place
 
 
-class Crash(Beside):
+class Crash(RunHook):
     """Kills a node (SIGKILL) when the last phase is over, and starts it again with its data.
 
     The kill ends the process alone: what it had given to the operating system is there when it comes back. So the loss
@@ -81,20 +81,20 @@ class Kind:
         """Return the runs in their order; BadInput if they are more than anybody waits for."""
         return factorial(experiment, experiment.factors)
 
-    def most(self, experiment: Experiment) -> Design:
+    def largest_design(self, experiment: Experiment) -> Design:
         """Return the design with as many further runs as there can be, for what `--dry-run` says of its length."""
         until = experiment.file.until
         return self.design(with_repetitions(experiment, until.most) if until else experiment)
 
     def most_nodes(self, experiment: Experiment) -> int:
         """Return the number of nodes of the largest cluster."""
-        return max(experiment.nodes(run.treatment) for run in self.most(experiment).runs)
+        return max(experiment.nodes(run.treatment) for run in self.largest_design(experiment).runs)
 
     def code(self, experiment: Experiment) -> dict[str, str]:
         """Return digests of the user's code that takes part in runs, by what it is."""
         return {}
 
-    def further(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
+    def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
         """Return runs that follow from what is recorded in `runs_path` by now: another trial, a confirmation.
 
         It is asked when the design's runs are made, and again when those are made that it returned, until it returns
@@ -135,5 +135,5 @@ class Kind:
         session = stage.session(run)
         phases = self.phases(stage.experiment, session.workload, run.treatment)
         crash = getattr(stage.experiment.file, "crash", None)
-        beside = Crash(stage.cluster, crash, stage.listener.step) if crash else None
-        session.record(stage.runs_path, run.id, phases, stage.labels(run), beside=beside)
+        hook = Crash(stage.cluster, crash, stage.listener.step) if crash else None
+        session.record(stage.runs_path, run.id, phases, stage.labels(run), hook=hook)

@@ -127,18 +127,18 @@ class Capacity(Kind):
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return the factors as they are written."""
-        return _own(file).factors
+        return _capacity_file(file).factors
 
     def check(self, experiment: Experiment) -> None:
         """Refuse what is searched for as a factor, phases that do not take it, and bounds of what nobody asks for."""
-        document, over = experiment.document, _own(experiment.file).search.over
+        document, over = experiment.document, _capacity_file(experiment.file).search.over
         for factor in experiment.factors:
             if factor.name in (RATE, "clients", USERS):
                 what = f"{factor.name} cannot be varied here: the {'rate' if over == RATE else 'number of users'} is"
                 what += " what is searched for"
                 raise document.error(("factors", factor.name), what, "remove it", key=True)
         others = [factor.name for factor in experiment.factors if factor.name != "nodes"]
-        if _own(experiment.file).demands and others:
+        if _capacity_file(experiment.file).demands and others:
             what = f"nodes for a load are told where nothing else varies, and here {others[0]} does"
             raise document.error(("demands",), what, "remove it, or make an experiment for each level", key=True)
         measured = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
@@ -149,24 +149,24 @@ class Capacity(Kind):
             except BadInput as error:
                 raise document.error((), error.what, error.remedy) from None
         recorded = {name for phase in measured for name in phase.recorded}
-        for name in _own(experiment.file).slo.operations or ():
+        for name in _capacity_file(experiment.file).slo.operations or ():
             if name not in recorded:
                 what = f"the phases that are measured do not ask for {name!r}"
                 raise document.error(("slo", "operations", name), what, did_you_mean(name, recorded), key=True)
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
         """Return how the trials space their requests: each has a rate, if that is searched for."""
-        return spacing(experiment, rate=_own(experiment.file).search.over == RATE)
+        return spacing(experiment, rate=_capacity_file(experiment.file).search.over == RATE)
 
     def design(self, experiment: Experiment) -> Design:
         """Return the first trial of each search."""
         planned = factorial(experiment, experiment.factors)
         first = search(_bounds(experiment), ())
         assert isinstance(first, Next)
-        over = _own(experiment.file).search.over
+        over = _capacity_file(experiment.file).search.over
         return Design(planned.seed, tuple(_trial(run, first, over) for run in planned.runs))
 
-    def further(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
+    def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
         """Return the next trial of each search that has no answer yet."""
         planned = factorial(experiment, experiment.factors)
         return tuple(run for treatment in planned.runs for run in self._next(experiment, treatment, runs_path))
@@ -176,7 +176,7 @@ class Capacity(Kind):
         return _TRIALS * super().seconds(experiment, workload, treatment)
 
     def _next(self, experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Iterator[PlannedRun]:
-        bounds, slo = _bounds(experiment), Slo.read(_own(experiment.file).slo.model_dump())
+        bounds, slo = _bounds(experiment), Slo.read(_capacity_file(experiment.file).slo.model_dump())
         trials: list[Trial] = []
         while isinstance(step := search(bounds, trials), Next):
             run = _trial(planned, step, bounds.over)
@@ -195,10 +195,10 @@ def _trial(planned: PlannedRun, step: Next, over: str) -> PlannedRun:
 
 
 def _bounds(experiment: Experiment) -> Bounds:
-    return Bounds(**_own(experiment.file).search.model_dump())
+    return Bounds(**_capacity_file(experiment.file).search.model_dump())
 
 
-def _own(file: ExperimentFile) -> CapacityFile:
+def _capacity_file(file: ExperimentFile) -> CapacityFile:
     assert isinstance(file, CapacityFile)
     return file
 

@@ -48,7 +48,7 @@ class Compare(Kind):
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return what variants set, each level once, and the factors at which they are compared."""
-        written = _own(file)
+        written = _compare_file(file)
         levels_of: dict[str, list[Level]] = {}
         for levels in written.variants.values():
             for name, level in levels.items():
@@ -58,7 +58,7 @@ class Compare(Kind):
 
     def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
         """Return where the first variant stands that sets this level, or the factor."""
-        written = _own(file)
+        written = _compare_file(file)
         if name in written.factors:
             return super().place(file, name, index)
         wanted = self.factors(file)[name][index or 0]
@@ -71,7 +71,7 @@ class Compare(Kind):
 
     def check(self, experiment: Experiment) -> None:
         """Refuse variants that are the same."""
-        variants = list(_own(experiment.file).variants.items())
+        variants = list(_compare_file(experiment.file).variants.items())
         for (label, levels), (other, others) in itertools.combinations(variants, 2):
             if repr(sorted(levels.items())) == repr(sorted(others.items())):
                 what = f"the variants {label} and {other} are the same"
@@ -81,7 +81,7 @@ class Compare(Kind):
 
     def design(self, experiment: Experiment) -> Design:
         """Return the variants at every combination of the factors, interleaved."""
-        written = _own(experiment.file)
+        written = _compare_file(experiment.file)
         # A level as it is read, for one as it is written: sizes in bytes, rates in 1/s.
         read = {factor.name: factor.levels for factor in experiment.factors}
         listed = self.factors(written)
@@ -98,7 +98,7 @@ class Compare(Kind):
         return in_blocks(experiment, treatments, experiment.factors, mirrored=True)
 
 
-def _own(file: ExperimentFile) -> CompareFile:
+def _compare_file(file: ExperimentFile) -> CompareFile:
     assert isinstance(file, CompareFile)
     return file
 

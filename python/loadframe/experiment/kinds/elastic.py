@@ -14,10 +14,10 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_duration
 from loadframe.experiment.design.blocks import hashed
 from loadframe.experiment.design.runs import Design, PlannedRun
-from loadframe.experiment.elastic.director import Director, Planned, Ruled
+from loadframe.experiment.elastic.director import BoundedPolicy, Director, TriggeredStep
 from loadframe.experiment.elastic.policies import policy_of
 from loadframe.experiment.elastic.triggers import trigger_of
-from loadframe.experiment.experiment import PACES, Experiment, values_of
+from loadframe.experiment.experiment import PACES, Experiment, expression_values
 from loadframe.experiment.file.elastic import ComingClients, ElasticFile, LoadEntry, RateShare, Step, Transition
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import ExperimentFile
@@ -70,7 +70,7 @@ class Elastic(Kind):
 
     def check(self, experiment: Experiment) -> None:
         """Refuse steps that can never be taken, and shares of loads that nobody measures."""
-        file, document = _own(experiment.file), experiment.document
+        file, document = _elastic_file(experiment.file), experiment.document
         if file.duration is None:
             raise document.error((), "it is not said how long a run lasts", "say duration: such as 5m")
         if len(experiment.measured) != 1:
@@ -96,7 +96,7 @@ class Elastic(Kind):
                 raise document.error(("loads", name), what, "choose a phase with one stream", key=True)
 
     def _check_transition(self, experiment: Experiment, name: str, transition: Transition) -> None:
-        file, document = _own(experiment.file), experiment.document
+        file, document = _elastic_file(experiment.file), experiment.document
         place: tuple[str | int, ...] = ("transitions", name)
         if transition.policy is not None:
             try:
@@ -133,17 +133,21 @@ class Elastic(Kind):
     def parameters(self, experiment: Experiment, treatment: Mapping[str, Level]) -> Mapping[str, Level]:
         """Return the parameters of the workload that the treatment's load sets."""
         load = treatment.get("load")
-        return {} if load is None else _own(experiment.file).loads[str(load)].with_
+        return {} if load is None else _elastic_file(experiment.file).loads[str(load)].with_
 
     def code(self, experiment: Experiment) -> dict[str, str]:
         """Return digests of the files of policies."""
-        policies = [entry.policy.python for entry in _own(experiment.file).transitions.values() if entry.policy]
+        policies = [
+            entry.policy.python for entry in _elastic_file(experiment.file).transitions.values() if entry.policy
+        ]
         names = dict.fromkeys(words.rpartition(":")[0] for words in policies if words)
         return {f"policy {name}": digest([experiment.document.path.parent / name]) for name in names}
 
     def most_nodes(self, experiment: Experiment) -> int:
         """Return the number of nodes of the largest cluster, at the end of whatever adds some."""
-        return max(self._peak(experiment, transition) for transition in _own(experiment.file).transitions.values())
+        return max(
+            self._peak(experiment, transition) for transition in _elastic_file(experiment.file).transitions.values()
+        )
 
     def _peak(self, experiment: Experiment, transition: Transition) -> int:
         nodes = most = transition.nodes or experiment.file.store.nodes
@@ -155,7 +159,7 @@ class Elastic(Kind):
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
         """Return how the open loads space their requests, and the other streams of the phase."""
-        file = _own(experiment.file)
+        file = _elastic_file(experiment.file)
         phase = next(phase for phase in experiment.workload.file.phases if phase.name == experiment.measured[0])
         for name in file.loads:
             load = _load(experiment, name, {})
@@ -167,7 +171,7 @@ class Elastic(Kind):
 
         Runs that others take their rate from come before these.
         """
-        file = _own(experiment.file)
+        file = _elastic_file(experiment.file)
         runs = []
         for block in range(1, experiment.repetitions + 1):
             of_block = [
@@ -192,7 +196,7 @@ class Elastic(Kind):
 
     def record(self, stage: Stage, run: PlannedRun) -> None:
         """Record the load, and change the cluster meanwhile."""
-        file, session = _own(stage.experiment.file), stage.session(run)
+        file, session = _elastic_file(stage.experiment.file), stage.session(run)
         entry = file.loads[str(run.treatment["load"])]
         transition = file.transitions[str(run.treatment["transition"])]
         capacity = _capacity(stage, run, entry.rate) if isinstance(entry.rate, RateShare) else 1.0
@@ -205,7 +209,7 @@ class Elastic(Kind):
             holds=isinstance(entry.clients, ComingClients),
             rate=file.objective,
         )
-        session.record(stage.runs_path, run.id, [phase], stage.labels(run), beside=director)
+        session.record(stage.runs_path, run.id, [phase], stage.labels(run), hook=director)
 
     def _phase(
         self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level], capacity: float
@@ -223,7 +227,7 @@ class Elastic(Kind):
 
 def _check_patience(experiment: Experiment, here: Place, step: Step, *, first: bool) -> None:
     """Refuse a trigger that looks at more seconds than there are, or than it may wait."""
-    window, length = _own(experiment.file).window, _own(experiment.file).duration or 0.0
+    window, length = _elastic_file(experiment.file).window, _elastic_file(experiment.file).duration or 0.0
     stretches = {
         # A stretch is compared with an earlier one of the same length.
         "overloaded": max(2.0 * step.overloaded.seconds, window) if step.overloaded else 0.0,
@@ -251,14 +255,14 @@ def _check_name(experiment: Experiment, here: Place, step: Step, begun: int) -> 
             raise experiment.document.error((*here, key), what, f"name one up to node-{begun - 1}")
 
 
-def _own(file: ExperimentFile) -> ElasticFile:
+def _elastic_file(file: ExperimentFile) -> ElasticFile:
     assert isinstance(file, ElasticFile)
     return file
 
 
 def _load(experiment: Experiment, name: str, treatment: Mapping[str, Level]) -> LoadEntry:
     """Return a load with its expressions worked out for the nodes that a run begins with."""
-    entry, values = _own(experiment.file).loads[name], values_of(experiment, treatment)
+    entry, values = _elastic_file(experiment.file).loads[name], expression_values(experiment, treatment)
     keys = {key: f"loads.{name}.{key}" for key in PACES}
     return entry.model_copy(update={key: values[full] for key, full in keys.items() if full in values})
 
@@ -276,7 +280,7 @@ def _check_parameters(experiment: Experiment, name: str, load: LoadEntry) -> Non
 
 
 def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
-    file, document = _own(experiment.file), experiment.document
+    file, document = _elastic_file(experiment.file), experiment.document
     place = ("loads", name, "rate", "of")
     if rate.of not in file.loads:
         raise document.error(place, f"there is no load {rate.of!r}", did_you_mean(rate.of, file.loads))
@@ -295,7 +299,7 @@ def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
 
 
 def _planned(experiment: Experiment, block: int, transition: str, load: str, *, event: bool) -> PlannedRun:
-    file = _own(experiment.file)
+    file = _elastic_file(experiment.file)
     nodes = file.transitions[transition].nodes or file.store.nodes
     treatment: dict[str, Level] = {"transition": transition, "load": load, "nodes": nodes, "event": event}
     name = f"b{block}-{transition}-{load}{_CONTROL if not event else ''}"
@@ -324,11 +328,11 @@ def _salted(experiment: Experiment, run: PlannedRun) -> bytes:
     return hashlib.sha256(f"{experiment.seed}/{run.id}".encode()).digest()
 
 
-def _plan(experiment: Experiment, transition: Transition) -> list[Planned] | Ruled:
-    file = _own(experiment.file)
+def _plan(experiment: Experiment, transition: Transition) -> list[TriggeredStep] | BoundedPolicy:
+    file = _elastic_file(experiment.file)
     if transition.policy is not None:
-        return Ruled(transition.policy, policy_of(transition.policy, experiment.document.path.parent))
-    return [Planned(step, trigger_of(step, file.slo, file.window)) for step in transition.timeline or ()]
+        return BoundedPolicy(transition.policy, policy_of(transition.policy, experiment.document.path.parent))
+    return [TriggeredStep(step, trigger_of(step, file.slo, file.window)) for step in transition.timeline or ()]
 
 
 def _warmup(experiment: Experiment, workload: Workload) -> float:
@@ -340,7 +344,7 @@ def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
 
     LoadframeError if there is none: an invalid run need not show what a cluster can do.
     """
-    transition = _base(_own(stage.experiment.file), str(run.treatment["transition"]), rate.of)
+    transition = _base(_elastic_file(stage.experiment.file), str(run.treatment["transition"]), rate.of)
     assert transition
     bases = [
         _planned(stage.experiment, block, transition, rate.of, event=False)

@@ -19,7 +19,7 @@ from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.expression import is_expression
 from loadframe.experiment.file.factors import WITH, Level
-from loadframe.experiment.file.model import Count, DrawnFile, Estimate, ExperimentFile, Levels, Written
+from loadframe.experiment.file.model import Count, CurvesFile, Estimate, ExperimentFile, Levels, Written
 from loadframe.experiment.kinds.base import Kind, spacing
 from loadframe.record import Run
 from loadframe.workload.pacing import Arrivals
@@ -36,7 +36,7 @@ def _form(value: Any) -> str:
     return "auto" if isinstance(value, str) else "level"
 
 
-class ScaleFile(DrawnFile):
+class ScaleFile(CurvesFile):
     """A scale experiment as it is written.
 
     `objective` is what its curves count, requests or documents. `scaling` says whether the data stay as they are while
@@ -92,11 +92,13 @@ class Scale(Kind):
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return the factors as they are written."""
-        return _own(file).factors
+        return _scale_file(file).factors
 
     def check(self, experiment: Experiment) -> None:
         """Refuse an experiment that cannot answer its question."""
-        if not _own(experiment.file).finds_clients and all(len(factor.levels) == 1 for factor in experiment.factors):
+        if not _scale_file(experiment.file).finds_clients and all(
+            len(factor.levels) == 1 for factor in experiment.factors
+        ):
             what = "every factor has one level, so there is nothing to compare"
             remedy = "give a factor more levels, such as nodes: [1, 2, 4]"
             raise experiment.document.error(("factors",), what, remedy, key=True)
@@ -104,36 +106,36 @@ class Scale(Kind):
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
         """Return how open loads space their requests; where clients are to be found, the load is closed."""
-        if _own(experiment.file).finds_clients:
+        if _scale_file(experiment.file).finds_clients:
             return spacing(experiment, clients=True)
         return super().arrivals(experiment)
 
     def design(self, experiment: Experiment) -> Design:
         """Return every combination; where clients are to be found, with the first number of them."""
         planned = factorial(experiment, experiment.factors)
-        if not _own(experiment.file).finds_clients:
+        if not _scale_file(experiment.file).finds_clients:
             return planned
         first = next_clients(())
         assert first
         return Design(planned.seed, tuple(_with_clients(run, first) for run in planned.runs))
 
-    def most(self, experiment: Experiment) -> Design:
+    def largest_design(self, experiment: Experiment) -> Design:
         """Return the design with every number of clients that may be tried on each cluster."""
-        if not _own(experiment.file).finds_clients:
-            return super().most(experiment)
+        if not _scale_file(experiment.file).finds_clients:
+            return super().largest_design(experiment)
         planned = factorial(experiment, experiment.factors)
         return Design(
             planned.seed, tuple(_with_clients(run, clients) for run in planned.runs for clients in every_clients())
         )
 
-    def further(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
+    def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
         """Return the next number of clients on each cluster that is not loaded yet, then what other blocks tried more.
 
         So all blocks have the same numbers in the end: a number that one block alone got to would be chosen for the
         luck of a single run.
         """
-        if not _own(experiment.file).finds_clients:
-            return super().further(experiment, runs_path)
+        if not _scale_file(experiment.file).finds_clients:
+            return super().next_runs(experiment, runs_path)
         planned = factorial(experiment, experiment.factors).runs
         ramps = [_next(experiment, run, runs_path) for run in planned]
         loaded = [run for run, following in zip(planned, ramps, strict=True) if following is None]
@@ -141,7 +143,7 @@ class Scale(Kind):
 
     def parameters(self, experiment: Experiment, treatment: Mapping[str, Level]) -> Mapping[str, Level]:
         """Return, in weak scaling, the parameter that grows."""
-        grows = _own(experiment.file).grows
+        grows = _scale_file(experiment.file).grows
         if grows is None:
             return {}
         return {grows: int(str(experiment.workload.parameters[grows])) * experiment.nodes(treatment)}
@@ -153,7 +155,7 @@ def _next(experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Plann
         run = _with_clients(planned, clients)
         if not (runs_path / run.id).exists():
             return run
-        steps.append(_step(runs_path / run.id, clients, experiment.measured[0], _own(experiment.file).objective))
+        steps.append(_step(runs_path / run.id, clients, experiment.measured[0], _scale_file(experiment.file).objective))
     return None
 
 
@@ -179,14 +181,14 @@ def _with_clients(planned: PlannedRun, clients: int) -> PlannedRun:
     return PlannedRun(run_id(planned.block, treatment), planned.block, treatment, planned.state)
 
 
-def _own(file: ExperimentFile) -> ScaleFile:
+def _scale_file(file: ExperimentFile) -> ScaleFile:
     assert isinstance(file, ScaleFile)
     return file
 
 
 def _check_growth(experiment: Experiment) -> None:
     """Refuse a parameter that cannot grow with the nodes."""
-    document, grows = experiment.document, _own(experiment.file).grows
+    document, grows = experiment.document, _scale_file(experiment.file).grows
     if grows is None:
         return
     parameters = experiment.workload.parameters

@@ -15,13 +15,13 @@ from pydantic import Field, model_validator
 from loadframe.analyze.experiment import RecordedRun, read_attempts
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.settings.schemes import ADAPTIVE, CONFIRM
-from loadframe.experiment.design.blocks import describe, in_blocks, refuse_too_many, run_id, state_of
+from loadframe.experiment.design.blocks import cluster_state, describe, in_blocks, refuse_too_many, run_id
 from loadframe.experiment.design.plans import changes, fraction, full, plackett_burman, tpe
 from loadframe.experiment.design.repetition import next_block, with_repetitions
 from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
-from loadframe.experiment.file.model import DrawnFile, ExperimentFile, Factors, Levels
+from loadframe.experiment.file.model import CurvesFile, ExperimentFile, Factors, Levels
 from loadframe.experiment.kinds.base import Kind
 from loadframe.record import Run
 from loadframe.yamlfile import Place, wrong
@@ -29,7 +29,7 @@ from loadframe.yamlfile import Place, wrong
 _CHANGES = {"singles": 1, "pairs": 2, "triples": 3}
 
 
-class SettingsFile(DrawnFile):
+class SettingsFile(CurvesFile):
     """A settings experiment as it is written: see docs/experiments.md for its schemes."""
 
     scheme: Literal["singles", "pairs", "triples", "full", "fraction", "screening", "tpe"] = "full"
@@ -62,17 +62,17 @@ class Settings(Kind):
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return the settings, and the sizes at which they are varied."""
-        written = _own(file)
+        written = _settings_file(file)
         return {**written.at, **written.factors}
 
     def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
         """Return where a factor stands: among the factors, or among the sizes."""
-        key = "at" if name in _own(file).at else "factors"
+        key = "at" if name in _settings_file(file).at else "factors"
         return (key, name) if index is None else (key, name, index)
 
     def check(self, experiment: Experiment) -> None:
         """Refuse what cannot be the objective, and optimisers that are told to repeat."""
-        written, document = _own(experiment.file), experiment.document
+        written, document = _settings_file(experiment.file), experiment.document
         phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
         opened = any(stream.is_open for phase in phases for stream in phase.named_streams)
         opened = written.rate is not None or (opened and written.clients is None)
@@ -86,7 +86,7 @@ class Settings(Kind):
 
     def design(self, experiment: Experiment) -> Design:
         """Return the scheme's combinations in blocks; of an optimiser the first trial, which is the default."""
-        written = _own(experiment.file)
+        written = _settings_file(experiment.file)
         if written.scheme == "full":
             refuse_too_many(experiment, math.prod(len(factor.levels) for factor in experiment.factors))
         treatments = [
@@ -98,18 +98,18 @@ class Settings(Kind):
             experiment = with_repetitions(experiment, 1)
         return in_blocks(experiment, treatments, experiment.factors)
 
-    def most(self, experiment: Experiment) -> Design:
+    def largest_design(self, experiment: Experiment) -> Design:
         """Return as many runs as there may be: blocks, trials, and the confirmation."""
-        written = _own(experiment.file)
-        planned = super().most(experiment)
+        written = _settings_file(experiment.file)
+        planned = super().largest_design(experiment)
         default = [self._treatment(experiment, at, (0,) * len(written.factors)) for at in self._sizes(experiment)]
         count = 2 * written.confirm + (written.trials - 1 if written.scheme in ADAPTIVE else 0)
         more = [self._run(experiment, 10_000 + n, treatment) for n in range(count) for treatment in default]
         return Design(planned.seed, (*planned.runs, *more))
 
-    def further(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
+    def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
         """Return the next block, then the next trial of each search, then the runs that confirm the winners."""
-        written = _own(experiment.file)
+        written = _settings_file(experiment.file)
         if block := next_block(experiment, self.design, runs_path):
             return block
         if written.scheme in ADAPTIVE:
@@ -119,7 +119,7 @@ class Settings(Kind):
                 return following
             runs = [run for _, recorded in trials for run in recorded]
         else:
-            planned = super().most(experiment).runs if written.until else self.design(experiment).runs
+            planned = super().largest_design(experiment).runs if written.until else self.design(experiment).runs
             runs = [_read(run, runs_path) for run in planned if (runs_path / run.id).exists()]
         runs = [*runs, *_failed_attempts(runs_path)]
         return [run for run in self._confirming(experiment, runs) if not (runs_path / run.id).exists()]
@@ -128,7 +128,7 @@ class Settings(Kind):
         self, experiment: Experiment, at: Mapping[str, Level], runs_path: Path
     ) -> tuple[PlannedRun | None, list[RecordedRun]]:
         """Return the next trial of a search, None when it is done, and the trials that were made."""
-        written = _own(experiment.file)
+        written = _settings_file(experiment.file)
         levels = [len(choices) for choices in written.factors.values()]
         made: list[RecordedRun] = []
         failed = _failed_attempts(runs_path)
@@ -146,7 +146,7 @@ class Settings(Kind):
 
     def _confirming(self, experiment: Experiment, runs: Sequence[RecordedRun]) -> list[PlannedRun]:
         """Return fresh runs of each size's winner and its default, in turns: ABBA."""
-        written = _own(experiment.file)
+        written = _settings_file(experiment.file)
         planned = []
         if not written.confirm:
             return []
@@ -171,21 +171,21 @@ class Settings(Kind):
 
     def _sizes(self, experiment: Experiment) -> list[dict[str, Level]]:
         levels = {factor.name: factor.levels for factor in experiment.factors}
-        names = list(_own(experiment.file).at)
+        names = list(_settings_file(experiment.file).at)
         return [dict(zip(names, size, strict=True)) for size in itertools.product(*(levels[name] for name in names))]
 
     def _treatment(self, experiment: Experiment, at: Mapping[str, Level], row: Sequence[int]) -> dict[str, Level]:
         levels = {factor.name: factor.levels for factor in experiment.factors}
-        names = _own(experiment.file).factors
+        names = _settings_file(experiment.file).factors
         return {**at, **{name: levels[name][index] for name, index in zip(names, row, strict=True)}}
 
     def _run(self, experiment: Experiment, block: int, treatment: dict[str, Level], before: str = "") -> PlannedRun:
         return PlannedRun(
-            before + run_id(block, treatment), block, treatment, state_of(treatment, experiment.factors)[0]
+            before + run_id(block, treatment), block, treatment, cluster_state(treatment, experiment.factors)[0]
         )
 
 
-def _own(file: ExperimentFile) -> SettingsFile:
+def _settings_file(file: ExperimentFile) -> SettingsFile:
     assert isinstance(file, SettingsFile)
     return file
 

@@ -46,7 +46,7 @@ class Deadline:
         """Whether the interrupt that came was ours."""
         return self._interrupted
 
-    def made(self) -> None:
+    def run_recorded(self) -> None:
         """Take note of a run that was recorded."""
         self._made += 1
 

@@ -173,13 +173,13 @@ def gain(form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, f
 _NONE: Mapping[str, Mapping[str, Any]] = {}
 
 
-class Acknowledged:
+class AcknowledgedDocuments:
     """Counts per collection since they were made."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int | None] = {}
 
-    def made(self, collection: str) -> None:
+    def created(self, collection: str) -> None:
         """A collection is new and empty."""
         self._counts[collection] = 0
 

@@ -15,9 +15,9 @@ from loadframe.record.draft import SESSION
 from loadframe.record.fingerprint import changes
 
 #: What may be reworded between two starts. All else makes other runs, and one folder holds runs of one kind.
-_WORDS = ("question", "file", "published", "axes")
+_REWORDABLE = ("question", "file", "published", "axes")
 #: What besides only says how runs are shown, by the kind of experiment.
-_SHOWN = {"scale": ("objective",)}
+_DISPLAY_KEYS = {"scale": ("objective",)}
 
 _FILE = "experiment.json"
 #: The key of runs that were not designed, but follow from the others.
@@ -44,7 +44,7 @@ class ExperimentFolder:
             # Held as long as this object; the kernel lets go of it when the process ends, in whatever way.
             self._lock = (path / ".lock").open("a")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._describe(description)
+            self._write_description(description)
         except BlockingIOError:
             raise BadInput(
                 "another loadframe process is running this experiment",
@@ -58,14 +58,14 @@ class ExperimentFolder:
                 remedy="choose a folder that you may write to with --output",
             ) from error
 
-    def _describe(self, description: Mapping[str, Any]) -> None:
+    def _write_description(self, description: Mapping[str, Any]) -> None:
         """Write down what is to be done; once there are runs, it must stay what it was."""
         file = self.path / _FILE
         self.runs_path.mkdir(exist_ok=True)
         if self._recorded():
-            earlier = _check_same(file, description)
+            earlier = _require_same(file, description)
             # What is held beside the runs, or says how they are shown, makes no other ones: it may come later.
-            keys = ("published", "axes", *_SHOWN.get(description.get("kind", ""), ()))
+            keys = ("published", "axes", *_DISPLAY_KEYS.get(description.get("kind", ""), ()))
             told = {key: description[key] for key in keys if description.get(key)}
             if any(earlier.get(key) != value for key, value in told.items()):
                 _write(file, {**earlier, **told})
@@ -139,12 +139,12 @@ def _write(file: Path, description: Mapping[str, Any]) -> None:
     part.rename(file)
 
 
-def _check_same(file: Path, description: Mapping[str, Any]) -> dict[str, Any]:
+def _require_same(file: Path, description: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the folder says by now; BadInput where it has runs of another experiment."""
     now = json.loads(json.dumps(description))
     try:
         earlier: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        free = (*_WORDS, *_SHOWN.get(now.get("kind", ""), ()))
+        free = (*_REWORDABLE, *_DISPLAY_KEYS.get(now.get("kind", ""), ()))
         different = [key for key in now if key not in free and earlier.get(key) != now[key]]
     except (ValueError, AttributeError, RecursionError) as error:
         raise BadInput("the file cannot be read", where=str(file), remedy="name another with --output") from error

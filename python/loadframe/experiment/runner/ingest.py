@@ -17,10 +17,10 @@ from loadframe.yamlfile import did_you_mean
 #: The part of an operation that is an event, from its arrival until a query has seen it.
 VISIBLE = "visible"
 #: The phase that is taken where a workload has several with sources.
-USUAL = "ingest"
+DEFAULT_PHASE = "ingest"
 
 
-def phase_of(workload: Workload, wanted: str | None) -> str:
+def ingest_phase(workload: Workload, wanted: str | None) -> str:
     """Return the name of the phase that takes events in; BadInput if there is none, or if it is not clear which."""
     # Also those that run only when they are named.
     phases = {phase.name: phase for phase in workload.fill(1).file.phases if not phase.prepares}
@@ -35,7 +35,7 @@ def phase_of(workload: Workload, wanted: str | None) -> str:
         raise BadInput(
             f"the workload {workload.name} takes no events in", where=str(workload.document.path), remedy=remedy
         )
-    name = wanted or (USUAL if USUAL in usual else (usual or names)[0])
+    name = wanted or (DEFAULT_PHASE if DEFAULT_PHASE in usual else (usual or names)[0])
     if name not in names:
         what = f"the workload {workload.name} has no phase {name!r} that takes events in"
         raise BadInput(what, where="--only", remedy=did_you_mean(name, names))
@@ -47,7 +47,7 @@ def phase_of(workload: Workload, wanted: str | None) -> str:
     return name
 
 
-def fed_by(phase: ResolvedPhase, feed: Feed, *, workers: int | None, duration: float | None) -> ResolvedPhase:
+def with_feed(phase: ResolvedPhase, feed: Feed, *, workers: int | None, duration: float | None) -> ResolvedPhase:
     """Return the phase with the events of another feed, which it takes in until they end, or for a time in s."""
     (name,) = phase.sources
     fed = replace(phase, sources={name: feed.into(phase.sources[name])}, stop_when=())
@@ -74,7 +74,7 @@ def documents(phase: ResolvedPhase, cluster: Cluster) -> int:
 
 
 @dataclass(frozen=True)
-class Ingested:
+class IngestResult:
     """What came of a source, and how many documents the store has afterwards."""
 
     source: str
@@ -125,12 +125,12 @@ class Ingested:
         }
 
 
-def ingested(phases: Sequence[PhaseSummary], counted: int, run: str) -> Ingested:
+def ingest_result(phases: Sequence[PhaseSummary], counted: int, run: str) -> IngestResult:
     """Return what came of the source of a run's last phase."""
     phase = phases[-1]
     ((source, figures),) = phase.sources.items()
     looking = [operation for operation in phase.operations.values() if VISIBLE in operation.parts]
-    came = Ingested(source, figures, phase.warmup + phase.duration, counted, run)
+    came = IngestResult(source, figures, phase.warmup + phase.duration, counted, run)
     if not looking:
         return came
     return replace(came, visibility=looking[0].parts[VISIBLE].response, resolution=looking[0].resolution)

@@ -24,27 +24,27 @@ from loadframe.experiment.design.estimate import length_is_known, run_seconds
 from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
-from loadframe.experiment.file.model import OTHER_MACHINES
+from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.experiment.runner.deadline import NEVER, Deadline, OutOfTime
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.listener import Listener
-from loadframe.experiment.runner.preflight import require_sound
+from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.stage import Stage, labels_of, seed_of
 from loadframe.load import present
 from loadframe.record.fingerprint import instrument
 
 #: More nodes than this are ready sooner in a new cluster (MongoDB, on two cores: 6 s for each that joins).
-_MOST_ADDED = 1
+_MAX_ADDED = 1
 
 
-class Clusters:
+class ClusterHolder:
     """At most one cluster at a time, which ends with this; `grown` says whether one may be grown at all."""
 
     def __init__(self, listener: Listener, *, grown: bool) -> None:
         self._listener = listener
         self._grown = grown
         self._cluster: Cluster | None = None
-        self._asked: ClusterSpec | None = None
+        self._spec: ClusterSpec | None = None
         self._block: int | None = None
         self._collections: tuple[str, ...] = ()
 
@@ -56,17 +56,17 @@ class Clusters:
     ) -> None:
         self.discard()
 
-    def bring(self, spec: ClusterSpec, block: int) -> Cluster:
+    def provide(self, spec: ClusterSpec, block: int) -> Cluster:
         """Return a cluster as asked for, empty and without its CPU quota: filling through one takes long."""
         if not self._grow(spec, block):
             self.discard()
             self._cluster = Cluster.start(spec, self._listener.step)
             self._cluster.throttle(False)
-        self._asked, self._block = spec, block
+        self._spec, self._block = spec, block
         assert self._cluster
         return self._cluster
 
-    def filled(self, collections: Iterable[str]) -> None:
+    def set_collections(self, collections: Iterable[str]) -> None:
         """Take note of what the cluster holds by now."""
         self._collections = tuple(collections)
 
@@ -78,11 +78,11 @@ class Clusters:
 
     def _grow(self, spec: ClusterSpec, block: int) -> bool:
         """Grow the cluster to what is asked for; False if that is not equal, or not possible."""
-        cluster, before = self._cluster, self._asked
+        cluster, before = self._cluster, self._spec
         if cluster is None or before is None or not self._grown or block != self._block:
             return False
         more = spec.nodes - before.nodes
-        if not 1 <= more <= _MOST_ADDED or replace(spec, nodes=before.nodes) != before or cluster.store.ages:
+        if not 1 <= more <= _MAX_ADDED or replace(spec, nodes=before.nodes) != before or cluster.store.ages:
             return False
         if cluster.size != before.nodes or not all(node.alive for node in cluster.nodes):
             return False
@@ -99,9 +99,9 @@ class Clusters:
 
 
 #: The factors that decide which software is needed.
-_OF_SOFTWARE = ("store.kind", "store.version", "store.encryption")
+_SOFTWARE_FACTORS = ("store.kind", "store.version", "store.encryption")
 #: How many clusters in turn may fail before a run is recorded before the state that they should bring is given up.
-_STARTS = 2
+_MAX_STARTS = 2
 
 
 def run_experiment(
@@ -115,36 +115,36 @@ def run_experiment(
     when the deadline is too near for the next run.
     """
     done = sum(folder.has(run.id) for run in design.runs)
-    if done == len(design.runs) and not _further(experiment, folder):
+    if done == len(design.runs) and not _next_runs(experiment, folder):
         listener.remark(f"all {done} runs are recorded already")
         return
     for run in design.runs:
         # BadInput if fewer ranks were started than it wants.
         experiment.generator(run.treatment).members()
     _require_machines(experiment, design)
-    stores, versions = _required(experiment, design, listener)
-    _require_sound_load(experiment, design, stores, listener)
+    stores, versions = _find_software(experiment, design, listener)
+    _check_load(experiment, design, stores, listener)
     if changed := folder.begin_session(versions | experiment.kind.code(experiment), instrument()):
         listener.remark(f"changed since the last session of this folder: {'; '.join(changed)}")
     if done:
         listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
-    _carry_out(experiment, design, folder, listener, deadline)
-    while further := _further(experiment, folder):
+    _run_design(experiment, design, folder, listener, deadline)
+    while further := _next_runs(experiment, folder):
         folder.extend(further)
-        _carry_out(experiment, Design(design.seed, further), folder, listener, deadline)
+        _run_design(experiment, Design(design.seed, further), folder, listener, deadline)
 
 
-def _further(experiment: Experiment, folder: ExperimentFolder) -> tuple[PlannedRun, ...]:
-    return tuple(run for run in experiment.kind.further(experiment, folder.runs_path) if not folder.has(run.id))
+def _next_runs(experiment: Experiment, folder: ExperimentFolder) -> tuple[PlannedRun, ...]:
+    return tuple(run for run in experiment.kind.next_runs(experiment, folder.runs_path) if not folder.has(run.id))
 
 
-def _carry_out(
+def _run_design(
     experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener, deadline: Deadline
 ) -> None:
     expected = run_seconds(design, experiment)
     known = length_is_known(experiment)
     listener.expect({name: s if known else None for name, s in expected.items() if not folder.has(name)})
-    with Clusters(listener, grown=experiment.kind.grown) as clusters:
+    with ClusterHolder(listener, grown=experiment.kind.grown) as clusters:
         for group in design.groups():
             failed = 0
             _require_ranks()
@@ -161,7 +161,7 @@ def _carry_out(
                     clusters.discard()
                     _require_ranks()
                     failed += 1
-                    if failed < _STARTS and not isinstance(error, BadInput):
+                    if failed < _MAX_STARTS and not isinstance(error, BadInput):
                         # Another process may have taken a port between the look at it and the node's start.
                         listener.remark(f"{pending[0].id}: a new cluster is tried, since this one failed: {error}")
                         continue
@@ -173,7 +173,7 @@ def _carry_out(
 
 def _require_machines(experiment: Experiment, design: Design) -> None:
     """BadInput where the largest cluster does not fit on the machines: said before the first run, not hours later."""
-    if experiment.file.store.host in OTHER_MACHINES:
+    if experiment.file.store.host in REMOTE_HOSTS:
         host = spec_of(experiment, design.runs[0].treatment).place()
         taken: list[str] = []
         for _ in range(experiment.kind.most_nodes(experiment)):
@@ -187,7 +187,7 @@ def _require_ranks() -> None:
         ranks.require_whole()
 
 
-def _required(
+def _find_software(
     experiment: Experiment, design: Design, listener: Listener
 ) -> tuple[dict[Any, tuple[str, str]], dict[str, str]]:
     """Return family and driver of each kind and version of a store in the design, and the versions that are here.
@@ -199,7 +199,7 @@ def _required(
     encrypted = set()
     for first, *_ in design.groups():
         Cluster.require_encryption(spec_of(experiment, first.treatment))
-        kind = {name: level for name, level in first.treatment.items() if name in _OF_SOFTWARE}
+        kind = {name: level for name, level in first.treatment.items() if name in _SOFTWARE_FACTORS}
         spec = spec_of(experiment, kind)
         if (spec.store, spec.version) not in stores or (spec.store, spec.version, spec.encryption) not in encrypted:
             software = Cluster.software(spec, listener.step)
@@ -209,7 +209,7 @@ def _required(
     return stores, versions
 
 
-def _require_sound_load(
+def _check_load(
     experiment: Experiment, design: Design, stores: Mapping[Any, tuple[str, str]], listener: Listener
 ) -> None:
     """BadInput if no state of the cluster could be filled and measured; what some cannot is theirs to fail."""
@@ -222,7 +222,7 @@ def _require_sound_load(
             phases = workload.preparing(experiment.prepared)
             phases += experiment.kind.phases(experiment, workload, first.treatment)
             generator = experiment.generator(first.treatment)
-            return require_sound(phases, driver, Cluster.prospect(spec), generator, spec.nodes)
+            return check_load(phases, driver, Cluster.prospect(spec), generator, spec.nodes)
         except BadInput as refusal:
             refusals.append(refusal)
     raise refusals[0]
@@ -237,7 +237,7 @@ class _Group:
         design: Design,
         folder: ExperimentFolder,
         listener: Listener,
-        clusters: Clusters,
+        clusters: ClusterHolder,
         deadline: Deadline,
         expected: Mapping[str, float],
     ) -> None:
@@ -255,11 +255,11 @@ class _Group:
         Runs that follow from these and want the cluster in the same state are made on it, too.
         """
         self._listener.part(runs[0].id)
-        cluster = self._clusters.bring(spec_of(self._experiment, runs[0].treatment), runs[0].block)
+        cluster = self._clusters.provide(spec_of(self._experiment, runs[0].treatment), runs[0].block)
         stage = Stage(self._experiment, cluster, self._folder.runs_path, self._listener)
         session = stage.session(runs[0])
         session.create_collections()
-        self._clusters.filled(session.workload.collections)
+        self._clusters.set_collections(session.workload.collections)
         with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
             prepared = session.workload.preparing(self._experiment.prepared)
             session.prepare(prepared, Path(scratch))
@@ -274,7 +274,7 @@ class _Group:
             interrupts.check()
             try:
                 self._experiment.kind.record(stage, run)
-                self._deadline.made()
+                self._deadline.run_recorded()
             except LoadframeError as error:
                 self._listener.remark(f"{run.id} failed: {error}")
                 _record_failure(self._experiment, self._folder, run, error)
@@ -292,7 +292,7 @@ class _Group:
         if len(made) < len(runs):
             return runs[len(made)]
         first = runs[0]
-        for run in _further(self._experiment, self._folder):
+        for run in _next_runs(self._experiment, self._folder):
             if (run.block, run.state) == (first.block, first.state):
                 self._folder.extend([run])
                 return run
@@ -317,7 +317,7 @@ def spec_of(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSp
     return ClusterSpec(**{**asked, **parts, "placement": Placement(**asked["placement"])})
 
 
-def _named(machines: Sequence[str]) -> list[dict[str, str]]:
+def _machine_names(machines: Sequence[str]) -> list[dict[str, str]]:
     """Return machines as manifests have them, by what is known of them before they are reached."""
     return [{"name": re.split(r"[:\s]", machine)[0]} for machine in machines]
 
@@ -332,7 +332,7 @@ def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: Plann
     asked = {
         "workload": {"name": experiment.workload.name, "parameters": experiment.workload_parameters(run.treatment)},
         # By the keys of a cluster's own description.
-        "store": {"kind": cluster.pop("store"), **cluster, "machines": _named(cluster["machines"])},
+        "store": {"kind": cluster.pop("store"), **cluster, "machines": _machine_names(cluster["machines"])},
         "seed": seed_of(experiment, run),
         "generator": experiment.generator(run.treatment).describe(),
     }

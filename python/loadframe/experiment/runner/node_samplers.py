@@ -36,11 +36,11 @@ def samplers(cluster: Cluster) -> list[Sampler]:
         CgroupSampler(lambda: _groups(here())),
         HostSampler(),
         StoreSampler(cluster.statistics),
-        *_elsewhere(cluster),
+        *_remote_samplers(cluster),
     ]
 
 
-def machines_of_sources(cluster: Cluster) -> Callable[[str], str | None]:
+def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
     """Return what says which machine a source of telemetry is on; None of what is on no one machine."""
     known: dict[str, str] = {}
 
@@ -69,7 +69,7 @@ def _groups(nodes: Iterable[Node]) -> dict[str, Mapping[str, Path]]:
     }
 
 
-def _elsewhere(cluster: Cluster) -> list[Sampler]:
+def _remote_samplers(cluster: Cluster) -> list[Sampler]:
     """Return a sampler for each other machine that the cluster may have nodes on."""
     watch = token_hex(4)
 

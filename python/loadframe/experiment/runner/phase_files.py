@@ -13,7 +13,7 @@ def _name(phase: str, source: str) -> str:
     return f"dead-letters-{phase}-{source}.ndjson"
 
 
-def spilling(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
+def with_spill_folder(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return a plan in which what a source spills to disk goes to `folder`, where nothing is left of it."""
     where = {"spill_folder": str(folder.absolute())}
     sources = {
@@ -22,7 +22,7 @@ def spilling(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**plan, "sources": sources} if sources else plan
 
 
-def told(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
+def with_dead_letter_files(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return a plan in which the dead letters of each source go to a file in `folder`; nothing else is changed."""
     if "sources" not in plan:
         return plan
@@ -31,7 +31,7 @@ def told(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**plan, "sources": sources}
 
 
-def kept(outcome: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def with_dead_letter_names(outcome: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the outcome's sources, each with the name of the file in `folder` that has its dead letters, if any."""
     names = {source: _name(outcome["phase"], source) for source in outcome.get("sources", {})}
     return {
@@ -40,7 +40,7 @@ def kept(outcome: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-class NewestAnswers:
+class LatestAnswers:
     """Keeps the last answer to each operation, which is JSON as a whole."""
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ def _require(address: str, source: str) -> None:
         raise BadInput(what, where=f"source {source}", remedy="choose another port, or end what has it") from None
 
 
-def require_sound(
+def check_load(
     phases: Iterable[ResolvedPhase], driver: str, target: Mapping[str, Any], generator: Generator, nodes: int
 ) -> None:
     """BadInput if the engine would refuse the load: said before a node starts and before a store is changed.

@@ -13,7 +13,7 @@ from typing import Any
 
 from loadframe.analyze.summary import summarize
 from loadframe.base.errors import GeneratorFailed
-from loadframe.experiment.runner.document_counts import Acknowledged
+from loadframe.experiment.runner.document_counts import AcknowledgedDocuments
 from loadframe.record import RunWriter
 from loadframe.record.schema.event_kinds import PHASE_ENDED
 from loadframe.record.unfinished import BegunPhase, Wreck, wrecks
@@ -21,14 +21,14 @@ from loadframe.record.unfinished import BegunPhase, Wreck, wrecks
 _WHY = "the process that recorded the run was killed"
 
 
-def rescue(parent: Path, wanted: Callable[[str], bool] = lambda _: True, *, why: str = _WHY) -> list[Path]:
+def recover_runs(parent: Path, selected: Callable[[str], bool] = lambda _: True, *, why: str = _WHY) -> list[Path]:
     """Keep what processes of this machine that were killed have recorded in a folder, of the runs that are wanted.
 
     Returns the folders of the runs, whose status is `failed`.
     """
     kept = []
     for wreck in wrecks(parent):
-        if wanted(wreck.run_id) and not (parent / wreck.run_id).exists():
+        if selected(wreck.run_id) and not (parent / wreck.run_id).exists():
             # Another process may be at it, too.
             with contextlib.suppress(FileNotFoundError):
                 kept.append(_finish(wreck, why))
@@ -42,7 +42,7 @@ def _finish(wreck: Wreck, why: str) -> Path:
         for phase in replace(wreck, folder=writer.folder).phases():
             outcome = phase.outcome or _outcome(phase, wreck.manifest)
             of_phase = asked[outcome["phase"]]
-            gains = Acknowledged().gains(of_phase["operations"], wreck.manifest["workload"].get("corpora", {}))
+            gains = AcknowledgedDocuments().gains(of_phase["operations"], wreck.manifest["workload"].get("corpora", {}))
             outcomes.append({**outcome, "prepares": of_phase["prepares"], "gains": gains})
         last = outcomes[-1]
         ended = last["offset"] + last["warmup"] + last["measured"]

@@ -18,9 +18,9 @@ from loadframe.base.units import counted
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.experiment.runner import node_samplers, phase_files
-from loadframe.experiment.runner.document_counts import Acknowledged, EventCount, uncounted
+from loadframe.experiment.runner.document_counts import AcknowledgedDocuments, EventCount, uncounted
 from loadframe.experiment.runner.listener import Listener
-from loadframe.experiment.runner.phase_files import NewestAnswers
+from loadframe.experiment.runner.phase_files import LatestAnswers
 from loadframe.experiment.runner.preflight import wait_until_ready
 from loadframe.load import (
     Calibration,
@@ -40,7 +40,7 @@ from loadframe.workload import ResolvedPhase, ResolvedWorkload
 T = TypeVar("T")
 
 
-class Beside:
+class RunHook:
     """What goes on beside the load of a run, such as changes of the cluster; by default nothing does."""
 
     #: Whether the cluster or the load is changed on purpose, so that unsteady figures and failures are the question.
@@ -81,7 +81,7 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class Loss:
+class DroppedData:
     """What will be lost when collections are dropped."""
 
     documents: Mapping[str, int | None]  #: by collection; None where they could not be counted
@@ -116,10 +116,12 @@ class Session:
         calibration = Calibration.load(folders.cache())
         #: Requests per second that one worker is good for, if calibration found out.
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
-        self._acknowledged = Acknowledged()
+        self._acknowledged = AcknowledgedDocuments()
         self._sources = SourcesSampler()
 
-    def create_collections(self, *, replace: bool = False, confirm: Callable[[Loss], None] | None = None) -> None:
+    def create_collections(
+        self, *, replace: bool = False, confirm: Callable[[DroppedData], None] | None = None
+    ) -> None:
         """Make the workload's collections. BadInput if one is there already, unless it may be dropped with its data.
 
         `confirm` is told what will be lost before anything is dropped, and raises if that is not wanted.
@@ -131,16 +133,16 @@ class Session:
                 remedy="--replace drops and fills it anew, --reuse keeps its data and skips the phases that prepare",
             )
         if there and confirm:
-            confirm(self._loss(there))
+            confirm(self._dropped_data(there))
         for name in there:
             self.listener.step(f"dropping {name}")
             self.cluster.drop_collection(name)
         for name, definition in self.workload.collections.items():
             self.listener.step(f"creating {name}")
             self.cluster.create_collection(name, definition)
-            self._acknowledged.made(name)
+            self._acknowledged.created(name)
 
-    def _loss(self, there: Sequence[str]) -> Loss:
+    def _dropped_data(self, there: Sequence[str]) -> DroppedData:
         documents: dict[str, int | None] = {}
         for name in there:
             try:
@@ -149,7 +151,7 @@ class Session:
                 # It is to be dropped all the same, and its size is only told.
                 documents[name] = None
         kind, version = self.cluster.store.kind, str(self.cluster.describe()["version"])
-        return Loss(documents, f"{kind} {version}", self.cluster.addresses)
+        return DroppedData(documents, f"{kind} {version}", self.cluster.addresses)
 
     def prepare(self, phases: Sequence[ResolvedPhase], folder: Path) -> None:
         """Run the phases that fill the store, without a record; LoadframeError if a request or a document is lost."""
@@ -161,10 +163,10 @@ class Session:
             for aside in outcome["set_aside"]:
                 kept = ", ".join(aside["kept"])
                 self.listener.remark(f"{aside['lines']:,} lines of {aside['corpus']} are not documents; see {kept}")
-            if missing := _missing(phase, outcome):
+            if missing := _preparation_error(phase, outcome):
                 raise missing
             for difference in self._differences(phase, outcome):
-                raise _incomplete(difference, phase)
+                raise _incomplete_error(difference, phase)
 
     def record(
         self,
@@ -175,7 +177,7 @@ class Session:
         *,
         keep_interrupted: bool = False,
         closing: Closing | None = None,
-        beside: Beside | None = None,
+        hook: RunHook | None = None,
     ) -> Path:
         """Record a run of the phases into `parent/run_id` and return its folder.
 
@@ -185,7 +187,7 @@ class Session:
         dies (PhaseFailed) or what goes on beside the load breaks, what was measured by then is kept in a run of status
         `failed`, and the error goes on.
         """
-        beside = beside or Beside()
+        hook = hook or RunHook()
         with interrupts.deferred(), RunWriter(parent, run_id) as writer:
             manifest = self._manifest(run_id, writer, phases, labels)
             writer.draft(manifest)
@@ -200,18 +202,18 @@ class Session:
             interrupts.check()
             outcomes: list[Outcome] = []
             events = EventCount(self.cluster, phases)
-            counted = self._counted(events.begin)
-            samplers, on = self._samplers(health=beside.disturbs), node_samplers.machines_of_sources(self.cluster)
+            counted = self._try_count(events.begin)
+            samplers, on = self._samplers(health=hook.disturbs), node_samplers.source_machine_lookup(self.cluster)
             with (
-                self.cluster.telling(_into(writer)),
+                self.cluster.telling(_event_writer(writer)),
                 self.cluster.telling(events.changed),
                 Observer(samplers, writer, on),
-                _going_on(beside, writer, deviations),
+                _running(hook, writer, deviations),
             ):
                 failure: LoadframeError | None = self._measure(
-                    phases, writer, beside, outcomes, meanwhile, failures, events, closing
+                    phases, writer, hook, outcomes, meanwhile, failures, events, closing
                 )
-            failure = _unless_cancelled(failure or beside.failure())
+            failure = _unless_cancelled(failure or hook.failure())
             over = failure is None and len(outcomes) == len(phases) and not outcomes[-1]["interrupted"]
             if not (over or failure or (keep_interrupted and outcomes)):
                 raise KeyboardInterrupt
@@ -221,7 +223,7 @@ class Session:
                 manifest["generator"]["nearest"] = self._nearest
             manifest["hardware"]["yardstick"] = [*pace, yardstick()]
             lost: list[str] = []
-            if not beside.disturbs:
+            if not hook.disturbs:
                 since = [text for text in self._deviations() if text not in deviations]
                 lost = [text for text in self.cluster.losses() if text not in deviations] if since else []
                 # A copy that was in service when the load began is the store's to keep.
@@ -230,7 +232,7 @@ class Session:
                 meanwhile += [text for text in since if text not in copies]
             # Whatever else is wrong with the cluster then follows from what it lost.
             deviations += [] if lost else meanwhile
-            stored = self._counted(lambda: events.end(outcomes)) if over and counted is not None else None
+            stored = self._try_count(lambda: events.end(outcomes)) if over and counted is not None else None
             joined = writer.join()
             told = sorted(joined.events, key=itemgetter("time"))
             judged = summarize(
@@ -241,7 +243,7 @@ class Session:
                 deviations,
                 self._ceiling,
                 lost=lost,
-                disturbed=beside.disturbs,
+                disturbed=hook.disturbs,
                 events=told,
                 stored=stored or (),
                 failures=[*failures, *failed_changes(told)],
@@ -266,7 +268,7 @@ class Session:
         self,
         phases: Sequence[ResolvedPhase],
         writer: RunWriter,
-        beside: Beside,
+        hook: RunHook,
         outcomes: list[Outcome],
         deviations: list[str],
         failures: list[Reason],
@@ -285,7 +287,7 @@ class Session:
             def started(start: float, phase: ResolvedPhase = phase, folder: Path = folder) -> None:
                 writer.begun(folder, {"phase": phase.name, "start": start, **self.generator.taking_part()})
                 writer.event(PHASE_STARTED, start, phase=phase.name)
-                beside.phase(start, phase.warmup)
+                hook.phase(start, phase.warmup)
 
             gains = self._acknowledged.gains(phase.operations, phase.corpora)
             there = {"held": self._acknowledged.held, "gains": gains, "looks": phase.looks}
@@ -294,7 +296,7 @@ class Session:
                     phase,
                     folder,
                     began=writer.began,
-                    beside=beside,
+                    hook=hook,
                     started=started,
                     kept=writer.folder,
                     closing=closing if phase.sources and not phase.prepares else None,
@@ -308,14 +310,14 @@ class Session:
             writer.event(PHASE_ENDED, phase=phase.name)
             self._sources.tell({})
             events.ended(outcome)
-            there["sources"] = phase_files.kept(outcome, writer.folder)
+            there["sources"] = phase_files.with_dead_letter_names(outcome, writer.folder)
             outcomes.append(outcome | {"prepares": phase.prepares, **there})
             if failure or outcome["interrupted"]:
                 return failure
-            if phase.prepares and (missing := _missing(phase, outcome)):
+            if phase.prepares and (missing := _preparation_error(phase, outcome)):
                 return missing
             # Where nodes leave and fail on purpose, some cannot be reached.
-            for host in () if beside.disturbs else outcome["unreachable"]:
+            for host in () if hook.disturbs else outcome["unreachable"]:
                 deviations.append(f"the load does not get into {host['host']}: {host['why']}")
             for difference in self._differences(phase, outcome):
                 writer.event("documents differ", phase=phase.name, difference=difference)
@@ -326,10 +328,10 @@ class Session:
                     deviations.append(difference)
             if interrupts.asked():
                 return None
-        beside.after()
+        hook.after()
         return None
 
-    def _counted(self, count: Callable[[], T]) -> T | None:
+    def _try_count(self, count: Callable[[], T]) -> T | None:
         """Return what is counted in the store; None, with a remark, where it cannot be."""
         try:
             return count()
@@ -363,7 +365,7 @@ class Session:
         folder: Path,
         *,
         began: float | None = None,
-        beside: Beside | None = None,
+        hook: RunHook | None = None,
         started: Callable[[float], None] | None = None,
         kept: Path | None = None,
         events: EventCount | None = None,
@@ -382,7 +384,7 @@ class Session:
         for name, source in phase.sources.items():
             if "wait" in source:
                 self.listener.step(f"waiting for the first line of {name} at {source['listen']['address']}")
-        plan = phase_files.spilling(plan, folder)
+        plan = phase_files.with_spill_folder(plan, folder)
         self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
 
         def tell(progress: Progress) -> None:
@@ -390,22 +392,22 @@ class Session:
             self._sources.tell({name: asdict(source) for name, source in progress.sources.items()})
             if events:
                 events.progress(progress)
-            if beside:
-                beside.progress(progress)
-                if beside.failure():
+            if hook:
+                hook.progress(progress)
+                if hook.failure():
                     # Ends the phase; what broke is asked for when the load is over.
                     raise KeyboardInterrupt
 
-        answers = NewestAnswers()
+        answers = LatestAnswers()
 
         def answered(name: str, answer: bytes) -> None:
             answers.keep(name, answer)
             self.listener.answer(name, phase.charts[name], answer)
 
-        held = beside.held if beside else None
+        held = hook.held if hook else None
         addresses, cores = (lambda: self.cluster.addresses), self.cluster.cores_left
         outcome = run_phase(
-            plan if kept is None else phase_files.told(plan, kept),
+            plan if kept is None else phase_files.with_dead_letter_files(plan, kept),
             folder,
             tell,
             hosts=addresses,
@@ -468,16 +470,16 @@ class Session:
 
 
 @contextlib.contextmanager
-def _going_on(beside: Beside, writer: RunWriter, deviations: list[str]) -> Iterator[None]:
+def _running(hook: RunHook, writer: RunWriter, deviations: list[str]) -> Iterator[None]:
     """Have something go on beside the load, and finish it however the load ends."""
-    beside.begin(writer)
+    hook.begin(writer)
     try:
         yield
     finally:
-        deviations += beside.end()
+        deviations += hook.end()
 
 
-def _into(writer: RunWriter) -> Callable[[ClusterEvent], None]:
+def _event_writer(writer: RunWriter) -> Callable[[ClusterEvent], None]:
     """Return a listener that writes what is done to the cluster into the run."""
 
     def tell(event: ClusterEvent) -> None:
@@ -494,20 +496,20 @@ def _unless_cancelled(failure: LoadframeError | None) -> LoadframeError | None:
     return None if cancelled else failure
 
 
-def _missing(phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
+def _preparation_error(phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
     """Return the error for a phase that prepares and whose requests or events were not all done; None if they were."""
     for name, source in outcome.get("sources", {}).items():
         if source["left_over"]:
-            return _incomplete(f"{counted(source['left_over'], 'event')} of {name} left over", phase)
+            return _incomplete_error(f"{counted(source['left_over'], 'event')} of {name} left over", phase)
     for operation in outcome["operations"]:
         failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
         if failed:
             words = "".join(f": {without_compressed(error['message'])}" for error in operation["errors"][:1])
-            return _incomplete(f"{counted(failed, 'request')} of {operation['operation']} failed{words}", phase)
+            return _incomplete_error(f"{counted(failed, 'request')} of {operation['operation']} failed{words}", phase)
     return None
 
 
-def _incomplete(what: str, phase: ResolvedPhase) -> LoadframeError:
+def _incomplete_error(what: str, phase: ResolvedPhase) -> LoadframeError:
     return LoadframeError(
         what,
         where=f"phase {phase.name}",

@@ -10,7 +10,7 @@ from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.session import Labels, Session
 
 #: Between the seeds of two trials: more than there are blocks.
-_FAR = 1_000_003
+_TRIAL_STRIDE = 1_000_003
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Stage:
 def seed_of(experiment: Experiment, run: PlannedRun) -> int:
     """Return a seed of the block's and trial's own: runs that sent the same requests would look more alike than they
     are."""
-    return experiment.seed + run.block - 1 + _FAR * (run.trial - 1)
+    return experiment.seed + run.block - 1 + _TRIAL_STRIDE * (run.trial - 1)
 
 
 def labels_of(run: PlannedRun) -> Labels:
