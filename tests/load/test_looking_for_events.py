@@ -36,7 +36,7 @@ def test_which_events_are_looked_for_is_the_same_on_each_run(tmp_path):
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ({"driver": "cql"}, "cannot look for the events"),
+        ({"driver": "cql"}, "cannot query ingested events"),
         ({"sample": None}, "one in how long"),
         ({"operations": {"take_in": {"get": {}}}, "driver": "null"}, "takes in no events"),
     ],

@@ -1,7 +1,8 @@
-//! The driver's face to the engine: mapping happens once, before the load; executing happens per request.
+//! Interface between the engine and a driver. Operations are mapped once, before the load, and executed per
+//! request.
 //!
-//! A bad operation fails while it is mapped, with its name in the message. In the loop nothing is boxed and
-//! nothing is shared: an operation is read-only, a connection belongs to one client on one thread.
+//! A bad operation fails during mapping, and the message names it. The request loop boxes and shares nothing:
+//! an operation is read-only, and a connection belongs to one client on one thread.
 
 use std::borrow::Cow;
 use std::future::{Future, ready};
@@ -16,7 +17,7 @@ use crate::workload::corpus::Corpora;
 use crate::workload::event::Batch;
 use crate::workload::variables::{Captured, Variables};
 
-/// What operations may refer to.
+/// Variables and corpora of a workload.
 pub struct Context {
     /// The workload's variables.
     pub variables: Variables,
@@ -26,88 +27,91 @@ pub struct Context {
 
 /// A protocol.
 pub trait Driver: Sized + Send + Sync + 'static {
-    /// An operation, ready to be turned into requests.
+    /// A mapped operation, from which requests are built.
     type Operation: Send + Sync + 'static;
-    /// What one client holds: its socket, its buffers. It connects when it is first used.
+    /// State of one client, such as sockets and buffers. It connects on first use.
     type Connection: 'static;
 
-    /// Whether clients keep values of answers for their later requests; variables that are `captured` are refused if
-    /// not.
+    /// Whether clients can keep values of answers for later requests. If not, `captured` variables are
+    /// refused.
     const CAPTURES: bool = false;
 
-    /// The driver for `target`. Resolves names; does not connect.
+    /// Creates the driver for `target`. Resolves names; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError>;
 
-    /// Turns an operation of the workload (`{"search": {...}, "timeout": 5}`) into one that can be executed.
+    /// Maps an operation of the workload, such as `{"search": {...}, "timeout": 5}`.
     fn map(&self, form: &Value, context: &Context) -> Result<Self::Operation, PlanError>;
 
-    /// The names of the parts that an operation's answer is made of, such as the pages of a scroll; see [`ReplyPart`].
-    /// They are recorded beside the operation, as `OPERATION.PART`.
+    /// Returns the names of an operation's parts, such as the pages of a scroll; see [`ReplyPart`]. Each is
+    /// recorded as `OPERATION.PART`.
     fn parts(&self, _operation: &Self::Operation) -> &'static [&'static str] {
         &[]
     }
 
-    /// How many requests send each document of the operation's corpus once; `None` if it has no end.
+    /// Returns the number of requests that send each document of the operation's corpus once; `None` if
+    /// unlimited.
     fn requests(&self, operation: &Self::Operation) -> Option<u64>;
 
-    /// Says, right before the load, what no request will get past, such as a certificate that does not verify. That
-    /// a host does not answer is not an error: it may come up later.
+    /// Checks for errors that would fail every request, such as an invalid certificate. Runs right before the
+    /// load. An unreachable host is not an error: it may start later.
     fn verify(&self) -> impl Future<Output = Result<(), PlanError>> {
         ready(Ok(()))
     }
 
-    /// Changes the target's hosts while load runs: within seconds those that have joined get their share of the
-    /// requests, and those that have left get none.
+    /// Changes the target's hosts while load runs. Within seconds, new hosts get their share of the requests
+    /// and removed hosts get none.
     fn set_hosts(&self, _hosts: &[String]) -> Result<(), PlanError> {
-        Err(PlanError::new("this driver cannot follow a target whose hosts change"))
+        Err(PlanError::new("this driver does not support changing hosts"))
     }
 
-    /// The hosts that the target has ever had; [`Reply::node`] is a place in it.
+    /// Returns all hosts that the target has ever had. [`Reply::node`] is an index into them.
     fn hosts(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The hosts that cannot be reached now, each with the reason: the load avoids them.
+    /// Returns the hosts that are unreachable now, each with the reason. The load avoids them.
     fn unreachable(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// Lets no more than `connections` be open at a time: clients share them, and a request waits until one is free,
-    /// before it counts as sent. `workers` threads have them by striding as they have the clients. Before the load.
+    /// Limits the open connections to `connections`. Clients share them: a request waits for a free
+    /// connection before it counts as sent. Connections are distributed over the `workers` threads by
+    /// striding, like clients. Called before the load.
     fn cap(&mut self, _connections: u64, _workers: u64) -> Result<(), PlanError> {
         Err(PlanError::new("this driver cannot cap its connections: leave \"connections\" out"))
     }
 
-    /// The nodes that the clients of worker `worker` of `workers` may choose among, where each client asks one node at a
-    /// time and any node serves any request. `None` where the driver itself chooses the node of each request.
+    /// Returns the nodes that clients of worker `worker` of `workers` can choose from, if a client uses one
+    /// node at a time and any node serves any request. `None` if the driver selects the node of each request.
     fn nodes(&self, _worker: u64, _workers: u64) -> Option<Box<dyn Nodes>> {
         None
     }
 
-    /// Has a client ask the node with this number from its next request on. `keep`: connections to other nodes stay open.
+    /// Switches a client to a node from its next request on. `keep`: connections to other nodes stay open.
     fn turn_to(&self, _connection: &mut Self::Connection, _node: u16, _keep: bool) {}
 
-    /// What client number `client` holds.
+    /// Creates the state of client number `client`.
     fn connection(&self, client: u64) -> Self::Connection;
 
-    /// Another user takes over this client: values that were captured from answers are forgotten.
+    /// Clears the captured values, because another user takes over this client.
     fn depart(&self, connection: &mut Self::Connection) {
         if let Some(memory) = self.memory(connection) {
             memory.forget();
         }
     }
 
-    /// Where a client keeps what its user knows from answers; `None` if it keeps nothing. Many users may share the
-    /// client, each with values of its own that are here while its request is under way.
+    /// Returns the captured values of the client's current user; `None` if the driver keeps none. When users
+    /// share a client, the engine swaps in the values of the user that sends.
     fn memory<'a>(&self, _connection: &'a mut Self::Connection) -> Option<&'a mut Captured> {
         None
     }
 
-    /// Builds request `draw`, sends it, waits for the answer and judges it. Building and judging lie outside
-    /// `sent..done`. An error breaks no client: the connection is mended at the next call. Times out by itself.
+    /// Builds request `draw`, sends it, waits for the answer and evaluates it. `sent..done` excludes building
+    /// and evaluation. After an error the connection is repaired at the next call. The driver enforces the
+    /// time-out.
     ///
-    /// `only`: a bulk request carries only the documents at these places of the whole request, which an earlier attempt
-    /// left (see [`Reply::rejected`]); `None` is all of them. Drivers that never fill `rejected` may ignore it.
+    /// `only`: indices of the documents of a bulk request to send, namely those that an earlier attempt left
+    /// (see [`Reply::rejected`]); `None` for all. Drivers that never fill `rejected` may ignore it.
     fn execute(
         &self,
         connection: &mut Self::Connection,
@@ -117,13 +121,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
         only: Option<&[u32]>,
     ) -> impl Future<Output = Reply>;
 
-    /// Whether an operation takes in the events of a source: it is executed by [`Driver::ingest`] and nothing else.
+    /// Returns whether an operation ingests the events of a source, through [`Driver::ingest`] only.
     fn ingests(&self, _operation: &Self::Operation) -> bool {
         false
     }
 
-    /// The same as [`Driver::execute`] for an operation that takes in events, whose places in the batch stand for the
-    /// documents of a bulk request. Sending an event twice changes nothing in the store.
+    /// Like [`Driver::execute`], for an operation that ingests events. Event indices in the batch stand for
+    /// document indices. Sending an event twice must not change the store.
     fn ingest(
         &self,
         _connection: &mut Self::Connection,
@@ -135,18 +139,19 @@ pub trait Driver: Sized + Send + Sync + 'static {
         ready(Reply::unsent(Failure::new(ErrorClass::Client, "this operation takes in no events")))
     }
 
-    /// The answer that an operation has just had, as JSON, where it is one and the client has all of it yet.
+    /// Returns the last answer as JSON, if it is JSON and the client still has all of it.
     fn answer<'a>(&self, _connection: &'a Self::Connection, _operation: &Self::Operation) -> Option<Cow<'a, [u8]>> {
         None
     }
 
-    /// Whether events that an operation takes in can be looked for by [`Driver::look_for`]; the error says why not.
+    /// Checks that [`Driver::look_for`] supports the operation; the error says why not.
     fn looks_for(&self, _operation: &Self::Operation) -> Result<(), PlanError> {
-        Err(PlanError::new("visible: this driver cannot look for the events that it has taken in: leave it out"))
+        Err(PlanError::new("visible: this driver cannot query ingested events: remove it"))
     }
 
-    /// Asks one query for all events of a batch, of which only the ids, kinds and instants are there; returns which it
-    /// saw, by their places. A read that sees what was written before queries do is of no use here.
+    /// Queries all events of a batch at once; returns which ones were found, by index. The batch has ids,
+    /// kinds and times, but no lines. Use a read with normal query visibility, not one that sees writes
+    /// earlier.
     fn look_for(
         &self,
         _connection: &mut Self::Connection,
@@ -158,7 +163,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         ready((Reply::unsent(failure), Vec::new()))
     }
 
-    /// The same request as readable text, without sending it; `None` if only sending makes one. Of several the first.
+    /// Returns the request as readable text without sending it; the first one if there are several. `None` if
+    /// it exists only during sending.
     fn render(
         &self,
         _connection: &mut Self::Connection,
@@ -169,12 +175,13 @@ pub trait Driver: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Where a client records its request and answer for display; `None` if it does not record them itself.
+    /// Returns the client's slot for a request and answer to display; `None` if the driver does not record
+    /// them.
     fn exchange(_connection: &mut Self::Connection) -> Option<&mut Option<Exchange>> {
         None
     }
 
-    /// What is shown of an operation that takes in events, which sends nothing by itself: a sample of its request.
+    /// Returns a sample request of an ingesting operation, which cannot send without a source.
     fn sample(
         &self,
         connection: &mut Self::Connection,
@@ -188,8 +195,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         (Reply::new(now, now, Ok(())), Exchange { request, answer })
     }
 
-    /// The same request and its answer as readable text, for `loadframe check`: what the client took down, and where
-    /// it got no answer the reason.
+    /// Executes the request and returns it with its answer as readable text, for `loadframe check`. Without
+    /// an answer, the text gives the reason.
     fn show(
         &self,
         connection: &mut Self::Connection,
@@ -216,7 +223,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
 /// The nodes of a target that accept connections.
 pub trait Nodes {
-    /// The numbers of the nodes, each with the weight of its share; none where the driver chooses the nodes.
+    /// Returns node numbers with their weights; empty if the driver selects the nodes.
     fn available(&mut self) -> &[(u16, u32)];
 }
 
@@ -227,39 +234,38 @@ pub struct Reply {
     pub sent: Instant,
     /// Right after the last byte of the answer was read, or the request was given up.
     pub done: Instant,
-    /// The judgement.
+    /// Success or failure.
     pub outcome: Result<(), Failure>,
     /// Bytes written and read, heads included.
     pub bytes_sent: u64,
     /// See `bytes_sent`.
     pub bytes_received: u64,
-    /// Documents that the store took or returned.
+    /// Documents that the store stored or returned.
     pub documents: u64,
-    /// Which of the target's hosts served it.
+    /// Index of the host that served the request.
     pub node: u16,
-    /// What it consisted of, if the operation has [`Driver::parts`].
+    /// Exchanges of the request, if the operation has [`Driver::parts`].
     pub parts: Vec<ReplyPart>,
-    /// Documents of a bulk request that failed and may get through when they are sent again, by their places among
-    /// those that this attempt carried; see [`Driver::execute`]. Empty if none may, or if the request failed as a
-    /// whole.
+    /// Documents of a bulk request that failed and may succeed in a retry, as indices into the documents of
+    /// this attempt; see [`Driver::execute`]. Empty if none may, or if the request failed as a whole.
     pub rejected: Vec<u32>,
-    /// Whether documents of a bulk request failed that are not among `rejected`: sending them again changes nothing.
+    /// Whether documents failed permanently; they are not in `rejected`.
     pub lost: bool,
-    /// Their places among those that this attempt carried, where the driver knows them. Events that are not here were not
-    /// refused, however the request failed.
+    /// Indices of the permanently failed documents, if the driver knows them. Events not listed here were not
+    /// refused, even if the request failed.
     pub refused: Vec<u32>,
-    /// How many of the documents that should have been found were, if that was asserted.
+    /// Recall of the answer, if asserted.
     pub recall: Option<Recall>,
     /// The HTTP status of the answer, if there is one.
     pub status: Option<u16>,
-    /// How long the store asks to wait before the request is sent again.
+    /// Wait before a retry, as requested by the store.
     pub retry_after: Option<Duration>,
-    /// Documents that earlier attempts of the request got through, which were counted with those.
+    /// Documents stored by earlier attempts and counted there.
     pub earlier: u64,
 }
 
 impl Reply {
-    /// A request that took from `sent` to `done`, with nothing else known of it: no bytes, no documents, node 0.
+    /// Creates a reply with these times and outcome, and zero for everything else.
     pub fn new(sent: Instant, done: Instant, outcome: Result<(), Failure>) -> Self {
         Self {
             sent,
@@ -280,72 +286,72 @@ impl Reply {
         }
     }
 
-    /// A request that was never sent.
+    /// Creates the reply of a request that was never sent.
     pub fn unsent(failure: Failure) -> Self {
         let now = Instant::now();
         Self::new(now, now, Err(failure))
     }
 }
 
-/// How many of the documents that are known to be the right ones an answer had.
+/// Recall of an answer against known relevant documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recall {
-    /// Those that should be there.
+    /// Relevant documents.
     pub relevant: u64,
-    /// Of these, those that the answer has.
+    /// Relevant documents in the answer.
     pub retrieved: u64,
 }
 
-/// One exchange with the store out of several that an operation consists of: a page of a scan, the read of a
-/// read-modify-write. The operation's own `sent` is that of its first part, its `done` that of its last.
+/// One of several exchanges of an operation, such as a page of a scan or the read of a read-modify-write. The
+/// operation's `sent` is taken from its first part, its `done` from its last.
 ///
-/// A part has no schedule of its own, so its response time is its service time: `done - sent`. It is written down when
-/// its operation is, in that second.
+/// A part has a service time (`done - sent`), which is also its response time, because parts are not
+/// scheduled. It is recorded in the same second as its operation.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyPart {
-    /// Its place in [`Driver::parts`].
+    /// Its index in [`Driver::parts`].
     pub name: usize,
     /// See [`Reply::sent`].
     pub sent: Instant,
     /// See [`Reply::done`].
     pub done: Instant,
-    /// Documents that the store took or returned.
+    /// Documents that the store stored or returned.
     pub documents: u64,
-    /// How it failed, if it did.
+    /// The error class, if it failed.
     pub failed: Option<ErrorClass>,
 }
 
-/// Why a request was not a success.
+/// Failure of a request.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The class that is counted.
     pub class: ErrorClass,
-    /// The store's own words, or the system's; the first few of each class are kept.
+    /// The message of the store or the system. The first few of each class are kept.
     pub message: String,
-    /// Whether the store refuses the sender or the target, such as for its credentials or a missing collection: the
-    /// documents are not to blame.
+    /// Whether the store refuses the sender or the target, such as for wrong credentials or a missing
+    /// collection. Then the documents are not the cause.
     pub denied: bool,
 }
 
 impl Failure {
-    /// A failure of that class, with the reason in words.
+    /// Creates a failure with a class and a message.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
         Self { class, message: message.into(), denied: false }
     }
 
-    /// The same for a request whose documents are not to blame.
+    /// Marks the failure as not caused by the documents.
     #[must_use]
     pub fn denied(self) -> Self {
         Self { denied: true, ..self }
     }
 
-    /// Whether the contents of the request are to blame: sent again, it fails again.
+    /// Returns whether the request's contents caused the failure, so that a retry fails again.
     pub fn is_of_contents(&self) -> bool {
         !self.class.may_pass() && !self.denied
     }
 }
 
-/// A request and its answer, for people.
+/// A request and its answer as readable text.
 #[derive(Clone, Debug, Default)]
 pub struct Exchange {
     /// Request line, and body if there is one.

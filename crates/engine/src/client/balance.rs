@@ -1,7 +1,8 @@
-//! Even spread over nodes: which node the next request of an operation goes to, and which idle client sends it.
+//! Even load over nodes: selects the node of each request, and an idle client connected to it.
 //!
-//! A client has a connection to one node. An open stream, users and ingestion choose among their clients, so that each
-//! operation goes to each node equally often at every rate. Each worker counts for itself: nothing is locked.
+//! A client is connected to one node. Open streams, users and ingestion select among their clients, so that
+//! each operation reaches each node equally often at every rate. Each worker counts separately, without
+//! locks.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,31 +12,31 @@ use tokio::sync::Notify;
 use super::{Stream, Worker};
 use crate::driver::{Driver, Nodes};
 
-/// A busy client stays at its node until the node is this many requests of an operation ahead of another.
+/// A busy client switches nodes when its node is this many requests of an operation ahead of another.
 const AHEAD: u64 = 16;
 
-/// The requests of one worker's part of a stream, by operation and node.
+/// Requests of one worker's part of a stream, by operation and node.
 pub(super) struct Balance {
     nodes: Box<dyn Nodes>,
-    /// The nodes at the last choice, by their numbers, with their weights.
+    /// Node numbers and weights at the last selection.
     last: Vec<(u16, u32)>,
     /// Requests so far: by choice, then by node number.
     served: Vec<Vec<u64>>,
-    /// Ties go to a different node first on each worker, and for each operation.
+    /// Offset for ties, different for each worker and operation.
     first: usize,
-    /// How many clients this part of the stream has at most.
+    /// Maximum number of clients in this part of the stream.
     clients: u64,
 }
 
 impl Balance {
-    /// No request yet; `None` where the driver chooses the node of each request.
+    /// Creates the counts; `None` if the driver selects the node of each request.
     pub(super) fn new(nodes: Option<Box<dyn Nodes>>, choices: usize, worker: u64, clients: u64) -> Option<Self> {
         let served = vec![Vec::new(); choices];
         nodes.map(|nodes| Self { nodes, last: Vec::new(), served, first: worker as usize, clients })
     }
 
-    /// The node that is due for a choice: the one that had the fewest requests for its weight. `None` if the driver
-    /// chooses the node.
+    /// Returns the node with the fewest requests of a choice, relative to its weight. `None` if the driver
+    /// selects the node.
     fn least(&mut self, choice: usize) -> Option<u16> {
         self.refresh();
         let (count, served) = (self.last.len(), &self.served[choice]);
@@ -50,7 +51,8 @@ impl Balance {
             .map(|at| self.last[at].0)
     }
 
-    /// The node for a client that is at `node`: the same, unless that is far ahead of the one that is due or gone.
+    /// Returns the node for a client at `node`: the same, unless it has left or is far ahead of the
+    /// least-loaded node.
     fn near(&mut self, choice: usize, node: u16) -> Option<u16> {
         let least = self.least(choice)?;
         let weight = |node: u16| self.last.iter().find(|(number, _)| *number == node).map(|(_, weight)| *weight);
@@ -66,12 +68,12 @@ impl Balance {
         self.last.iter().find(|(number, _)| *number == node).map_or(1, |(_, weight)| (*weight).max(1))
     }
 
-    /// Whether clients keep connections to several nodes, because there are fewer clients than nodes.
+    /// Returns whether clients keep connections to several nodes, because there are fewer clients than nodes.
     fn keeps(&self) -> bool {
         self.clients < self.last.len() as u64
     }
 
-    /// Takes note of nodes that came or left. A node that comes begins with as many requests as the least served one.
+    /// Updates the nodes. A new node starts with the request count of the least-loaded node.
     fn refresh(&mut self) {
         let nodes = self.nodes.available();
         if nodes == self.last {
@@ -97,7 +99,7 @@ impl Balance {
 }
 
 impl Stream {
-    /// The node at which this worker's client `client`, counted from 0, begins.
+    /// Returns the first node of this worker's client number `client`, counted from 0.
     pub(super) fn first_node(&self, client: usize) -> u16 {
         let Some(balance) = &self.balance else { return 0 };
         let balance = &mut *balance.borrow_mut();
@@ -106,24 +108,25 @@ impl Stream {
         if count == 0 { 0 } else { balance.last[(client + balance.first) % count].0 }
     }
 
-    /// The node that is due for the next request of a choice.
+    /// Returns the least-loaded node for the next request of a choice.
     pub(super) fn due_node(&self, choice: usize) -> Option<u16> {
         self.balance.as_ref()?.borrow_mut().least(choice)
     }
 
-    /// The node for a client that is at `node`; few requests move a client to another.
+    /// Returns the node for a client at `node`; usually the same.
     pub(super) fn near_node(&self, choice: usize, node: u16) -> Option<u16> {
         self.balance.as_ref()?.borrow_mut().near(choice, node)
     }
 
-    /// Counts a request of a choice to a node, or an iteration that begins with that choice.
+    /// Counts a request of a choice, or an iteration that starts with it, for a node.
     pub(super) fn count_node(&self, choice: usize, node: Option<u16>) {
         if let (Some(balance), Some(node)) = (&self.balance, node) {
             balance.borrow_mut().served[choice][usize::from(node)] += 1;
         }
     }
 
-    /// The turn of the next request of a choice: successive requests of one operation go to successive nodes.
+    /// Returns and advances the request number of a choice. Drivers send successive requests to successive
+    /// nodes.
     pub(super) fn turn(&self, choice: usize) -> u64 {
         let turn = &self.turns[choice];
         turn.set(turn.get() + 1);
@@ -132,7 +135,7 @@ impl Stream {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Has a client ask `node` from its next request on; `all`: it keeps its connections to other nodes in any case.
+    /// Switches a client to `node` from its next request on. `all`: keep its connections to other nodes.
     pub(super) fn turn_to(&self, stream: &Stream, connection: &mut D::Connection, node: Option<u16>, all: bool) {
         if let (Some(balance), Some(node)) = (&stream.balance, node) {
             self.phase.driver.turn_to(connection, node, all || balance.borrow().keeps());
@@ -140,16 +143,16 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// Where a client waits for its next order.
+/// Hand-over point between a stream and one client.
 pub(super) struct ClientSlot<T> {
     order: Cell<Option<T>>,
-    /// The node that it asks.
+    /// The client's node.
     pub(super) node: Cell<u16>,
     waker: Notify,
 }
 
 impl<T> ClientSlot<T> {
-    /// A desk with an order, if any, of a client that asks `node`.
+    /// Creates a slot with an optional first order, for a client at `node`.
     pub(super) fn new(order: Option<T>, node: u16) -> Rc<Self> {
         Rc::new(Self { order: Cell::new(order), node: Cell::new(node), waker: Notify::new() })
     }
@@ -164,7 +167,7 @@ impl<T> ClientSlot<T> {
         self.order.take()
     }
 
-    /// Wakes the client, to look whether the stream is over.
+    /// Wakes the client, to check whether the stream is over.
     pub(super) fn wake(&self) {
         self.waker.notify_one();
     }
@@ -174,7 +177,7 @@ impl<T> ClientSlot<T> {
     }
 }
 
-/// The idle clients of one worker's part of a stream, by the number of their node; the last to come goes first.
+/// Idle clients of one worker's part of a stream, by node number; last in, first out.
 pub(super) struct Idle<T>(RefCell<Vec<Vec<Rc<ClientSlot<T>>>>>);
 
 impl<T> Default for Idle<T> {
@@ -192,12 +195,12 @@ impl<T> Idle<T> {
         idle[node].push(client_slot);
     }
 
-    /// An idle client at `node`.
+    /// Takes an idle client at `node`.
     pub(super) fn take(&self, node: u16) -> Option<Rc<ClientSlot<T>>> {
         self.0.borrow_mut().get_mut(usize::from(node))?.pop()
     }
 
-    /// An idle client at the node that has the most of them.
+    /// Takes an idle client at the node with the most idle clients.
     pub(super) fn take_any(&self) -> Option<Rc<ClientSlot<T>>> {
         self.0.borrow_mut().iter_mut().max_by_key(|client_slots| client_slots.len())?.pop()
     }

@@ -1,4 +1,4 @@
-//! Clients of a closed stream: each begins its next iteration when the last one is over, and its think time too.
+//! Closed-loop clients: each starts its next iteration after the previous one and its think time.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use crate::plan::Think;
 use crate::workload::permuted_mix::permuted;
 
 impl<D: Driver> Worker<D> {
-    /// A client's loop. `stretches` are when it is present, seconds after the phase's start.
+    /// Client loop. `stretches`: periods in which the client is active, seconds after the phase's start.
     pub(super) async fn closed(
         self: Rc<Self>,
         stream: Rc<Stream>,
@@ -31,7 +31,7 @@ impl<D: Driver> Worker<D> {
             let mut present = false;
             let leaves = Duration::try_from_secs_f64(to).ok().and_then(|to| self.start.checked_add(to));
             loop {
-                // Checked before sleeping too: a think time must not outlast the phase.
+                // Check before sleeping: a think time must not outlast the phase.
                 if self.is_over(&stream, scheduled) {
                     return;
                 }
@@ -64,7 +64,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// This worker's next iteration of a closed stream; `None` when the stream has no more.
+    /// Takes this worker's next iteration of a closed stream; `None` after the last.
     fn next(&self, stream: &Stream) -> Option<Iteration> {
         let issued = stream.issued.get();
         stream.issued.set(issued + 1);

@@ -1,13 +1,13 @@
-//! Counters: which number a request takes that uses one, and how many of the numbers are settled.
+//! Counters: the number that each insert takes, and how many numbers are settled.
 //!
-//! A record that the load inserts has the number of its insert among all inserts of the stream. That number is a pure
+//! An inserted record has the number of its insert among all inserts of the stream. The number is a pure
 //! function of (seed, stream, k); see [`crate::workload::numbering`].
 //!
-//! Which of the records are there already is not such a function: it depends on the answers. It is the only thing that
-//! workers share while load runs. Each publishes a *floor*, below which none of its own inserts is missing; the smallest
-//! of the floors is how many numbers are settled. No lock is taken, and a request of a process that is alone reads one
-//! word for each worker. Where ranks load together, their floors go to rank 0 with their seconds, and the smallest comes
-//! back with its orders, so that what is settled is known about a second later, and alike on all ranks.
+//! The set of finished inserts depends on the answers, and is the only state that workers share while load
+//! runs. Each worker publishes a *floor*: all of its inserts below it are finished. The minimum of the floors
+//! is the number of settled inserts. This takes no lock; a request of a single process reads one word per
+//! worker. With several ranks, rank 0 collects the floors each second and returns the minimum, so all ranks
+//! know the settled count about a second later.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,26 +16,26 @@ use crate::client::stream_plan::StreamPlan;
 use crate::driver::Driver;
 use crate::workload::numbering::{Numbering, Use};
 
-/// The floor of a worker that adds nothing any more.
+/// Floor of a worker that adds no more numbers.
 const ENDED: u64 = u64::MAX;
 
-/// How far a counter has come in this process.
+/// Progress of a counter in this process.
 #[derive(Debug)]
 pub struct Counter {
     floors: Box<[Floor]>,
-    /// How many numbers had been taken when the worker that came farthest ended.
+    /// Highest count of the workers that have ended.
     total: AtomicU64,
-    /// What all ranks together have settled, where there are several.
+    /// Settled count of all ranks together; set if there are several.
     told: Option<AtomicU64>,
 }
 
-/// A worker's floor, alone on its cache line, since each worker writes its own all the time.
+/// Floor of one worker. It has its own cache line, because each worker writes its floor constantly.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Floor(AtomicU64);
 
 impl Counter {
-    /// A counter that `workers` threads of this process use. `together`: other ranks use it, too.
+    /// Creates a counter for `workers` threads of this process. `together`: other ranks use it, too.
     pub fn new(workers: u64, together: bool) -> Self {
         Self {
             floors: (0..workers).map(|_| Floor::default()).collect(),
@@ -44,7 +44,7 @@ impl Counter {
         }
     }
 
-    /// The number below which every insert is over.
+    /// Returns the number below which every insert is finished.
     #[inline]
     pub fn settled(&self) -> u64 {
         if let Some(told) = &self.told {
@@ -54,14 +54,14 @@ impl Counter {
         if lowest == ENDED { total } else { lowest }
     }
 
-    /// The lowest floor of this process, and how many numbers had been taken when the last worker ended.
+    /// Returns the lowest floor of this process, and the highest count of its ended workers.
     #[inline]
     pub fn state(&self) -> (u64, u64) {
         let lowest = self.floors.iter().map(|floor| floor.0.load(Ordering::Acquire)).min().unwrap_or(ENDED);
         (lowest, self.total.load(Ordering::Acquire))
     }
 
-    /// All ranks together have settled this many numbers.
+    /// Sets the settled count of all ranks together.
     pub fn tell(&self, settled: u64) {
         if let Some(told) = &self.told {
             told.fetch_max(settled, Ordering::AcqRel);
@@ -72,7 +72,7 @@ impl Counter {
         self.floors[worker].0.store(floor, Ordering::Release);
     }
 
-    /// Worker number `worker` takes no more numbers; `count` is where the counter stood for it.
+    /// Ends the count of worker `worker` at `count`.
     pub fn end(&self, worker: usize, count: u64) {
         self.total.fetch_max(count, Ordering::AcqRel);
         self.publish(worker, ENDED);
@@ -91,16 +91,16 @@ pub struct Count {
 
 #[derive(Debug)]
 struct Tally {
-    /// Which of the phase's counters.
+    /// Index in the phase's counters.
     counter: usize,
-    /// How many numbers are taken by the iterations up to this worker's last.
+    /// Numbers taken up to this worker's last iteration.
     count: u64,
-    /// Numbers that requests of this worker hold, in ascending order, each with whether its request is over.
+    /// Numbers held by this worker's requests, ascending, each with whether its request is finished.
     held: VecDeque<(u64, bool)>,
 }
 
 impl Count {
-    /// The count of worker number `worker` of its process in a stream whose draws have the key `stream`.
+    /// Creates the count of worker `worker` of its process. `stream`: key of the stream's draws.
     pub fn new<D: Driver>(stream_plan: &StreamPlan<D>, worker: usize, seed: u64, stream: u64) -> Self {
         let numbering = match stream_plan.groups.is_empty() {
             true => Numbering::Every(stream_plan.uses().count().min(stream_plan.steps() as usize) as u64),
@@ -117,7 +117,7 @@ impl Count {
         Self { worker, numbering, tallies: counters.into_iter().map(tally).collect() }
     }
 
-    /// Takes the numbers that iteration `n` needs, which is this worker's and comes after those that it took before.
+    /// Takes the numbers for iteration `n` of this worker. Iterations must be in ascending order.
     pub fn take(&mut self, n: u64, counters: &[Counter]) -> Use {
         let used = self.numbering.at(n);
         for (group, tally) in self.tallies.iter_mut().enumerate() {
@@ -130,7 +130,7 @@ impl Count {
         used
     }
 
-    /// The request that holds `number` is over, or will never be sent.
+    /// Settles `number`: its request is finished or will never be sent.
     pub fn settle(&mut self, counter: usize, number: u64, counters: &[Counter]) {
         let Some(tally) = self.tallies.iter_mut().find(|tally| tally.counter == counter) else { return };
         if let Ok(place) = tally.held.binary_search_by_key(&number, |held| held.0) {
@@ -142,7 +142,7 @@ impl Count {
         counters[counter].publish(self.worker, tally.floor());
     }
 
-    /// This worker takes no more numbers. Those that it still holds stay unsettled.
+    /// Ends this worker's count. Numbers still held stay unsettled.
     pub fn end(&self, counters: &[Counter]) {
         for tally in self.tallies.iter().filter(|tally| tally.held.is_empty()) {
             counters[tally.counter].end(self.worker, tally.count);
@@ -160,7 +160,7 @@ impl Tally {
 mod tests {
     use super::*;
 
-    /// A count of a stream of which every iteration inserts.
+    /// Returns a count of a stream that inserts in every iteration.
     fn count(worker: usize) -> Count {
         Count::of(worker, Numbering::Every(1), vec![0])
     }

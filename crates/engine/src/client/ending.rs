@@ -1,4 +1,4 @@
-//! How the end of one stream ends the others: who sleeps is woken, and who waits for an answer is waited for.
+//! End of a phase: wakes sleeping clients and waits for requests in flight.
 
 use std::time::Instant;
 
@@ -19,18 +19,18 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Where the measured window of a stream ends, as far as that is known.
+    /// Returns the end of a stream's measured window, if known yet.
     pub(super) fn ends(&self, stream: &Stream) -> Option<Instant> {
         let ended = self.phase.ended.get().copied();
         [stream.ends, ended].into_iter().flatten().min()
     }
 
-    /// Whether a stream sends nothing more that is due at `now`.
+    /// Returns whether the stream sends no more requests due at `now`.
     pub(super) fn is_over(&self, stream: &Stream, now: Instant) -> bool {
         self.ends(stream).is_some_and(|ends| now >= ends)
     }
 
-    /// Returns when a stream has ended the phase and the requests in flight then have been waited for long enough.
+    /// Returns when a stream has ended the phase and the drain time for requests in flight is over.
     pub(super) async fn until_ended(&self) {
         let ended = loop {
             match self.phase.ended.get() {

@@ -1,8 +1,8 @@
-//! What is told apart of an operation's executions: the first of each request, and how fresh answers are.
+//! Additional parts of an operation's record: first and repeated executions, and the age of shown events.
 //!
-//! A store keeps what an answer was made from, and often the answer itself, so the first execution of a request may take
-//! far longer than later ones. Two executions are of the same request if all variables that the operation names have the
-//! same values.
+//! Stores cache the data that an answer needs, and often the answer. The first execution of a request may
+//! therefore take much longer than later ones. Two executions count as the same request if all variables that
+//! the operation names have equal values.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -12,36 +12,35 @@ use crate::driver::{Reply, ReplyPart};
 use crate::util::draw::fnv;
 use crate::workload::variables::{Encoding, Values, VariableId};
 
-/// The parts of an operation whose first executions are told apart.
+/// Part names for first and repeated executions.
 const FIRST: [&str; 2] = ["first", "again"];
 
-/// The part of an operation whose answers show events: how old the newest event is that an answer can be relied upon to
-/// show.
+/// Part name for data age: the time since the newest visible event arrived, at the end of the request.
 const AGE: &str = "age";
 
-/// So many requests are remembered. Executions of further ones are in neither part.
+/// Maximum number of requests remembered. Later new requests are recorded in neither part.
 const MOST: usize = 1 << 22;
 
-/// What is told apart of an operation's executions.
+/// Additional parts of one operation.
 #[derive(Clone, Debug, Default)]
 pub struct FirstExecutions {
-    /// The place of its first part among those of the operation.
+    /// Index of its first part among the operation's parts.
     pub place: usize,
-    /// The requests that were executed, if first executions are told apart.
+    /// Requests executed so far, if first executions are recorded separately.
     pub requests: Option<Arc<Requests>>,
-    /// The stream whose events its answers show, if it is recorded how old these are.
+    /// Index of the stream that ingests the events shown, if data age is recorded.
     pub shows: Option<usize>,
 }
 
 impl FirstExecutions {
-    /// The names of its parts.
+    /// Returns the names of its parts.
     pub fn parts(&self) -> impl Iterator<Item = &'static str> {
         let first = self.requests.iter().flat_map(|_| FIRST);
         first.chain(self.shows.map(|_| AGE))
     }
 
-    /// Adds its parts to a request that was due at `scheduled`. `is_first` is what [`Requests::is_first`] said of it, and
-    /// `newest` when the newest event had arrived that was seen before it was sent.
+    /// Adds its parts to the reply of a request due at `scheduled`. `is_first`: result of
+    /// [`Requests::is_first`]. `newest`: arrival time of the newest event that was visible before sending.
     pub fn record(&self, scheduled: Instant, is_first: Option<bool>, newest: Option<Instant>, reply: &mut Reply) {
         let (done, documents) = (reply.done, reply.documents);
         let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
@@ -56,7 +55,7 @@ impl FirstExecutions {
     }
 }
 
-/// The requests of an operation that were executed in a phase, by all of its clients.
+/// Distinct requests of an operation executed in a phase by any client.
 #[derive(Debug, Default)]
 pub struct Requests {
     variables: Vec<VariableId>,
@@ -71,12 +70,13 @@ struct Known {
 }
 
 impl Requests {
-    /// Those of an operation that names these variables.
+    /// Creates an empty set for an operation that names these variables.
     pub fn new(variables: Vec<VariableId>) -> Self {
         Self { variables, known: Mutex::default() }
     }
 
-    /// Whether the request with these values is executed for the first time; `None` if there were too many to know.
+    /// Records an execution; returns whether it is the first with these values, or `None` once the set is
+    /// full.
     pub fn is_first(&self, values: &Values) -> Option<bool> {
         let mut known = self.known.lock().expect("no thread panics while it holds the lock");
         let Known { prints, text } = &mut *known;

@@ -1,5 +1,5 @@
-//! Clients of a stream whose requests carry the events of a source: each takes the next batch, sends it, and keeps what
-//! the store could not take for another time.
+//! Ingesting clients: each takes a batch of a source's events, sends it, and returns unstored events to the
+//! queue.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::ingest::chunk::InFlightBatch;
 use crate::ingest::queue::Next;
 use crate::ingest::{Disposition, Source, dispositions};
 
-/// The pause of a client that cannot connect; it doubles with each such request in a row.
+/// Back-off of a client that cannot connect; it doubles with each such request in a row.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A client that cannot connect waits this long at most before the next request.
+/// Maximum back-off of a client that cannot connect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 impl<D: Driver> Worker<D> {
-    /// A client's loop, until the source has ended and nothing of it is left.
+    /// Client loop, until the source has ended and all of its events are settled.
     pub(super) async fn ingest(self: Rc<Self>, stream: Rc<Stream>, source: Arc<Source>, client: u64) {
         let mut connection = self.phase.driver.connection(client);
         let seat = self.seat(client);
@@ -28,7 +28,7 @@ impl<D: Driver> Worker<D> {
         let mut free = Instant::now();
         source.queue.join();
         while let Some(mut taken) = self.next_batch(&stream, &source).await {
-            // The generator is late with a batch that was ready while a client for it was free.
+            // The generator's delay starts when both the batch and a client were ready.
             let ready = taken.ready.map(|ready| ready.max(free));
             let late = ready.map_or(Duration::ZERO, |ready| Instant::now().saturating_duration_since(ready));
             let sent = self.send(&stream, &mut connection, seat, &source, &mut taken, late).await;
@@ -36,7 +36,7 @@ impl<D: Driver> Worker<D> {
                 None => source.queue.done(&taken),
                 Some(_) => source.queue.put_back(taken, sent.stuck),
             }
-            // No other batch gets through where nobody answers.
+            // Without a connection, other batches would fail too.
             if sent.unreachable {
                 self.timer.sleep_until(Instant::now() + pause).await;
                 pause = LONGEST_PAUSE.min(pause * 2);
@@ -48,15 +48,15 @@ impl<D: Driver> Worker<D> {
         self.nothing_left(stream.index, source.queue.ran_out());
     }
 
-    /// Waits for the next batch; `None` when nothing is left.
+    /// Waits for the next batch; returns `None` at the end.
     async fn next_batch(&self, stream: &Stream, source: &Source) -> Option<InFlightBatch> {
         loop {
-            // A client that has a batch must not be among those that are woken: the wake-up would be lost.
+            // Register for wake-ups only while waiting: a busy client would lose the wake-up.
             let mut changed = std::pin::pin!(source.queue.changed());
             changed.as_mut().enable();
             let now = Instant::now();
             if self.is_over(stream, now) {
-                // What has arrived in time is still sent.
+                // Events that arrived before the end are still sent.
                 source.queue.close();
             }
             let until = match source.queue.take(now) {
@@ -80,8 +80,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Sends what is left of a batch, with its retries, and records it; `late`: how late the generator is with it. What
-    /// is left then stands in the batch.
+    /// Sends the remaining events of a batch, with retries, and records the request. Unstored events stay in
+    /// the batch. `late`: the generator's delay.
     async fn send(
         &self,
         stream: &Stream,
@@ -93,7 +93,7 @@ impl<D: Driver> Worker<D> {
     ) -> Sent {
         let choice = &self.phase.stream_plans[stream.index].choices[0];
         let scheduled = taken.oldest().unwrap_or_else(Instant::now);
-        // That a batch waits for its events, and for a client that is free, is not the generator's doing.
+        // Waiting for events or for a free client does not count as the generator's delay.
         let start = Start { scheduled, started: scheduled + late };
         self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
         let node = stream.due_node(0);
@@ -142,10 +142,10 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// How a batch was sent.
+/// Result of sending a batch.
 struct Sent {
-    /// None of its events came to an end.
+    /// No event was settled.
     stuck: bool,
-    /// There was no connection.
+    /// The client could not connect.
     unreachable: bool,
 }

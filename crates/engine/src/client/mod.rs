@@ -1,8 +1,8 @@
-//! One worker: a thread with a runtime of its own, its share of every stream's clients, and a recorder.
+//! Worker: a thread with its own runtime and recorder, and its share of every stream's clients.
 //!
-//! Workers share nothing while load runs, except how far counters have come ([`crate::client::counters`]). What the
-//! clients of one worker share (the recorder, a stream's count) stays on their thread, behind plain cells. How clients
-//! of closed and open streams take their turns, and what they do for one request, are in the modules below.
+//! While load runs, workers share only the progress of counters ([`crate::client::counters`]). The state
+//! shared by one worker's clients (the recorder, a stream's count) stays on its thread, in plain cells. The
+//! submodules implement closed and open loops, users, ingestion, and single requests.
 
 mod balance;
 mod closed;
@@ -42,16 +42,16 @@ use balance::Balance;
 pub use request::unsent;
 use users::{UserConfig, UserPool};
 
-/// After this many requests without a wait a client lets the others of its thread run.
+/// After this many requests without a wait a client yields to the other clients of its thread.
 const TURNS: u32 = 64;
 
-/// The pause after a request that could not be sent, because the client could not connect or lacked a value.
+/// Back-off after a request that was not sent, because the client could not connect or lacked a value.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The pause doubles with each such request in a row, up to this.
+/// Maximum back-off. It doubles with each such request in a row.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The pause after `unsent` requests in a row that could not be sent; none after a request that was sent.
+/// Returns the back-off after `unsent` consecutive requests that were not sent.
 fn back_off(unsent: u32) -> Duration {
     match unsent {
         0 => Duration::ZERO,
@@ -64,33 +64,33 @@ struct Worker<D: Driver> {
     start: Instant,
     timer: Timer,
     recorder: RefCell<Recorder>,
-    /// How far its part of each stream has come.
+    /// State of its part of each stream.
     ends: Vec<Cell<StreamEnd>>,
-    /// One place for each client: the request that it waits for.
+    /// The request in flight of each client.
     waiting: RefCell<Vec<Option<(usize, Instant)>>>,
-    /// The users of each stream that has some.
+    /// The users of each stream that has users.
     pools: RefCell<Vec<(usize, Rc<UserPool>)>>,
-    /// How long after the phase's start it was there.
+    /// When the worker was ready, after the phase's start.
     began: Cell<Duration>,
-    /// Wakes those who sleep when a stream has ended the phase.
+    /// Wakes sleeping tasks when a stream has ended the phase.
     over: Notify,
 }
 
-/// A client: its number over all generators, and its place among the waiting clients of this worker.
+/// A client: its number over all ranks, and its index among this worker's clients.
 #[derive(Clone, Copy)]
 struct ClientSeat {
     client: u64,
     place: usize,
 }
 
-/// An iteration that a client is to walk through.
+/// An iteration for a client to run.
 #[derive(Clone, Copy)]
 struct Iteration {
     /// Its number in the stream.
     iteration: u64,
-    /// Which of the stream's counters it uses, and the first number that it takes of that, if it uses one.
+    /// The counter that it uses, and the first number that it takes.
     uses: Use,
-    /// The place of its operation in a mix whose operations alternate.
+    /// Index of its operation in a permuted mix.
     turn: Option<usize>,
 }
 
@@ -100,20 +100,20 @@ struct Stream {
     key: u64,
     share: Stride,
     issued: Cell<u64>,
-    /// For a stream whose requests use a counter.
+    /// Set if the stream's requests use a counter.
     count: Option<RefCell<Count>>,
-    /// For clients that may ask any node, where the driver leaves the choice to the engine.
+    /// Set if clients may use any node and the engine selects the node.
     balance: Option<RefCell<Balance>>,
-    /// Whether clients may ask any node; those of a closed loop keep to one.
+    /// Whether clients may switch nodes. Closed-loop clients keep their node.
     roams: bool,
     /// Requests so far, by choice.
     turns: Vec<Cell<u64>>,
     ends: Option<Instant>,
 }
 
-/// Runs the phase's load on this thread, worker number `thread` of its process, until its streams end or it has to
-/// stop. A panic in any of its tasks is reported to the caller (see [`crate::util::panics`]), which then stops the
-/// phase.
+/// Runs the load of worker `thread` of its process on the calling thread, until its streams end or the phase
+/// stops. A panic in one of its tasks is reported to the caller (see [`crate::util::panics`]), which then
+/// stops the phase.
 pub fn run<D: Driver>(
     phase: &Arc<Phase<D>>,
     thread: u64,
@@ -128,7 +128,7 @@ pub fn run<D: Driver>(
             start,
             timer: Timer::new()?,
             recorder: RefCell::new(recorder),
-            // A stream has something left to send until it is known that it has not.
+            // Each stream counts as having requests left until its part ends.
             ends: vec![Cell::new(StreamEnd { ran_out: false, ..StreamEnd::NOTHING }); phase.plan.streams.len()],
             waiting: RefCell::default(),
             pools: RefCell::default(),
@@ -163,10 +163,10 @@ pub fn run<D: Driver>(
         let broken = tokio::select! {
             () = all => None,
             () = stopped.notified() => None,
-            // Without its timer a worker would wait for ever, and without its ticker it could not be stopped.
+            // Without its timer a worker would never wake; without its ticker it could not be stopped.
             watched = watch.join_next() => watched,
         };
-        // Clients that still wait are abandoned. Some may be answered meanwhile, and wait no longer.
+        // Abandon clients that still wait. Some may receive their answer during the shutdown.
         streams.shutdown().await;
         lookers.shutdown().await;
         watch.shutdown().await;
@@ -183,9 +183,9 @@ pub fn run<D: Driver>(
 }
 
 impl<D: Driver> Worker<D> {
-    /// Measures how late the event loop is, turns the seconds, and listens for the order to stop.
+    /// Measures event-loop lag, ends each second of the recording, and checks for the stop flag.
     async fn tick(&self, stopped: &Notify) {
-        // Whoever waits for a start that ranks have agreed on can be told to stop.
+        // The stop flag also ends the wait for a start time agreed between ranks.
         while !self.phase.stop.load(Ordering::Relaxed) && Instant::now() + TICK < self.start {
             self.timer.sleep_until(Instant::now() + TICK).await;
         }
@@ -204,7 +204,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// This worker's part of a stream, whose end may be that of the phase.
+    /// Runs this worker's part of a stream; ends the phase if this stream ends it.
     async fn stream(self: Rc<Self>, index: usize, thread: u64) {
         self.clone().serve_stream(index, thread).await;
         self.phase.part_ended(index);
@@ -213,15 +213,14 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// This worker's part of a stream, from the phase's start to the stream's end.
+    /// Runs this worker's part of a stream, from the phase's start to the stream's end.
     async fn serve_stream(self: Rc<Self>, index: usize, thread: u64) {
         let phase = &self.phase;
         let plan = &phase.plan.streams[index];
         let ends = phase.plan.clock(index).map(|duration| self.start + phase.plan.warmup + duration);
         let key = hash_name(&format!("{}/{}", phase.plan.phase, plan.name));
         let profile = &phase.profiles[index];
-        // No more threads take part than there are clients, or than there may be requests in flight; their shares add
-        // up.
+        // Use at most one thread per client or per request in flight. The shares add up to the total.
         let parts = match plan.pacing {
             Pacing::Closed { .. } => profile.greatest() as u64,
             Pacing::Open { max_in_flight, .. } => max_in_flight,
@@ -247,7 +246,7 @@ impl<D: Driver> Worker<D> {
             match plan.pacing {
                 Pacing::Closed { think_time, .. } => {
                     for client in share.numbers(parts) {
-                        // Client number c is present while the level is above c.
+                        // Client number c is active while the level is above c.
                         let stretches = profile.at_least(client as f64 + 1.0);
                         clients.spawn_local(self.clone().closed(part.clone(), client, stretches, think_time));
                     }
@@ -270,7 +269,7 @@ impl<D: Driver> Worker<D> {
         }
         let ends_itself = phase.limits[index].is_some() || phase.sources[index].is_some();
         let clock_ends = ends.filter(|_| !ends_itself && !clients.is_empty());
-        // Requests in flight at the end are waited for, but not for ever.
+        // Requests in flight at the end get the drain time to finish.
         let give_up = ends.map(|ends| ends + phase.plan.drain);
         let all = async {
             while clients.join_next().await.is_some() {}
@@ -281,7 +280,7 @@ impl<D: Driver> Worker<D> {
                 }
             }
             if let Some(ends) = clock_ends {
-                // A part with nothing more to do until then, as at a low rate, still lasts until the end.
+                // Stay until the end of the stream even without more requests, as at a low rate.
                 self.sleep_until(ends).await;
             }
         };
@@ -300,7 +299,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Records whether this worker has nothing left to send of a stream.
+    /// Records whether this worker has sent all of its requests of a stream.
     fn nothing_left(&self, stream: usize, ran_out: bool) {
         self.ends[stream].set(StreamEnd { ran_out, ..self.ends[stream].get() });
     }

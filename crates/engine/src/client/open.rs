@@ -1,4 +1,4 @@
-//! Open streams: requests are due at instants that do not depend on answers, and are handed to idle clients.
+//! Open-loop streams: requests are due at times independent of the answers. Idle clients send them.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::pacing::schedule::Due;
 type DueIteration = (Iteration, Instant);
 
 impl<D: Driver> Worker<D> {
-    /// Hands each iteration to an idle client at its instant, or drops it if `most` are in flight.
+    /// Hands each iteration to an idle client when it is due; drops it if `most` iterations are in flight.
     pub(super) async fn open(self: Rc<Self>, stream: Rc<Stream>, schedule: Due, most: u64, clients: &mut JoinSet<()>) {
         let idle: Rc<Idle<DueIteration>> = Rc::default();
         let closing = Rc::new(Cell::new(false));
@@ -35,12 +35,12 @@ impl<D: Driver> Worker<D> {
             }
             turns += 1;
             if turns % TURNS == 0 {
-                // A schedule that has fallen behind must not keep its own clients from the answers.
+                // Yield when the schedule has fallen behind, so that clients can read their answers.
                 tokio::task::yield_now().await;
             }
             let ticket = self.ticket(&stream, n);
             let first = self.pick(&stream, n * self.phase.stream_plans[stream.index].steps(), 0, ticket);
-            // A user who walks a journey asks one node; each step goes to each node as often as the first.
+            // All steps of a journey go to one node, so each step is spread over the nodes like the first.
             let due = stream.due_node(first.number);
             let node = due.unwrap_or(0);
             if let Some(client_slot) = idle.take(node) {
@@ -69,7 +69,7 @@ impl<D: Driver> Worker<D> {
         client_slots.iter().for_each(|client_slot| client_slot.wake());
     }
 
-    /// A client of an open stream: serves what is handed to it.
+    /// Client loop of an open stream: runs the iterations handed to it.
     async fn serve(
         self: Rc<Self>,
         stream: Rc<Stream>,
@@ -83,7 +83,7 @@ impl<D: Driver> Worker<D> {
         loop {
             if let Some((ticket, scheduled)) = client_slot.take() {
                 if self.phase.stream_plans[stream.index].steps() > 1 {
-                    // A user who walks a journey in an open stream has just arrived.
+                    // In an open stream each journey belongs to a new user.
                     self.phase.driver.depart(&mut connection);
                 }
                 self.turn_to(&stream, &mut connection, Some(client_slot.node.get()), false);

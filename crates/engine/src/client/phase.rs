@@ -1,4 +1,4 @@
-//! What all workers of a phase share, mapped and checked, and what a worker returns when it ends.
+//! State shared by all workers of a phase, and the result of a worker.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,54 +16,54 @@ use crate::recording::latest_answers::Kept;
 use crate::recording::second::State;
 use crate::recording::stream_end::StreamEnd;
 
-/// What all workers of a phase share, read-only but for the flags and the counters.
+/// State shared by all workers of a phase: read-only, except for flags and counters.
 pub struct Phase<D: Driver> {
     /// The plan as it was received.
     pub plan: Plan,
     /// The protocol.
     pub driver: D,
-    /// What operations refer to.
+    /// Variables and corpora of the operations.
     pub context: Context,
-    /// Of each stream.
+    /// The iterations of each stream.
     pub stream_plans: Vec<StreamPlan<D>>,
-    /// The level of each stream's pacing.
+    /// The rate or client count of each stream over time.
     pub profiles: Vec<Profile>,
-    /// How many iterations each stream has; `None` for a stream without such an end.
+    /// The number of iterations of each stream; `None` if unlimited.
     pub limits: Vec<Option<u64>>,
-    /// How far the counters that operations use have come in this process.
+    /// Counters of this process.
     pub counters: Vec<Counter>,
-    /// The simulated clock of each stream whose users share one.
+    /// The simulated clock of each stream that has one.
     pub simulated_clocks: Vec<Option<SimulatedClock>>,
     /// The source of each stream that has one.
     pub sources: Vec<Option<Arc<Source>>>,
-    /// The newest answers that are kept, by operation.
+    /// Latest answers by operation, if requested.
     pub answers: BTreeMap<String, Arc<Kept>>,
-    /// Set from outside: end now.
+    /// Set by the caller to end the phase now.
     pub stop: AtomicBool,
-    /// Why the generator itself failed, if it did.
+    /// The generator's own error, if it failed.
     pub failure: OnceLock<String>,
-    /// Whether the clients that are present stay, and no others come.
+    /// Whether the set of active clients is frozen.
     pub held: AtomicBool,
-    /// Whether other ranks have parts of it, too, with which this one is told what becomes of the whole.
+    /// Whether other ranks take part. Then rank 0 combines the state of all ranks.
     pub together: bool,
-    /// How many workers still have a part of each stream.
+    /// Number of workers still active in each stream.
     pub going: Vec<AtomicU64>,
-    /// When the phase ended, where the end of a stream ends it.
+    /// When a stream's end ended the phase.
     pub ended: OnceLock<Instant>,
-    /// Set from outside: nothing more is taken from sources, and the phase ends with what they gave.
+    /// Set by the caller to close all sources: queued events are sent, then the phase ends.
     pub closing: AtomicBool,
 }
 
 impl<D: Driver> Phase<D> {
-    /// Ends the phase now because a part of the generator failed: from here on it would measure a different load. The
-    /// first message is kept.
+    /// Ends the phase because part of the generator failed, which would change the load. Keeps the first
+    /// message.
     pub fn fail(&self, message: String) {
         let _ = self.failure.set(message);
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// A worker has nothing more to do for a stream. If no other has either, and the stream ends the phase, it ends now,
-    /// unless other ranks have to be asked.
+    /// Records that a worker has finished its part of a stream. After the last worker, ends the phase if this
+    /// stream ends it and no other ranks take part.
     pub fn part_ended(&self, stream: usize) {
         let was_last = self.going[stream].fetch_sub(1, Ordering::SeqCst) == 1;
         if let (true, Some(probes)) =
@@ -77,7 +77,7 @@ impl<D: Driver> Phase<D> {
         self.end_if_closed();
     }
 
-    /// Takes nothing more from sources. What they gave is still sent, and then the phase ends, also for its other streams.
+    /// Closes all sources. Their queued events are sent, then the phase ends, including its other streams.
     pub fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         self.sources.iter().flatten().for_each(|source| source.queue.close_by_itself());
@@ -92,27 +92,27 @@ impl<D: Driver> Phase<D> {
         }
     }
 
-    /// A stream has ended the phase: what is in flight is waited for, and nothing else is sent.
+    /// Ends the phase: requests in flight may finish, no others are sent.
     pub fn end(&self) {
         let _ = self.ended.set(Instant::now());
     }
 
-    /// Opens the ports whose first lines are waited for, and returns when these begin to come.
+    /// Opens the ports of sources that wait for a first line, and returns when these lines begin to arrive.
     pub fn await_first(&self) -> Result<(), PlanError> {
         self.sources.iter().flatten().try_for_each(|source| source.await_first())
     }
 
-    /// The newest answers that were not taken yet, by operation.
+    /// Returns the latest answers not returned before, by operation.
     pub fn take_answers(&self) -> Vec<(String, Vec<u8>)> {
         self.answers.iter().filter_map(|(name, kept)| Some((name.clone(), kept.take()?))).collect()
     }
 
-    /// How its sources stand, by their names.
+    /// Returns the statistics of its sources, by name.
     pub fn stats(&self) -> BTreeMap<String, SourceStats> {
         self.sources.iter().flatten().map(|source| source.stats()).collect()
     }
 
-    /// Where streams and counters of this process stand.
+    /// Returns the progress of this process's streams and counters.
     pub fn state(&self) -> State {
         State {
             over: self.going.iter().map(|going| going.load(Ordering::Acquire) == 0).collect(),
@@ -126,15 +126,15 @@ impl<D: Driver> Phase<D> {
     }
 }
 
-/// What a worker returns besides its recordings.
+/// Result of a worker, apart from its recordings.
 #[derive(Clone, Debug, Default)]
 pub struct Leftover {
-    /// Requests in flight when the phase ended: their slot, and how long before they were scheduled.
+    /// Requests in flight when the phase ended: slot, and time since they were scheduled.
     pub in_flight: Vec<(usize, Duration)>,
     /// How its part of each stream ended.
     pub streams: Vec<StreamEnd>,
-    /// How long after the phase's start the worker began.
+    /// Start of the worker, after the phase's start.
     pub began: Duration,
-    /// When the worker ended, after the phase's start.
+    /// End of the worker, after the phase's start.
     pub ended: Duration,
 }

@@ -1,5 +1,4 @@
-//! What a client does for one iteration: its requests one after the other, each from its scheduled instant to its
-//! record.
+//! Requests of one iteration, from scheduled time to record.
 
 use std::time::Instant;
 
@@ -14,14 +13,14 @@ use crate::util::draw::Draw;
 use crate::workload::numbering::Use;
 use crate::workload::variables::{Captured, Values};
 
-/// When a request is due, and when the generator turned to it.
+/// Scheduled time of a request, and the time when the generator started it.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
     pub scheduled: Instant,
     pub started: Instant,
 }
 
-/// How a request went.
+/// Result of a request.
 pub(super) struct RequestOutcome {
     pub done: Instant,
     pub failed: Option<ErrorClass>,
@@ -30,8 +29,8 @@ pub(super) struct RequestOutcome {
 }
 
 impl<D: Driver> Worker<D> {
-    /// One iteration: one request, or all of a journey's. Returns the last request's number, when it was done, and
-    /// whether it was sent.
+    /// Runs one iteration: one request, or all requests of a journey. Returns the last request's number, its
+    /// end time, and whether it was sent.
     pub(super) async fn walk(
         &self,
         stream: &Stream,
@@ -62,7 +61,7 @@ impl<D: Driver> Worker<D> {
         (first + steps - 1, done, was_sent)
     }
 
-    /// One request, from its scheduled instant to its record.
+    /// Runs one request, from its scheduled time to its record.
     async fn request(
         &self,
         stream: &Stream,
@@ -107,7 +106,7 @@ impl<D: Driver> Worker<D> {
         start: Start,
     ) -> RequestOutcome {
         self.waiting.borrow_mut()[seat.place] = Some((choice.slot, start.scheduled));
-        // Whether the phase has ended meanwhile is known only when the answer is there.
+        // Compute the times after the answer: the phase may end during the request.
         let times = || self.times(stream, seat, start);
         let most = self.phase.plan.streams[stream.index].retries;
         let mut retries = 0;
@@ -139,8 +138,8 @@ impl<D: Driver> Worker<D> {
         self.record(stream, choice, seat, start, reply)
     }
 
-    /// What is known before a request is sent: whether it is the first of its kind, and when the newest event had arrived
-    /// that its answer will show; each where it is asked for.
+    /// Determines, before sending, whether the request is the first of its kind, and the arrival time of the
+    /// newest visible event. Each is `None` unless it is recorded.
     fn before(
         &self,
         connection: &mut D::Connection,
@@ -156,7 +155,7 @@ impl<D: Driver> Worker<D> {
         (is_first, newest)
     }
 
-    /// Keeps an answer for whoever watches, where that is wanted and due.
+    /// Stores the answer for live display, if requested and due.
     fn keep_answer(&self, connection: &D::Connection, choice: &Choice<D>, reply: &Reply) {
         let Some(kept) = choice.kept.as_ref().filter(|_| reply.outcome.is_ok()) else { return };
         if kept.is_due(reply.done)
@@ -166,8 +165,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Asks until the answer is a success, which is the first to see what was written. The whole wait is one request:
-    /// from the first sending to the last answer.
+    /// Repeats a request until it succeeds, which shows that a write is visible. All attempts count as one
+    /// request, from the first sending to the last answer.
     #[allow(clippy::too_many_arguments)]
     async fn look(
         &self,
@@ -189,7 +188,7 @@ impl<D: Driver> Worker<D> {
             let Err(failure) = &reply.outcome else { return Reply { sent, ..reply } };
             let next = reply.done + *every;
             if next > end {
-                // A store that does not answer has not said that it does not see it.
+                // Without an answer, visibility is unknown: keep the error class.
                 let answered = matches!(failure.class, ErrorClass::Assertion | ErrorClass::Client);
                 let class = if answered { ErrorClass::Unseen } else { failure.class };
                 let message =
@@ -210,7 +209,7 @@ impl<D: Driver> Worker<D> {
         Times { scheduled, started, ends: self.ends(stream), client: seat.client }
     }
 
-    /// Records how a request went in the end.
+    /// Records a finished request and frees its seat.
     pub(super) fn record(
         &self,
         stream: &Stream,
@@ -221,18 +220,19 @@ impl<D: Driver> Worker<D> {
     ) -> RequestOutcome {
         let done = reply.done;
         let failed = reply.outcome.as_ref().err();
-        // A connection that broke under a request is opened again at once; only a failed connect is a reason to wait.
+        // Only a failed connect needs a back-off: a connection that broke under a request reopens at once.
         let was_sent = failed.is_none() || reply.bytes_sent > 0;
         let failed = failed.map(|failure| failure.class);
         let end = &self.ends[stream.index];
         end.set(StreamEnd { last_done: end.get().last_done.max(done - self.start), ..end.get() });
-        // The request stays in flight until it is recorded: it may be what shows that a second has ended.
+        // Keep the request in flight until it is recorded: recording may end a second, which lists the
+        // requests in flight.
         self.recorder.borrow_mut().request(choice.slot, self.times(stream, seat, start), reply, &self.waiting.borrow());
         self.waiting.borrow_mut()[seat.place] = None;
         RequestOutcome { done, failed, was_sent }
     }
 
-    /// Iteration `n` of a stream, which is this worker's, with the numbers that it takes of a counter.
+    /// Returns iteration `n` of this worker, and takes its counter numbers.
     #[inline]
     pub(super) fn ticket(&self, stream: &Stream, n: u64) -> Iteration {
         let none = Use { group: 0, number: 0 };
@@ -240,14 +240,14 @@ impl<D: Driver> Worker<D> {
         Iteration { iteration: n, uses, turn: None }
     }
 
-    /// The requests of an iteration from `step` on will not be sent: the numbers that they took are settled.
+    /// Settles the numbers of an iteration's requests from `step` on, which will not be sent.
     pub(super) fn settle(&self, stream: &Stream, ticket: Iteration, step: usize) {
         for step in step..self.phase.stream_plans[stream.index].steps() as usize {
             self.skip(stream, ticket, step);
         }
     }
 
-    /// A step of an iteration will not be sent: the number that it took is settled.
+    /// Settles the number of a step that will not be sent.
     fn skip(&self, stream: &Stream, ticket: Iteration, step: usize) {
         let Some(count) = &stream.count else { return };
         let stream_plan = &self.phase.stream_plans[stream.index];
@@ -284,20 +284,21 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// Whether nothing was written that could become visible: the request before failed, and not by what it looked for.
+/// Returns whether the write failed, so that nothing can become visible. A failed visibility check is not a
+/// failed write.
 fn write_failed(failed: ErrorClass) -> bool {
     failed != ErrorClass::Unseen
 }
 
-/// The failure of a request that lacks a value which some answer should have given.
+/// Returns the failure of a request that lacks a captured value.
 pub fn unsent(name: &str) -> Reply {
     let message = format!("not sent: no answer has given this user a value for \"{name}\" yet");
     Reply::unsent(Failure::new(ErrorClass::Assertion, message))
 }
 
-/// The number that a step of an iteration takes: one more than the step before it that uses the counter, too.
+/// Returns the counter number of a step: one more than for the previous step with a counter.
 fn number_of<D: Driver>(stream_plan: &StreamPlan<D>, ticket: Iteration, step: usize) -> u64 {
-    // The choices of a mix are not steps: a mix has one step, the first.
+    // A mix has one step.
     let before = stream_plan.choices.iter().take(if stream_plan.thinks.is_empty() { 0 } else { step });
     ticket.uses.number + before.filter(|choice| choice.uses.is_some()).count() as u64
 }

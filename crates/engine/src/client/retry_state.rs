@@ -1,53 +1,53 @@
-//! What is left to do of a request whose attempt failed: all of it, or those documents of a bulk request that the store
-//! did not take. Documents that it took are not sent again: where it makes their ids they would be there twice.
+//! Retry state of a request: all of it, or the documents of a bulk request that the store rejected. Stored
+//! documents are not sent again: a store that generates ids would store them twice.
 
 use std::time::Duration;
 
 use crate::driver::{ErrorClass, Failure, Reply};
 
-/// The pause before the first retry. Each further pause is twice as long.
+/// Pause before the first retry. It doubles with each further retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause, unless the store asks for more.
+/// Maximum pause, unless the store requests a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// The longest pause that a store can ask for.
+/// Maximum pause that a store can request.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
 
-/// What the attempts so far have left.
+/// Remaining work and results of the attempts so far.
 #[derive(Debug, Default)]
 pub struct RetryState {
-    /// The documents that the next attempt carries, by their places in the whole request; `None` is all.
+    /// Indices of the documents that the next attempt carries, in the whole request; `None` for all.
     documents: Option<Vec<u32>>,
-    /// The failure of the first attempt in which documents failed for good, if there was one.
+    /// The first failure that made documents fail permanently.
     lost: Option<Failure>,
-    /// Documents that earlier attempts got through.
+    /// Documents stored by earlier attempts.
     passed: u64,
 }
 
 impl RetryState {
-    /// Of a request whose earlier ones have left these documents, or all.
+    /// Creates the state of a request with these documents, or all.
     pub fn of(documents: Option<Vec<u32>>) -> Self {
         Self { documents, ..Self::default() }
     }
 
-    /// The documents that the next attempt carries, by their places in the whole request; `None` is all.
+    /// Returns the indices of the documents for the next attempt, in the whole request; `None` for all.
     pub fn documents(&self) -> Option<&[u32]> {
         self.documents.as_deref()
     }
 
-    /// Whether what is left after an attempt may get through when it is tried again.
+    /// Returns whether a retry may succeed after this attempt.
     pub fn may_pass(reply: &Reply) -> bool {
         let whole = reply.outcome.as_ref().is_err_and(|failure| failure.class.may_pass());
         whole || !reply.rejected.is_empty()
     }
 
-    /// The back-off before the next attempt, after so many retries. `spread` in [0, 1) lengthens it by up to half, so that
-    /// clients which failed together do not return together.
+    /// Returns the back-off before the next attempt, after `retries` retries. `spread` in [0, 1) lengthens it
+    /// by up to half, so that clients that failed together do not retry together.
     pub fn pause(reply: &Reply, retries: u32, spread: f64) -> Duration {
         let doubled = FIRST_PAUSE.saturating_mul(1 << retries.min(10)).min(LONGEST_PAUSE).mul_f64(1.0 + spread / 2.0);
         doubled.max(reply.retry_after.unwrap_or_default().min(LONGEST_ASKED))
     }
 
-    /// Takes note of an attempt, after which there will be another.
+    /// Records an attempt that will be retried.
     pub fn after(&mut self, reply: &Reply) {
         self.passed += reply.documents;
         if reply.rejected.is_empty() {
@@ -63,7 +63,7 @@ impl RetryState {
         self.documents = Some(reply.rejected.iter().filter_map(place).collect());
     }
 
-    /// The judgement of the whole request by its last attempt: what failed in it, and what had failed before for good.
+    /// Returns the reply of the last attempt, with earlier permanent failures and stored documents included.
     pub fn settle(self, reply: Reply) -> Reply {
         let Self { lost, passed, .. } = self;
         let outcome = match (lost, reply.outcome) {
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(rest.documents(), Some(&[1, 4, 9][..]));
         rest.after(&reply(1, Some(ErrorClass::Rejected), &[0, 2]));
         assert_eq!(rest.documents(), Some(&[1, 9][..]));
-        // An attempt that fails as a whole leaves what it carried.
+        // After a failure of the whole attempt all of its documents remain.
         rest.after(&reply(0, Some(ErrorClass::Connect), &[]));
         assert_eq!(rest.documents(), Some(&[1, 9][..]));
         assert_eq!(outcome(rest.settle(reply(2, None, &[]))), None);
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(outcome(rest.settle(reply(2, None, &[]))), Some(ErrorClass::Item));
         let mut rest = RetryState::default();
         rest.after(&Reply { lost: false, ..mixed });
-        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), None, "nothing failed but what was rejected");
+        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), None, "only rejected documents failed");
         assert!(!RetryState::may_pass(&reply(5, Some(ErrorClass::Item), &[])));
         assert!(!RetryState::may_pass(&reply(5, None, &[])));
     }

@@ -1,4 +1,4 @@
-//! What a stream does in one iteration: which operations, in which order, with which think times.
+//! Iterations of a stream: its operations, their order and think times.
 
 use std::sync::Arc;
 
@@ -10,49 +10,49 @@ use crate::workload::journey::Journey;
 
 /// A mapped operation of a stream.
 pub struct Choice<D: Driver> {
-    /// Its place among the choices of its stream.
+    /// Its index among the choices of its stream.
     pub number: usize,
-    /// Ready to be executed.
+    /// The mapped operation.
     pub operation: D::Operation,
-    /// Upper end of its range in the mix: it is picked when the draw is below this and not below the previous choice's.
+    /// Upper end of its range in the mix. A draw picks the first choice with a higher bound.
     pub below: f64,
-    /// Its place in the recorder.
+    /// Its index in the recorder.
     pub slot: usize,
-    /// The counter that its requests use, as an index into [`Phase::counters`](crate::client::phase::Phase::counters):
-    /// each takes the next number.
+    /// The counter that its requests advance, as an index into
+    /// [`Phase::counters`](crate::client::phase::Phase::counters). Each request takes the next number.
     pub uses: Option<usize>,
-    /// The counter whose numbers its requests choose from, as an index into
+    /// The counter that limits the numbers its requests draw, as an index into
     /// [`Phase::counters`](crate::client::phase::Phase::counters).
     pub reads: Option<usize>,
-    /// Whether it looks until what was written is seen.
+    /// Settings of a request that repeats until a write is visible.
     pub visible: Option<Visible>,
-    /// Where its newest answer is kept, if that is wanted.
+    /// Storage for its latest answer, if requested.
     pub kept: Option<Arc<Kept>>,
-    /// What is told apart of its executions.
+    /// Additional parts recorded for its executions.
     pub first_executions: FirstExecutions,
-    /// The captured variables that its requests carry: their slots and their names.
+    /// Captured variables used in its requests: slot and name.
     pub needs: Vec<(usize, String)>,
 }
 
 impl<D: Driver> Choice<D> {
-    /// The name of a value that its requests carry and that nobody knows.
+    /// Returns the name of the first variable whose slot `knows` rejects.
     pub fn lacks(&self, mut knows: impl FnMut(usize) -> bool) -> Option<&str> {
         self.needs.iter().find(|(slot, _)| !knows(*slot)).map(|(_, name)| name.as_str())
     }
 }
 
-/// What a stream does in one iteration: a request picked from a mix, or a journey of several requests.
+/// Iteration of a stream: one request drawn from a mix, or a journey of several requests.
 pub struct StreamPlan<D: Driver> {
     /// The mix's operations, or the journey's steps in order.
     pub choices: Vec<Choice<D>>,
     /// The think time after each step of a journey; empty for a mix.
     pub thinks: Vec<Think>,
-    /// Of a mix whose operations do not all use the same counter: those that use the same one, and last those that use
-    /// none. Empty otherwise.
+    /// Groups of a mix by counter; operations without a counter form the last group. Empty if all operations
+    /// use the same counter, or for a journey.
     pub groups: Vec<Group>,
-    /// Of a mix whose operations alternate: their places, each as often as it weighs. Empty otherwise.
+    /// Choice indices of a permuted mix, each repeated by its weight. Empty for other streams.
     pub permuted_mix: Vec<usize>,
-    /// What users do, who go their own ways through the choices.
+    /// The journey of users, with branches.
     pub journey: Option<Journey>,
 }
 
@@ -62,12 +62,12 @@ pub struct Group {
     pub uses: Option<usize>,
     /// Their share of the mix.
     pub share: f64,
-    /// Their places in it, each with the upper end of its range within the group.
+    /// Indices of its choices, each with the upper end of its range within the group.
     pub choices: Vec<(f64, usize)>,
 }
 
 impl<D: Driver> StreamPlan<D> {
-    /// A mix, or a journey with its think times.
+    /// Creates the plan of a mix, or of a journey with its think times.
     pub fn new(choices: Vec<Choice<D>>, thinks: Vec<Think>) -> Self {
         let mut stream_plan = Self { choices, thinks, groups: Vec::new(), permuted_mix: Vec::new(), journey: None };
         let counters = stream_plan.counters();
@@ -93,17 +93,17 @@ impl<D: Driver> StreamPlan<D> {
         Group { uses, share, choices }
     }
 
-    /// Requests of one iteration.
+    /// Returns the number of requests per iteration.
     pub fn steps(&self) -> u64 {
         self.thinks.len().max(1) as u64
     }
 
-    /// The counters that its requests use, once for each choice.
+    /// Returns the counter of each choice that uses one; counters may repeat.
     pub fn uses(&self) -> impl Iterator<Item = usize> {
         self.choices.iter().filter_map(|choice| choice.uses)
     }
 
-    /// The counters that its requests use, in the order of their groups.
+    /// Returns the counters in the order of their groups.
     pub fn counters(&self) -> Vec<usize> {
         let mut counters = Vec::new();
         for counter in self.uses() {

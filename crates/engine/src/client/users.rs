@@ -1,5 +1,5 @@
-//! Users of a stream: many share few clients. A dispatcher sleeps until the next of them is due, and the first client
-//! that is free asks for it. A user has neither a task nor a connection.
+//! Users of a stream. Many users share few clients, so a user has neither a task nor a connection. A
+//! dispatcher sleeps until the next user is due, then an idle client sends the user's request.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -23,44 +23,44 @@ use crate::recording::recorder::Times;
 use crate::workload::journey::Journey;
 use crate::workload::journey::user::{Next, Scene, TimedSteps, User, UserRequest};
 
-/// A user who is due, since when, and when that was noticed.
+/// A due user, with the due time and the time when the generator noticed it.
 type Due = (u32, Start);
 
 /// This worker's users of a stream.
 #[derive(Default)]
 pub(super) struct UserPool {
     users: RefCell<Vec<User>>,
-    /// Those who think, and until when.
+    /// Users in think time, with the end of that time.
     thinking: RefCell<BinaryHeap<Reverse<(Instant, u32)>>>,
-    /// Those who are due, since when, and when that was noticed.
+    /// Due users, with the due time and the time when the generator noticed it.
     ready: RefCell<VecDeque<Due>>,
-    /// Those who wait for the shared clock, and until when.
+    /// Users that wait for the simulated clock, with the simulated time.
     parked: RefCell<BinaryHeap<Reverse<(i64, u32)>>>,
-    /// The step of that clock for which those who waited have gone on.
+    /// The last clock step for which waiting users were released.
     released: Cell<u64>,
-    /// How many have not walked all their journeys.
+    /// Number of users with journeys left.
     left: Cell<u64>,
-    /// The clients that have nothing to do.
+    /// Idle clients.
     idle: Idle<Due>,
     /// All clients.
     client_slots: RefCell<Vec<Rc<ClientSlot<Due>>>>,
-    /// Wakes the dispatcher before the instant that it sleeps until.
+    /// Wakes the dispatcher before its timer.
     news: Notify,
     sleeps_until: Cell<Option<Instant>>,
     closing: Cell<bool>,
 }
 
-/// How users of a stream begin and go on.
+/// Start and think times of a stream's users.
 #[derive(Clone, Copy)]
 pub(super) struct UserConfig {
     pub users: u64,
     pub think_time: Think,
-    /// The first user begins with the load, the last one this long after.
+    /// Time between the starts of the first and the last user.
     pub over: Duration,
 }
 
 impl<D: Driver> Worker<D> {
-    /// Lets this worker's users walk until the stream ends, or they are through.
+    /// Runs this worker's users until the stream ends or all have finished.
     pub(super) async fn users(
         self: Rc<Self>,
         stream: Rc<Stream>,
@@ -90,7 +90,7 @@ impl<D: Driver> Worker<D> {
         pool.client_slots.borrow().iter().for_each(|client_slot| client_slot.wake());
     }
 
-    /// Hands users who are due to clients, until all are through or the stream is over.
+    /// Hands due users to clients until all users have finished or the stream is over.
     async fn dispatch(&self, stream: &Stream, pool: &UserPool, scene: &Scene<'_>, thread: usize) {
         let simulated_clock = self.phase.simulated_clocks[stream.index].as_ref();
         let mut turns = 0;
@@ -146,11 +146,12 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Lets those go on who waited for the latest step of the shared clock, all due when it was made.
+    /// Releases the users that waited for the latest step of the simulated clock. All are due at the time of
+    /// the step.
     fn release(&self, stream: &Stream, pool: &UserPool, scene: &Scene, simulated_clock: &SimulatedClock) {
         let Some(step) = simulated_clock.latest().filter(|step| step.number > pool.released.get()) else { return };
         pool.released.set(step.number);
-        // All of them first: who goes on and waits at once, such as at another meeting, waits for the next step.
+        // Collect them first: a user that waits again at once must wait for the next step.
         let mut places = Vec::new();
         {
             let mut parked = pool.parked.borrow_mut();
@@ -166,7 +167,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// A client: asks for the users who are due, one after the other.
+    /// Client loop: serves due users one after the other.
     async fn attend(self: Rc<Self>, stream: Rc<Stream>, client: u64, pool: Rc<UserPool>, think_time: Think) {
         let Some(journey) = &self.phase.stream_plans[stream.index].journey else { return };
         let scene = self.scene(&stream, journey, think_time);
@@ -201,8 +202,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Hands the first user who is due to an idle client, if there is one: at the node that is due for the request, or
-    /// at another.
+    /// Hands the first due user to an idle client, if any: at the least-loaded node, otherwise at any node.
     fn call(&self, stream: &Stream, pool: &UserPool, scene: &Scene) {
         let mut ready = pool.ready.borrow_mut();
         let Some(&(place, start)) = ready.front() else { return };
@@ -215,7 +215,7 @@ impl<D: Driver> Worker<D> {
         client_slot.hand((place, start), node.unwrap_or(0));
     }
 
-    /// The request at which a user stands, and what the user does after it.
+    /// Sends a user's current request and chooses the user's next step.
     #[allow(clippy::too_many_arguments)]
     async fn serve_user(
         &self,
@@ -235,10 +235,10 @@ impl<D: Driver> Worker<D> {
         let Some((UserRequest { choice, mut draw, think_time, missing }, mut memory, failed)) = taken else { return };
         let choice = &self.phase.stream_plans[stream.index].choices[choice];
         (draw.turn, draw.roams) = (stream.turn(choice.number), true);
-        // What was not written is not looked for.
+        // Skip the visibility check of a failed write.
         let in_vain = failed && choice.visible.is_some();
         let lacks = choice.lacks(|slot| memory.has(slot));
-        // A record names the user, for whom any client may ask.
+        // Records carry the user's number, since any client may send its requests.
         let seat = ClientSeat { client: draw.user, ..seat };
         if let Some(counter) = choice.reads {
             draw.settled = self.phase.counters[counter].settled();
@@ -276,13 +276,14 @@ impl<D: Driver> Worker<D> {
                 user.leave(scene.journey);
             }
         }
-        // This client takes the next user who is due; another is needed only for more.
+        // This client takes the next due user itself; wake another only if more are due.
         if self.go_on(stream, pool, scene, place, done, due) && pool.ready.borrow().len() > 1 {
             self.call(stream, pool, scene);
         }
     }
 
-    /// A user goes on at `now`, and thinks until `due` first. Returns whether it is ready to ask at once.
+    /// Continues a user at `now`, after think time until `due`. Returns whether the user's next request is
+    /// due at once.
     fn go_on(&self, stream: &Stream, pool: &UserPool, scene: &Scene, place: u32, now: Instant, due: Instant) -> bool {
         let simulated_clock = self.phase.simulated_clocks[stream.index].as_ref();
         let (next, asks) = {
@@ -291,7 +292,7 @@ impl<D: Driver> Worker<D> {
         };
         match next {
             Next::Due(due) => {
-                // Who need not wait is not looked for by the dispatcher.
+                // A user that is due at once skips the dispatcher.
                 if asks && due <= now && !self.is_over(stream, due) {
                     pool.ready.borrow_mut().push_back((place, Start { scheduled: due, started: due }));
                     return true;
@@ -320,7 +321,7 @@ impl<D: Driver> Worker<D> {
         false
     }
 
-    /// Records steps that were timed together, as one request that was sent when it was due.
+    /// Records steps that are timed together as one request, sent when due.
     fn taken(&self, stream: &Stream, TimedSteps { user, slot, began, done, failed }: TimedSteps) {
         let why = |class| Failure::new(class, "one of the requests in it failed");
         let reply = Reply::new(began, done, failed.map_or(Ok(()), |class| Err(why(class))));
@@ -328,7 +329,7 @@ impl<D: Driver> Worker<D> {
         self.recorder.borrow_mut().request(slot, times, reply, &self.waiting.borrow());
     }
 
-    /// The requests of users who still wait for a client: they were due, and were not sent.
+    /// Records requests of users still waiting for a client as due but not sent.
     pub(super) fn unsent(&self) {
         for (stream, pool) in self.pools.borrow().iter() {
             let stream_plan = &self.phase.stream_plans[*stream];

@@ -1,5 +1,5 @@
-//! Looking for events that the store has acknowledged, until queries see them: one client for all events of a source
-//! that are looked for, with one query for all of them at a time.
+//! Visibility probes: one client per source polls for acknowledged events until queries find them. Each query
+//! covers all open probes.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::plan::Pacing;
 use crate::recording::recorder::Times;
 
 impl<D: Driver> Worker<D> {
-    /// Looks for the events of a stream's source that are sampled. It goes on when the stream is over, until each of
-    /// them is seen or given up, so that those which came late are like the others.
+    /// Polls for the sampled events of a stream's source. Continues after the end of the stream until each
+    /// probe is found or times out, so that late events are treated like the others.
     pub(super) async fn look_for_events(self: Rc<Self>, index: usize, source: Arc<Source>) {
         let Some(probes) = &source.probes else { return };
         let (phase, choice) = (&self.phase, &self.phase.stream_plans[index].choices[0]);
@@ -38,7 +38,7 @@ impl<D: Driver> Worker<D> {
                 Sought::Events(_) => {}
             }
             self.timer.sleep_until(due).await;
-            // What was acknowledged meanwhile is looked for, too.
+            // Include probes opened during the wait.
             let Sought::Events(batch) = probes.sought() else { continue };
             let started = Instant::now();
             self.waiting.borrow_mut()[seat.place] = Some((look, due));
@@ -63,8 +63,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// The number of the client that looks for the events of a stream: one behind those that take them in, which shares
-    /// the connections of this thread.
+    /// Returns the number of the probing client: the number after the stream's ingesting clients, so that it
+    /// shares this thread's connections.
     fn looker(&self, stream: usize) -> u64 {
         let plan = &self.phase.plan;
         let Pacing::Source { workers, .. } = plan.streams[stream].pacing else { return 0 };

@@ -1,4 +1,4 @@
-//! What senders are told: how many of their lines are safe, in the order in which they sent them.
+//! Acknowledgements to senders: the number of settled lines, in the order sent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// So many lines at least are waited for together, where that may be.
+/// Reads are merged under one token up to this number of lines, if allowed.
 const TOGETHER: u64 = 1000;
 
-/// The events of one reading, or of several, that are not settled yet.
+/// Counter of the unsettled events of one or several reads.
 #[derive(Debug)]
 pub struct AckToken {
     left: AtomicUsize,
@@ -17,18 +17,18 @@ pub struct AckToken {
 }
 
 impl AckToken {
-    /// For so many events.
+    /// Creates a token for `events` events.
     pub fn new(events: usize, waker: Arc<Notify>) -> Self {
         Self { left: AtomicUsize::new(events), waker }
     }
 
-    /// So many more, unless all before them are settled already; returns whether they were added.
+    /// Adds events unless the token is already settled; returns whether they were added.
     fn join(&self, events: usize) -> bool {
         let joined = |left: usize| (left > 0).then_some(left + events);
         self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, joined).is_ok()
     }
 
-    /// One of them is settled.
+    /// Settles one event.
     pub fn settle(&self) {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.waker.notify_one();
@@ -40,10 +40,10 @@ impl AckToken {
     }
 }
 
-/// How far the lines of one sender are safe.
+/// Acknowledgement state of one sender.
 #[derive(Debug, Default)]
 pub struct Acks {
-    /// Rings when a ticket is settled.
+    /// Notified when a token is settled.
     pub waker: Arc<Notify>,
     readings: VecDeque<(u64, Arc<AckToken>)>,
     lines: u64,
@@ -51,8 +51,8 @@ pub struct Acks {
 }
 
 impl Acks {
-    /// A reading had so many lines, of which so many are events. `together`: they may be safe together with those before
-    /// them, and not earlier.
+    /// Adds a read of `lines` lines with `events` events; returns their token. `together`: the read may share
+    /// the token of the previous reads.
     pub fn read(&mut self, lines: u64, events: usize, together: bool) -> Arc<AckToken> {
         let before = self.readings.back_mut().filter(|(before, _)| together && *before < TOGETHER);
         if let Some((before, ticket)) = before.filter(|(_, ticket)| ticket.join(events)) {
@@ -67,7 +67,7 @@ impl Acks {
         ticket
     }
 
-    /// How many lines are safe, all before them too.
+    /// Returns the number of lines settled without a gap.
     pub fn lines(&mut self) -> u64 {
         while let Some((lines, _)) = self.readings.front().filter(|(_, ticket)| ticket.is_safe()) {
             self.lines += lines;
@@ -76,13 +76,13 @@ impl Acks {
         self.lines
     }
 
-    /// Nothing more is read.
+    /// Declares that no more lines follow.
     pub fn end(&mut self) {
         self.ended = true;
         self.waker.notify_one();
     }
 
-    /// Whether all lines that ever will be read are safe.
+    /// Returns whether input has ended and all lines are settled.
     pub fn is_all(&self) -> bool {
         self.ended && self.readings.is_empty()
     }

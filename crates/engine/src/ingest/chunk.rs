@@ -1,4 +1,4 @@
-//! What goes into the queue of a source, and what comes out of it.
+//! Input and output of a source's queue: chunks of events and batches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 use super::acks::AckToken;
 use crate::workload::event::{Batch, Event};
 
-/// Events of one reading.
+/// Events that one read returned.
 #[derive(Debug)]
 pub struct Chunk {
-    /// What was read.
+    /// The bytes read.
     pub bytes: Vec<u8>,
-    /// The events in it.
+    /// The events in `bytes`.
     pub events: Vec<Event>,
-    /// Who wants to know when they are safe.
+    /// Token to settle when the events are stored or refused.
     pub ticket: Option<Arc<AckToken>>,
 }
 
 impl Chunk {
-    /// What takes up much more memory than its events, as where most lines are not events, is cut down to them.
+    /// Copies only the events' bytes if the buffer is much larger than its events.
     #[must_use]
     pub fn trimmed(self) -> Self {
         if self.length() >= self.bytes.capacity() as u64 / 4 {
@@ -30,33 +30,33 @@ impl Chunk {
         Self { bytes, events, ticket: self.ticket }
     }
 
-    /// Bytes of its events.
+    /// Returns the size of the events, bytes.
     pub fn length(&self) -> u64 {
         self.events.iter().map(|event| event.line.len() as u64).sum()
     }
 }
 
-/// A batch on its way into the store.
+/// A batch that is being sent to the store.
 #[derive(Debug)]
 pub struct InFlightBatch {
     /// The events.
     pub batch: Batch,
-    /// Since when a client could have taken it; `None` where that is not known.
+    /// When the batch first could have been taken; `None` if unknown.
     pub ready: Option<Instant>,
-    /// Those that an earlier request has left, by their places; `None` is all.
+    /// Indices of the events still to send; `None` for all.
     pub left: Option<Vec<u32>>,
     /// The back-off before its last retry; `None` before the first.
     pub back_off: Option<Duration>,
-    /// When it may be retried, once it was put back.
+    /// Earliest time of the next retry.
     pub retry_at: Instant,
-    /// The events that are looked for, by their places, each with how many events came before it.
+    /// Sampled events: index, and number of events sent before it.
     pub sampled: Vec<(u32, u64)>,
-    /// The tickets of the events before each place.
+    /// Acknowledgement tokens, each with the end index of its events.
     tickets: Vec<(usize, Arc<AckToken>)>,
 }
 
 impl InFlightBatch {
-    /// A batch of pieces of chunks.
+    /// Builds a batch from parts of chunks.
     pub fn together(pieces: &[(Arc<Chunk>, Range<usize>)], kinds: Arc<[String]>, ready: Option<Instant>) -> Self {
         let events = || pieces.iter().flat_map(|(chunk, range)| &chunk.events[range.clone()]);
         let mut batch = Batch {
@@ -74,7 +74,7 @@ impl InFlightBatch {
         Self { batch, ready, left: None, back_off: None, retry_at: Instant::now(), sampled: Vec::new(), tickets }
     }
 
-    /// An event has come to its end: the store has it or refuses it for good.
+    /// Settles an event: the store has it or refused it permanently.
     pub fn settle(&self, place: usize) {
         let after = self.tickets.partition_point(|(end, _)| *end <= place);
         if let Some((_, ticket)) = self.tickets.get(after) {
@@ -82,7 +82,7 @@ impl InFlightBatch {
         }
     }
 
-    /// When the oldest event arrived that is left.
+    /// Returns the arrival time of the oldest unsettled event.
     pub fn oldest(&self) -> Option<Instant> {
         let events = &self.batch.events;
         match &self.left {

@@ -1,5 +1,5 @@
-//! Dead letters: lines that are not events, and events that the store refuses for good. They are counted by their
-//! reason, and kept in a file if the plan names one.
+//! Dead letters: invalid lines, and events that the store refused permanently. They are counted by reason,
+//! and written to a file if the plan names one.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -13,31 +13,31 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-/// Why a line is not an event of the store.
+/// Reason of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Reason {
-    /// It is not a JSON object.
+    /// The line is not a JSON object.
     NoObject,
-    /// It is nested deeper than [`crate::util::json::whole::DEEPEST`].
+    /// The line is nested deeper than [`crate::util::json::whole::DEEPEST`].
     TooDeep,
-    /// It does not say its kind.
+    /// The kind is missing.
     NoKind,
-    /// The source does not know its kind.
+    /// The source does not define the kind.
     UnknownKind,
-    /// It has no id, or an empty one.
+    /// The id is missing or empty.
     NoId,
-    /// Its id is not Unicode: it has half of a surrogate pair.
+    /// The id is not Unicode: it has half of a surrogate pair.
     OddId,
-    /// It has no time.
+    /// The time is missing.
     NoTime,
-    /// Its time cannot be read.
+    /// The time cannot be parsed.
     OddTime,
-    /// It is longer than lines may be.
+    /// The line exceeds the maximum length.
     TooLong,
-    /// Its sender went away in the middle of it.
+    /// The sender disconnected in the middle of the line.
     CutOff,
-    /// The store refused it.
+    /// The store refused the event.
     Refused,
 }
 
@@ -56,7 +56,7 @@ impl Reason {
         Self::Refused,
     ];
 
-    /// As it is counted.
+    /// Returns the name used in counts and files.
     pub fn name(self) -> &'static str {
         [
             "not a JSON object",
@@ -74,15 +74,15 @@ impl Reason {
     }
 }
 
-/// The dead letters of a source.
+/// Dead letters of a source.
 #[derive(Debug, Default)]
 pub struct DeadLetters {
     counts: [AtomicU64; Reason::ALL.len()],
-    /// Made with the first letter.
+    /// Created with the first letter.
     file: Option<(PathBuf, Mutex<Option<File>>)>,
 }
 
-/// Dead letters that are counted and written together.
+/// Dead letters to count and write together.
 #[derive(Default)]
 pub struct Bundle {
     counts: [u64; Reason::ALL.len()],
@@ -90,7 +90,8 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Adds a letter. `words` may say more of the reason. A line that is not UTF-8 is kept as base64, too.
+    /// Adds a letter. `words` details the reason and may be empty. A line that is not UTF-8 is also kept as
+    /// base64.
     fn add(&mut self, reason: Reason, words: &str, line: &[u8], from: impl fmt::Display) {
         let colon = if words.is_empty() { "" } else { ": " };
         let reason = format!("{}{colon}{words}", reason.name());
@@ -104,28 +105,28 @@ impl Bundle {
 }
 
 impl DeadLetters {
-    /// None yet. They are added to the file, if one is named.
+    /// Creates an empty set. Letters are appended to the file at `path`, if given.
     pub fn new(path: Option<&Path>) -> Self {
         Self { counts: Default::default(), file: path.map(|path| (path.to_owned(), Mutex::default())) }
     }
 
-    /// Adds a letter to those that will be written together. `words` may say more of the reason.
+    /// Adds a letter to a bundle. `words` details the reason and may be empty.
     pub fn add(&self, bundle: &mut Bundle, reason: Reason, words: &str, line: &[u8], from: impl fmt::Display) {
         bundle.counts[reason as usize] += 1;
-        // What is not kept is counted all the same.
+        // Letters are counted even without a file.
         if self.file.is_some() {
             bundle.add(reason, words, line, from);
         }
     }
 
-    /// Counts letters.
+    /// Counts the letters of a bundle.
     pub fn count(&self, bundle: &mut Bundle) {
         for (counter, count) in self.counts.iter().zip(std::mem::take(&mut bundle.counts)) {
             counter.fetch_add(count, Ordering::Relaxed);
         }
     }
 
-    /// Writes letters; an error in words where they cannot be written.
+    /// Writes the letters of a bundle, or returns the error.
     pub fn write(&self, bundle: &mut Bundle) -> Result<(), String> {
         let dead_letters = std::mem::take(&mut bundle.text);
         let Some((path, file)) = self.file.as_ref().filter(|_| !dead_letters.is_empty()) else { return Ok(()) };
@@ -138,12 +139,12 @@ impl DeadLetters {
         written.map_err(|error| format!("dead letters are lost: {}: {error}", path.display()))
     }
 
-    /// How many there are of a reason.
+    /// Returns the number of letters with this reason.
     pub fn of(&self, reason: Reason) -> u64 {
         self.counts[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// How many there are by reason, where there are any.
+    /// Returns the number of letters by reason, without zeros.
     pub fn counts(&self) -> BTreeMap<String, u64> {
         let counts = Reason::ALL.map(|reason| (reason.name().to_owned(), self.of(reason)));
         counts.into_iter().filter(|(_, count)| *count > 0).collect()

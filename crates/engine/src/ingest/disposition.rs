@@ -1,22 +1,24 @@
-//! What becomes of the events of a batch by one answer of the store.
+//! Result of each event of a batch after one answer of the store.
 
 use crate::driver::Reply;
 
-/// See the module.
+/// State of an event after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// The store has it.
     Taken,
-    /// It may get through when it is sent again.
+    /// Not stored; a retry may succeed.
     Left,
-    /// The store refuses it for good.
+    /// The store refused it permanently.
     Refused,
 }
 
-/// What became of `events` events, of which the request carried those at the places `only`, or all.
+/// Returns the disposition of each event that the request carried: those at the indices `only`, or all
+/// `events`.
 ///
-/// Only events that the answer names are refused. Of a failed request the others are taken only if the store took as
-/// many documents as there are of them: to send an event again changes nothing, to drop it loses it.
+/// Only events named in the answer count as refused. After a failed request, unnamed events count as stored
+/// only if the store's document count covers all of them. Sending an event again is harmless; dropping it
+/// loses data.
 pub fn dispositions(reply: &Reply, events: usize, only: Option<&[u32]>) -> Vec<(u32, Disposition)> {
     let carried = only.map_or(events, <[u32]>::len);
     let unnamed = carried.saturating_sub(reply.rejected.len() + reply.refused.len()) as u64;

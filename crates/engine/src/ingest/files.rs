@@ -1,4 +1,4 @@
-//! Files, plain or compressed, one after the other.
+//! Files, plain or compressed, read one after the other.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -9,7 +9,7 @@ use super::line_reader::{From, LineReader};
 use crate::plan::PlanError;
 use crate::workload::corpus::unpacked::stream;
 
-/// Whether the files can be opened.
+/// Checks that the files can be opened.
 pub fn check(paths: &[PathBuf]) -> Result<(), PlanError> {
     for path in paths {
         open(path).map_err(PlanError::new)?;
@@ -17,7 +17,7 @@ pub fn check(paths: &[PathBuf]) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// A file's lines, without their compression.
+/// Opens a file and decompresses it while reading.
 pub fn open(path: &Path) -> Result<Box<dyn Read>, String> {
     let say = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(say)?;
@@ -27,7 +27,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>, String> {
     stream(BufReader::with_capacity(1 << 20, file), path).map_err(say)
 }
 
-/// Reads them to their ends. A file that is damaged is read as far as that goes, and named.
+/// Reads all files. A damaged file is read up to the damage, and reported.
 pub fn read(source: &Source) -> Result<(), String> {
     for path in &source.plan.files {
         let mut intake = LineReader::new(source, From::File(path.display().to_string(), 0));

@@ -1,13 +1,13 @@
-//! The time of an event: text of ISO 8601, with or without an offset from UTC, or a number of milliseconds since 1970.
+//! Event times: ISO 8601 text, with or without a UTC offset, or milliseconds since 1970.
 //!
-//! Logs have a time in each line, and nearly always in one form, which is read here without the general reader's detours.
+//! Most logs use one form of time. That form has a fast parser here; all others use the general one.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use crate::util::calendar::DAY;
 
-/// The instant that a JSON value is, milliseconds since 1970; `None` if it does not say one.
+/// Parses a JSON value as milliseconds since 1970; `None` if it is not a time.
 pub fn instant(json: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(json).ok()?;
     match text.strip_prefix('"') {
@@ -19,7 +19,7 @@ pub fn instant(json: &[u8]) -> Option<i64> {
     }
 }
 
-/// A unit of time since 1970.
+/// A unit of time since 1970 other than milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds.
@@ -28,8 +28,8 @@ pub enum Unit {
     Finer,
 }
 
-/// The unit that a JSON number seems to be in, if that is not milliseconds. Seconds of the years 1973 to 5138 are
-/// milliseconds before 1973, and milliseconds after 5138 are more likely a finer unit.
+/// Guesses whether a JSON number has a unit other than milliseconds. Seconds of the years 1973 to 5138 would
+/// be milliseconds before 1973. Milliseconds after 5138 are more likely a finer unit.
 pub fn unit(json: &[u8]) -> Option<Unit> {
     const DIGITS_OF_SECONDS: std::ops::RangeInclusive<usize> = 9..=11;
     const DIGITS_OF_FINER: usize = 15;
@@ -43,7 +43,7 @@ pub fn unit(json: &[u8]) -> Option<Unit> {
 }
 
 impl Unit {
-    /// The warning of a time, read as `milliseconds`, in a line of `from`.
+    /// Returns the warning for a time that was read as `milliseconds`.
     pub fn warning(self, milliseconds: i64) -> String {
         let unit = match self {
             Self::Seconds => "seconds",
@@ -57,7 +57,7 @@ impl Unit {
     }
 }
 
-/// The instant that a text of ISO 8601 is, milliseconds since 1970; without an offset it is that of UTC.
+/// Parses ISO 8601 text as milliseconds since 1970. Text without an offset is UTC.
 pub fn iso(text: &str) -> Option<i64> {
     if let Some(instant) = usual(text.as_bytes()) {
         return Some(instant);
@@ -69,15 +69,15 @@ pub fn iso(text: &str) -> Option<i64> {
     Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
 }
 
-/// The same of a text such as `2017-03-01T12:00:00.123Z`, with up to nine digits of the second's fraction or none, in the years
-/// 1970 to 9999. `None` for every other text, which may be an instant too.
+/// Parses text such as `2017-03-01T12:00:00.123Z`, with up to nine fraction digits, in the years 1970 to
+/// 9999. Returns `None` for other forms, which may still be valid.
 fn usual(text: &[u8]) -> Option<i64> {
     let (whole, rest) = text.split_at_checked(19)?;
     let fraction = match rest.strip_suffix(b"Z")? {
         [] => 0,
         [b'.', digits @ ..] if (1..=9).contains(&digits.len()) => {
             number(digits)?;
-            // Milliseconds are the first three.
+            // Keep the first three fraction digits: milliseconds.
             (0..3).fold(0, |sum, place| sum * 10 + digits.get(place).map_or(0, |digit| i64::from(digit - b'0')))
         }
         _ => return None,
@@ -96,12 +96,12 @@ fn usual(text: &[u8]) -> Option<i64> {
     Some(days * DAY + ((hour * 60 + minute) * 60 + second) * 1000 + fraction)
 }
 
-/// What decimal digits say, if there is nothing else.
+/// Parses decimal digits; `None` if any other byte occurs.
 fn number(digits: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + i64::from(digit - b'0')))
 }
 
-/// The days of a month.
+/// Returns the number of days in a month.
 fn length(year: i64, month: i64) -> i64 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
@@ -111,16 +111,16 @@ fn length(year: i64, month: i64) -> i64 {
     }
 }
 
-/// The days from the beginning of 1970 to a date behind it.
+/// Returns the days from 1970-01-01 to a later date.
 fn since_1970(year: i64, month: i64, day: i64) -> i64 {
-    // Years are counted from March, so that the leap day is their last. The 153 days from March to July are those of
-    // August to December, too.
+    // Years start in March, so that the leap day is the last day. March to July and August to December both
+    // have 153 days.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let before = 365 * year + year / 4 - year / 100 + year / 400;
     before + (153 * month + 2) / 5 + day - 1 - BEFORE_1970
 }
 
-/// The days from March of the year 0, as it would have been, to 1970.
+/// Days from March of the (proleptic) year 0 to 1970-01-01.
 const BEFORE_1970: i64 = 719_468;
 
 #[cfg(test)]
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn the_usual_form_is_read_as_the_general_reader_reads_it() {
         let general = |text: &str| text.parse::<jiff::Timestamp>().ok().map(|instant| instant.as_millisecond());
-        // Instants of all years, then all of these texts with one byte changed.
+        // Times in all years, then the same texts with one byte changed.
         for k in 0..20_000 {
             let draw = Draw::new(1, 2, k);
             let seconds = (draw.unit(0) * 253_402_300_800.0) as i64;

@@ -1,4 +1,4 @@
-//! Reads a line: whether it is an event, and what a driver has to know of it. No values are built.
+//! Line parser: validates an event and extracts its kind, id and time, without building values.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,48 +11,48 @@ use crate::util::json::whole;
 use crate::util::json::whole::Invalid;
 use crate::workload::json_pointer::Pointer;
 
-/// What is read out of the lines of a source.
+/// Locations of the fields to extract from a source's lines.
 #[derive(Debug)]
 pub struct Reader {
-    /// The names of the kinds.
+    /// Names of the kinds.
     pub names: Arc<[String]>,
     kind: Place,
-    /// Of each kind: where its id and its time are.
+    /// Locations of id and time, by kind.
     kinds: Vec<(Place, Place)>,
-    /// Where the time is by which lines are replayed.
+    /// Location of the replay time.
     replayed: Option<Place>,
-    /// The names of the members in which all of these are.
+    /// Top-level members that contain these fields.
     members: Vec<Vec<u8>>,
 }
 
-/// A place in a line.
+/// Location of a field in a line.
 #[derive(Debug)]
 struct Place {
     pointer: Pointer,
-    /// The member that it is in, by its place in [`Reader::members`]; `None` if it is the whole line.
+    /// Index of its top-level member in [`Reader::members`]; `None` for the whole line.
     member: Option<usize>,
 }
 
-/// What a line says.
+/// Fields extracted from a line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Its kind, a place in [`Reader::names`].
+    /// Index of the kind in [`Reader::names`].
     pub kind: usize,
-    /// The id, in the line.
+    /// Byte range of the id in the line.
     pub id: Range<usize>,
-    /// The time by which its document is placed.
+    /// Time of the document, milliseconds since 1970.
     pub time: i64,
-    /// The time by which it is replayed, if it is.
+    /// Replay time, if the source is replayed.
     pub due: Option<i64>,
-    /// The unit that its time seems to be in, if that is not milliseconds.
+    /// The time's probable unit, if not milliseconds.
     pub unit: Option<Unit>,
 }
 
 impl Reader {
-    /// Reads the pointers. `replayed`: that of the time by which lines are replayed.
+    /// Parses the pointers. `replayed`: pointer to the replay time.
     pub fn new(events: &Events, replayed: Option<&str>) -> Result<Self, PlanError> {
         if events.kinds.is_empty() {
-            return Err(PlanError::new("its events have no kinds: give one or more"));
+            return Err(PlanError::new("events.kinds is empty: define at least one kind"));
         }
         let kinds: BTreeMap<_, _> = events.kinds.iter().collect();
         let mut members: Vec<Vec<u8>> = Vec::new();
@@ -76,7 +76,7 @@ impl Reader {
         })
     }
 
-    /// What a line says, which has no white space around it.
+    /// Parses a line without surrounding white space, or returns the reason of its dead letter.
     pub fn read(&self, line: &[u8]) -> Result<Said, Reason> {
         if std::str::from_utf8(line).is_err() {
             return Err(Reason::NoObject);
@@ -84,7 +84,7 @@ impl Reader {
         let mut values = vec![None; self.members.len()];
         let whole = whole::members(line, |name, value| {
             if let Some(member) = self.members.iter().position(|member| *member == *name) {
-                // Of two members of one name the first counts.
+                // Of duplicate members the first counts.
                 values[member].get_or_insert(value);
             }
         });
@@ -116,13 +116,13 @@ impl Reader {
     }
 }
 
-/// What stands between the quotes of a JSON text.
+/// Returns the text between the quotes of a JSON string, still escaped.
 fn text(json: &[u8]) -> Option<&[u8]> {
     json.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-/// Whether what stands between the quotes of a JSON text is Unicode: stores replace half of a surrogate pair, and so make
-/// one id of two.
+/// Returns whether a JSON string's contents are valid Unicode. Stores replace unpaired surrogates, which
+/// would merge different ids.
 fn is_unicode(id: &[u8]) -> bool {
     memchr::memmem::find(id, b"\\u").is_none() || serde_json::from_slice::<String>(&[b"\"", id, b"\""].concat()).is_ok()
 }
@@ -193,7 +193,7 @@ mod tests {
         let events = json!({"type": "/a~1b/0", "kinds": {"x": {"id": "/é/n/1", "time": "/a~1b/1/t"}}});
         let reader = Reader::new(&from_value(events).unwrap(), Some("")).unwrap();
         let line = r#"{"z":[{}],"a\/b":["x",{"t":7}],"\u00e9":{"m":1,"n":[0,"id"]},"a/b":["y"]}"#;
-        // The whole line is not a time.
+        // A line is not a time.
         assert_eq!(reader.read(line.as_bytes()), Err(Reason::OddTime));
         let events = json!({"type": "/a~1b/0", "kinds": {"x": {"id": "/é/n/1", "time": "/a~1b/1/t"}}});
         let said = Reader::new(&from_value(events).unwrap(), None).unwrap().read(line.as_bytes()).unwrap();
@@ -239,7 +239,7 @@ mod tests {
         assert!(said_something > 100, "{said_something}");
     }
 
-    /// The same from the values of the line.
+    /// Returns the same fields from the line's parsed value.
     fn plainly(line: &Value) -> Result<(usize, String, i64, Option<i64>), Reason> {
         let kind = line["type"].as_str().filter(|kind| !kind.is_empty()).ok_or(Reason::NoKind)?;
         let kind = ["bid", "click"].iter().position(|name| *name == kind).ok_or(Reason::UnknownKind)?;

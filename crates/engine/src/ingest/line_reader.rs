@@ -1,4 +1,4 @@
-//! Cuts what comes from one place (a connection, a file) into lines, and hands over the events that they are.
+//! Line reader: cuts the bytes of one connection or file into lines and hands over their events.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -14,32 +14,32 @@ use super::dead_letters::{Bundle, Reason};
 use crate::pacing::schedule::Stride;
 use crate::workload::event::Event;
 
-/// So many bytes are asked for at a time.
+/// Number of bytes per read.
 const READING: usize = 64 << 10;
 
-/// What some programs write before the first line: the byte order mark of UTF-8.
+/// The UTF-8 byte order mark, which some programs write before the first line.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// See the module.
+/// Reads the lines of one connection or file.
 pub struct LineReader<'a> {
     source: &'a Source,
     from: From,
-    /// What has come and was not cut yet; it has no end of a line in it between readings.
+    /// Bytes not cut yet; holds no line end between reads.
     buffer: Vec<u8>,
-    /// The beginning of a line that is too long, the rest of which is passed over.
+    /// Beginning of an overlong line. The rest of the line is skipped.
     too_long: Option<Vec<u8>>,
-    /// Whether nothing was cut yet.
+    /// Whether the next line is the first.
     first: bool,
-    /// What the sender is told, if it wants to be.
+    /// Acknowledgement state, if the sender wants acknowledgements.
     pub safe: Option<Rc<RefCell<Acks>>>,
 }
 
-/// Where lines come from, for their letters.
+/// Origin of the lines, for dead letters.
 #[derive(Clone, Debug)]
 pub enum From {
-    /// A sender.
+    /// Address of a sender.
     Sender(String),
-    /// A file and the number of its last line.
+    /// Path of a file and number of its last line.
     File(String, u64),
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for From {
 }
 
 impl From {
-    /// Whether the present line is this rank's: each has every n-th.
+    /// Returns whether the current line belongs to this rank: each has every n-th.
     fn is_mine(&self, share: Stride) -> bool {
         match self {
             Self::Sender(_) => true,
@@ -68,24 +68,24 @@ impl From {
     }
 }
 
-/// The wall clock, milliseconds since 1970.
+/// Returns the wall clock, milliseconds since 1970.
 pub fn wall() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
 impl<'a> LineReader<'a> {
-    /// Nothing has come yet.
+    /// Creates a reader with an empty buffer.
     pub fn new(source: &'a Source, from: From) -> Self {
         Self { source, from, buffer: Vec::new(), too_long: None, first: true, safe: None }
     }
 
-    /// Where bytes are to be added, with room for some.
+    /// Returns the buffer to append to, with spare capacity.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.buffer.reserve(READING);
         &mut self.buffer
     }
 
-    /// Adds what `read` puts into a slice, and says how much that was.
+    /// Appends the bytes that `read` writes into a slice; returns their number.
     pub fn fill<E>(&mut self, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, E> {
         let before = self.buffer.len();
         self.buffer.resize(before + READING, 0);
@@ -94,7 +94,7 @@ impl<'a> LineReader<'a> {
         count
     }
 
-    /// So many bytes were added now: their whole lines are handed over.
+    /// Handles `count` newly appended bytes: hands over the complete lines.
     pub fn arrived(&mut self, count: usize) {
         let (now, arrival) = (Instant::now(), wall());
         self.source.came(count);
@@ -130,8 +130,8 @@ impl<'a> LineReader<'a> {
         if self.first && self.buffer[start..end].starts_with(MARK) { MARK.len() } else { 0 }
     }
 
-    /// Nothing more comes. What has no end of a line is a line nevertheless. `whole`: it has all come; else it is cut off
-    /// unless it is a whole object, of which no part is one.
+    /// Handles the end of input. A last line without a line end counts as a line. `whole`: the input is
+    /// complete; otherwise the last line is cut off unless it is a complete object.
     pub fn end(&mut self, whole: bool) {
         let (now, arrival) = (Instant::now(), wall());
         let mut reading = ReadChunk { events: Vec::new(), lines: 0, dead_letters: Bundle::default(), now, arrival };
@@ -157,15 +157,15 @@ impl<'a> LineReader<'a> {
             buffer.drain(..end);
             return;
         }
-        // Tickets stay in memory: of what goes to disk there are few, for many readings each.
+        // Tokens stay in memory. While events go to disk, share one token among many reads.
         let together = source.queue.spills();
-        // Lines that are not events are safe when their dead letters are.
+        // Invalid lines are settled when their dead letters are stored.
         let dead = reading.lines > reading.events.len() as u64;
         let waits_for = reading.events.len() + usize::from(dead);
         let ticket = safe.as_ref().map(|safe| safe.borrow_mut().read(reading.lines, waits_for, together));
         let of_letters = ticket.clone().filter(|_| dead);
         let rest = buffer[end..].to_vec();
-        // Small readings must not keep large buffers.
+        // Small reads must not keep large buffers.
         let bytes = if end < buffer.capacity() / 2 {
             let bytes = buffer[..end].to_vec();
             buffer.clear();
@@ -181,7 +181,7 @@ impl<'a> LineReader<'a> {
     }
 }
 
-/// What one reading has brought.
+/// Events and dead letters of one read.
 struct ReadChunk {
     events: Vec<Event>,
     lines: u64,
@@ -191,7 +191,7 @@ struct ReadChunk {
 }
 
 impl ReadChunk {
-    /// A line, which may be empty. `cut`: its end may be missing.
+    /// Adds a line, which may be empty. `cut`: its end may be missing.
     fn line(&mut self, source: &Source, (buffer, start, end): (&[u8], usize, usize), from: &From, cut: bool) {
         let line = buffer[start..end].trim_ascii();
         if line.is_empty() {

@@ -1,4 +1,4 @@
-//! Lines that come by TCP, over any number of connections, which the reading threads share.
+//! Lines received over TCP. The reader threads share the connections.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -24,24 +24,24 @@ use super::acks::Acks;
 use super::line_reader::{From, LineReader};
 use crate::plan::{Listen, PlanError};
 
-/// How often it is seen whether lines still come.
+/// Poll interval of the idle check.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Senders are told this long what is safe when nothing more becomes it.
+/// After the end of the phase, senders receive acknowledgements for this long.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// After a connection could not be accepted, as for want of file descriptors, the next is tried after this time.
+/// Delay after a failed accept, for example when file descriptors are exhausted.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often it is seen whether the first line has come.
+/// Poll interval while waiting for the first line.
 const FIRST: Duration = Duration::from_millis(5);
 
-/// A port that is open, until the reading threads have their parts of it.
+/// An open port, until the reader threads take their parts.
 pub struct Port {
-    /// Where it is.
+    /// The bound address.
     pub address: SocketAddr,
     listener: Option<TcpListener>,
-    /// Connections that came while the first line was waited for.
+    /// Connections accepted while waiting for the first line.
     early: Vec<std::net::TcpStream>,
     tls: Option<TlsAcceptor>,
     senders: Vec<UnboundedSender<Accepted>>,
@@ -49,10 +49,10 @@ pub struct Port {
     limit: Arc<Semaphore>,
 }
 
-/// A connection, and its share of those that may be open at a time.
+/// A connection and its permit under the connection limit.
 type Accepted = (std::net::TcpStream, OwnedSemaphorePermit);
 
-/// A reading thread's part of a port: the first accepts connections for all.
+/// One reader thread's part of a port. The first thread accepts connections and distributes them.
 pub struct PortReader {
     accepts: Option<(TcpListener, Vec<UnboundedSender<Accepted>>)>,
     connections: UnboundedReceiver<Accepted>,
@@ -66,7 +66,7 @@ impl fmt::Debug for Port {
     }
 }
 
-/// Whether the certificate can be used, if one is named.
+/// Checks that the TLS certificate and key, if any, can be used.
 pub fn check(listen: &Listen) -> Result<(), PlanError> {
     tls(listen).map(drop)
 }
@@ -91,11 +91,11 @@ fn tls(listen: &Listen) -> Result<Option<TlsAcceptor>, PlanError> {
 }
 
 impl Port {
-    /// Opens it for so many reading threads.
+    /// Opens the port for `threads` reader threads.
     pub fn open(listen: &Listen, threads: usize) -> Result<Self, PlanError> {
         let tls = tls(listen)?;
         let cannot = |error: std::io::Error| {
-            let cause = "give another address, or end what has it";
+            let cause = "give another address, or end the process that uses it";
             PlanError::new(format!("cannot listen on {}: {error}: {cause}", listen.address))
         };
         let listener = TcpListener::bind(&listen.address).map_err(cannot)?;
@@ -114,17 +114,17 @@ impl Port {
         })
     }
 
-    /// Returns when something has come over a connection, which is not read yet. An error if nothing has in time.
+    /// Returns when the first bytes arrive on a connection, without reading them. Fails after `patience`.
     pub fn await_first(&mut self, patience: Duration) -> Result<(), PlanError> {
         let end = Instant::now() + patience;
         loop {
-            // An error to accept one is that of one connection, and another may come.
+            // An accept error concerns one connection; later ones may succeed.
             while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
                 if stream.set_nonblocking(true).is_ok() && self.early.len() < self.limit.available_permits() {
                     self.early.push(stream);
                 }
             }
-            // A sender that went away without a line is none.
+            // Drop connections that closed without sending a line.
             self.early.retain(|stream| !matches!(stream.peek(&mut [0]), Ok(0)));
             if self.early.iter().any(|stream| stream.peek(&mut [0]).is_ok()) {
                 return Ok(());
@@ -138,7 +138,7 @@ impl Port {
         }
     }
 
-    /// Gives the connections that have come already to the reading threads; returns how many there are.
+    /// Distributes the connections accepted so far to the reader threads; returns their number.
     pub fn share_early(&mut self) -> u64 {
         let early = std::mem::take(&mut self.early);
         let count = early.len() as u64;
@@ -150,7 +150,7 @@ impl Port {
         count
     }
 
-    /// A thread's part. Once each.
+    /// Returns the part of thread `number`. Call once per thread.
     pub fn part(&mut self, number: usize) -> PortReader {
         let accepts = self.listener.take().map(|listener| (listener, std::mem::take(&mut self.senders)));
         let connections = self.receivers[number].take().expect("each thread takes its part once");
@@ -158,7 +158,7 @@ impl Port {
     }
 }
 
-/// Reads until nothing is wanted any more, or nothing has come for so long as the plan says.
+/// Reads connections until the queue closes or no line arrives for the plan's idle time.
 pub fn read(source: &Arc<Source>, part: PortReader) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start a runtime: {error}"))?;
@@ -192,11 +192,11 @@ pub fn read(source: &Arc<Source>, part: PortReader) -> Result<(), String> {
                         drop(permit);
                     });
                 }
-                // Tasks that have ended give their memory back.
+                // Joining finished tasks frees their memory.
                 Some(_) = served.join_next() => {}
             }
         }
-        // Senders that are told what is safe hear it until the end.
+        // Continue to acknowledge lines until all connections end or the phase is over.
         tokio::select! {
             () = async { while served.join_next().await.is_some() {} } => {}
             () = async {
@@ -243,7 +243,7 @@ async fn accept(
     }
 }
 
-/// Returns when no line has come for so long, though there was room.
+/// Returns when no line has arrived for `idle` although the queue had room.
 async fn nothing_comes(source: &Source, idle: Duration) {
     let (mut lines, mut last) = (0, Instant::now());
     loop {
@@ -296,7 +296,7 @@ async fn lines(source: &Source, stream: impl AsyncRead + AsyncWrite, from: Strin
             };
             match count {
                 Ok(count) if count > 0 => intake.arrived(count),
-                // A sender that went away without a word is one that went away.
+                // A failed TLS close counts as a disconnect.
                 Ok(_) | Err(_) => break,
             }
         }
@@ -311,7 +311,7 @@ async fn lines(source: &Source, stream: impl AsyncRead + AsyncWrite, from: Strin
     }
 }
 
-/// Tells a sender how many of its lines are safe, whenever there are more, until all of them are.
+/// Sends the number of acknowledged lines whenever it grows, until all lines are acknowledged.
 async fn acknowledge(safe: &RefCell<Acks>, mut writing: impl AsyncWrite + Unpin) {
     let waker = safe.borrow().waker.clone();
     let mut stats = 0;

@@ -1,8 +1,7 @@
-//! Sources: where events come from that the generator does not make up as requests (a port, files, standard input, a log
-//! that is replayed, a generator of events).
+//! Event sources: a TCP port, files, standard input, a replayed log or an event generator.
 //!
-//! Readers on threads of their own cut lines ([`line_reader`]), read them ([`line`]) and put the events into a
-//! [`queue`], from which the clients of a stream take them in batches. What is not an event is a dead letter
+//! Reader threads cut lines ([`line_reader`]), parse them ([`line`]) and put the events into a [`queue`]. The
+//! clients of a stream take them from the queue in batches. Invalid lines become dead letters
 //! ([`dead_letters`]).
 
 mod acks;
@@ -46,58 +45,60 @@ use sampler::Sampler;
 pub use source_stats::{Offered, SourceStats};
 use spill::Spill;
 
-/// What is counted of a source.
+/// Counters of a source.
 #[derive(Debug, Default)]
 struct Counts {
     lines: AtomicU64,
     accepted: AtomicU64,
     indexed: AtomicU64,
-    /// Of these, how many are of each kind.
+    /// Indexed events of each kind.
     kinds: Vec<AtomicU64>,
     bytes: AtomicU64,
     connections: AtomicU64,
 }
 
-/// A source, from the plan's check to the phase's end.
+/// A source, from the plan's check to the end of the phase.
 #[derive(Debug)]
 pub struct Source {
     name: String,
     plan: plan::Source,
     seed: u64,
-    /// This rank's part of what all ranks read.
+    /// Share of the input that this rank reads.
     share: Stride,
     readers: usize,
     reader: Reader,
     dead_letters: DeadLetters,
     counts: Counts,
-    /// Where clients find its events.
+    /// The queue from which clients take events.
     pub queue: Queue,
     cpu: Readers,
-    /// Of events that have instants of their own: how many were due, and how many came.
+    /// Progress of a paced source.
     offered: OnceLock<Offered>,
-    /// Those of its events that are looked for, if any are.
+    /// Visibility probes, if configured.
     pub probes: Option<Probes>,
     address: OnceLock<String>,
-    /// Open already, where the load waits for the first line.
+    /// Already open if the load waits for the first line.
     port: Mutex<Option<Port>>,
     trouble: Mutex<Vec<String>>,
     warned: OnceLock<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What is called with words when a reader panics.
+/// Callback for the message of a reader's panic.
 pub type Fail = Arc<dyn Fn(String) + Send + Sync>;
 
 impl Source {
-    /// When the newest event had arrived that a query has seen; `None` where nothing is looked for, nothing was seen yet,
-    /// or no events have come for two stretches of which each would have had one that is looked for: then the age of
-    /// the newest one is not the store's doing.
+    /// Returns the arrival time of the newest event that a query has found.
+    ///
+    /// `None` without probes, before the first find, or when no events arrived for two sampling intervals. In
+    /// the last case the newest event is old because of the source, not the store.
     pub fn shown(&self) -> Option<Instant> {
         let probes = self.probes.as_ref()?;
         probes.newest().filter(|_| self.queue.flows(Instant::now(), 2 * probes.sampling.sample))
     }
 
-    /// Checks what the plan says of it; reads nothing yet. `sampling` says how its events are looked for, if they are.
+    /// Checks the source in the plan; reads nothing yet. `sampling`: settings of the visibility probes, if
+    /// any.
     pub fn new(
         name: &str,
         plan: &plan::Source,
@@ -134,13 +135,13 @@ impl Source {
             }
         }
         if plan.acknowledge && plan.listen.is_none() {
-            return Err(PlanError::new("only senders by TCP can be told what is safe: acknowledge needs listen"));
+            return Err(PlanError::new("acknowledge requires listen: only TCP senders receive acknowledgements"));
         }
         if plan.wait.is_some() && plan.listen.is_none() {
             return Err(PlanError::new("only the first line of a sender by TCP can be waited for: wait needs listen"));
         }
         if plan.spill > 0 && plan.listen.is_none() && !plan.stdin {
-            let cause = "only what comes by TCP or on standard input is spilled to disk: files and generators wait";
+            let cause = "only TCP and standard input spill to disk: files and generators wait for room";
             return Err(PlanError::new(cause));
         }
         files::check(&plan.files)?;
@@ -180,9 +181,9 @@ impl Source {
         Ok(source)
     }
 
-    /// Opens the port and returns when its first line begins to come, where the plan says that it is waited for.
+    /// Opens the port and returns when its first line begins to arrive, if the plan waits for it.
     ///
-    /// An error if the port cannot be had, or if nothing comes in time.
+    /// Fails if the port cannot be opened or nothing arrives in time.
     pub fn await_first(&self) -> Result<(), PlanError> {
         let (Some(listen), Some(patience)) = (&self.plan.listen, self.plan.wait) else { return Ok(()) };
         let place = || format!("source {:?}", self.name);
@@ -192,7 +193,7 @@ impl Source {
         Ok(())
     }
 
-    /// Begins to read at `start`. An error, and nothing is read, if a port cannot be had.
+    /// Starts reading at `start`. Fails, without reading, if the port cannot be opened.
     pub fn begin(self: &Arc<Self>, start: Instant, fail: &Fail) -> Result<(), PlanError> {
         let place = || format!("source {:?}", self.name);
         let open = self.port.lock().expect("no thread panics while it holds the lock").take();
@@ -234,7 +235,7 @@ impl Source {
         Ok(())
     }
 
-    /// Has a thread of its own do something, whose CPU time is counted as that of reading.
+    /// Spawns a reader thread. Its CPU time counts as reading; its errors and panics are reported.
     fn spawn(
         self: &Arc<Self>,
         name: String,
@@ -257,17 +258,17 @@ impl Source {
         Ok(())
     }
 
-    /// Reads nothing more, and waits until that is so.
+    /// Stops reading and joins the reader threads.
     pub fn end(&self) {
         self.queue.finish();
         let threads = std::mem::take(&mut *self.threads.lock().expect("no thread panics while it holds the lock"));
         for thread in threads {
-            // Of a reader that panicked the phase has heard.
+            // A panic was already reported to the phase.
             let _ = thread.join();
         }
     }
 
-    /// Takes down what went wrong, once in the same words.
+    /// Records a warning once; at most 20 different ones.
     fn say(&self, words: String) {
         let mut trouble = self.trouble.lock().expect("no thread panics while it holds the lock");
         if !trouble.contains(&words) && trouble.len() < 20 {
@@ -275,7 +276,7 @@ impl Source {
         }
     }
 
-    /// Warns of the first time that seems to be in a unit other than milliseconds.
+    /// Warns about the first time whose unit does not seem to be milliseconds.
     fn warn(&self, unit: Unit, milliseconds: i64) {
         self.warned.get_or_init(|| self.say(unit.warning(milliseconds)));
     }
@@ -284,8 +285,8 @@ impl Source {
         self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts the lines of a reading, writes its dead letters, and hands over its events; does nothing with events for
-    /// which it is too late. Returns whether the dead letters were kept.
+    /// Counts the lines of a read, writes its dead letters and queues its events. Drops the events if the
+    /// queue is closed. Returns whether the dead letters were stored.
     fn take_up(&self, lines: u64, chunk: Chunk, dead_letters: &mut Bundle) -> bool {
         let mut counted = false;
         let events = chunk.events.len() as u64;
@@ -306,13 +307,14 @@ impl Source {
         }
     }
 
-    /// Writes dead letters; returns whether they are in the file, if there is to be one.
+    /// Writes dead letters; returns whether they are stored, or true without a file.
     fn write(&self, dead_letters: &mut Bundle) -> bool {
         self.dead_letters.write(dead_letters).map_err(|words| self.say(words)).is_ok()
     }
 
-    /// Events of a batch have come to their ends, each as `fates` say by places; `words` are the store's. Events whose
-    /// dead letters cannot be written are left: nothing is acknowledged that is nowhere.
+    /// Settles events of a batch; `fates` gives their dispositions by index, `words` the store's message.
+    /// Refused events whose dead letter cannot be written become [`Disposition::Left`]: nothing is
+    /// acknowledged that is stored nowhere.
     pub fn settle(&self, taken: &InFlightBatch, fates: &mut [(u32, Disposition)], words: &str) {
         let mut dead_letters = Bundle::default();
         for (place, _) in fates.iter().filter(|(_, disposition)| *disposition == Disposition::Refused) {
@@ -348,7 +350,7 @@ impl Source {
     }
 }
 
-/// A reader at work, however its thread ends.
+/// Marks a reader as ended when dropped, also after a panic.
 struct Reads<'a>(&'a Source);
 
 impl Drop for Reads<'_> {

@@ -1,4 +1,4 @@
-//! Events that are due at instants of their own: those of a generator, and those of a log that is replayed.
+//! Paced sources: generators and replayed logs, whose events are due at given times.
 
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
@@ -13,13 +13,14 @@ use crate::plan::{Made, NEVER, PlanError};
 use crate::workload::event::Event;
 use crate::workload::event::generate::{Generate, GeneratorOptions, generator as named};
 
-/// What is due in less than this is waited for together.
+/// Events due within this time are handed over together.
 const TOGETHER: Duration = Duration::from_millis(1);
 
-/// So many bytes are handed over at a time where much is due.
+/// Size of a chunk when many events are due, bytes.
 const READING: usize = 64 << 10;
 
-/// The generator that the plan names. `now`: milliseconds since 1970, where the plan says no start.
+/// Creates the generator that the plan names. `now`: the first event's time, milliseconds since 1970, if the
+/// plan sets none.
 pub fn generator(source: &Source, made: &Made, now: i64) -> Result<Box<dyn Generate>, PlanError> {
     let start = match &made.start {
         None => now,
@@ -33,7 +34,7 @@ pub fn generator(source: &Source, made: &Made, now: i64) -> Result<Box<dyn Gener
     named(&made.generator, &order)
 }
 
-/// Hands everything over when it is due after `start`, and says in the end how far it came.
+/// Hands over each event when it is due after `start`, then records the progress.
 pub fn read(source: &Source, start: Instant) -> Result<(), String> {
     let mut pace = Pace::new(source, start);
     all(source, &mut pace)?;
@@ -44,7 +45,7 @@ pub fn read(source: &Source, start: Instant) -> Result<(), String> {
     Ok(())
 }
 
-/// Everything, or until nothing is wanted any more.
+/// Reads all events, or until the queue closes.
 fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
     match (&source.plan.generate, &source.plan.replay) {
         (Some(made), _) => {
@@ -99,7 +100,7 @@ fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clo
         if text.is_empty() {
             continue;
         }
-        // Every rank reads all lines, since they have one clock, and takes its own.
+        // Every rank reads all lines, to keep the same clock, and uses its own share.
         let mine = (number - 1) % source.share.of == source.share.index;
         let said = if too_long || text.len() > longest { Err(Reason::TooLong) } else { source.reader.read(text) };
         match said {
@@ -128,7 +129,7 @@ fn skip_line(file: &mut impl BufRead) -> std::io::Result<()> {
     }
 }
 
-/// The clock of a log.
+/// Maps event times of a log to offsets from the start.
 struct Clock {
     first: Option<i64>,
     last: Duration,
@@ -136,7 +137,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// When an event of that time is due after the start: a clock that runs backwards stands still here.
+    /// Returns when an event of time `time` is due after the start. Times that run backwards count as
+    /// unchanged.
     fn due(&mut self, time: i64) -> Duration {
         let since = time.saturating_sub(*self.first.get_or_insert(time));
         let seconds = (since as f64 / 1e3 / self.speed).clamp(0.0, NEVER);
@@ -145,20 +147,20 @@ impl Clock {
     }
 }
 
-/// Hands events over when they are due.
+/// Hands over events when they are due.
 struct Pace<'a> {
     source: &'a Source,
     start: Instant,
-    /// The wall clock at the start, milliseconds since 1970.
+    /// Wall clock at the start, milliseconds since 1970.
     wall: i64,
     now: Instant,
-    /// Whether what it hands over is due at instants of its own, or else as soon as there is room for it.
+    /// Whether events have due times. If not, they are handed over as fast as the queue has room.
     paced: bool,
     bytes: Vec<u8>,
     events: Vec<Event>,
     lines: u64,
     dead_letters: Bundle,
-    /// When the last of what was waited for was due, and whether it is not wanted any more.
+    /// Due time of the last wait, and whether the queue has closed.
     last: Duration,
     unwanted: bool,
 }
@@ -185,14 +187,14 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// How far it came by now.
+    /// Returns the progress so far.
     fn offered(&self) -> Offered {
         let until = if self.unwanted { self.start.elapsed() } else { self.last };
         let flush = self.source.plan.flush.as_secs_f64();
         Offered { until: until.as_secs_f64(), made: self.last.min(until).as_secs_f64(), flush }
     }
 
-    /// Waits until something is due, and says when that was; `None` if nothing is wanted any more.
+    /// Waits until `due`; returns the due time reached, or `None` if the queue has closed.
     fn wait(&mut self, due: Duration) -> Option<Duration> {
         let due = if self.paced { due } else { self.start.elapsed() };
         self.last = due;

@@ -1,4 +1,5 @@
-//! Events that are looked for in the store, and how far that has come. Which ones these are says [`super::sampler`].
+//! Visibility probes: acknowledged events that are polled until a query finds them. [`super::sampler`]
+//! selects them.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -13,7 +14,7 @@ use crate::driver::ErrorClass;
 use crate::plan::Sampling;
 use crate::workload::event::{Batch, Event};
 
-/// An event that the store has acknowledged, and that is looked for.
+/// An acknowledged event that no query has found yet.
 #[derive(Debug)]
 struct Probe {
     arrived: Instant,
@@ -21,16 +22,16 @@ struct Probe {
     kind: usize,
     time: i64,
     arrival: i64,
-    /// How many events came before it.
+    /// Number of events sent before it.
     before: u64,
 }
 
-/// See the module.
+/// The visibility probes of a source.
 #[derive(Debug)]
 pub struct Probes {
-    /// How they are looked for.
+    /// Sampling interval and time limit.
     pub sampling: Sampling,
-    /// The names of their kinds.
+    /// Names of the event kinds.
     kinds: Arc<[String]>,
     state: Mutex<State>,
     changed: Notify,
@@ -40,26 +41,26 @@ pub struct Probes {
 struct State {
     probes: Vec<Probe>,
     counts: Looked,
-    /// When the newest event that was seen had arrived.
+    /// Arrival time of the newest event found by a query.
     newest: Option<Instant>,
     finished: bool,
 }
 
-/// What came of the events that were looked for.
+/// Counts of visibility probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Looked {
-    /// Events that the store had acknowledged, and that were looked for.
+    /// Acknowledged events selected as probes.
     pub sampled: u64,
-    /// Of these, those that a query has seen.
+    /// Probes found by a query.
     pub seen: u64,
-    /// Those that none has seen in time.
+    /// Probes not found within the time limit.
     pub unseen: u64,
-    /// The newest event that was seen, and all that were sent before it.
+    /// Number of events up to and including the newest one found.
     pub up_to: u64,
 }
 
 impl Looked {
-    /// Adds another rank's.
+    /// Adds the counts of another rank.
     pub fn add(&mut self, other: Self) {
         self.sampled += other.sampled;
         self.seen += other.seen;
@@ -68,28 +69,28 @@ impl Looked {
     }
 }
 
-/// What is there to look for.
+/// The next step of the polling client.
 #[derive(Debug)]
 pub enum Sought {
-    /// These events, of which only the ids, kinds and instants are there.
+    /// Query these events. Their lines are left out; ids, kinds and times are included.
     Events(Batch),
-    /// Nothing yet.
+    /// Wait: no probe is open.
     Nothing,
-    /// Nothing, and nothing will come.
+    /// Stop: no more probes will follow.
     Ended,
 }
 
-/// What came of an event that was looked for.
+/// Result of a finished probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// When it had arrived.
+    /// Arrival time of the event.
     pub arrived: Instant,
-    /// Why it was not seen, if it was not.
+    /// The error class if the event was not found in time.
     pub failed: Option<ErrorClass>,
 }
 
 impl Probes {
-    /// None yet.
+    /// Creates an empty set of probes.
     pub fn new(sampling: Sampling, kinds: Arc<[String]>) -> Self {
         Self { sampling, kinds, state: Mutex::default(), changed: Notify::new() }
     }
@@ -98,7 +99,7 @@ impl Probes {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Those of a batch that the store has taken are looked for from now on.
+    /// Opens probes for the sampled events of a batch that the store has acknowledged.
     pub fn acknowledged(&self, taken: &InFlightBatch, dispositions: &[(u32, Disposition)]) {
         let of = |&(place, before): &(u32, u64)| {
             dispositions.contains(&(place, Disposition::Taken)).then(|| {
@@ -117,18 +118,18 @@ impl Probes {
         }
     }
 
-    /// No more events are acknowledged.
+    /// Declares that no more events will be acknowledged.
     pub fn finish(&self) {
         self.state().finished = true;
         self.changed.notify_one();
     }
 
-    /// Becomes ready when [`Probes::sought`] may find something else than before.
+    /// Becomes ready when the result of [`Probes::sought`] may have changed.
     pub fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 
-    /// All events that are looked for now.
+    /// Returns all open probes as one batch.
     pub fn sought(&self) -> Sought {
         let state = self.state();
         if state.probes.is_empty() {
@@ -151,8 +152,9 @@ impl Probes {
         Sought::Events(batch)
     }
 
-    /// A query for the first `sought` events was answered at `done`, and saw those that `seen` says. Returns what came of
-    /// the events that are not looked for any more. `failed`: the query was not answered well.
+    /// Records a query for the first `sought` probes, answered at `done`; `seen` tells which ones it found.
+    /// Returns the probes that this closes: those found, and those past their time limit. `failed`: the error
+    /// class of a failed query.
     pub fn looked(&self, seen: &[bool], sought: usize, done: Instant, failed: Option<ErrorClass>) -> Vec<Outcome> {
         let mut state = self.state();
         let State { probes, counts, newest, .. } = &mut *state;
@@ -167,7 +169,7 @@ impl Probes {
                 over.push(Outcome { arrived: *arrived, failed: None });
                 return false;
             }
-            // One that came while the query was under way is looked for by the next one.
+            // The query did not cover probes opened after it started.
             let is_late = place <= sought && done.saturating_duration_since(*arrived) >= self.sampling.within;
             if is_late {
                 counts.unseen += 1;
@@ -178,12 +180,12 @@ impl Probes {
         over
     }
 
-    /// When the newest event that a query has seen had arrived.
+    /// Returns the arrival time of the newest event found by a query.
     pub fn newest(&self) -> Option<Instant> {
         self.state().newest
     }
 
-    /// What came of them so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Looked {
         self.state().counts
     }

@@ -1,4 +1,4 @@
-//! What the threads that read a source cost: each counts its own CPU time, and others look at it meanwhile.
+//! CPU time of the threads that read a source, measurable from other threads.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,23 +6,23 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::util::cpu::thread_cpu;
 
-/// The threads that have read a source, or still do.
+/// All threads that read or have read a source.
 #[derive(Debug, Default)]
 pub struct Readers(Mutex<Vec<Arc<Thread>>>);
 
 #[derive(Debug)]
 struct Thread {
-    /// The kernel's own count of the thread's time; `None` where it does not keep one.
+    /// The thread's schedstat file; `None` if the kernel does not provide it.
     running: Option<File>,
-    /// Its CPU time in the end, s.
+    /// Final CPU time, s.
     ended: OnceLock<f64>,
 }
 
-/// A thread that reads, from its beginning to its end.
+/// Guard of a reader thread; records the final CPU time when dropped.
 pub struct Reader(Arc<Thread>);
 
 impl Readers {
-    /// The calling thread reads from now on.
+    /// Registers the calling thread as a reader.
     pub fn begin(&self) -> Reader {
         let thread = Thread { running: File::open("/proc/thread-self/schedstat").ok(), ended: OnceLock::new() };
         let thread = Arc::new(thread);
@@ -30,7 +30,7 @@ impl Readers {
         Reader(thread)
     }
 
-    /// CPU time of each thread until now, s.
+    /// Returns the CPU time of each thread so far, s.
     pub fn cpu(&self) -> Vec<f64> {
         self.0.lock().expect("no thread panics while it holds the lock").iter().map(|thread| thread.cpu()).collect()
     }
@@ -41,7 +41,7 @@ impl Thread {
         self.ended.get().copied().or_else(|| self.so_far()).unwrap_or(0.0)
     }
 
-    /// The first figure of schedstat is nanoseconds on a processor (kernel documentation, sched-stats).
+    /// Reads the first field of schedstat: CPU time in ns (kernel documentation, sched-stats).
     fn so_far(&self) -> Option<f64> {
         let mut text = [0; 64];
         let length = self.running.as_ref()?.read_at(&mut text, 0).ok()?;

@@ -1,9 +1,9 @@
-//! Which events of a source are looked for in the store.
+//! Selection of events for visibility probes.
 //!
-//! Of each stretch of time one event is looked for, the first that arrived after an instant drawn within it. So which ones
-//! these are depends on the seed and on the events' arrivals, and never on the store's answers; and they do not keep step
-//! with a store that refreshes at even intervals, of which evenly spaced instants would always meet the same point. Each
-//! stretch counts alike, however many events came in it.
+//! Time is divided into equal intervals. Each interval yields one event: the first to arrive after an instant
+//! drawn at random within the interval. The selection depends on the seed and on arrival times, not on the
+//! store's answers. Random instants do not fall into step with a store that refreshes periodically, as evenly
+//! spaced ones would. Every interval has equal weight, whatever its number of events.
 
 use std::time::{Duration, Instant};
 
@@ -11,33 +11,33 @@ use crate::pacing::schedule::Stride;
 use crate::util::draw::{Draw, hash_name};
 use crate::workload::event::Event;
 
-/// Chooses events.
+/// Selects events for probes.
 #[derive(Debug)]
 pub struct Sampler {
     start: Instant,
     every: Duration,
     share: Stride,
     seed: u64,
-    /// The number of the next stretch of time that is this process's.
+    /// Index of the next interval assigned to this process.
     next: u64,
     due: Instant,
 }
 
 impl Sampler {
-    /// One in each `every` of time since `start`, over all processes that have a share.
+    /// Selects one event per `every` since `start`, counted over all ranks.
     pub fn new(start: Instant, every: Duration, share: Stride, seed: u64) -> Self {
         let mut sampler = Self { start, every, share, seed, next: share.index, due: start };
         sampler.due = sampler.instant();
         sampler
     }
 
-    /// The instant that is drawn within the next stretch.
+    /// Returns the random instant within the next interval.
     fn instant(&self) -> Instant {
         let draw = Draw::new(self.seed, hash_name("visible"), self.next);
         self.start + self.every.mul_f64(self.next as f64 + draw.unit(0))
     }
 
-    /// Calls `chosen` with the places of those of further events that are looked for.
+    /// Calls `chosen` with the index of each selected event.
     pub fn choose(&mut self, events: &[Event], mut chosen: impl FnMut(usize)) {
         if events.last().is_none_or(|last| last.arrived < self.due) {
             return;
@@ -47,7 +47,7 @@ impl Sampler {
                 continue;
             }
             chosen(place);
-            // Of stretches in which nothing came there is nothing to look for.
+            // Intervals without events are skipped.
             let passed = (event.arrived - self.start).as_secs_f64() / self.every.as_secs_f64();
             let passed = (passed as u64).saturating_sub(self.share.index) / self.share.of;
             self.next = self.next.max(self.share.index + passed * self.share.of);
@@ -67,7 +67,7 @@ mod tests {
         Event { arrived, line: 0..0, id: 0..0, kind: 0, time: 0, arrival: 0 }
     }
 
-    /// The arrivals of the events that are chosen, s since the start, of one event in each ms.
+    /// Returns the arrival times, s since the start, of the events selected from one event per ms.
     fn chosen(share: Stride, seed: u64, seconds: u64, pieces: usize) -> Vec<f64> {
         let start = Instant::now();
         let mut sampler = Sampler::new(start, Duration::from_secs(1), share, seed);

@@ -1,4 +1,4 @@
-//! What is told of a source, while it is read and in the end.
+//! Source statistics, live and final.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -10,63 +10,63 @@ use super::dead_letters::Reason;
 use super::probes::{Looked, Probes};
 use super::queue::QueueState;
 
-/// See the module. `lines` are `accepted` and the dead letters that were not refused by the store; `accepted` are
-/// `indexed`, refused and `left_over`.
+/// Statistics of a source. `lines` = `accepted` + dead letters other than those refused by the store.
+/// `accepted` = `indexed` + refused + `left_over`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceStats {
-    /// Lines that came, but for empty ones.
+    /// Non-empty lines received.
     pub lines: u64,
-    /// Those that are events.
+    /// Lines that are valid events.
     pub accepted: u64,
-    /// Events that the store took.
+    /// Events that the store accepted.
     pub indexed: u64,
-    /// Lines that are not events, and events that the store refused for good, by the reason.
+    /// Invalid lines, and events that the store refused permanently, by reason.
     pub dead_letters: BTreeMap<String, u64>,
-    /// Events that are neither indexed nor refused (yet).
+    /// Events neither indexed nor refused (yet).
     pub left_over: u64,
-    /// Connections that were accepted.
+    /// Accepted connections.
     pub connections: u64,
-    /// Where it listens.
+    /// Listening address.
     pub address: Option<String>,
-    /// Bytes that came.
+    /// Bytes received.
     pub bytes: u64,
-    /// Events that no request carries yet.
+    /// Events not in a request yet.
     pub waiting: u64,
-    /// The most bytes of events that were neither indexed nor refused at a time, in memory.
+    /// Peak size of the unsettled events in memory, bytes.
     pub most_bytes: u64,
-    /// Events that are on disk, since memory has no room for them.
+    /// Events on disk because memory is full.
     pub spilled: u64,
-    /// Events that ever were.
+    /// Total events written to disk.
     pub spilled_events: u64,
-    /// Bytes that they took up there.
+    /// Total bytes written to disk.
     pub spilled_bytes: u64,
-    /// The most of these at a time.
+    /// Peak size on disk, bytes.
     pub most_spilled_bytes: u64,
-    /// Events that the store took, by their kind.
+    /// Events that the store accepted, by kind.
     pub kinds: BTreeMap<String, u64>,
-    /// Of events that have instants of their own, how far they came; `None` before the end.
+    /// Progress of a paced source (generator or replay); `None` before the end.
     pub offered: Option<Offered>,
-    /// CPU time of each thread that reads it, seconds.
+    /// CPU time of each reader thread, seconds.
     pub reader_cpu: Vec<f64>,
-    /// What came of the events that were looked for, if some were.
+    /// Counts of visibility probes, if there were any.
     pub looked_for: Option<Looked>,
-    /// What went wrong, in words.
+    /// Errors and warnings.
     pub trouble: Vec<String>,
 }
 
-/// How far a generator or a replayed log came by the end; seconds after the phase's start.
+/// Progress of a generator or replay at its end, in seconds after the phase's start.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Offered {
-    /// Until then events were due: until the last of them, or until no more were wanted.
+    /// When the last event was due, or when the source was closed.
     pub until: f64,
-    /// All that were due until then were accepted. Less than `until` if the source fell behind.
+    /// All events due by this time were accepted. Less than `until` if the source fell behind.
     pub made: f64,
-    /// An event waits at most so long for its request to fill.
+    /// Maximum time that an event waits for its batch to fill.
     pub flush: f64,
 }
 
 impl Offered {
-    /// That of the two which fell behind more.
+    /// Returns the one of the two that fell further behind.
     fn worse(self, other: Self) -> Self {
         let behind = |one: Self| (one.until - one.made) / one.until.max(f64::MIN_POSITIVE);
         if (behind(other), other.until) > (behind(self), self.until) { other } else { self }
@@ -74,7 +74,7 @@ impl Offered {
 }
 
 impl SourceStats {
-    /// Adds another rank's.
+    /// Adds the statistics of another rank.
     pub fn add(&mut self, other: Self) {
         self.lines += other.lines;
         self.accepted += other.accepted;
@@ -107,17 +107,17 @@ impl SourceStats {
         self.trouble.extend(other.trouble);
     }
 
-    /// All dead letters.
+    /// Returns the number of dead letters.
     pub fn dead(&self) -> u64 {
         self.dead_letters.values().sum()
     }
 }
 
 impl Source {
-    /// As it stands now.
+    /// Returns the source's name and its current statistics.
     pub fn stats(&self) -> (String, SourceStats) {
         let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        // What comes later is read first, so that no figure is greater than one that it is a part of.
+        // Later stages are read first, so that no part exceeds its total.
         let QueueState { waiting, most_bytes, spilled, written } = self.queue.standing();
         let (indexed, refused) = (of(&self.counts.indexed), self.dead_letters.of(Reason::Refused));
         let accepted = of(&self.counts.accepted);

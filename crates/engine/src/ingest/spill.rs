@@ -1,8 +1,8 @@
-//! Events that memory has no room for, on disk until it has.
+//! Spill: events on disk while memory is full.
 //!
-//! Readings are written one behind the other into files that have no names: only this process sees them, and nothing is
-//! left of them however it ends. There are several, since the space of one is given back when all of it was read. Who
-//! waits for the events of a reading (its ticket) stays in memory.
+//! Chunks are appended to unnamed files. Only this process sees the files, and they disappear however it
+//! ends. The spill uses several files, because a file's space is freed when all of it was read.
+//! Acknowledgement tokens stay in memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions, remove_file};
@@ -19,19 +19,19 @@ use super::acks::AckToken;
 use super::chunk::Chunk;
 use crate::workload::event::Event;
 
-/// A file has this part of all that may be on disk: the rest of one that is being read is space that is not given back.
+/// Number of files that share the size limit. A partly read file still occupies its whole space.
 const FILES: u64 = 64;
 
-/// So much of the disk stays free, bytes: the run is recorded there, too.
+/// Disk space to leave free, bytes: the run is recorded on the same disk.
 const SPARED: u64 = 64 << 20;
 
-/// See the module.
+/// The spill of one source.
 #[derive(Debug)]
 pub struct Spill {
-    /// The path of a file without its number.
+    /// Path of the files, without the file number.
     path: PathBuf,
     most: u64,
-    /// Instants are written as times since then.
+    /// Origin of the stored times.
     origin: Instant,
     files: VecDeque<SpillFile>,
     made: u64,
@@ -39,62 +39,62 @@ pub struct Spill {
     held: u64,
 }
 
-/// One file.
+/// One spill file.
 #[derive(Debug)]
 struct SpillFile {
     file: File,
     written: u64,
     read: u64,
-    /// Events that were written and not read.
+    /// Events written but not read back.
     events: usize,
     tickets: Vec<Arc<AckToken>>,
-    /// Where in `tickets` each is, by its address.
+    /// Index in `tickets` of each token, by its address.
     places: HashMap<usize, u32>,
 }
 
-/// What stands before the lines of a reading.
+/// Header before the lines of a chunk.
 #[derive(Serialize, Deserialize)]
 struct Head {
     ticket: Option<u32>,
     events: Vec<Written>,
 }
 
-/// An event on disk; its line lies behind those of the events before it.
+/// An event on disk. The lines follow the header in the order of the events.
 #[derive(Serialize, Deserialize)]
 struct Written {
     arrived: Duration,
     line: usize,
-    /// Its id, from the beginning of its line.
+    /// Range of the id, relative to the start of its line.
     id: (usize, usize),
     kind: usize,
     time: i64,
     arrival: i64,
 }
 
-/// Bytes of the two lengths in front of a reading: of its head and of its lines.
+/// Size of the two lengths in front of a chunk, bytes: header and lines.
 const LENGTHS: usize = 16;
 
-/// Events that cannot be read back.
+/// Events that could not be read back.
 #[derive(Debug)]
 pub struct Lost {
-    /// How many.
+    /// Number of events.
     pub events: usize,
-    /// Why.
+    /// The cause.
     pub error: io::Error,
 }
 
 impl Spill {
-    /// No file is made before one is needed. `path` is where, with the beginning of their names.
+    /// Creates a spill without files. `path`: path prefix of the files, which are created when needed.
     pub fn new(path: PathBuf, most: u64) -> Self {
         Self { path, most, origin: Instant::now(), files: VecDeque::new(), made: 0, held: 0 }
     }
 
-    /// Bytes on disk.
+    /// Returns the number of bytes on disk.
     pub fn held(&self) -> u64 {
         self.held
     }
 
-    /// Writes a reading; returns how many bytes that were, or `None` and writes nothing where there is no room.
+    /// Appends a chunk; returns its size in bytes, or `None` if the spill is full.
     pub fn write(&mut self, chunk: &Chunk) -> io::Result<Option<u64>> {
         let mut lines = Vec::with_capacity(chunk.bytes.len());
         let events = chunk.events.iter().map(|event| {
@@ -131,7 +131,7 @@ impl Spill {
             return Err(io::Error::new(io::ErrorKind::StorageFull, cause));
         }
         if let Err(error) = part.file.write_all_at(&frame, part.written) {
-            // What did get there must not take up space.
+            // Free the space of a partial write.
             let _ = part.file.set_len(part.written);
             return Err(error);
         }
@@ -150,7 +150,7 @@ impl Spill {
         Ok(SpillFile { file, written: 0, read: 0, events: 0, tickets: Vec::new(), places: HashMap::new() })
     }
 
-    /// The reading that was written first of those that are there; `None` if none is.
+    /// Reads and removes the oldest chunk; returns `None` if the spill is empty.
     pub fn read(&mut self) -> Result<Option<Chunk>, Lost> {
         let Some(part) = self.files.iter_mut().find(|part| part.read < part.written) else { return Ok(None) };
         let read = part.next(self.origin).map_err(|error| {
@@ -161,7 +161,7 @@ impl Spill {
         read.map(Some)
     }
 
-    /// Closes files of which nothing is left to be read.
+    /// Closes files that were read to their end.
     fn give_back(&mut self) {
         while let Some(part) = self.files.front().filter(|part| part.read == part.written) {
             self.held -= part.written;
@@ -181,7 +181,7 @@ fn odd(error: postcard::Error) -> io::Error {
 }
 
 impl SpillFile {
-    /// The place of a ticket.
+    /// Returns the index of a token in this file; adds the token if it is new.
     fn place(&mut self, ticket: &Arc<AckToken>) -> u32 {
         *self.places.entry(Arc::as_ptr(ticket) as usize).or_insert_with(|| {
             self.tickets.push(ticket.clone());

@@ -1,4 +1,4 @@
-//! Standard input, which is read only while it has something, so that the end of a phase does not wait for it.
+//! Standard input. A reader polls it, so that a phase can end while no input arrives.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,10 +9,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::Source;
 use super::line_reader::{From, LineReader};
 
-/// After so long without input it is seen whether any is wanted.
+/// Interval at which an idle reader checks whether the source was closed.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Reads it to its end.
+/// Reads standard input to its end.
 pub fn read(source: &Source) -> Result<(), String> {
     let say = |error: io::Error| format!("standard input: {error}");
     let stdin = io::stdin();

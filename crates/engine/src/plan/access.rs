@@ -1,4 +1,4 @@
-//! What opens a target: TLS and credentials, as a plan has them. Secrets can be read and are never shown.
+//! Access to a target: TLS and credentials of a plan. Secrets are never printed.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
 
-/// How the target's certificate is judged, and what is shown to the target.
+/// Verification of the target's certificate, and the client's own certificate.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// PEM file of the authorities that are trusted; those of the system if there is none.
+    /// PEM file of trusted authorities; by default those of the system.
     #[serde(default)]
     pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate and what stands between it and an authority.
+    /// PEM file of the client's certificate chain.
     #[serde(default)]
     pub certificate: Option<PathBuf>,
     /// PEM file of the client's private key.
@@ -35,18 +35,18 @@ pub enum Auth {
         /// The user's password.
         password: Secret,
     },
-    /// An API key, encoded as the target wants it.
+    /// An API key, encoded as the target requires.
     ApiKey(Secret),
     /// A bearer token.
     Bearer(Secret),
 }
 
-/// A text that is not to be seen.
+/// Text that `Debug` output hides.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The text, for the one who has to send it.
+    /// Returns the text, for sending.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -65,7 +65,7 @@ impl fmt::Debug for Secret {
 }
 
 impl<'de> Deserialize<'de> for Auth {
-    /// By hand, because a derived error quotes what it did not expect, which here may be a secret.
+    /// Not derived: a derived error quotes the unexpected value, which may be a secret.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wrong = || D::Error::custom("auth wants {basic: {user, password}}, {api_key: TEXT} or {bearer: TEXT}");
         let form = Value::deserialize(deserializer)?;

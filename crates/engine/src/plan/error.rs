@@ -1,44 +1,44 @@
-//! Why a phase cannot be run, and whose fault that is.
+//! Error that prevents a phase from running, with the component to blame.
 
 use std::fmt;
 
-/// Why a phase cannot be run as planned.
+/// Reason why a phase cannot run as planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
-    /// Whose fault it is.
+    /// The component to blame.
     pub kind: PlanErrorKind,
-    /// What is wrong, and where.
+    /// The error and its location.
     pub message: String,
 }
 
-/// What a [`PlanError`] is about.
+/// The component to blame for a [`PlanError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanErrorKind {
-    /// The plan: an unknown word, a number out of its range, a corpus that cannot be read.
+    /// The plan: an unknown word, a number out of range, an unreadable corpus.
     Plan,
-    /// The target, which refuses to be used so: its certificate does not verify, the credentials are wrong.
+    /// The target: an invalid certificate, wrong credentials.
     Target,
-    /// This machine: the folder cannot be written, a thread cannot be started.
+    /// This machine: the folder is not writable, a thread cannot start.
     Machine,
 }
 
 impl PlanError {
-    /// The plan is wrong.
+    /// Creates an error of the plan.
     pub fn new(message: impl Into<String>) -> Self {
         Self { kind: PlanErrorKind::Plan, message: message.into() }
     }
 
-    /// The target refuses the plan.
+    /// Creates an error of the target.
     pub fn target(message: impl Into<String>) -> Self {
         Self { kind: PlanErrorKind::Target, message: message.into() }
     }
 
-    /// This machine cannot run the plan.
+    /// Creates an error of this machine.
     pub fn machine(message: impl Into<String>) -> Self {
         Self { kind: PlanErrorKind::Machine, message: message.into() }
     }
 
-    /// Puts the place in front of the message: `operation "range": unknown variable "lo"`.
+    /// Prefixes the message with a location: `operation "range": unknown variable "lo"`.
     pub fn within(self, place: impl fmt::Display) -> Self {
         Self { kind: self.kind, message: format!("{place}: {}", self.message) }
     }

@@ -1,5 +1,5 @@
-//! The journey of users, as plans have it: a small program of steps, each of which can only go on, so that every loop has
-//! an end that can be seen.
+//! Journeys of users, as defined in plans: a program of steps without backward jumps. Loops have a maximum
+//! number of passes, so every journey ends.
 
 use serde::Deserialize;
 
@@ -9,23 +9,23 @@ use super::Think;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
-    /// A request.
+    /// Send a request.
     Ask(Ask),
-    /// Nothing, for a time of the real clock.
+    /// Wait in real time.
     Think(Think),
-    /// Nothing, for so many seconds of the simulated clock.
+    /// Wait for this many seconds of the simulated clock.
     Pause(f64),
-    /// Waits until all users of the stream stand here, or pause.
+    /// Wait until all users of the stream wait here or pause.
     Together,
-    /// The journey is over.
+    /// End the journey.
     Leave,
-    /// Some steps again and again.
+    /// Repeat steps.
     Repeat(Repeat),
-    /// One of several ways, drawn.
+    /// Draw one of several branches.
     Choose(Vec<Way>),
-    /// One of two ways, by what has happened to the user.
+    /// Choose one of two branches by a test of the user's state.
     When(When),
-    /// Some steps that are recorded as one request of their own, beside what they ask for.
+    /// Record steps together as one additional request.
     Timed(Timed),
 }
 
@@ -38,21 +38,21 @@ pub struct Ask {
     /// The time between its answer and the next step.
     #[serde(default)]
     pub think_time: Think,
-    /// What becomes of it when no answer has given the user a value that it needs.
+    /// Reaction to a missing captured value.
     #[serde(default)]
     pub missing: Missing,
 }
 
-/// What becomes of a request that lacks a value that some answer should have given.
+/// Reaction of a request to a missing captured value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
-    /// It is recorded as failed, without being sent.
+    /// Record a failure without sending the request.
     #[default]
     Fail,
-    /// The user goes on without it.
+    /// Skip the request.
     Skip,
-    /// The same failure, after which the journey is over.
+    /// Record a failure and end the journey.
     Leave,
 }
 
@@ -60,35 +60,35 @@ pub enum Missing {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
-    /// How often at most.
+    /// Maximum number of passes.
     pub times: u32,
-    /// Ends it before.
+    /// Ends the loop earlier when it holds.
     #[serde(default)]
     pub until: Option<Test>,
-    /// The variable that counts its passes, from 0 on or from where the variable says.
+    /// Variable that counts the passes, from 0 or from the start that the variable defines.
     #[serde(default)]
     pub count: Option<String>,
-    /// What is repeated.
+    /// The steps to repeat.
     pub steps: Vec<Step>,
 }
 
-/// Steps that are recorded together, too.
+/// Steps that are also recorded together.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timed {
-    /// The name that they are recorded under; no operation has it.
+    /// Name in records; no operation may have it.
     pub name: String,
-    /// What is timed: from when the user is due at the first of them until it is through with the last.
+    /// The timed steps. Time runs from the due time of the first to the end of the last.
     pub steps: Vec<Step>,
 }
 
-/// One of the ways to go on.
+/// A branch.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Way {
-    /// How often it is taken, beside the others' weights.
+    /// Weight of the branch among all branches.
     pub weight: f64,
-    /// Where it leads; nothing to do by default.
+    /// Its steps; empty by default.
     #[serde(default)]
     pub steps: Vec<Step>,
 }
@@ -97,44 +97,44 @@ pub struct Way {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct When {
-    /// What is asked.
+    /// The test.
     pub test: Test,
-    /// What is done if it holds.
+    /// Steps if the test holds.
     #[serde(default)]
     pub steps: Vec<Step>,
-    /// What is done if not.
+    /// Steps otherwise.
     #[serde(default)]
     pub otherwise: Vec<Step>,
 }
 
-/// What a user's way may depend on.
+/// Test of a user's state.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Test {
-    /// The last request failed with an error of one of these classes; of any, if none is named.
+    /// The last request failed with an error of one of these classes; of any class if empty.
     Failed(Vec<String>),
-    /// An answer has given the variable a value.
+    /// The variable has a captured value.
     Known(String),
-    /// The value of a variable that answers give.
+    /// Comparison of a captured value.
     Value(Comparison),
-    /// The simulated hour of the day is the first or later, and before the second.
+    /// The simulated hour of the day is at least the first and below the second.
     Hours(u32, u32),
 }
 
-/// A comparison of what an answer gave; all that is said must hold. Nothing holds for a value that is not known, and no
-/// bound for one that is not a number.
+/// Comparison of a captured value: all conditions given must hold. They fail for a missing value, and bounds
+/// fail for a value that is not a number.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
     /// The variable.
     pub of: String,
-    /// Its least value.
+    /// Lower bound, inclusive.
     #[serde(default)]
     pub at_least: Option<f64>,
-    /// It is less than this.
+    /// Upper bound, exclusive.
     #[serde(default)]
     pub below: Option<f64>,
-    /// It is this text, or a number that is written like this.
+    /// Equal to this text; numbers compare by their text.
     #[serde(default)]
     pub equals: Option<String>,
 }
@@ -143,9 +143,9 @@ pub struct Comparison {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clock {
-    /// Where it begins, such as `2018-01-01`.
+    /// Its start, for example `2018-01-01`.
     pub from: String,
-    /// Simulated seconds per second; without it the clock is shared by all users and waits for the slowest.
+    /// Simulated seconds per second. Without it, all users share a clock that waits for the slowest user.
     #[serde(default)]
     pub scale: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! The plan of one phase: what Python hands to the engine, as JSON. Durations are seconds, rates are per second.
+//! Plan of one phase, passed from Python to the engine as JSON. Durations are seconds, rates are per second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,37 +22,37 @@ pub use journey::{Ask, Clock, Comparison, Missing, Repeat, Step, Test, Timed, Wa
 pub use source::{Events, Kind, Listen, Made, Replay, Source};
 pub use visible::{Sampling, Visible};
 
-/// Seconds that no phase lasts, and that clocks can still count: 30 years.
+/// Upper limit of durations, s: 30 years. Clocks can still represent it.
 pub const NEVER: f64 = 1e9;
 
 /// One phase of a workload, for one rank.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// The run's seed; with the stream and the request's number it fixes everything random.
+    /// The run's seed. Together with the stream and the request's number it determines all random values.
     pub seed: u64,
-    /// This generator process among `ranks`, from 0.
+    /// Number of this generator process, from 0 to `ranks` - 1.
     #[serde(default)]
     pub rank: u64,
-    /// How many generator processes share the schedule.
+    /// Number of generator processes that share the schedule.
     #[serde(default = "one")]
     pub ranks: u64,
-    /// Worker threads of this process, each with a runtime of its own.
+    /// Worker threads of this process. Each has its own runtime.
     #[serde(default = "one")]
     pub threads: u64,
-    /// The phase's name; it keys the phase's randomness and labels its records.
+    /// The phase's name; part of the seed of its draws, and a label in records.
     pub phase: String,
-    /// When the run began, seconds of this machine's CLOCK_MONOTONIC: the zero of the records' times. By default it
-    /// begins with this phase's load.
+    /// Start of the run, seconds of this machine's CLOCK_MONOTONIC: the origin of recorded times. By default
+    /// the start of this phase's load.
     #[serde(default)]
     pub began: Option<f64>,
-    /// When the load begins, seconds of this machine's CLOCK_MONOTONIC; by default as soon as it can.
+    /// Start of the load, seconds of this machine's CLOCK_MONOTONIC; by default as soon as possible.
     #[serde(default)]
     pub start: Option<f64>,
-    /// Load that is recorded apart from the measurement.
+    /// Duration of the warm-up, which is recorded separately.
     #[serde(default, deserialize_with = "seconds::deserialize")]
     pub warmup: Duration,
-    /// How long requests in flight at the end are waited for before they are recorded as in flight.
+    /// Wait for requests in flight at the end; after it they are recorded as in flight.
     #[serde(default = "thirty", deserialize_with = "seconds::deserialize")]
     pub drain: Duration,
     /// The target of the requests, and its protocol.
@@ -65,37 +65,40 @@ pub struct Plan {
     pub variables: Map<String, Value>,
     /// Operations by name, each a form that the driver maps.
     pub operations: BTreeMap<String, Value>,
-    /// The operations that look until what was written is seen, and those whose events are looked for, by name.
+    /// Operations that repeat until a write is visible, and ingesting operations with visibility probes, by
+    /// name.
     #[serde(default)]
     pub visible: BTreeMap<String, Visible>,
-    /// The operations whose newest answers are kept for whoever watches.
+    /// Operations with live display of their latest answer.
     #[serde(default)]
     pub answers: BTreeSet<String>,
-    /// The operations whose first executions of each request are recorded apart from later ones.
+    /// Operations that record the first execution of each request separately.
     #[serde(default)]
     pub first: BTreeSet<String>,
-    /// The operations whose answers show events, and the operations that take these in, whose events are looked for: how
-    /// old the newest event is that an answer shows is recorded.
+    /// Operations that record data age, mapped to the ingesting operation of the events they show. The
+    /// ingesting operation needs visibility probes.
     #[serde(default)]
     pub shows: BTreeMap<String, String>,
-    /// Where events come from, by name.
+    /// Event sources by name.
     #[serde(default)]
     pub sources: BTreeMap<String, Source>,
-    /// The streams that fork at the phase's start and join at its end.
+    /// The streams; all start with the phase, and it ends after the last.
     pub streams: Vec<Stream>,
-    /// The streams, the first of which to end ends the phase; without any the phase ends with its last stream.
+    /// Streams that end the phase: the first of these to end does. If empty, the phase ends with its last
+    /// stream.
     #[serde(default)]
     pub ends_with: Vec<String>,
-    /// Any of these ends the phase early.
+    /// Conditions that end the phase early; any one suffices.
     #[serde(default)]
     pub stop_when: Vec<Condition>,
-    /// Whether every request is recorded for itself, too; see [`crate::recording::sample`].
+    /// Whether to record every request individually; see [`crate::recording::sample`].
     #[serde(default)]
     pub samples: bool,
 }
 
 impl Plan {
-    /// The earliest end, after the warm-up, that the clock sets to a stream: its own, or that of one that ends the phase.
+    /// Returns the earliest end of a stream by duration, after the warm-up: its own limit, or the limit of a
+    /// stream that ends the phase.
     pub fn clock(&self, stream: usize) -> Option<Duration> {
         let ending = self.streams.iter().filter(|other| self.ends_with.contains(&other.name));
         let ends = ending.chain([&self.streams[stream]]).filter_map(|stream| match stream.stop {
@@ -105,7 +108,7 @@ impl Plan {
         ends.min()
     }
 
-    /// A number that stands for what all ranks of a phase must agree on.
+    /// Returns a hash of the fields that all ranks of a phase must share.
     pub fn fingerprint(&self) -> u64 {
         let Self { seed, ranks, threads, phase, warmup, operations, visible, variables, streams, .. } = self;
         let version = env!("CARGO_PKG_VERSION");
@@ -121,16 +124,16 @@ impl Plan {
 pub struct Target {
     /// The driver's name: `search`, `null`, ...
     pub driver: String,
-    /// What runs there, for protocols that differ between versions.
+    /// The store's software, for protocols that differ between versions.
     #[serde(default)]
     pub store: Option<Store>,
     /// `host:port` of each node.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// When a request counts as timed out, unless its operation says otherwise: seconds above 0, 60 if it is not said.
+    /// Default time-out of a request, in seconds above 0; 60 by default. Operations can override it.
     #[serde(default = "sixty", deserialize_with = "timeout")]
     pub timeout: Duration,
-    /// How the hosts are reached by TLS; without it, unencrypted.
+    /// TLS settings; without them connections are unencrypted.
     #[serde(default)]
     pub tls: Option<Tls>,
     /// The credentials.
@@ -139,21 +142,21 @@ pub struct Target {
     /// Whether bodies of requests are compressed.
     #[serde(default)]
     pub compress: bool,
-    /// Which of several hosts a request goes to.
+    /// Selection of the host for each request.
     #[serde(default)]
     pub spread: Spread,
-    /// With a fixed spread: the place in `hosts` of each client's host, client by client and from the start again; by
-    /// default client *i* has host *i* mod *n*. Drivers whose nodes are all alike know it.
+    /// With fixed node selection: index in `hosts` of each client's host, repeated cyclically. By default
+    /// client *i* uses host *i* mod *n*. Supported by drivers with interchangeable nodes.
     #[serde(default)]
     pub homes: Vec<u64>,
-    /// How many connections may be open at a time, over all generators; by default as many as there are clients.
+    /// Maximum number of open connections over all ranks; by default one per client.
     #[serde(default)]
     pub connections: Option<u64>,
-    /// Which nodes are read from, unless an operation says otherwise; drivers of stores whose nodes differ know the
-    /// words.
+    /// Nodes to read from, unless an operation overrides it. The values depend on the driver, for stores with
+    /// different node roles.
     #[serde(default)]
     pub read_from: Option<String>,
-    /// Of the driver `several`: the targets, by the names that operations have for them.
+    /// For the driver `several`: the targets by name.
     #[serde(default)]
     pub targets: BTreeMap<String, Target>,
 }
@@ -162,23 +165,23 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
-    /// What it calls itself; the driver knows the names.
+    /// Distribution name, as defined by the driver.
     pub distribution: String,
-    /// Such as `6.8.23`.
+    /// Version, for example `6.8.23`.
     pub version: String,
 }
 
-/// How requests are spread over the hosts of a target.
+/// Node selection: distribution of requests over the hosts of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// Each client keeps to one: client i to host i mod n.
+    /// Each client uses one host: client i uses host i mod n.
     #[default]
     Fixed,
     /// Request k goes to host k mod n; each client has a connection to each.
     RoundRobin,
-    /// A request goes to the host with the fewest of this generator's requests in flight; each client has a connection
-    /// to each.
+    /// A request goes to the host with the fewest requests of this process in flight. Each client has a
+    /// connection to each host.
     All,
 }
 
@@ -186,40 +189,41 @@ pub enum Spread {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
-    /// Names the stream in records; keys its randomness together with the phase's name.
+    /// Name in records; with the phase's name, the seed of the stream's draws.
     pub name: String,
-    /// Operations and their weights; a mix of one is the common case. Empty where there is a journey.
+    /// Operations and their weights, often a single one. Empty for a journey.
     #[serde(default)]
     pub mix: Vec<(String, f64)>,
-    /// How the operations of a mix follow each other.
+    /// Order of the operations of a mix.
     #[serde(default)]
     pub order: MixOrder,
-    /// The operations that one user walks through in order, instead of a mix.
+    /// Operations that a user executes in order, instead of a mix.
     #[serde(default)]
     pub journey: Vec<JourneyStep>,
-    /// The journey of users, who go ways of their own.
+    /// Journey of users with branches and loops.
     #[serde(default)]
     pub steps: Vec<Step>,
     /// The simulated clock of users.
     #[serde(default)]
     pub clock: Option<Clock>,
-    /// When requests are due.
+    /// The load model.
     pub pacing: Pacing,
     /// When the stream is over.
     pub stop: Stop,
-    /// How often a request that failed for no fault of its own is tried again at once; inside its response time.
+    /// Maximum number of immediate retries after a retryable failure. Retries count towards the response
+    /// time.
     #[serde(default)]
     pub retries: u32,
 }
 
-/// How the operations of a mix follow each other.
+/// Order of the operations of a mix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MixOrder {
     /// Each request draws its operation by the weights.
     #[default]
     Drawn,
-    /// Each client walks round all of them in an order of its own; see [`crate::workload::permuted_mix`].
+    /// Each client repeats its own permutation of the operations; see [`crate::workload::permuted_mix`].
     Permuted,
 }
 
@@ -227,46 +231,46 @@ pub enum MixOrder {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JourneyStep {
-    /// What is asked for.
+    /// Name of the operation.
     pub operation: String,
     /// The think time between this step's answer and the next step.
     #[serde(default)]
     pub think_time: Think,
 }
 
-/// When requests are due.
+/// Load model of a stream.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Pacing {
-    /// Each client sends its next request, or walks its next journey, when the last is over and its think time too.
+    /// Closed loop: each client starts its next request or journey after the previous one and its think time.
     Closed {
-        /// How many clients, over all generators.
+        /// Number of clients over all ranks.
         clients: Level,
         /// The time between an answer and the next request, or between journeys.
         #[serde(default)]
         think_time: Think,
     },
-    /// Requests are due, or users arrive for a journey, at instants that do not depend on the answers.
+    /// Open loop: requests or users arrive at times independent of the answers.
     Open {
-        /// Requests or journeys per second, over all generators.
+        /// Requests or journeys per second, over all ranks.
         rate: Level,
-        /// How arrivals are spaced.
+        /// Distribution of the arrivals.
         #[serde(default)]
         arrivals: Arrivals,
-        /// A request (or user) that is due while this many (over all generators) are in flight is dropped and counted.
+        /// Maximum number in flight over all ranks. Requests or users due above it are dropped and counted.
         #[serde(default = "many")]
         max_in_flight: u64,
     },
-    /// Users walk a journey, and share clients.
+    /// Users run a journey and share clients.
     Users {
-        /// How many, over all generators.
+        /// Number of users over all ranks.
         users: u64,
-        /// How many clients, each with its connection, ask for them; over all generators.
+        /// Number of clients over all ranks, each with a connection.
         clients: u64,
         /// The time between journeys.
         #[serde(default)]
         think_time: Think,
-        /// The first begins with the load, and the last one this long after.
+        /// Time between the starts of the first and the last user.
         #[serde(default, with = "seconds")]
         over: Duration,
     },
@@ -274,7 +278,7 @@ pub enum Pacing {
     Source {
         /// The source's name.
         source: String,
-        /// How many clients, each with its connection, send batches of events; over all generators.
+        /// Number of clients over all ranks that send batches, each with a connection.
         workers: u64,
     },
 }
@@ -286,28 +290,27 @@ pub enum Pacing {
     expecting = "a level is a number, or {from, stages: [{to, over}], repeats} with times of 0 s or more"
 )]
 pub enum Level {
-    /// The same throughout.
+    /// A constant level.
     Constant(f64),
     /// Steps and ramps.
     Stages {
-        /// At the phase's start.
+        /// Level at the phase's start.
         from: f64,
-        /// One after the other.
+        /// The stages, in order.
         stages: Vec<Stage>,
-        /// Whether it begins again after the last stage, for rates such as those of the hours of a day; otherwise the
-        /// last level holds.
+        /// Whether the stages repeat, for example a daily pattern. Otherwise the last level holds.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         repeats: bool,
     },
 }
 
-/// A linear change of a level; one over 0 seconds is a step.
+/// A linear change of a level; over 0 seconds it is a step.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
     /// The level at its end.
     pub to: f64,
-    /// How long it takes.
+    /// Its duration.
     #[serde(with = "seconds")]
     pub over: Duration,
 }
@@ -319,21 +322,21 @@ pub struct Stage {
     expecting = "a think time is 0 s or more, or drawn: {uniform}, {exponential} or {normal} of such times"
 )]
 pub enum Think {
-    /// Always the same.
+    /// Constant.
     Constant(#[serde(with = "seconds")] Duration),
     /// Drawn for each request.
     Drawn(ThinkDraw),
 }
 
-/// How think times are drawn.
+/// Distribution of think times.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ThinkDraw {
-    /// Between two bounds.
+    /// Uniform between two bounds.
     Uniform(#[serde(with = "seconds")] Duration, #[serde(with = "seconds")] Duration),
-    /// With this mean.
+    /// Exponential with this mean.
     Exponential(#[serde(with = "seconds")] Duration),
-    /// With this mean and standard deviation; below 0 counts as 0.
+    /// Normal with this mean and standard deviation; negative draws count as 0.
     Normal(#[serde(with = "seconds")] Duration, #[serde(with = "seconds")] Duration),
 }
 
@@ -343,14 +346,14 @@ impl Default for Think {
     }
 }
 
-/// How the arrivals of an open stream are spaced.
+/// Distribution of the arrivals of an open stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
-    /// Evenly: request k is due when k are due by the rate so far.
+    /// Even: request k is due when the integral of the rate reaches k.
     #[default]
     Constant,
-    /// As a Poisson process: the rate so far grows by independent exponential amounts of mean 1.
+    /// Poisson process: the integral of the rate between arrivals is exponential with mean 1.
     Poisson,
 }
 
@@ -361,40 +364,40 @@ pub enum Stop {
     /// This long after the warm-up.
     #[serde(deserialize_with = "seconds::deserialize")]
     Duration(Duration),
-    /// After this many requests, over all generators.
+    /// After this many requests over all ranks.
     Requests(u64),
-    /// After each user has walked its journey so often.
+    /// After each user has finished this many journeys.
     Journeys(u64),
-    /// When each document of the operation's corpus has been sent once, or when a source has ended and all of its events
-    /// have been sent.
+    /// When each document of the operation's corpus has been sent once, or when a source has ended and all of
+    /// its events have been sent.
     Exhausted,
-    /// When the phase ends, which another stream decides.
+    /// When another stream ends the phase.
     Ended,
 }
 
-/// Ends a phase early when a figure of its last seconds passes a bound.
+/// Condition that ends a phase early: a metric exceeds a bound for several seconds.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// Which figure of a second.
+    /// The metric of a second.
     pub metric: Metric,
-    /// The bound; met when the figure is above it.
+    /// The bound; met when the metric is above it.
     pub above: f64,
     /// For this many consecutive seconds.
     #[serde(default = "one")]
     pub seconds: u64,
 }
 
-/// A figure of one second of a phase.
+/// Metric of one second of a phase.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Failed requests over all, 0 to 1.
+    /// Failed requests divided by all requests, 0 to 1.
     ErrorShare,
-    /// 99th percentile of the response times, seconds; in a second without an answer the age of the oldest request that
-    /// waits for one.
+    /// 99th percentile of the response times, seconds. In a second without an answer, the age of the oldest
+    /// unanswered request.
     ResponseP99,
-    /// Requests that were dropped.
+    /// Dropped requests.
     Dropped,
 }
 
@@ -415,7 +418,7 @@ fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Er
     timeout_of(seconds).ok_or_else(|| D::Error::custom(format!("\"timeout\" wants seconds above 0, not {seconds}")))
 }
 
-/// The duration of a time-out in seconds: above 0, and so short that no clock overflows; `None` otherwise.
+/// Converts a time-out in seconds; `None` unless it is above 0 and below the limit of the clocks.
 pub fn timeout_of(seconds: f64) -> Option<Duration> {
     (seconds > 0.0 && seconds < 1e9).then(|| Duration::from_secs_f64(seconds))
 }

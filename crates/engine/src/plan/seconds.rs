@@ -1,4 +1,4 @@
-//! Durations as numbers of seconds, 0 or more and less than 30 years.
+//! Durations as seconds: at least 0 and less than 30 years.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where events come from, as plans have it.
+//! Event sources of a plan.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,60 +9,61 @@ use serde_json::{Map, Value};
 
 use super::{Level, seconds};
 
-/// A source of events, each of which is a line of JSON. It has one of `listen`, `files`, `stdin` and `generate`.
+/// A source of events, one JSON object per line. Exactly one of `listen`, `files`, `stdin` and `generate` is
+/// set.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// Lines come by TCP.
+    /// Receive lines over TCP.
     #[serde(default)]
     pub listen: Option<Listen>,
-    /// Lines come from files, plain or compressed (.gz, .bz2, .zst), one after the other.
+    /// Read lines from files, plain or compressed (.gz, .bz2, .zst), one after the other.
     #[serde(default)]
     pub files: Vec<PathBuf>,
-    /// Lines come from standard input.
+    /// Read lines from standard input.
     #[serde(default)]
     pub stdin: bool,
-    /// Lines are made up.
+    /// Generate events.
     #[serde(default)]
     pub generate: Option<Made>,
-    /// Of files: lines are due as far apart as their own times are.
+    /// Replay files: lines are due at the intervals between their own times.
     #[serde(default)]
     pub replay: Option<Replay>,
-    /// What is read out of a line.
+    /// The fields to extract from a line.
     pub events: Events,
-    /// How many events a request carries at most.
+    /// Maximum number of events per request.
     #[serde(default = "batch")]
     pub batch: usize,
-    /// How long an event waits for others at most before a request carries it.
+    /// Maximum time that an event waits for its request to fill.
     #[serde(default = "flush", deserialize_with = "seconds::deserialize")]
     pub flush: Duration,
-    /// How many bytes of events are kept in memory before the source is not read any more.
+    /// Maximum size of the events in memory, bytes. Above it, the source is not read.
     #[serde(default = "buffer")]
     pub buffer: u64,
-    /// How many bytes may lie on disk when memory is full, before the source is not read any more; 0: none.
+    /// Maximum size of the events on disk while memory is full, bytes; 0 disables the spill.
     #[serde(default)]
     pub spill: u64,
-    /// The folder for that; by default that of the system for temporary files.
+    /// Folder of the spill; by default the system's temporary folder.
     #[serde(default)]
     pub spill_folder: Option<PathBuf>,
-    /// Bytes of the longest line that is an event.
+    /// Maximum length of a line, bytes.
     #[serde(default = "longest_line")]
     pub longest_line: usize,
-    /// The source ends when no line has come for that long.
+    /// The source ends after this long without a line.
     #[serde(default, deserialize_with = "seconds::some")]
     pub idle: Option<Duration>,
-    /// With `listen`: the load begins with the first line, which may take so long to come.
+    /// With `listen`: start the load with the first line, and fail if none arrives within this time.
     #[serde(default, deserialize_with = "seconds::some")]
     pub wait: Option<Duration>,
-    /// The file that lines go to which are not events, or which the store refuses, with the reason. It is added to.
+    /// File for invalid lines and refused events, with the reason. It is appended to.
     #[serde(default)]
     pub dead_letters: Option<PathBuf>,
-    /// Whether senders by TCP are told how many of their lines are safe.
+    /// Whether TCP senders receive the number of acknowledged lines.
     #[serde(default)]
     pub acknowledge: bool,
 }
 
-/// A port.
+/// A TCP port to listen on.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listen {
@@ -74,15 +75,15 @@ pub struct Listen {
     /// For TLS: the certificate's private key, PEM.
     #[serde(default)]
     pub key: Option<PathBuf>,
-    /// How many connections may be open at a time; more are closed at once.
+    /// Maximum number of open connections; further ones are closed at once.
     #[serde(default = "connections")]
     pub connections: usize,
-    /// How long a TLS handshake may take.
+    /// Time limit of a TLS handshake.
     #[serde(default = "handshake", deserialize_with = "seconds::deserialize")]
     pub handshake: Duration,
 }
 
-/// Events that are made up.
+/// Generated events.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Made {
@@ -90,42 +91,42 @@ pub struct Made {
     pub generator: String,
     /// New documents per second, over all ranks.
     pub rate: Level,
-    /// How many documents, over all ranks; by default there is no end.
+    /// Total number of documents over all ranks; unlimited by default.
     #[serde(default)]
     pub documents: Option<u64>,
-    /// By default the plan's.
+    /// The seed; the plan's by default.
     #[serde(default)]
     pub seed: Option<u64>,
-    /// The instant of the events at the load's start, ISO 8601; by default now.
+    /// Event time at the load's start, ISO 8601; now by default.
     #[serde(default)]
     pub start: Option<String>,
-    /// Whether they come at the rate, or else whenever there is room for them. Their own times are as far apart as at the
-    /// rate in either case.
+    /// Whether events are generated at the rate, or as fast as the queue has room. Their own times follow the
+    /// rate in both cases.
     #[serde(default = "paced")]
     pub paced: bool,
-    /// What the generator knows.
+    /// Parameters of the generator.
     #[serde(default)]
     pub with: Map<String, Value>,
 }
 
-/// Events that are due at their own times.
+/// Replay of events at the intervals of their own times.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
-    /// The JSON pointer of an event's own time.
+    /// JSON pointer to the event's time.
     pub time: String,
-    /// How many seconds of theirs go by in one second.
+    /// Log seconds per second.
     pub speed: f64,
 }
 
-/// What is read out of a line; places are JSON pointers.
+/// Fields to extract from a line, as JSON pointers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Events {
-    /// The place of its kind.
+    /// Pointer to the kind.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The kinds that there are.
+    /// The kinds by name.
     pub kinds: BTreeMap<String, Kind>,
 }
 
@@ -133,9 +134,9 @@ pub struct Events {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kind {
-    /// The place of the id of the document that an event belongs to.
+    /// Pointer to the id of the document that an event updates.
     pub id: String,
-    /// The place of the time by which the document is placed.
+    /// Pointer to the time that selects the document's index or partition.
     pub time: String,
 }
 

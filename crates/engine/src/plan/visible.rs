@@ -1,4 +1,4 @@
-//! Reads that look for what was written before, by a request or by the events of a source.
+//! Visibility checks: reads that wait until a write or an event is visible.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use serde::Deserialize;
 
 use super::{Plan, PlanError, seconds};
 
-/// How long, and how often, an operation looks until its answer is a success, or until events are seen.
+/// Poll interval and time limit of a visibility check.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Visible {
-    /// Between an answer and the next look: the resolution of what is measured.
+    /// Time between an answer and the next poll: the resolution of the measurement.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub every: Duration,
-    /// After this time since it was scheduled, or since the event arrived, it is given up.
+    /// Time limit, from the scheduled time or the event's arrival.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub within: Duration,
-    /// Of an operation that takes events in: one event in each such time is looked for.
+    /// For ingesting operations: probe one event per this interval.
     #[serde(default, deserialize_with = "seconds::some")]
     pub sample: Option<Duration>,
 }
 
 impl Plan {
-    /// How events that an operation takes in are looked for, if they are.
+    /// Returns the settings of the visibility probes of an ingesting operation, if any.
     pub fn sampling(&self, operation: &str) -> Result<Option<Sampling>, PlanError> {
         let Some(Visible { every, within, sample }) = self.visible.get(operation).copied() else { return Ok(None) };
         match sample {
@@ -35,7 +35,7 @@ impl Plan {
     }
 }
 
-/// How events are looked for.
+/// Settings of visibility probes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling {
     /// See [`Visible::every`].

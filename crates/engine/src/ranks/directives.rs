@@ -1,28 +1,28 @@
-//! What rank 0 tells all ranks after each second, having seen the sum: the least that they cannot know by themselves.
+//! Directives from rank 0 to all ranks after each second: facts that only the sum of all ranks shows.
 
 use serde::{Deserialize, Serialize};
 
-/// See the module.
+/// Directives after one second.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Directives {
     /// End the phase now: a condition of the plan was met.
     pub stop: bool,
-    /// A stream whose end ends the phase is over on all ranks.
+    /// A stream that ends the phase is over on all ranks.
     pub over: bool,
-    /// How many numbers of each counter are settled over all ranks.
+    /// Settled numbers of each counter over all ranks.
     pub settled: Vec<u64>,
-    /// The latest step of the clock that the users of each stream share: its number, and where the clock goes.
+    /// Latest step of each stream's shared clock: its number and the new time.
     pub clocks: Vec<(u64, i64)>,
 }
 
 impl Directives {
-    /// For sending.
+    /// Serializes the directives.
     pub fn to_bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("nothing in it cannot be written")
     }
 
-    /// Reads what [`Self::to_bytes`] has written; an error in words for anything else.
+    /// Parses the output of [`Self::to_bytes`], or returns the error.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        postcard::from_bytes(bytes).map_err(|error| format!("these are not orders: {error}"))
+        postcard::from_bytes(bytes).map_err(|error| format!("not directives of a rank: {error}"))
     }
 }

@@ -1,5 +1,5 @@
-//! Rank 0's record of a phase that several ranks carry out: it takes the sums of their seconds, writes the files that one
-//! process would write, and finds out what all ranks have to know.
+//! Rank 0's record of a phase with several ranks. It receives the sums of the ranks' seconds, writes the same
+//! files as a single process, and derives the directives for all ranks.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::recording::slot::Slot;
 use crate::recording::tally::{Progress, Shown, Tally, shown};
 use crate::recording::worker_stats::Workers;
 
-/// Missing ranks that are named.
+/// Maximum number of missing ranks to name.
 const NAMED: usize = 8;
 
-/// See the module.
+/// Recorder of a phase with several ranks.
 pub struct RankRecorder {
     plan: Plan,
     /// See [`Second::plan`].
@@ -38,17 +38,18 @@ pub struct RankRecorder {
     directives: Directives,
 }
 
-/// Why a second or a phase's end could not be recorded.
+/// Reason why a second or a phase's end was not recorded.
 #[derive(Debug)]
 pub enum Refusal {
-    /// What was given is not what belongs here; in words.
+    /// The input does not belong to this phase; message.
     Input(String),
-    /// A file could not be written; in words.
+    /// A file could not be written; message.
     Files(String),
 }
 
 impl RankRecorder {
-    /// Creates the files of a phase in `folder`. It begins at `start`, seconds of this machine's CLOCK_MONOTONIC.
+    /// Creates the files of a phase in `folder`. It begins at `start`, seconds of this machine's
+    /// CLOCK_MONOTONIC.
     pub fn create(
         folder: &Path,
         plan: &Plan,
@@ -75,12 +76,12 @@ impl RankRecorder {
         })
     }
 
-    /// When the load begins, after the run did.
+    /// Returns the start of the load, after the run's start.
     pub fn offset(&self) -> std::time::Duration {
         self.start_time.offset
     }
 
-    /// Records the next second: the sum over all ranks that are still there.
+    /// Records the next second: the sum over all ranks still running.
     pub fn second(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let second = Second::from_bytes(bytes).map_err(Refusal::Input)?;
         if second.plan != self.fingerprint {
@@ -91,7 +92,7 @@ impl RankRecorder {
             return Err(Refusal::Input(format!("second {} comes where {} is due", second.second, self.next)));
         }
         self.next += 1;
-        // Hosts that are met in the same second have their order from the plan, and not from who is asked first.
+        // Number new hosts of one second in the plan's order, independent of the order of ranks.
         let met: BTreeSet<&str> = second.hosts().collect();
         let planned = self.plan.target.hosts.iter().map(String::as_str).filter(|host| met.contains(host));
         for host in planned {
@@ -137,22 +138,22 @@ impl RankRecorder {
         Ok(())
     }
 
-    /// What all ranks have to know by now.
+    /// Returns the current directives for all ranks.
     pub fn directives(&self) -> Vec<u8> {
         self.directives.to_bytes()
     }
 
-    /// Figures for a waiting user, over all ranks.
+    /// Returns the progress over all ranks, for display.
     pub fn progress(&self) -> Progress {
         shown(&self.progress)
     }
 
-    /// Whether a condition of the plan was met.
+    /// Returns whether a condition of the plan was met.
     pub fn stopped_by(&self) -> bool {
         self.directives.stop
     }
 
-    /// Writes the outcome from the ranks' parts and returns it. A rank whose part is missing has failed.
+    /// Writes and returns the outcome, combined from the ranks' parts. Ranks without a part count as failed.
     pub fn finish(&mut self, parts: Vec<RankOutcome>) -> Result<Value, Refusal> {
         self.files.end().map_err(|error| Refusal::Files(format!("{}: {error}", self.folder.display())))?;
         let mut sum: Option<RankOutcome> = None;
@@ -178,7 +179,7 @@ impl RankRecorder {
         Ok(outcome)
     }
 
-    /// What is missing of the record: a rank, or seconds of ranks that told how they ended.
+    /// Describes missing data: ranks without a part, or seconds missing from the sums.
     fn lost(&self, part: &RankOutcome) -> Option<String> {
         let there: BTreeSet<u64> = part.by_rank.iter().map(|share| share.rank).collect();
         let missing: Vec<u64> = (0..self.plan.ranks).filter(|rank| !there.contains(rank)).collect();
@@ -198,7 +199,7 @@ impl RankRecorder {
         let requests = |counts: &[[Counts; 2]]| counts.iter().flatten().map(|counts| counts.requests).sum::<u64>();
         let (told, recorded) = (requests(&part.counts), requests(&self.tally.totals.counts));
         (part.counts != self.tally.totals.counts)
-            .then(|| format!("what the ranks counted is not what their seconds say: {told} requests and {recorded}"))
+            .then(|| format!("the ranks' totals differ from the sum of their seconds: {told} requests and {recorded}"))
     }
 }
 

@@ -1,5 +1,5 @@
-//! One set of requests, whose instants are made up, goes through the recorders of one process or of several ranks; what
-//! is written down has to be the same, byte for byte.
+//! Feeds one set of requests, with synthetic times, through the recorders of one process or of several ranks.
+//! The files must be equal byte for byte.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,12 +33,12 @@ impl Folder {
 
     fn lines(&self, name: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.0.join(name)).unwrap();
-        // The lag of an event loop has an entry for each worker; the header has the instant of the start.
+        // Event-loop lag has an entry for each worker, and the header has the start time.
         let kept = text.lines().filter(|line| !line.starts_with('#') && !line.starts_with("Tag=generator/lag"));
         kept.map(str::to_owned).collect()
     }
 
-    /// The samples without the rank that made them, in the order of their bytes.
+    /// Returns the samples without their rank, in byte order.
     fn samples(&self) -> Vec<[u8; sample::BYTES]> {
         let bytes = std::fs::read(self.0.join("samples.bin")).unwrap();
         let mut samples: Vec<[u8; sample::BYTES]> = bytes.as_chunks().0.to_vec();
@@ -72,7 +72,7 @@ fn slots() -> Vec<Slot> {
     vec![slot("read", None), slot("scan", None), slot("scan", Some("page"))]
 }
 
-/// Request `k`: its slot, how long after the start it was due, how late it was turned to, how long it took, its answer.
+/// Returns request `k`: its slot, times and reply.
 fn request(k: u64, start: Instant, hosts: &[&str]) -> (usize, Times, Reply) {
     let draw = |salt| Draw::new(3, 1, k).bits(salt);
     let scheduled = start + Duration::from_micros(k * 4_000_000 / REQUESTS);
@@ -95,7 +95,7 @@ fn request(k: u64, start: Instant, hosts: &[&str]) -> (usize, Times, Reply) {
     ((draw(9) % 2) as usize, Times { scheduled, started, ends, client: k % 8 }, reply)
 }
 
-/// The seconds of one process go into `sink`. `hosts` are in the order in which it has met them.
+/// Sends the seconds of one process to `sink`. `hosts` are in the order in which the process found them.
 fn process(rank: u64, ranks: u64, threads: u64, start: Instant, hosts: &[&str], sink: &mut impl Sink) {
     let mut links = Vec::new();
     for thread in 0..threads {
@@ -106,7 +106,7 @@ fn process(rank: u64, ranks: u64, threads: u64, start: Instant, hosts: &[&str], 
         let mut recorder = Recorder::new(thread as usize, 3, start, warmup, true, finished, empty);
         let (index, of) = (rank * threads + thread, ranks * threads);
         let mut all: Vec<_> = (index..REQUESTS).step_by(of as usize).map(|k| request(k, start, hosts)).collect();
-        // What is never answered is in flight at the end of each second.
+        // An unanswered request is in flight at the end of each second.
         let stuck = (index == 0).then(|| (1, start + Duration::from_millis(100)));
         all.sort_by_key(|(_, _, reply)| reply.done);
         for (slot, times, reply) in all {
@@ -160,13 +160,13 @@ fn alone(folder: &Folder, threads: u64, start: Instant) -> Tally {
     written.tally
 }
 
-/// The parts of the ranks, and the sums of their seconds, added two by two as a tree would.
+/// Returns the ranks' outcomes, and the sums of their seconds, added pairwise as in a tree.
 fn ranks(ranks: u64, threads: u64, start: Instant) -> (Vec<Vec<u8>>, Vec<RankOutcome>) {
     let plan = plan(ranks, threads);
     let mut levels = Vec::new();
     let mut parts = Vec::new();
     for rank in 0..ranks {
-        // Another order of hosts on each rank, as far as there are orders.
+        // Give the ranks different orders of hosts; there are three.
         let mut hosts = HOSTS.to_vec();
         hosts.rotate_left(rank as usize % 3);
         let names = hosts.iter().map(|host| (*host).to_owned()).collect();
@@ -325,7 +325,7 @@ fn a_second_that_was_lost_on_the_way_is_noticed() {
     let outcome = recorder.finish(parts).unwrap();
     let failed = outcome["failed"].as_str().unwrap();
     assert!(
-        failed.starts_with("what the ranks counted is not what their seconds say: 20000 requests and "),
+        failed.starts_with("the ranks' totals differ from the sum of their seconds: 20000 requests and "),
         "{failed}"
     );
 }

@@ -1,7 +1,7 @@
-//! Adds up the workers' seconds and hands the sums to a [`Sink`] while the load runs.
+//! Adds up the workers' seconds and passes the sums to a [`Sink`] during the load.
 //!
-//! It has a thread of its own, so that no worker waits for a disk, and keeps only the second that is not complete yet,
-//! so that memory does not grow with the length of a run.
+//! The collector has its own thread, so that workers never wait for a disk. It keeps only the incomplete
+//! second, so memory does not grow with the length of a run.
 
 use std::io;
 use std::mem::take;
@@ -10,21 +10,21 @@ use std::sync::mpsc::{Receiver, Sender};
 use crate::recording::recorder::Interval;
 use crate::recording::worker_stats::WorkerRow;
 
-/// What becomes of the seconds.
+/// Receiver of the summed seconds.
 pub trait Sink {
-    /// Takes the next second of all workers: their sum, and the row of each.
+    /// Handles the next second of all workers: their sum, and the row of each.
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> io::Result<()>;
 }
 
-/// What goes between the collector and one worker.
+/// Channels between the collector and one worker.
 pub struct Link {
-    /// The worker's seconds, each one of them in its order; it hangs up when it ends.
+    /// The worker's seconds, in order; closed when it ends.
     pub intervals: Receiver<Interval>,
-    /// Takes them back for reuse.
+    /// Returns intervals for reuse.
     pub empty: Sender<Interval>,
 }
 
-/// Collects the seconds of the workers of process `rank` until the last of them has hung up.
+/// Collects the seconds of the workers of process `rank` until the last has ended.
 pub fn collect(rank: u64, mut workers: Vec<Link>, sink: &mut impl Sink) -> io::Result<()> {
     while let Some((sum, rows)) = gather(rank, &mut workers) {
         sink.second(&sum, rows)?;
@@ -33,9 +33,8 @@ pub fn collect(rank: u64, mut workers: Vec<Link>, sink: &mut impl Sink) -> io::R
     Ok(())
 }
 
-/// The sum of the next second of all workers who are still there, which is the first one's to be taken back, and their
-/// rows; `None` when the last has hung up. One that has ended, since it had no client or its streams were over, does not
-/// delay the others.
+/// Returns the sum of the next second over the running workers, and their rows; `None` after the last has
+/// ended. The sum reuses the first worker's interval. A worker that has ended does not delay the others.
 fn gather(rank: u64, workers: &mut Vec<Link>) -> Option<(Interval, Vec<WorkerRow>)> {
     let mut sum: Option<Interval> = None;
     let mut rows = Vec::new();
@@ -54,9 +53,9 @@ fn gather(rank: u64, workers: &mut Vec<Link>) -> Option<(Interval, Vec<WorkerRow
     sum.map(|sum| (sum, rows))
 }
 
-/// Gives a second back to its worker, cleared here so that the worker need not do it between two requests.
+/// Clears an interval and returns it to its worker, which must not clear it between two requests.
 fn recycle(mut interval: Interval, worker: &Link) {
     interval.clear();
-    // A worker that has ended needs no more.
+    // The send fails if the worker has ended.
     let _ = worker.empty.send(interval);
 }

@@ -1,36 +1,36 @@
-//! The histogram that all durations of a recording are counted in.
+//! Histogram type of all recorded durations.
 
 use std::time::Duration;
 
 use hdrhistogram::{AdditionError, Histogram};
 
-/// The longest duration (ns) that is told apart from longer ones: 1 h.
+/// Maximum of the range, ns: 1 h.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// A histogram of nanoseconds, 1 ns to 1 h at three significant digits (33,792 counters).
+/// Creates a histogram of nanoseconds, 1 ns to 1 h, with three significant digits (33,792 counters).
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are constants that the layout allows")
 }
 
-/// Counts a duration. One above an hour counts as an hour.
+/// Counts a duration; durations above an hour count as an hour.
 #[inline]
 pub fn record(histogram: &mut Histogram<u64>, duration: Duration) {
     histogram.saturating_record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// Empties a histogram. Leaves an empty one untouched, which saves 270 kB of memory traffic.
+/// Clears a histogram. Leaves an empty one untouched, which saves 270 kB of memory traffic.
 pub fn clear(histogram: &mut Histogram<u64>) {
     if !histogram.is_empty() {
         histogram.reset();
     }
 }
 
-/// Returns how many nanoseconds a histogram's unit has: 1, or 1000 in a run folder of Loadframe 0.1.
+/// Returns the unit of a histogram in ns: 1, or 1000 in a run folder of Loadframe 0.1.
 pub fn unit(histogram: &Histogram<u64>) -> u64 {
     if histogram.high() < LONGEST { 1000 } else { 1 }
 }
 
-/// Adds another histogram of durations, exactly if both have the same unit.
+/// Adds another histogram of durations; exact if both have the same unit.
 pub fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) -> Result<(), AdditionError> {
     if unit(sum) == unit(other) {
         return sum.add(other);

@@ -1,12 +1,14 @@
-//! The files of a phase, written second by second while the load runs: line by line, so that a disk that is full shows
-//! at once.
+//! Files of a phase, written every second during the load. Each line is written at once, so that a full disk
+//! is noticed immediately.
 //!
-//! - `series.csv`: a row for each stream, operation, segment and second; parts of operations are `OPERATION.PART`,
-//! - `nodes.csv`: which host served how many of an operation's requests in each second,
-//! - `generator.csv`: what workers measured of themselves in each second; of many workers of several ranks the worst,
-//! - `workers.csv`: of several ranks the sums of that,
-//! - `histograms.hlog`: see [`crate::recording::hlog`],
-//! - `samples.bin` and `slots.csv`, where every request is to be recorded: see [`crate::recording::sample`].
+//! - `series.csv`: one row per stream, operation, segment and second; parts of operations are named
+//!   `OPERATION.PART`.
+//! - `nodes.csv`: requests of each operation per host and second.
+//! - `generator.csv`: metrics of the workers per second. With several ranks and many workers, only the worst
+//!   workers.
+//! - `workers.csv`: with several ranks, the sums of these metrics.
+//! - `histograms.hlog`: see [`crate::recording::hlog`].
+//! - `samples.bin` and `slots.csv`, if every request is recorded: see [`crate::recording::sample`].
 
 use std::fs::File;
 use std::io::{self, LineWriter, Write};
@@ -21,24 +23,24 @@ use crate::recording::sample::SampleFile;
 use crate::recording::slot::Slot;
 use crate::recording::worker_stats::Workers;
 
-/// Files that could not be written.
+/// Result of writing a file.
 pub type Result<T> = io::Result<T>;
 
-/// See the module.
+/// The open files of a phase.
 pub struct Files {
     phase: String,
     series: LineWriter<File>,
     nodes: LineWriter<File>,
     generator: LineWriter<File>,
-    /// Where there are several ranks.
+    /// With several ranks only.
     workers: Option<LineWriter<File>>,
     log: Log,
     samples: Option<SampleFile>,
 }
 
 impl Files {
-    /// Creates the phase's files in `folder`. The phase's load begins `offset` after the run, and that at `began` by
-    /// the wall clock. `sums`: the seconds are those of several ranks.
+    /// Creates the phase's files in `folder`. `offset`: start of the load after the run's start. `began`: the
+    /// run's start by the wall clock. `sums`: the seconds are sums over several ranks.
     pub fn create(
         folder: &Path,
         plan: &Plan,
@@ -79,7 +81,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Writes a second down.
+    /// Writes a second.
     pub fn second(&mut self, slots: &[Slot], sum: &Interval, workers: &Workers) -> Result<()> {
         let second = sum.second;
         self.workers(second, workers)?;
@@ -105,7 +107,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes sure that all is written.
+    /// Flushes all files.
     pub fn end(&mut self) -> Result<()> {
         self.log.flush()?;
         self.series.flush()?;
@@ -158,7 +160,7 @@ impl Files {
             write!(self.series, ",{errors}")?;
         }
         for (_, histogram) in cell.measures() {
-            // A second without a success has no percentile of these, which is not the same as one of zero.
+            // Percentiles of a second without a success are empty, not zero.
             let Some(histogram) = histogram.filter(|histogram| !histogram.is_empty()) else {
                 write!(self.series, ",,,")?;
                 continue;
@@ -178,12 +180,12 @@ impl Files {
     }
 }
 
-/// Nanoseconds as seconds.
+/// Converts nanoseconds to seconds.
 fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-/// Nanoseconds, written as seconds.
+/// Nanoseconds, displayed as seconds.
 struct Seconds(u64);
 
 impl std::fmt::Display for Seconds {

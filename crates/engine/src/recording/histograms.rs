@@ -1,4 +1,4 @@
-//! Reading histogram logs back: totals over any stretch of seconds, exactly, whichever program wrote them.
+//! Reads histogram logs of any program: exact totals over a range of seconds.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
 use crate::recording::durations::{add, histogram};
 
-/// A log in memory, its histograms still encoded: decoding is done for what is asked.
+/// A log in memory. Histograms are decoded on request.
 pub struct HistogramLog {
     entries: BTreeMap<String, Vec<Entry>>,
 }
@@ -22,7 +22,7 @@ struct Entry {
 }
 
 impl HistogramLog {
-    /// Reads a log; the error says what is wrong with the file.
+    /// Reads a log; the error describes the problem.
     pub fn read(path: &Path) -> Result<Self, String> {
         let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let mut entries: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
@@ -43,16 +43,17 @@ impl HistogramLog {
         Ok(Self { entries })
     }
 
-    /// The tags, sorted.
+    /// Returns the tags, sorted.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
 
-    /// The sum of a tag's histograms that start in `from..to`, seconds since the run began; empty where there is none.
+    /// Returns the sum of a tag's histograms that start in `from..to`, seconds since the run began; empty
+    /// without any.
     pub fn total(&self, tag: &str, from: f64, to: f64) -> Result<Histogram<u64>, String> {
         let mut sum = None;
         for entry in self.entries.get(tag).into_iter().flatten() {
-            // Starts are written with three decimals, so an edge is met to half of the last.
+            // Starts are written with three decimals: allow for half of the last.
             if entry.start >= from - 0.0005 && entry.start < to - 0.0005 {
                 include(&mut sum, tag, entry)?;
             }
@@ -60,7 +61,7 @@ impl HistogramLog {
         Ok(sum.unwrap_or_else(histogram))
     }
 
-    /// Each second of a tag: its start (seconds since the run began) and its histogram, added up where there are several.
+    /// Returns each second of a tag: its start (seconds since the run began) and the sum of its histograms.
     pub fn seconds(&self, tag: &str) -> Result<Vec<(f64, Histogram<u64>)>, String> {
         let mut seconds: BTreeMap<u64, (f64, Option<Histogram<u64>>)> = BTreeMap::new();
         for entry in self.entries.get(tag).into_iter().flatten() {
@@ -71,7 +72,7 @@ impl HistogramLog {
     }
 }
 
-/// Adds an entry to a sum, which takes the unit of its first entry.
+/// Adds an entry to a sum, which uses the unit of its first entry.
 fn include(sum: &mut Option<Histogram<u64>>, tag: &str, entry: &Entry) -> Result<(), String> {
     let histogram = decode(tag, entry)?;
     match sum {

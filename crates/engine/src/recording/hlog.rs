@@ -1,6 +1,6 @@
-//! Writing `histograms.hlog`, the HdrHistogram log (version 1.3): values in nanoseconds, tags `PHASE/OPERATION/response`,
-//! `.../service`, `.../failure` and `.../setup`, with `/warmup` behind it for the warm-up; `generator/lateness`,
-//! `generator/lag`.
+//! Writes `histograms.hlog`, an HdrHistogram log (version 1.3), in nanoseconds. Tags:
+//! `PHASE/OPERATION/response`, `.../service`, `.../failure` and `.../setup`, with the suffix `/warmup` for
+//! the warm-up; `generator/lateness`, `generator/lag`.
 
 use std::fs::File;
 use std::io::{self, LineWriter, Write};
@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
-/// A log of histograms, one second after the other.
+/// A histogram log, one entry per tag and second.
 pub struct Log {
     file: LineWriter<File>,
     offset: Duration,
@@ -21,7 +21,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Creates the log of a phase whose load begins `offset` after the run, and that at `began` by the wall clock.
+    /// Creates the log. `offset`: start of the load after the run's start. `began`: the run's start by the
+    /// wall clock.
     pub fn create(path: &Path, offset: Duration, began: SystemTime) -> io::Result<Self> {
         let mut file = LineWriter::new(File::create(path)?);
         let mut serializer = V2DeflateSerializer::new();
@@ -41,8 +42,7 @@ impl Log {
         let tag = Tag::new(tag).ok_or_else(|| io::Error::other(format!("{tag:?} is not a valid tag")))?;
         let start = self.offset + Duration::from_secs(second);
         self.line.clear();
-        // A writer borrows what it writes to, which would tie this log to the place where it was made; one that lasts
-        // for a line begins with a header, which is left out.
+        // The log writer borrows its output, so it lives for one line only. Its header is dropped.
         self.builder
             .begin_log_with(&mut self.line, &mut self.serializer)?
             .write_histogram(histogram, start, Duration::from_secs(1), Some(tag))
@@ -51,7 +51,7 @@ impl Log {
         self.file.write_all(&self.line[header..])
     }
 
-    /// Makes sure that all is written.
+    /// Flushes the file.
     pub fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }

@@ -1,21 +1,21 @@
-//! The newest answers to chosen operations, for whoever watches a phase: what its requests are answered anyhow. No
-//! request is made for it, and what is kept is copied after the answer's last byte, at most once a second.
+//! Latest answers to selected operations, for live display. They are copies of answers to the load's own
+//! requests, taken after the last byte, at most once a second.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Milliseconds between two answers that are kept.
+/// Minimum time between two stored answers, ms.
 const EVERY: u64 = 1000;
 
-/// A longer answer is not kept, bytes.
+/// Maximum size of a stored answer, bytes.
 pub const LONGEST: usize = 1 << 20;
 
-/// The newest answer to one operation.
+/// Latest answer to one operation.
 #[derive(Debug)]
 pub struct Kept {
     since: Instant,
-    /// When the next one is kept, milliseconds since then.
+    /// Time of the next copy, ms after `since`.
     due: AtomicU64,
     newest: Mutex<Option<Vec<u8>>>,
 }
@@ -27,21 +27,21 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Whether an answer that has come at `now` is to be kept; it is the caller's then, and nobody else's.
+    /// Returns whether to store an answer that arrived at `now`. True for one caller per period.
     pub fn is_due(&self, now: Instant) -> bool {
         let now = now.saturating_duration_since(self.since).as_millis() as u64;
         let due = self.due.load(Ordering::Relaxed);
         now >= due && self.due.compare_exchange(due, now + EVERY, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Keeps an answer instead of the one before.
+    /// Replaces the stored answer; ignores one that is too long.
     pub fn keep(&self, answer: Vec<u8>) {
         if answer.len() <= LONGEST {
             *self.newest.lock().expect("no thread panics while it holds the lock") = Some(answer);
         }
     }
 
-    /// The newest answer that was not taken yet.
+    /// Takes the stored answer, if it was not taken before.
     pub fn take(&self) -> Option<Vec<u8>> {
         self.newest.lock().expect("no thread panics while it holds the lock").take()
     }

@@ -1,4 +1,4 @@
-//! What is recorded: counts, histograms, samples, the generator's own metrics, and the files of a phase.
+//! Recording: counts, histograms, samples, the generator's own metrics, and the files of a phase.
 
 pub mod collector;
 pub mod durations;

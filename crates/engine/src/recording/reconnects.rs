@@ -1,22 +1,22 @@
-//! Connections that a worker's clients opened: those that replace lost ones, and how long setting each up took. Drivers
-//! note them; the recorder of the thread reads them.
+//! Reconnections and connection setup times of a worker's clients. Drivers report them; the recorder of the
+//! same thread reads them.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 thread_local! {
-    /// Lost connections that were not replaced yet.
+    /// Lost connections not replaced yet.
     static LOST: Cell<u64> = const { Cell::new(0) };
     static REPLACED: Cell<u64> = const { Cell::new(0) };
     static SETUPS: RefCell<Vec<Duration>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A connection was closed by the server, broke, or cannot be used again.
+/// Reports a lost connection: closed by the server, broken or unusable.
 pub fn lost() {
     LOST.set(LOST.get() + 1);
 }
 
-/// A connection was opened. It replaces a lost one, if there is one.
+/// Reports an opened connection. It replaces a lost one, if any.
 pub fn opened() {
     if let Some(left) = LOST.get().checked_sub(1) {
         LOST.set(left);
@@ -29,12 +29,12 @@ pub fn take() -> u64 {
     REPLACED.replace(0)
 }
 
-/// A connection was set up in that time: connected, encrypted and authenticated.
+/// Reports the time to connect, encrypt and authenticate a connection.
 pub fn set_up(duration: Duration) {
     SETUPS.with_borrow_mut(|setups| setups.push(duration));
 }
 
-/// Hands each setup of this thread since the last call to `record`.
+/// Passes each setup time of this thread since the last call to `record`.
 pub fn take_setups(record: impl FnMut(Duration)) {
     SETUPS.with_borrow_mut(|setups| setups.drain(..).for_each(record));
 }

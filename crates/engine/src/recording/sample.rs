@@ -1,7 +1,7 @@
-//! Every request for itself, where that is asked for: what a worker keeps of it, and the file that it goes to.
+//! Individual requests, if recorded: the sample of a request, and its file.
 //!
-//! A second's samples travel with the second, so that memory grows with the requests of a second and not with the length
-//! of a run, and so do those of ranks, which rank 0 writes.
+//! Samples are part of their second. Memory therefore grows with the requests of a second, not with the
+//! length of a run. Rank 0 writes the samples of all ranks.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,38 +13,38 @@ use serde::{Deserialize, Serialize};
 use crate::driver::Reply;
 use crate::recording::slot::Slot;
 
-/// Bytes of a sample in the file.
+/// Size of a sample in the file, bytes.
 pub const BYTES: usize = 46;
 
-/// One request that ended.
+/// One finished request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Sample {
-    /// When it was due, ns since the phase's load began; below zero for an event that had arrived before.
+    /// When it was due, ns since the phase's load began; negative for an event that arrived earlier.
     pub scheduled: i64,
     /// When the first byte of its last attempt was written, ns.
     pub sent: i64,
-    /// When its answer was there, or it was given up, ns.
+    /// When its answer was read, or it was given up, ns.
     pub done: i64,
-    /// Documents that the store took or returned, in all attempts.
+    /// Documents stored or returned, in all attempts.
     pub documents: u32,
     /// The client's number in its stream.
     pub client: u32,
-    /// Who made it, among the ranks that take part.
+    /// The rank that sent it.
     pub rank: u32,
-    /// Its operation's place; see [`crate::recording::slot`].
+    /// Its operation's index; see [`crate::recording::slot`].
     pub slot: u32,
-    /// Which of the target's hosts served it.
+    /// Index of the host that served it.
     pub node: u16,
-    /// The HTTP status of its answer; 0 where there is none.
+    /// The HTTP status of its answer; 0 if none.
     pub status: u16,
-    /// The class of its failure by its place in [`crate::driver::ErrorClass::ALL`], counted from 1; 0 for a success.
+    /// The class of its failure: index in [`crate::driver::ErrorClass::ALL`], from 1; 0 for a success.
     pub class: u8,
     /// Whether it belongs to the measured segment.
     pub measured: bool,
 }
 
 impl Sample {
-    /// What is kept of a request of an operation at `slot`, which `client` made in a phase that began at `start`.
+    /// Creates the sample of a request at `slot`, sent by `client` in a phase that began at `start`.
     pub fn of(slot: usize, client: u64, start: Instant, scheduled: Instant, measured: bool, reply: &Reply) -> Self {
         Self {
             scheduled: since(start, scheduled),
@@ -90,10 +90,10 @@ fn since(start: Instant, instant: Instant) -> i64 {
     }
 }
 
-/// The samples of one rank in one second, with the names of the hosts that its numbers stand for.
+/// Samples of one rank in one second, with its host names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OfRank {
-    /// The rank among those that take part.
+    /// The rank.
     pub rank: u64,
     /// Its hosts, by their numbers.
     pub hosts: Vec<String>,
@@ -101,8 +101,7 @@ pub struct OfRank {
     pub samples: Vec<Sample>,
 }
 
-/// `samples.bin`: samples one after the other, little-endian, and beside it `slots.csv`: a line for each place of an
-/// operation.
+/// `samples.bin`: consecutive samples, little-endian. `slots.csv`: one line per slot.
 pub struct SampleFile(BufWriter<File>);
 
 impl SampleFile {
@@ -116,10 +115,10 @@ impl SampleFile {
         File::create(folder.join("samples.bin")).map(BufWriter::new).map(Self)
     }
 
-    /// Writes a second's samples down.
+    /// Appends the samples of a second.
     pub fn write(&mut self, samples: &[Sample]) -> io::Result<()> {
         samples.iter().try_for_each(|sample| self.0.write_all(&sample.to_bytes()))?;
-        // Should this process be killed, the file has what was recorded until then.
+        // If this process is killed, the file is complete up to this second.
         self.0.flush()
     }
 }

@@ -1,9 +1,9 @@
-//! What a worker measures of itself: its CPU time, how late it turned to requests, and how late its event loop was.
+//! Metrics of a worker itself: CPU time, request lateness and event-loop lag.
 //!
-//! A look at the event loop is due every [`TICK`]. A loop that stands still sees none of those that were due meanwhile;
-//! each is written down with the lag that it had, so that a stall of length L is the lags L, L - TICK, L - 2 TICK and
-//! so on, and a percentile of lag is one over time. This is the correction for coordinated omission of HdrHistogram
-//! (`recordValueWithExpectedInterval`; Gil Tene), with the instants known instead of supposed.
+//! A check of the event loop is due every [`TICK`]. A stalled loop misses checks; each missed check is
+//! recorded with its lag. A stall of length L thus yields the lags L, L - TICK, L - 2 TICK and so on, and
+//! percentiles of lag are percentiles over time. This is HdrHistogram's correction for coordinated omission
+//! (`recordValueWithExpectedInterval`; Gil Tene), with known instead of assumed times.
 
 use std::time::{Duration, Instant};
 
@@ -12,37 +12,37 @@ use hdrhistogram::Histogram;
 use crate::recording::durations::{clear, histogram, record};
 use crate::util::cpu::{thread_cpu, thread_waited};
 
-/// How often a worker looks whether its event loop is late and whether it has to stop. Each look wakes the
-/// thread: of a load that waits for a slow store it would be most of the CPU time if there were many of them.
+/// Interval of the event-loop checks, which also test for a stop. Each check wakes the thread, so shorter
+/// intervals would dominate the CPU time of a load on a slow store.
 pub const TICK: Duration = Duration::from_millis(50);
 
-/// What a worker measured of itself in one second.
+/// Metrics of a worker in one second.
 #[derive(Clone, Debug)]
 pub struct SelfMetrics {
     /// CPU time of the worker's thread, seconds.
     pub cpu: f64,
-    /// How long the thread was ready to run and did not, because others had the cores or its group's quota was
-    /// exhausted.
+    /// Time in which the thread was ready but not running, because other threads used the cores or its
+    /// cgroup's quota was exhausted.
     pub waited: f64,
-    /// How long the second took, s: CPU share is `cpu / wall`.
+    /// Length of the second, s: the CPU share is `cpu / wall`.
     pub wall: f64,
-    /// From the scheduled instant of a request to the instant at which its client turned to it.
+    /// From a request's scheduled time to its start by the client.
     pub lateness: Histogram<u64>,
-    /// How late the event loop came to each look that was due in this second.
+    /// Event-loop lag of each check due in this second.
     pub lag: Histogram<u64>,
-    /// How long the loop stood still in stalls of a [`TICK`] or more, s: a tick for each look that was so late.
+    /// Time in stalls of at least one [`TICK`], s: one tick for each check with such a lag.
     pub away: f64,
     /// Requests in flight at the second's end.
     pub in_flight: u64,
 }
 
 impl SelfMetrics {
-    /// Nothing yet.
+    /// Creates empty metrics.
     pub fn new() -> Self {
         Self { cpu: 0.0, waited: 0.0, wall: 0.0, lateness: histogram(), lag: histogram(), away: 0.0, in_flight: 0 }
     }
 
-    /// Makes room for another second; the figures that a second's end sets are left.
+    /// Clears the histograms for another second; values set at a second's end remain.
     pub fn clear(&mut self) {
         clear(&mut self.lateness);
         clear(&mut self.lag);
@@ -56,10 +56,10 @@ impl Default for SelfMetrics {
     }
 }
 
-/// Looks at the thread that it was made on.
+/// Monitor of the thread that created it.
 #[derive(Debug)]
 pub struct SelfMonitor {
-    /// When the next look is due.
+    /// When the next check is due.
     due: Instant,
     cpu: f64,
     waited: f64,
@@ -67,12 +67,12 @@ pub struct SelfMonitor {
 }
 
 impl SelfMonitor {
-    /// Looks from `start` on.
+    /// Creates a monitor with checks from `start` on.
     pub fn new(start: Instant) -> Self {
         Self { due: start, cpu: thread_cpu(), waited: thread_waited(), turned: start }
     }
 
-    /// Writes down the looks that were due by `now`; returns when the next one is.
+    /// Records the checks due by `now`; returns when the next one is due.
     pub fn look(&mut self, now: Instant, watch: &mut SelfMetrics) -> Instant {
         while self.due <= now {
             self.late(now, watch);
@@ -80,8 +80,8 @@ impl SelfMonitor {
         self.due
     }
 
-    /// Ends a second, as it is seen `now`. A look that was due a tick before its end or earlier did not happen in it: a
-    /// stall belongs to the seconds over which it lasted.
+    /// Ends a second, at `now`. Checks due at least a tick before its end were missed: a stall counts in the
+    /// seconds in which it lasted.
     pub fn second(&mut self, ended: Instant, now: Instant, watch: &mut SelfMetrics) {
         while self.due + TICK <= ended {
             self.late(now, watch);
@@ -129,7 +129,7 @@ mod tests {
         let (mut monitor, mut watch) = (SelfMonitor::new(start), SelfMetrics::new());
         monitor.look(at(500), &mut watch);
         watch.clear();
-        // From 0.5 s to 2.5 s nothing happens, and then a request is the first to be turned to.
+        // Nothing happens from 0.5 s to 2.5 s; then a request starts.
         let mut away = Vec::new();
         for second in [1000, 2000] {
             monitor.second(at(second), at(2500), &mut watch);

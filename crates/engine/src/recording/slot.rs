@@ -1,25 +1,25 @@
-//! The places that a plan gives to what is recorded: one for each stream's operation, and for each of its parts.
+//! Slots: indices of recorded items. Each operation of a stream has one, and each of its parts.
 
-/// A stream's operation, or a part of one, as the records name it.
+/// An operation of a stream, or a part of one, as named in the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The stream's name.
     pub stream: String,
     /// The operation's name.
     pub operation: String,
-    /// Which of the operation's parts; `None` for the operation itself.
+    /// The part's name; `None` for the operation itself.
     pub part: Option<&'static str>,
-    /// Whether it stands for several requests of a user, which are recorded for themselves, too.
+    /// Whether it times several requests of a user together, which are also recorded individually.
     pub of_several: bool,
 }
 
 impl Slot {
-    /// Whether sums over a phase count it: parts, and what stands for several requests, would be counted twice.
+    /// Returns whether it counts in the phase's totals. Parts and timed groups would count requests twice.
     pub fn counts(&self) -> bool {
         self.part.is_none() && !self.of_several
     }
 
-    /// `OPERATION` or `OPERATION.PART`.
+    /// Returns `OPERATION` or `OPERATION.PART`.
     pub fn name(&self) -> String {
         let Self { operation, part, .. } = self;
         part.map_or_else(|| operation.clone(), |part| format!("{operation}.{part}"))

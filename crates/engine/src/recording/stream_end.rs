@@ -1,23 +1,23 @@
-//! How a stream ended.
+//! End of a stream.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How a stream, or a worker's part of one, ended.
+/// End of a stream, or of a worker's part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamEnd {
-    /// When its last request was done, after the phase's start.
+    /// End of its last request, after the phase's start.
     pub last_done: Duration,
-    /// Whether it had nothing left to send, rather than being ended by the clock or by an order to stop.
+    /// Whether all of its requests were sent. False if the clock or a stop ended it.
     pub ran_out: bool,
 }
 
 impl StreamEnd {
-    /// The end of a part that had nothing to do.
+    /// The end of an empty part.
     pub const NOTHING: Self = Self { last_done: Duration::ZERO, ran_out: true };
 
-    /// The end of two parts together.
+    /// Combines the ends of two parts.
     pub fn and(self, other: Self) -> Self {
         Self { last_done: self.last_done.max(other.last_done), ran_out: self.ran_out && other.ran_out }
     }

@@ -1,5 +1,4 @@
-//! What is added up of a phase while its seconds go by: totals, figures for people who wait, and the conditions that
-//! end it early.
+//! Running totals of a phase, progress for display, and the conditions that end the phase early.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,36 +9,36 @@ use crate::recording::durations::{clear, histogram};
 use crate::recording::recorder::{Counts, Interval, MESSAGES, Message};
 use crate::recording::slot::Slot;
 
-/// What a person who waits wants to see.
+/// Progress of a phase, for display.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// Seconds recorded so far.
     pub seconds: u64,
     /// Requests of the phase so far, warm-up included.
     pub requests: u64,
-    /// Failed ones.
+    /// Failed requests.
     pub errors: u64,
-    /// Documents taken or returned.
+    /// Documents stored or returned.
     pub documents: u64,
-    /// Successes of the last second.
+    /// Successes in the last second.
     pub throughput: u64,
-    /// Documents of the last second.
+    /// Documents in the last second.
     pub documents_throughput: u64,
     /// 50th and 99th percentile of the last second's response times, nanoseconds.
     pub response: (u64, u64),
-    /// How the sources stand, by their names.
+    /// Statistics of the sources, by name.
     pub sources: BTreeMap<String, SourceStats>,
 }
 
-/// The progress that its readers share.
+/// Progress shared with its readers.
 pub type Shown = Arc<Mutex<Progress>>;
 
-/// A copy of what is shown.
+/// Returns a copy of the progress.
 pub fn shown(progress: &Shown) -> Progress {
     progress.lock().expect("no thread panics while it holds the lock").clone()
 }
 
-/// What is known when all workers have ended.
+/// Totals of a phase when all workers have ended.
 #[derive(Debug)]
 pub struct Totals {
     /// Counts of the warm-up and of the measured segment, by slot.
@@ -50,19 +49,19 @@ pub struct Totals {
     pub stopped_by: Option<Condition>,
 }
 
-/// Totals of a phase, second by second.
+/// Totals of a phase, updated every second.
 pub struct Tally {
     slots: Vec<Slot>,
-    /// Each with the number of consecutive seconds in which it was met.
+    /// Conditions, each with the number of consecutive seconds in which it was met.
     conditions: Vec<(Condition, u64)>,
     progress: Shown,
     response: hdrhistogram::Histogram<u64>,
-    /// What there is so far.
+    /// The totals so far.
     pub totals: Totals,
 }
 
 impl Tally {
-    /// Nothing yet. The conditions are those under which a phase of `plan` ends early.
+    /// Creates empty totals, with the conditions of `plan`.
     pub fn new(plan: &Plan, slots: Vec<Slot>, progress: Shown) -> Self {
         Self {
             totals: Totals { counts: vec![Default::default(); slots.len()], messages: Vec::new(), stopped_by: None },
@@ -73,12 +72,12 @@ impl Tally {
         }
     }
 
-    /// The same without conditions, for whom the whole is not to be seen.
+    /// Creates empty totals without conditions, for a rank that sees only its share.
     pub fn of_a_share(plan: &Plan, slots: Vec<Slot>, progress: Shown) -> Self {
         Self { conditions: Vec::new(), ..Self::new(plan, slots, progress) }
     }
 
-    /// The phase's slots.
+    /// Returns the phase's slots.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
@@ -93,7 +92,7 @@ impl Tally {
         for (slot, measured, cell) in sum.used_cells() {
             self.totals.counts[slot][usize::from(measured)].add(&cell.counts);
             if !self.slots[slot].counts() {
-                // The phase's totals count requests, and those once.
+                // Count each request once: skip parts and timed groups.
                 continue;
             }
             shown.requests += cell.counts.requests;
@@ -113,7 +112,8 @@ impl Tally {
         for (condition, seconds) in &mut self.conditions {
             let figure = match condition.metric {
                 Metric::ErrorShare => errors,
-                // In a second without an answer the age of the oldest request is the least that it will take.
+                // In a second without an answer, the age of the oldest request is a lower bound of its
+                // response time.
                 Metric::ResponseP99 if self.response.is_empty() => oldest,
                 Metric::ResponseP99 => self.response.value_at_quantile(0.99) as f64 / 1e9,
                 Metric::Dropped => dropped as f64,

@@ -1,39 +1,39 @@
-//! What workers measured of themselves in a second, in a form whose size does not grow with their number: a row for each
-//! where they are few, and otherwise the rows of those that are the worst by some measure, and sums.
+//! Metrics of the workers in a second, in a size independent of their number. Up to eight workers have a row
+//! each. Above, the record keeps the worst worker of each metric, and the sums.
 
 use serde::{Deserialize, Serialize};
 
 use crate::recording::recorder::Interval;
 
-/// Up to this many workers all keep their rows; also how many measures there are, of which one is the worst.
+/// Maximum number of workers that all keep their rows; also the number of metrics compared.
 const ROWS: usize = 8;
 
-/// What one worker measured of itself in one second. Times are nanoseconds, in whole numbers, whose sums do not depend on
-/// the order.
+/// Metrics of one worker in one second. Times are integer nanoseconds, so that sums do not depend on the
+/// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct WorkerRow {
     /// The worker's process.
     pub rank: u64,
-    /// Its number there.
+    /// Its number in the process.
     pub worker: u64,
-    /// See [`crate::recording::self_monitor::SelfMetrics`].
+    /// CPU time; see [`crate::recording::self_monitor::SelfMetrics`].
     pub cpu: u64,
-    /// The same.
+    /// Time spent ready but not running.
     pub waited: u64,
-    /// The same.
+    /// Wall time of the second.
     pub wall: u64,
-    /// The same.
+    /// Request lateness: 99th percentile and maximum.
     pub lateness: (u64, u64),
-    /// The same.
+    /// Event-loop lag: 99th percentile and maximum.
     pub lag: (u64, u64),
-    /// The same.
+    /// Time in stalls of the event loop.
     pub away: u64,
-    /// The same.
+    /// Requests in flight.
     pub in_flight: u64,
 }
 
 impl WorkerRow {
-    /// The row of a worker's second. Of lateness and lag the 99th percentile and the greatest.
+    /// Returns the row of a worker's second. Lateness and lag are 99th percentile and maximum.
     pub fn of(rank: u64, interval: &Interval) -> Self {
         let watch = &interval.watch;
         let nanoseconds = |seconds: f64| (seconds * 1e9).round() as u64;
@@ -50,36 +50,36 @@ impl WorkerRow {
         }
     }
 
-    /// What a worker can be the worst by.
+    /// Returns the metrics by which the worst workers are chosen.
     fn measures(&self) -> [u64; ROWS] {
-        // A share in millionths: of a second that was cut short an amount says little.
+        // A share in millionths: absolute time would not be comparable in a partial second.
         let share = if self.wall > 0 { (u128::from(self.cpu) * 1_000_000 / u128::from(self.wall)) as u64 } else { 0 };
         let Self { waited, lateness, lag, away, in_flight, .. } = *self;
         [share, waited, lateness.0, lateness.1, lag.0, lag.1, away, in_flight]
     }
 }
 
-/// Workers in one second: their rows, or the worst of them, and the sums of all.
+/// Workers in one second: all rows or the worst ones, and sums over all workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workers {
-    /// How many there are.
+    /// Number of workers.
     pub workers: u64,
-    /// How many processes they are of.
+    /// Number of processes.
     pub ranks: u64,
-    /// Sums; nanoseconds.
+    /// Sum of CPU time; nanoseconds.
     pub cpu: u64,
-    /// The same.
+    /// Sum of the time spent ready but not running; nanoseconds.
     pub waited: u64,
-    /// The same.
+    /// Sum of the time in stalls; nanoseconds.
     pub away: u64,
-    /// The same, requests.
+    /// Sum of the requests in flight.
     pub in_flight: u64,
-    /// By rank and worker.
+    /// Rows, by rank and worker.
     pub rows: Vec<WorkerRow>,
 }
 
 impl Workers {
-    /// Workers of one process, all with their rows.
+    /// Creates the record of one process with all rows.
     pub fn of(rows: Vec<WorkerRow>) -> Self {
         let sum = |figure: fn(&WorkerRow) -> u64| rows.iter().map(figure).sum();
         Self {
@@ -93,8 +93,8 @@ impl Workers {
         }
     }
 
-    /// Adds those of other processes. In which order that is done makes no difference: whoever is the worst of all is the
-    /// worst of those it was compared with before.
+    /// Adds the workers of other processes. The order of additions does not matter: the overall worst worker
+    /// is also the worst of every subset.
     pub fn add(&mut self, other: &Self) {
         self.workers += other.workers;
         self.ranks += other.ranks;
@@ -106,13 +106,13 @@ impl Workers {
         self.prune();
     }
 
-    /// Keeps the rows of the worst alone where there are many workers.
+    /// Drops all but the worst rows if there are many workers.
     pub fn prune(&mut self) {
         self.rows.sort_unstable_by_key(|row| (row.rank, row.worker));
         if self.workers <= ROWS as u64 {
             return;
         }
-        // Of several that are equally bad the first.
+        // Take the first of equally bad workers.
         let worst = |measure: usize| {
             let places = (0..self.rows.len()).rev();
             places.max_by_key(|place| self.rows[*place].measures()[measure])

@@ -1,12 +1,10 @@
-//! What lies between the readers of a source and the clients that send its events: a bounded buffer, out of which events
-//! come in batches.
+//! Bounded buffer between the readers of a source and the clients that send its events.
 //!
-//! Readers hand over the lines of one reading at a time, and clients take batches, so that the lock is taken some hundred
-//! times less often than there are events.
+//! Readers add whole chunks and clients take batches, so the lock is taken several hundred times less often
+//! than once per event.
 //!
-//! What memory has no room for goes through the [`spill`](super::spill), if there is one: from then on everything, until
-//! that is empty again, so that no event waits there while younger ones pass it by. Where the spill has no room either,
-//! readers wait.
+//! When memory is full, events pass through the [`spill`](super::spill), if one is configured. From then on
+//! all events do, until the spill is empty: this keeps their order. When the spill is full too, readers wait.
 
 mod spilling;
 mod waiting;
@@ -23,39 +21,39 @@ use super::chunk::{Chunk, InFlightBatch};
 use super::sampler::Sampler;
 use super::spill::Spill;
 
-/// Back-off before the first retry of a batch; it doubles with each retry that places nothing.
+/// Initial back-off of a batch. It doubles after each retry that stores no event.
 const SHORTEST_BACK_OFF: Duration = Duration::from_millis(100);
 
-/// The longest back-off of a batch, while few batches wait.
+/// Maximum back-off of a batch, while few batches wait.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(2);
 
-/// Many waiting batches together are retried about once in this time.
+/// Average interval between retries of all waiting batches together.
 const BETWEEN_RETRIES: Duration = Duration::from_millis(20);
 
-/// What a client finds.
+/// Answer to a client that asks for a batch.
 #[derive(Debug)]
 pub enum Next {
-    /// A batch.
+    /// A batch to send.
     Batch(InFlightBatch),
-    /// Nothing yet; at that instant at the latest there is something, if one is said.
+    /// Wait, at most until the instant if one is given.
     Wait(Option<Instant>),
-    /// Nothing is left, and nothing will come.
+    /// The queue is empty and will stay so.
     Ended,
 }
 
-/// See the module.
+/// Queue of one source.
 #[derive(Debug)]
 pub struct Queue {
     state: Mutex<State>,
-    /// Clients wait for events, or for the end.
+    /// Wakes clients that wait for events or for the end.
     events: Notify,
-    /// Readers wait for room.
+    /// Wakes async readers that wait for room.
     room: Notify,
-    /// Readers that have a thread of their own wait for room, an instant or the end.
+    /// Wakes blocking readers that wait for room, an instant or the end.
     waker: Condvar,
-    /// Whoever reads the spill back waits for something in it and for room in memory.
+    /// Wakes the thread that reads the spill back: it waits for spilled chunks and for room in memory.
     drain: Condvar,
-    /// Locked before the state, and while it is written or read.
+    /// Lock order: the spill before the state. Held during disk reads and writes.
     spill: Option<Mutex<Spill>>,
     batch: usize,
     flush: Duration,
@@ -63,36 +61,36 @@ pub struct Queue {
     kinds: Arc<[String]>,
 }
 
-/// Events of a chunk that no batch has taken yet.
+/// Events of a chunk that are not in a batch yet.
 #[derive(Debug)]
 struct Piece {
     chunk: Arc<Chunk>,
     left: Range<usize>,
-    /// When it came.
+    /// Arrival time of the chunk.
     since: Instant,
 }
 
-/// How much lies in a queue.
+/// Queue length and totals.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueueState {
-    /// Events that no client has, on disk or not.
+    /// Events that no client has taken, in memory or on disk.
     pub waiting: usize,
-    /// The most bytes of events that there ever were in memory.
+    /// Peak size of the events in memory, bytes.
     pub most_bytes: u64,
     /// Events on disk.
     pub spilled: usize,
-    /// What ever was written there.
+    /// Totals written to disk.
     pub written: Written,
 }
 
-/// What was written to disk since the beginning.
+/// Totals written to the spill.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Written {
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// The most bytes at a time.
+    /// Peak size of the spill, bytes.
     pub most: u64,
 }
 
@@ -101,61 +99,62 @@ struct State {
     pieces: VecDeque<Piece>,
     /// Events in the pieces.
     waiting: usize,
-    /// Events on disk, and on their way there.
+    /// Events on disk or being written.
     spilled: usize,
-    /// Those that are there.
+    /// Events on disk that can be read.
     readable: usize,
-    /// Whether the spill has no room, or could not be written.
+    /// Whether the spill is full or failed to write.
     spill_full: bool,
     written: Written,
-    /// Events that were in the pieces before.
+    /// Events already taken from the pieces.
     given: u64,
-    /// When the last of these had arrived.
+    /// Arrival time of the last event taken.
     newest: Option<Instant>,
     sampler: Option<Sampler>,
-    /// Batches that wait for their retry.
+    /// Batches that wait for a retry.
     kept: Vec<InFlightBatch>,
-    /// Clients that take batches, and how many of them have one that is retried.
+    /// Clients that take batches, and the number of clients that retry a batch.
     clients: usize,
     retrying: usize,
-    /// Whether a client took a retry last.
+    /// Whether the last batch taken was a retry.
     retried: bool,
-    /// Batches that clients have.
+    /// Batches held by clients.
     away: usize,
-    /// Bytes of all events that are not settled.
+    /// Size of all unsettled events, bytes.
     bytes: u64,
-    /// The most that there ever were.
+    /// Peak of `bytes`.
     most_bytes: u64,
     readers: usize,
     closed: bool,
-    /// Whether the source has ended by itself.
+    /// Whether the source ended before the queue was closed.
     ended: bool,
-    /// Whether clients take no more.
+    /// Whether clients have stopped taking events.
     finished: bool,
 }
 
 impl Piece {
-    /// When a batch that it begins is sent though it is not full: not before it came, which may be late.
+    /// Returns when a partial batch that starts with this piece is sent. Not before the piece was added,
+    /// which may be late.
     fn due(&self, flush: Duration) -> Instant {
         (self.chunk.events[self.left.start].arrived + flush).max(self.since)
     }
 }
 
 impl State {
-    /// Whether what comes goes to the spill, if there is one.
+    /// Returns whether new events go to the spill, if one is configured.
     fn overflows(&self, most: u64) -> bool {
         self.bytes >= most || self.spilled > 0
     }
 
-    /// When the next retry may be taken; `None` if none may.
+    /// Returns when the next retry may be taken, or `None`.
     ///
-    /// Retries leave one client to fresh events: a retry may hang until its time-out.
+    /// Retries leave one client free for new events: a retry may block until its time-out.
     fn next_retry(&self) -> Option<Instant> {
         let allowed = self.retrying == 0 || self.retrying + 1 < self.clients;
         self.kept.iter().map(|kept| kept.retry_at).min().filter(|_| allowed)
     }
 
-    /// Removes the batch whose retry is due first.
+    /// Removes and returns the batch with the earliest retry time.
     fn take_retry(&mut self) -> Option<InFlightBatch> {
         let (place, _) = self.kept.iter().enumerate().min_by_key(|(_, kept)| kept.retry_at)?;
         self.away += 1;
@@ -164,7 +163,7 @@ impl State {
         Some(self.kept.swap_remove(place))
     }
 
-    /// The events of a batch that are looked for; see [`InFlightBatch::sampled`].
+    /// Returns the sampled events of a batch; see [`InFlightBatch::sampled`].
     fn sampled(&mut self, pieces: &[(Arc<Chunk>, Range<usize>)]) -> Vec<(u32, u64)> {
         let Some(sampler) = &mut self.sampler else { return Vec::new() };
         let (mut sampled, mut before) = (Vec::new(), 0);
@@ -181,7 +180,7 @@ impl State {
 }
 
 impl Queue {
-    /// A queue for `readers` that holds about `most` bytes in memory.
+    /// Creates a queue for `readers` readers that holds about `most` bytes in memory.
     pub fn new(batch: usize, flush: Duration, most: u64, kinds: Arc<[String]>, readers: usize) -> Self {
         Self {
             state: Mutex::new(State { readers, ..State::default() }),
@@ -201,18 +200,18 @@ impl Queue {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// With a spill.
+    /// Sets the spill.
     #[must_use]
     pub fn with(self, spill: Option<Spill>) -> Self {
         Self { spill: spill.map(Mutex::new), ..self }
     }
 
-    /// From now on events are sampled, in the order in which they are given out.
+    /// Samples events from now on, in the order in which clients take them.
     pub fn sample(&self, sampler: Sampler) {
         self.state().sampler = Some(sampler);
     }
 
-    /// Adds events to those in memory.
+    /// Adds the events of a chunk to memory.
     fn keep(&self, mut state: MutexGuard<'_, State>, chunk: Chunk) {
         let count = chunk.events.len();
         if count == 0 {
@@ -231,18 +230,18 @@ impl Queue {
         }
     }
 
-    /// Becomes ready when [`Queue::take`] may find something else than before.
+    /// Becomes ready when the result of [`Queue::take`] may have changed.
     pub fn changed(&self) -> Notified<'_> {
         self.events.notified()
     }
 
-    /// Counts a client that takes batches.
+    /// Registers a client that takes batches.
     pub fn join(&self) {
         self.state().clients += 1;
     }
 
-    /// The next batch, if there is one: fresh events first, then batches whose retry is due. A retry that is overdue by
-    /// the longest back-off goes before fresh events, but never two in a row.
+    /// Returns the next batch: new events first, then batches whose retry is due. A retry that is overdue by
+    /// the maximum back-off precedes new events, but never twice in a row.
     pub fn take(&self, now: Instant) -> Next {
         let mut state = self.state();
         let over = state.closed || state.readers == 0;
@@ -283,7 +282,7 @@ impl Queue {
         state.retried = false;
         self.hand_on(&state);
         drop(state);
-        // It was ready when it was full, or when its first event had waited for long enough.
+        // A batch is ready once it is full or its first event has waited for the flush time.
         let full_since = last.filter(|_| full);
         let ready = [full_since, due].into_iter().flatten().min().filter(|ready| *ready <= now);
         let mut taken = InFlightBatch::together(&pieces, self.kinds.clone(), ready);
@@ -291,15 +290,15 @@ impl Queue {
         Next::Batch(taken)
     }
 
-    /// Wakes another client if there is more to do: the client that takes a batch no longer waits for the rest.
+    /// Wakes another client if there is more to take, because this client stops waiting.
     fn hand_on(&self, state: &State) {
         if state.waiting > 0 || !state.kept.is_empty() {
             self.events.notify_one();
         }
     }
 
-    /// Puts a batch back, with what is left of it, to be retried after its back-off. `stuck`: the request placed none of
-    /// its events.
+    /// Returns a batch with its remaining events to the queue, for a retry after its back-off. `stuck`: the
+    /// request stored no event.
     pub fn put_back(&self, mut taken: InFlightBatch, stuck: bool) {
         taken.ready = None;
         let mut state = self.state();
@@ -315,7 +314,7 @@ impl Queue {
         self.events.notify_one();
     }
 
-    /// Nothing is left of a batch.
+    /// Removes a batch whose events are all settled.
     pub fn done(&self, taken: &InFlightBatch) {
         let mut state = self.state();
         state.away -= 1;
@@ -324,7 +323,7 @@ impl Queue {
         state.bytes -= taken.batch.bytes.len() as u64;
         let (room, last) = (was_full && state.bytes < self.most, state.away == 0);
         let retries = !state.kept.is_empty();
-        // What could not be spilled may find room there now, as on a disk that was full.
+        // Try the spill again: a full disk may have room now.
         state.spill_full &= !room;
         drop(state);
         if room {
@@ -338,14 +337,14 @@ impl Queue {
         }
     }
 
-    /// Whether events come: the last one no longer ago than that, or some that have come are not in the store yet.
+    /// Returns whether events are flowing: one arrived during the last `within`, or some are not stored yet.
     pub fn flows(&self, now: Instant, within: Duration) -> bool {
         let state = self.state();
         let waits = state.waiting + state.spilled + state.away + state.kept.len() > 0;
         waits || state.newest.is_some_and(|newest| now.saturating_duration_since(newest) <= within)
     }
 
-    /// How much there is and was.
+    /// Returns the queue length and totals.
     pub fn standing(&self) -> QueueState {
         let state = self.state();
         let kept = |taken: &InFlightBatch| taken.left.as_ref().map_or(taken.batch.events.len(), Vec::len);
@@ -370,7 +369,7 @@ mod tests {
         Chunk { bytes: line, events: vec![event], ticket: None }
     }
 
-    /// A queue of `clients`, whose batches have one event each, with these events.
+    /// Creates a queue for `clients` with these events and batches of one event.
     fn queue(clients: usize, events: std::ops::Range<u8>) -> Queue {
         let queue = Queue::new(1, Duration::ZERO, 1 << 20, Arc::new(["bid".to_owned()]), 1);
         (0..clients).for_each(|_| queue.join());
@@ -414,7 +413,7 @@ mod tests {
         let before = first.back_off;
         queue.put_back(first, true);
         let again = taken(&queue, due + 10 * LONGEST_BACK_OFF).unwrap();
-        assert_eq!((before, line(Some(&again))), (Some(SHORTEST_BACK_OFF), Some(2)), "the one that waited longest");
+        assert_eq!((before, line(Some(&again))), (Some(SHORTEST_BACK_OFF), Some(2)), "the longest-waiting batch");
         let kept = queue.state().kept[0].back_off;
         assert_eq!(kept, Some(2 * SHORTEST_BACK_OFF));
     }

@@ -1,12 +1,12 @@
-//! How readings come in: into memory, or to disk and from there back.
+//! Input side of the queue: chunks enter memory, or pass through the spill on disk.
 
 use super::{Queue, State};
 use crate::ingest::chunk::Chunk;
 use crate::ingest::spill::Lost;
 
 impl Queue {
-    /// Adds the events of a reading, unless nothing is wanted any more; `accepted` is called before anybody can take
-    /// them. An error in words if they could not be written to the spill: they are kept in memory then.
+    /// Adds the events of a chunk; drops them if the queue is closed. Calls `accepted` before any client can
+    /// take them. If the spill cannot be written, the events stay in memory and the error is returned.
     pub fn push(&self, chunk: Chunk, accepted: impl FnOnce()) -> Result<(), String> {
         let mut state = self.state();
         if state.closed {
@@ -19,7 +19,7 @@ impl Queue {
             return Ok(());
         };
         let count = chunk.events.len();
-        // Nobody thinks that nothing is left while it is written.
+        // Count the events first: the queue must not appear empty during the write.
         state.spilled += count;
         drop(state);
         let mut spill = spill.lock().expect("no thread panics while it holds the lock");
@@ -41,8 +41,8 @@ impl Queue {
         written.map(drop).map_err(words)
     }
 
-    /// Reads back what was spilled whenever memory has room for it, until clients take no more. `say` is told in words
-    /// what cannot be read.
+    /// Moves spilled chunks back into memory as room appears, until the queue is finished. Reports unreadable
+    /// chunks to `say`.
     pub fn read_back(&self, say: impl Fn(String)) {
         let Some(spill) = &self.spill else { return };
         loop {

@@ -1,11 +1,11 @@
-//! Whom a queue has wait, and how it ends.
+//! Back-pressure and shutdown of the queue.
 
 use std::time::Instant;
 
 use super::{Queue, State};
 
 impl Queue {
-    /// Readers that wait look again.
+    /// Wakes readers that wait for room.
     pub(super) fn there_is_room(&self) {
         self.waker.notify_all();
         self.room.notify_waiters();
@@ -15,30 +15,30 @@ impl Queue {
         state.overflows(self.most) && (self.spill.is_none() || state.spill_full)
     }
 
-    /// Whether readers have to wait.
+    /// Returns whether readers must wait.
     pub fn is_full(&self) -> bool {
         self.full(&self.state())
     }
 
-    /// Whether what comes goes to disk.
+    /// Returns whether new events go to disk.
     pub fn spills(&self) -> bool {
         self.state().spilled > 0
     }
 
-    /// Waits until there is room; false if nothing is wanted any more.
+    /// Blocks until there is room; returns false if the queue was closed.
     pub fn wait_for_room(&self) -> bool {
         let full = |state: &mut State| self.full(state) && !state.closed;
         let state = self.waker.wait_while(self.state(), full).expect("no thread panics while it holds the lock");
         !state.closed
     }
 
-    /// The same for readers that share a thread.
+    /// Async version of `wait_for_room`, for readers that share a thread.
     pub async fn room(&self) -> bool {
         self.until(|state| state.closed || !self.full(state)).await;
         !self.is_closed()
     }
 
-    /// Waits for an instant; false if nothing is wanted any more.
+    /// Blocks until `due`; returns false if the queue was closed.
     pub fn sleep_until(&self, due: Instant) -> bool {
         let mut state = self.state();
         loop {
@@ -50,12 +50,12 @@ impl Queue {
         }
     }
 
-    /// Returns when nothing is wanted any more.
+    /// Returns when the queue is closed.
     pub async fn closed(&self) {
         self.until(|state| state.closed).await;
     }
 
-    /// Returns when clients take no more.
+    /// Returns when the queue is finished.
     pub async fn finished(&self) {
         self.until(|state| state.finished).await;
     }
@@ -71,33 +71,33 @@ impl Queue {
         }
     }
 
-    /// Whether nothing is wanted any more.
+    /// Returns whether the queue is closed for new events.
     pub fn is_closed(&self) -> bool {
         self.state().closed
     }
 
-    /// A reader has nothing more.
+    /// Records the end of one reader.
     pub fn reader_ended(&self) {
         self.state().readers -= 1;
         self.events.notify_waiters();
     }
 
-    /// Nothing is wanted any more; what is there is still given out.
+    /// Closes the queue for new events. Clients still take the events that it holds.
     ///
-    /// Clients close it at each of their turns behind the end: only the first tells the others, or they would wake
-    /// themselves for ever.
+    /// Clients call this repeatedly after the end of the phase. Only the first call wakes waiters; otherwise
+    /// clients would wake themselves in a loop.
     pub fn close(&self) {
         if !self.is_closed() {
             self.change(|state| state.closed = true);
         }
     }
 
-    /// The source has ended by itself, though it could go on.
+    /// Closes the queue because its source ended before the phase did.
     pub fn close_by_itself(&self) {
         self.change(|state| (state.ended, state.closed) = (!state.closed, true));
     }
 
-    /// Clients take no more, and nothing stays on disk.
+    /// Finishes the queue: clients take no more events, and the spill files are deleted.
     pub fn finish(&self) {
         self.change(|state| (state.closed, state.finished) = (true, true));
         self.drain.notify_all();
@@ -112,7 +112,7 @@ impl Queue {
         self.events.notify_waiters();
     }
 
-    /// Whether the source came to its end by itself.
+    /// Returns whether the source ended before the queue was closed.
     pub fn ran_out(&self) -> bool {
         let state = self.state();
         state.ended || (state.readers == 0 && !state.closed)

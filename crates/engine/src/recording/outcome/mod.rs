@@ -1,4 +1,4 @@
-//! The outcome of a phase that has ended: `outcome.json`.
+//! Outcome of a finished phase: `outcome.json`.
 
 mod rank_outcome;
 mod rank_share;
@@ -19,8 +19,8 @@ use crate::recording::tally::Totals;
 pub use rank_outcome::{RankOutcome, Unreachable};
 pub use rank_share::{Clock, RankShare, Watch, measured};
 
-/// The phase's outcome: what the rows of its files do not say. `hosts` are in the order of their numbers there. `ranks`:
-/// it is a sum over ranks, of which each has its share.
+/// Returns the phase's outcome: facts that are not in the rows of its files. `hosts`: in the order of their
+/// numbers in the files. `ranks`: the outcome is a sum over ranks and lists their shares.
 pub fn describe(
     plan: &Plan,
     slots: &[Slot],
@@ -123,7 +123,7 @@ pub fn describe(
     outcome
 }
 
-/// The messages of an operation's failures: those of the measured segment first, and then the most frequent.
+/// Returns the messages of an operation's failures: first the measured segment, then by descending count.
 fn errors(totals: &Totals, slot: usize) -> Vec<Value> {
     let mut messages: Vec<&Message> = totals.messages.iter().filter(|message| message.slot == slot).collect();
     messages.sort_by_key(|message| (!message.measured, std::cmp::Reverse(message.count)));
@@ -138,8 +138,8 @@ fn unreachable(host: &str, who: &Unreachable, ranks: bool) -> Value {
     }
 }
 
-/// For how long a stream ran after the warm-up, s, which is what its requests per second are counted by. One that ends
-/// by itself ran until its last answer at `last`; one that the clock, another stream or a user ends, until then.
+/// Returns the duration of a stream after the warm-up, s, as the basis of its throughput. A stream that ran
+/// out lasted until its last answer at `last`; otherwise until the clock, another stream or a user ended it.
 fn lasted(clock: Option<Duration>, last: f64, ran_out: bool, stopped: Option<f64>) -> f64 {
     let most = clock.map_or(f64::INFINITY, |clock| clock.as_secs_f64());
     match stopped {
@@ -150,7 +150,7 @@ fn lasted(clock: Option<Duration>, last: f64, ran_out: bool, stopped: Option<f64
     }
 }
 
-/// Writes an outcome down.
+/// Writes an outcome to a file.
 pub fn write(path: &Path, outcome: &Value) -> Result<(), String> {
     let file = File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
     serde_json::to_writer_pretty(file, outcome).map_err(|e| format!("{}: {e}", path.display()))

@@ -1,4 +1,4 @@
-//! A rank's part of a phase's outcome, and the sum of several: all but what the seconds say.
+//! A rank's part of a phase's outcome, and the sum of several. It omits facts recorded in the seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,55 +10,55 @@ use crate::ingest::SourceStats;
 use crate::recording::recorder::Counts;
 use crate::recording::stream_end::StreamEnd;
 
-/// Ranks named with a host that they cannot reach.
+/// Maximum number of ranks to name for an unreachable host.
 const NAMED: usize = 8;
 
-/// See the module.
+/// Outcome of one rank, or of several.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RankOutcome {
-    /// Of which plan; see [`crate::recording::second::Second::plan`].
+    /// Fingerprint of the plan; see [`crate::recording::second::Second::plan`].
     pub plan: u64,
-    /// How the generator failed, if it did: the first rank's words.
+    /// The generator's error, if it failed; of several, the first rank's.
     pub failed: Option<String>,
-    /// Whether the load was ended by an order.
+    /// Whether a stop ended the load.
     pub stopped: bool,
     /// Counts of the warm-up and of the measured segment, by slot.
     pub counts: Vec<[Counts; 2]>,
-    /// Requests in flight at the end by slot: how many, and the greatest time since one of them was scheduled.
+    /// Requests in flight at the end, by slot: number, and maximum time since scheduled.
     pub in_flight: Vec<(u64, Duration)>,
-    /// How the streams ended.
+    /// Ends of the streams.
     pub streams: Vec<StreamEnd>,
-    /// When the last worker ended, after the phase's start.
+    /// End of the last worker, after the phase's start.
     pub ended: Duration,
     /// When a stream ended the phase, after its start, if one did.
     pub over: Option<Duration>,
-    /// By how much the wall clock may be off, and how far it has drifted; seconds.
+    /// Uncertainty and drift of the wall clock; seconds.
     pub clock: (f64, f64),
-    /// The hosts that anybody knew.
+    /// All hosts known to any rank.
     pub hosts: BTreeSet<String>,
-    /// The hosts that could not be reached.
+    /// Hosts that could not be reached.
     pub unreachable: BTreeMap<String, Unreachable>,
-    /// Corpora of which lines were kept aside: how many, and the files that have them.
+    /// Corpora with lines set aside: number of lines, and files that contain them.
     pub set_aside: BTreeMap<String, (u64, Vec<String>)>,
-    /// How the sources stood in the end.
+    /// Final statistics of the sources.
     pub sources: BTreeMap<String, SourceStats>,
     /// The shares of the ranks, by their numbers.
     pub by_rank: Vec<RankShare>,
 }
 
-/// Who could not reach a host.
+/// Ranks that could not reach a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreachable {
-    /// The first one's reason.
+    /// Reason of the first rank.
     pub why: String,
     /// The first ranks.
     pub ranks: Vec<u64>,
-    /// How many ranks.
+    /// Number of ranks.
     pub of: u64,
 }
 
 impl RankOutcome {
-    /// Adds other ranks' part of the same phase. An error in words for another plan's.
+    /// Adds another outcome of the same phase. Fails if the plans differ.
     pub fn add(&mut self, other: Self) -> Result<(), String> {
         if self.plan != other.plan {
             return Err("these are parts of different plans: all ranks need the same plan and version".into());
@@ -85,7 +85,7 @@ impl RankOutcome {
             }
         }
         for (corpus, theirs) in other.set_aside {
-            // Ranks read the same files, and each says the same of them.
+            // Ranks read the same files and report the same lines.
             let mine = self.set_aside.entry(corpus).or_insert_with(|| theirs.clone());
             if *mine < theirs {
                 *mine = theirs;

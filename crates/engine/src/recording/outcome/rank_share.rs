@@ -1,4 +1,5 @@
-//! One rank's share of a phase, for its verdict and for finding stragglers: some figures, whatever the phase's length.
+//! One rank's share of a phase, for its verdict and for finding stragglers. Its size does not depend on the
+//! phase's length.
 
 use std::time::Duration;
 
@@ -11,85 +12,85 @@ use crate::recording::recorder::{Counts, Interval};
 use crate::recording::slot::Slot;
 use crate::recording::worker_stats::WorkerRow;
 
-/// A second that the phase's end cut shorter than this is too short for a share of it; nanoseconds.
+/// Minimum length of a partial last second for computing shares, nanoseconds.
 const SHORT: u64 = 500_000_000;
 
-/// One rank's share. Times are seconds; shares and times of the watch are of the measured window.
+/// One rank's share. Times are seconds. Worker shares and times cover the measured window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RankShare {
     /// The rank.
     pub rank: u64,
-    /// How long after the phase's start its workers were there; 0 if they were in time.
+    /// When its workers were ready, after the phase's start; 0 if they were in time.
     pub began_late: f64,
-    /// Counts of the measured segment.
+    /// Requests in the measured segment.
     pub requests: u64,
-    /// The same.
+    /// Successes in the measured segment.
     pub successes: u64,
-    /// The same.
+    /// Documents in the measured segment.
     pub documents: u64,
-    /// The same.
+    /// Dropped requests in the measured segment.
     pub dropped: u64,
-    /// The same: requests that failed.
+    /// Failed requests in the measured segment.
     pub errors: u64,
-    /// Requests in flight when it ended.
+    /// Requests in flight at the end.
     pub in_flight_at_end: u64,
-    /// When its last request was done, after the start.
+    /// End of its last request, after the start.
     pub last_done: f64,
-    /// When its last worker ended, after the start.
+    /// End of its last worker, after the start.
     pub ended: f64,
-    /// What its workers measured of themselves.
+    /// Metrics of its workers.
     #[serde(flatten)]
     pub watched: Watched,
-    /// By how much its wall clock may be off, and how far it has drifted.
+    /// Uncertainty and drift of its wall clock.
     pub clock: Clock,
-    /// The hosts that it could not reach.
+    /// Hosts that it could not reach.
     pub unreachable: Vec<String>,
-    /// How it failed, if it did.
+    /// The error, if it failed.
     pub failed: Option<String>,
 }
 
 /// A rank's wall clock; seconds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Clock {
-    /// By how much it may be off.
+    /// Uncertainty of a reading.
     pub uncertainty: f64,
-    /// How much it gained on the monotonic clock.
+    /// Drift against the monotonic clock.
     pub drift: f64,
 }
 
-/// What a rank's workers measured of themselves in the measured window; seconds. Shares are of the worst worker, and
-/// `None` where no second lies in the window.
+/// Metrics of a rank's workers in the measured window; seconds. Shares are those of the worst worker, and
+/// `None` if the window contains no full second.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Watched {
-    /// Sums over the workers.
+    /// CPU time, summed over the workers.
     pub cpu_seconds: f64,
-    /// The same.
+    /// Time spent ready but not running, summed over the workers.
     pub waited_seconds: f64,
-    /// The same.
+    /// Wall time, summed over the workers.
     pub wall_seconds: f64,
-    /// The same.
+    /// Time in stalls of the event loop, summed over the workers.
     pub away_seconds: f64,
-    /// CPU time by wall time.
+    /// CPU time divided by wall time.
     pub cpu_share: Option<f64>,
-    /// The same, the greatest of a second.
+    /// Maximum of the CPU share in a second.
     pub cpu_share_peak: Option<f64>,
-    /// Time ready to run and not running by wall time.
+    /// Time spent ready but not running, divided by wall time.
     pub waited_share: Option<f64>,
-    /// Time in stalls of the event loop by wall time.
+    /// Time in stalls of the event loop, divided by wall time.
     pub away_share: Option<f64>,
-    /// How late requests were turned to.
+    /// 99th percentile of request lateness.
     pub lateness_p99: Option<f64>,
-    /// The same.
+    /// Maximum of request lateness.
     pub lateness_max: Option<f64>,
-    /// How late the event loop was.
+    /// 99th percentile of event-loop lag.
     pub lag_p99: Option<f64>,
-    /// The same.
+    /// Maximum of event-loop lag.
     pub lag_max: Option<f64>,
 }
 
-/// Adds up what a rank's workers measure of themselves.
+/// Sums the metrics of a rank's workers.
 pub struct Watch {
-    /// From where to where the measured window goes, seconds after the start.
+    /// Start and end of the measured window, after the phase's start.
     window: (Duration, Option<Duration>),
     workers: Vec<Sums>,
     lateness: Histogram<u64>,
@@ -106,7 +107,7 @@ struct Sums {
 }
 
 impl Watch {
-    /// Of a process that carries out `plan`.
+    /// Creates the sums for a process that runs `plan`.
     pub fn new(plan: &Plan) -> Self {
         let clocks: Option<Vec<Duration>> = (0..plan.streams.len()).map(|stream| plan.clock(stream)).collect();
         let longest = clocks.and_then(|clocks| clocks.into_iter().max());
@@ -139,7 +140,7 @@ impl Watch {
         }
     }
 
-    /// What there is.
+    /// Returns the metrics so far.
     pub fn watched(&self) -> Watched {
         let total = |figure: fn(&Sums) -> u64| self.workers.iter().map(figure).sum::<u64>() as f64 / 1e9;
         let worst = |figure: fn(&Sums) -> u64| {
@@ -166,7 +167,7 @@ impl Watch {
     }
 }
 
-/// The sum over a phase's requests, not over their parts, of the measured segment.
+/// Returns the sum over a phase's requests in the measured segment, without parts.
 pub fn measured(slots: &[Slot], counts: &[[Counts; 2]]) -> Counts {
     let mut sum = Counts::default();
     let operations = slots.iter().zip(counts).filter(|(slot, _)| slot.counts());

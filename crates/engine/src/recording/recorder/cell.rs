@@ -1,4 +1,5 @@
-//! The smallest thing that is recorded: the counts and histograms of one stream's operation in one second and segment.
+//! Cell: the smallest recorded unit. It has counts and histograms of one stream's operation in one second and
+//! segment.
 
 use std::time::Duration;
 
@@ -9,39 +10,40 @@ use crate::driver::{ErrorClass, Reply};
 use crate::recording::durations::{clear, histogram, record};
 use crate::recording::reconnects;
 
-/// What was counted of one stream's operation in one second.
+/// Counts of one stream's operation in one second.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Requests that ended, well or not.
+    /// Finished requests, successful or not.
     pub requests: u64,
-    /// Those that were answered, and judged to be right.
+    /// Successful requests.
     pub successes: u64,
-    /// Documents that the store took or returned in successes.
+    /// Documents stored or returned by successful requests.
     pub documents: u64,
     /// Bytes written, all attempts of all requests.
     pub bytes_sent: u64,
     /// Bytes read, all attempts of all requests.
     pub bytes_received: u64,
-    /// Successes that were done inside the measured window, whenever they were scheduled: what throughput counts.
+    /// Successes that ended inside the measured window, whenever they were scheduled. Throughput is based on
+    /// these.
     pub completed: u64,
-    /// Documents of those.
+    /// Documents of the `completed` requests.
     pub completed_documents: u64,
-    /// Requests that were due and not sent, because too many were in flight.
+    /// Requests dropped because too many were in flight.
     pub dropped: u64,
-    /// Attempts beyond the first, where failed requests are tried again.
+    /// Retries of failed attempts.
     pub retries: u64,
-    /// Connections that were lost and opened again.
+    /// Lost connections that were reopened.
     pub reconnects: u64,
-    /// Documents that answers should have had, where that is asserted.
+    /// Relevant documents, if recall is asserted.
     pub relevant: u64,
-    /// Of these, those that they had.
+    /// Relevant documents found in the answers.
     pub relevant_found: u64,
-    /// Failed requests by class; of a bulk request with failed items one.
+    /// Failed requests by class. A bulk request with failed items counts once.
     pub errors: [u64; ErrorClass::ALL.len()],
 }
 
 impl Counts {
-    /// Adds another's counts.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.successes += other.successes;
@@ -61,29 +63,29 @@ impl Counts {
     }
 }
 
-/// One stream's operation in one second and segment: the smallest thing that is recorded.
+/// Counts and histograms of one stream's operation in one second and segment.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Everything that is counted.
+    /// The counts.
     pub counts: Counts,
     /// done - scheduled of the successes.
     pub response: Histogram<u64>,
     /// done - sent of the successes.
     pub service: Histogram<u64>,
-    /// done - scheduled of the failures; made at the first one, since most operations have none.
+    /// done - scheduled of the failures. Allocated at the first failure, since most operations do not fail.
     pub failure: Option<Histogram<u64>>,
-    /// Durations of connection setups; made at the first one, since most seconds have none.
+    /// Durations of connection setups. Allocated at the first one, since most seconds do not have any.
     pub setup: Option<Histogram<u64>>,
-    /// Attempts by the host that served them.
+    /// Attempts by host.
     pub nodes: Vec<u64>,
-    /// Requests that were in flight when the second ended.
+    /// Requests in flight at the end of the second.
     pub unanswered: u64,
-    /// How long ago the oldest of these had been scheduled then.
+    /// Age of the oldest of these requests, since it was scheduled.
     pub oldest_unanswered: Duration,
 }
 
 impl Cell {
-    /// Nothing yet.
+    /// Creates an empty cell.
     pub(super) fn new() -> Self {
         Self {
             counts: Counts::default(),
@@ -97,12 +99,12 @@ impl Cell {
         }
     }
 
-    /// Empties it for another second.
+    /// Clears it for reuse.
     pub(super) fn clear(&mut self) {
         self.counts = Counts::default();
         clear(&mut self.response);
         clear(&mut self.service);
-        // A second without failures or setups is followed by others as a rule, and gives its room back.
+        // Free the rare histograms, since the next second usually does not need them.
         for rare in [&mut self.failure, &mut self.setup] {
             *rare = rare.take().filter(|durations| !durations.is_empty());
             if let Some(durations) = rare {
@@ -114,7 +116,8 @@ impl Cell {
         self.oldest_unanswered = Duration::ZERO;
     }
 
-    /// Counts what went to and fro in one attempt. Documents that a bulk request got through count, though it failed.
+    /// Counts bytes, host and documents of one attempt. Stored documents count even if the bulk request
+    /// failed.
     #[inline]
     pub(super) fn exchanged(&mut self, reply: &Reply, in_window: bool) {
         let counts = &mut self.counts;
@@ -134,7 +137,7 @@ impl Cell {
         record(self.failure.get_or_insert_with(histogram), duration);
     }
 
-    /// What was timed, by the name that it has in the records.
+    /// Returns the histograms by their names in the records.
     pub fn measures(&self) -> [(&'static str, Option<&Histogram<u64>>); 4] {
         [
             ("response", Some(&self.response)),
@@ -144,7 +147,7 @@ impl Cell {
         ]
     }
 
-    /// Adds another's; exact, since the layouts are equal.
+    /// Adds another cell, exactly, since the layouts are equal.
     pub fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
         self.response.add(&other.response).expect("layouts are equal");

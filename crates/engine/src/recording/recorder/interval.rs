@@ -1,4 +1,4 @@
-//! What one worker records in one second, as it is handed to the collector.
+//! Record of one worker for one second, passed to the collector.
 
 use super::MESSAGES;
 use super::cell::Cell;
@@ -6,7 +6,7 @@ use crate::driver::ErrorClass;
 use crate::recording::sample::Sample;
 use crate::recording::self_monitor::SelfMetrics;
 
-/// A message of failures, with their number.
+/// A failure message with its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The operation's slot.
@@ -15,16 +15,17 @@ pub struct Message {
     pub class: ErrorClass,
     /// Whether the requests belong to the measured segment.
     pub measured: bool,
-    /// The status of the answers, where the protocol has one.
+    /// The status of the answers, if the protocol has one.
     pub status: Option<u16>,
     /// The text of the first failure. Texts that differ only in numbers count as one.
     pub text: String,
-    /// Requests that failed with it; 0 if only attempts did that were made again.
+    /// Requests that failed with it; 0 if only retried attempts did.
     pub count: u64,
 }
 
 impl Message {
-    /// Adds it to others: to the count of an equal one, or as another while there are fewer than `most` of its kind.
+    /// Adds it to other messages: to the count of an equal one, or as a new one while there are fewer than
+    /// `most` of its kind. Otherwise drops it.
     pub fn add_to(self, messages: &mut Vec<Self>, most: usize) {
         let (mut alike, mut kind) = (None, 0);
         for (place, other) in messages.iter().enumerate() {
@@ -44,32 +45,32 @@ impl Message {
     }
 }
 
-/// Whether two texts differ in numbers only.
+/// Returns whether two texts differ in numbers only.
 pub fn same_words(one: &str, other: &str) -> bool {
     let words = |text| str::split(text, |c: char| c.is_ascii_digit()).filter(|word| !word.is_empty());
     words(one).eq(words(other))
 }
 
-/// What one worker recorded in one second.
+/// Record of one worker for one second.
 pub struct Interval {
     /// The worker's number in its process.
     pub worker: usize,
     /// Seconds since the phase began.
     pub second: u64,
-    /// Two cells for each stream's operation: warm-up, measurement. `None` where nothing ever happened.
+    /// Two cells for each slot: warm-up and measurement. `None` before the first event.
     pub cells: Vec<Option<Box<Cell>>>,
-    /// Which cells hold anything in this second.
+    /// Which cells were used in this second.
     pub used: Vec<bool>,
-    /// The worker itself.
+    /// Metrics of the worker itself.
     pub watch: SelfMetrics,
     /// Messages of some errors.
     pub messages: Vec<Message>,
-    /// Its requests one by one, where that is asked for.
+    /// Individual requests, if recorded.
     pub samples: Vec<Sample>,
 }
 
 impl Interval {
-    /// One for `slots` operations of worker number `worker`, in which nothing has happened.
+    /// Creates an empty record for `slots` slots of worker number `worker`.
     pub fn new(worker: usize, slots: usize) -> Self {
         let cells = 2 * slots;
         Self {
@@ -83,18 +84,18 @@ impl Interval {
         }
     }
 
-    /// How many operations and parts there are room for.
+    /// Returns the number of slots.
     pub fn slots(&self) -> usize {
         self.cells.len() / 2
     }
 
-    /// The cells that hold anything: their slot, whether they are of the measured segment, and themselves.
+    /// Iterates over the used cells: slot, whether in the measured segment, and cell.
     pub fn used_cells(&self) -> impl Iterator<Item = (usize, bool, &Cell)> {
         let used = self.cells.iter().zip(&self.used).enumerate().filter(|(_, (_, used))| **used);
         used.filter_map(|(index, (cell, _))| cell.as_deref().map(|cell| (index / 2, index % 2 == 1, cell)))
     }
 
-    /// The cell of a slot and segment, which holds something from now on.
+    /// Returns the cell of a slot and segment, marked as used.
     #[inline]
     pub fn cell(&mut self, slot: usize, measured: bool) -> &mut Cell {
         let index = 2 * slot + usize::from(measured);
@@ -102,7 +103,7 @@ impl Interval {
         self.cells[index].get_or_insert_with(|| Box::new(Cell::new()))
     }
 
-    /// Adds the same second of another worker. What one worker measures of itself in figures is not added: see
+    /// Adds the same second of another worker, except the worker's own metrics: see
     /// [`crate::recording::worker_stats`].
     pub fn add(&mut self, other: &Self) {
         for (slot, measured, cell) in other.used_cells() {
@@ -121,12 +122,12 @@ impl Interval {
         self.samples.extend_from_slice(&other.samples);
     }
 
-    /// Empties it for another second. This touches all that was recorded, so a thread that sends must not do it.
+    /// Clears it for reuse. This touches all recorded memory, so a sending thread must not do it.
     pub fn clear(&mut self) {
         for (cell, used) in self.cells.iter_mut().zip(&mut self.used) {
             match cell {
                 Some(cell) if *used => cell.clear(),
-                // Nothing happened there for a second, as with the warm-up's cells when it is over: 370 kB given back.
+                // Free cells unused for a second, such as those of a finished warm-up: 370 kB each.
                 _ => *cell = None,
             }
             *used = false;

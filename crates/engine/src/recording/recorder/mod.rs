@@ -1,8 +1,8 @@
-//! What one worker writes down: counts and histograms of the current second, per stream and operation.
+//! Recorder of one worker: counts and histograms of the current second, per stream and operation.
 //!
-//! A worker owns its recorder: recording is two histogram increments and a few additions, with no lock, no channel and
-//! no allocation. Once a second the finished [`Interval`] goes to the collector, whose thread clears it, and an empty
-//! one comes back. What a worker measures about itself is in [`crate::recording::self_monitor`].
+//! A recording is two histogram increments and a few additions, without locks, channels or allocation. Once a
+//! second the finished [`Interval`] goes to the collector. Its thread clears the interval and sends an empty
+//! one back. The worker's own metrics are in [`crate::recording::self_monitor`].
 
 mod cell;
 mod interval;
@@ -17,32 +17,33 @@ use crate::recording::self_monitor::SelfMonitor;
 pub use cell::{Cell, Counts};
 pub use interval::{Interval, Message, same_words};
 
-/// What each client of a worker waits for: its operation's slot, and when its request was scheduled.
+/// Requests in flight by client: slot and scheduled time.
 pub type Waiting = [Option<(usize, Instant)>];
 
-/// Different messages that are kept of each operation, segment and error class: of a second, and of a phase.
+/// Maximum number of different messages kept per operation, segment and error class, for a second and for a
+/// phase.
 pub const MESSAGES: usize = 5;
 
-/// What the stream knows of a request.
+/// Times and client of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     /// When it was due.
     pub scheduled: Instant,
-    /// When its client turned to it.
+    /// When its client started it.
     pub started: Instant,
-    /// Where the stream's measured window ends, if the clock ends it.
+    /// End of the stream's measured window, if the clock ends it.
     pub ends: Option<Instant>,
-    /// Whose request it is.
+    /// Number of the client.
     pub client: u64,
 }
 
 /// A worker's recorder.
 pub struct Recorder {
     start: Instant,
-    /// Whether every request is kept for itself, too.
+    /// Whether to record every request individually.
     samples: bool,
     measured_from: Instant,
-    /// Kept outside the interval, so that a recording is two comparisons away from its cell.
+    /// Stored outside the interval, so that finding a cell takes two comparisons.
     second_ends: Instant,
     interval: Interval,
     finished: Sender<Interval>,
@@ -51,8 +52,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder for `slots` operations (over all streams) of a phase that began at `start`; each operation's parts
-    /// have the slots behind it. With `samples` every request is kept for itself, too.
+    /// Creates a recorder for `slots` slots of a phase that began at `start`. The slots of an operation's
+    /// parts follow the operation's slot. `samples`: also record every request individually.
     pub fn new(
         worker: usize,
         slots: usize,
@@ -74,9 +75,9 @@ impl Recorder {
         }
     }
 
-    /// Writes down a request, which still stands among those that are `waiting`. It counts in the second in which it
-    /// was done, and belongs to the segment in which it was scheduled; `ends` is where its stream's measured window
-    /// ends, if the clock ends it.
+    /// Records a finished request, which is still listed in `waiting`. It counts in the second in which it
+    /// ended, and in the segment in which it was scheduled. `times.ends`: end of the measured window, if the
+    /// clock ends it.
     #[inline]
     pub fn request(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
         let Times { scheduled, started, ends, client } = times;
@@ -113,8 +114,8 @@ impl Recorder {
         }
     }
 
-    /// Writes down an attempt that failed and is made again. Its bytes, its host, its words and the documents that it
-    /// got through count; the request itself counts when its last attempt has ended.
+    /// Records a failed attempt that will be retried: its bytes, host, message and stored documents. The
+    /// request itself is recorded after its last attempt.
     pub fn attempt(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
         self.turn(reply.done, waiting);
         let in_window = self.in_window(reply.done, times.ends);
@@ -126,8 +127,7 @@ impl Recorder {
         }
     }
 
-    /// Writes down a look at the store that did not see yet what was written. It is an attempt that is made again, and
-    /// does not count as a failure that it saw nothing.
+    /// Records a poll that did not find the write yet. It counts as a retried attempt, not as a failure.
     pub fn saw_nothing(&mut self, slot: usize, times: Times, reply: &Reply, waiting: &Waiting) {
         self.turn(reply.done, waiting);
         let in_window = self.in_window(reply.done, times.ends);
@@ -136,19 +136,19 @@ impl Recorder {
         cell.exchanged(reply, in_window);
     }
 
-    /// Keeps a failure's message, which `count` more requests failed with.
+    /// Adds a failure's message with `count` requests.
     fn keep(&mut self, slot: usize, measured: bool, status: Option<u16>, failure: Failure, count: u64) {
         let Failure { class, message: text, .. } = failure;
         Message { slot, class, measured, status, text, count }.add_to(&mut self.interval.messages, MESSAGES);
     }
 
-    /// Whether an instant is in the measured window of a stream that ends then, if the clock ends it.
+    /// Returns whether `done` is in the measured window of a stream. `ends`: its end, if the clock ends it.
     fn in_window(&self, done: Instant, ends: Option<Instant>) -> bool {
         done >= self.measured_from && ends.is_none_or(|ends| done < ends)
     }
 
-    /// Writes down a part of the request that was just written down, in the same second. Its slot is behind that of its
-    /// operation, and its segment that in which it was scheduled.
+    /// Records a part of the last recorded request, in the same second. Its segment is that in which it was
+    /// scheduled.
     pub fn part(&mut self, slot: usize, Times { scheduled, ends, .. }: Times, part: &ReplyPart) {
         let in_window = self.in_window(part.done, ends);
         let cell = self.cell(slot, scheduled);
@@ -171,20 +171,20 @@ impl Recorder {
         }
     }
 
-    /// Writes down a request that was due and not sent.
+    /// Records a request that was due and not sent.
     pub fn dropped(&mut self, slot: usize, scheduled: Instant, now: Instant, waiting: &Waiting) {
         self.turn(now, waiting);
         self.cell(slot, scheduled).counts.dropped += 1;
     }
 
-    /// Records the checks of the event loop that were due by `now`, of which only this one happened, and turns to the
-    /// next second if no request did. Returns when the next check is due.
+    /// Records the event-loop checks due by `now`, although only this one took place, and ends seconds that
+    /// have passed. Returns when the next check is due.
     pub fn look(&mut self, now: Instant, waiting: &Waiting) -> Instant {
         self.turn(now, waiting);
         self.monitor.look(now, &mut self.interval.watch)
     }
 
-    /// Hands over what there is of the last second; the collector waits for more until the recorder is dropped.
+    /// Hands over the last, partial second. The collector waits for more until the recorder is dropped.
     pub fn finish(&mut self, now: Instant, waiting: &Waiting) {
         self.turn(now, waiting);
         self.hand_over(now, now, waiting);
@@ -205,7 +205,7 @@ impl Recorder {
         }
     }
 
-    /// Hands over the second that `ended`, as it is seen `now`.
+    /// Hands over the second that `ended`; called at `now`.
     fn hand_over(&mut self, ended: Instant, now: Instant, waiting: &Waiting) {
         let mut in_flight = 0;
         for &(slot, scheduled) in waiting.iter().flatten().filter(|(_, scheduled)| *scheduled < ended) {
@@ -220,7 +220,7 @@ impl Recorder {
         let mut next = self.empty.try_recv().unwrap_or_else(|_| Interval::new(worker, self.interval.cells.len() / 2));
         next.second = second + 1;
         let full = std::mem::replace(&mut self.interval, next);
-        // The collector is gone only when its files failed, which it reports itself.
+        // The collector is gone only if its files failed, which it reports itself.
         let _ = self.finished.send(full);
     }
 }

@@ -37,7 +37,7 @@ fn a_request_counts_in_its_second_and_in_the_segment_it_was_scheduled_in() {
     assert_eq!((late_warm.counts.completed, measured.counts.completed), (1, 0), "by the instant they were done");
     assert_eq!(late_warm.counts.completed_documents, 3);
     assert_eq!(measured.counts.errors[ErrorClass::Rejected as usize], 1);
-    assert_eq!(measured.response.len(), 1, "a failed request has no response time");
+    assert_eq!(measured.response.len(), 1, "failed requests are not in the response times");
     assert_eq!(seconds[1].messages[0].text, "busy");
 }
 
@@ -64,11 +64,11 @@ fn a_part_is_written_down_behind_its_operation_with_the_time_between_its_own_ins
     let cell = |slot: usize| second.cells[2 * slot + 1].as_ref().unwrap();
     assert_eq!((cell(0).counts.requests, cell(0).counts.successes), (1, 0));
     assert_eq!((cell(1).counts.requests, cell(1).service.max() / 100_000), (1, 2000));
-    assert_eq!(cell(1).response, cell(1).service, "a part has no schedule of its own");
+    assert_eq!(cell(1).response, cell(1).service, "parts are not scheduled");
     let pages = &cell(2).counts;
     assert_eq!((pages.requests, pages.successes, pages.documents, pages.completed), (3, 2, 12, 1));
     assert_eq!(pages.errors[ErrorClass::Server as usize], 1);
-    assert_eq!(cell(2).service.len(), 2, "a failed part has no service time");
+    assert_eq!(cell(2).service.len(), 2, "failed parts are not in the service times");
 }
 
 #[test]
@@ -113,7 +113,8 @@ fn what_waits_belongs_to_each_second_that_ends_meanwhile_even_if_nothing_was_don
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
     let mut recorder = Recorder::new(0, 2, start, Duration::from_secs(1), false, finished, empty);
-    // One of the warm-up, two of the measurement, one that is free, one of the other operation.
+    // One request of the warm-up, two of the measurement, an idle client, and one request of the other
+    // operation.
     let waiting = [Some((0, at(400))), Some((0, at(1200))), Some((0, at(1500))), None, Some((1, at(2300)))];
     recorder.look(at(3100), &waiting);
     recorder.finish(at(3500), &waiting[..1]);
@@ -211,7 +212,7 @@ fn a_request_is_kept_for_itself_where_that_is_asked_for() {
     recorder.finish(at(300), &[]);
     drop(recorder);
     let samples: Vec<_> = intervals.iter().flat_map(|second| second.samples).collect();
-    assert_eq!(samples.len(), 2, "neither an attempt that is made again nor a request that was not sent");
+    assert_eq!(samples.len(), 2, "neither a retried attempt nor an unsent request");
     let ms = |sample: &Sample| [sample.scheduled, sample.sent, sample.done].map(|ns| ns / 1_000_000);
     assert_eq!((ms(&samples[0]), ms(&samples[1])), ([100, 110, 200], [160, 170, 180]));
     assert_eq!((samples[0].client, samples[0].documents, samples[0].status, samples[0].node), (3, 7, 200, 1));

@@ -1,9 +1,8 @@
-//! A second of a phase as a value: what one rank recorded in it, or the sum over several. It has fixed places, which the
-//! plan defines, and holds only what is not empty, so that its size depends neither on the number of requests nor on
-//! that of ranks, unless every request is to be recorded for itself. Adding is exact, and its order makes no difference.
+//! One second of a phase as a value: the record of one rank, or the sum over several. It holds only non-empty
+//! cells. Its size is independent of the number of requests and ranks, unless every request is recorded
+//! individually. Addition is exact and commutative.
 //!
-//! Ranks know hosts in different orders, since each finds them by itself, so hosts have their names here and not their
-//! numbers.
+//! Hosts are identified by name, because ranks discover and number them in different orders.
 
 mod sparse;
 
@@ -20,10 +19,10 @@ use crate::recording::sample::{OfRank, Sample};
 use crate::recording::worker_stats::Workers;
 use sparse::Sparse;
 
-/// What ranks tell each other of one second.
+/// One second, as exchanged between ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Second {
-    /// Stands for the plan and for what this engine makes of it: seconds of different ones are not added.
+    /// Fingerprint of plan and engine. Seconds with different fingerprints cannot be added.
     pub plan: u64,
     /// Seconds since the phase began.
     pub second: u64,
@@ -31,25 +30,25 @@ pub struct Second {
     cells: BTreeMap<(u64, bool), CellValue>,
     lateness: Sparse,
     lag: Sparse,
-    /// The workers themselves.
+    /// Metrics of the workers.
     pub workers: Workers,
-    /// Errors' words, the first ranks' first.
+    /// Error messages, by ascending rank.
     messages: Vec<Words>,
-    /// Where the streams and the counters stand at its end.
+    /// State of the streams and counters at its end.
     pub state: State,
-    /// Its requests one by one, where that is asked for.
+    /// Individual requests, if recorded.
     samples: Vec<OfRank>,
 }
 
-/// Where streams and counters of a rank, or of all of them, stand.
+/// State of the streams and counters of one or all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// Whether a stream's part is over, or the parts of all.
+    /// Whether the part of each stream is over; in a sum, whether all parts are.
     pub over: Vec<bool>,
-    /// Of each counter the number below which nobody's insert is missing, `u64::MAX` for who inserts nothing any more, and
-    /// how many numbers had been taken by those who ended.
+    /// For each counter: the number below which all inserts are finished, and the maximum count of ended
+    /// ranks. The first is `u64::MAX` for a rank without further inserts.
     pub counters: Vec<(u64, u64)>,
-    /// How the users of each stream stand to the clock that they share.
+    /// State of the users of each stream with respect to their shared clock.
     pub clocks: Vec<ClockState>,
 }
 
@@ -69,7 +68,7 @@ struct CellValue {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Words {
     rank: u64,
-    /// Its place among those of the rank in this second.
+    /// Index among the rank's messages in this second.
     place: u64,
     slot: u64,
     class: u64,
@@ -80,7 +79,7 @@ struct Words {
 }
 
 impl Second {
-    /// What rank `rank` recorded; `hosts` are the names of its nodes.
+    /// Creates the record of rank `rank`. `hosts`: names of its nodes.
     pub fn of(plan: u64, rank: u64, sum: &Interval, mut workers: Workers, hosts: &[String], state: State) -> Self {
         let cells = sum.used_cells().map(|(slot, measured, cell)| {
             let nodes = cell.nodes.iter().enumerate().filter(|(_, requests)| **requests > 0);
@@ -126,7 +125,7 @@ impl Second {
         second
     }
 
-    /// Reads what [`Self::to_bytes`] has written; an error in words for anything else.
+    /// Parses the output of [`Self::to_bytes`], or returns the error.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let second: Self = postcard::from_bytes(bytes).map_err(|error| format!("this is not a second: {error}"))?;
         let histograms =
@@ -137,12 +136,12 @@ impl Second {
         Ok(second)
     }
 
-    /// For sending.
+    /// Serializes the second.
     pub fn to_bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("nothing in it cannot be written")
     }
 
-    /// Adds the same second of other ranks. An error in words for another second or another plan's.
+    /// Adds the same second of other ranks. Fails for another second or another plan.
     pub fn add(&mut self, other: Self) -> Result<(), String> {
         if self.plan != other.plan {
             return Err("these seconds are of different plans: all ranks need the same plan and version".into());
@@ -164,7 +163,8 @@ impl Second {
         Ok(())
     }
 
-    /// Writes it into `sum`, which is empty. Nodes get their numbers from `hosts`, to which new ones are added.
+    /// Writes the second into `sum`, which must be empty. Nodes are numbered by `hosts`; new hosts are
+    /// appended.
     pub fn fill(&self, sum: &mut Interval, hosts: &mut Vec<String>) -> Result<(), String> {
         sum.second = self.second;
         for (&(slot, measured), part) in &self.cells {
@@ -188,7 +188,7 @@ impl Second {
         Ok(())
     }
 
-    /// The hosts that served something.
+    /// Returns the hosts that served requests.
     pub fn hosts(&self) -> impl Iterator<Item = &str> {
         self.cells.values().flat_map(|part| part.nodes.keys().map(String::as_str))
     }
@@ -210,7 +210,7 @@ impl Second {
 }
 
 impl Words {
-    /// Its slot, class and segment.
+    /// Returns its slot, class and segment.
     fn kind(&self) -> (u64, u64, bool) {
         (self.slot, self.class, self.measured)
     }
@@ -265,7 +265,7 @@ impl CellValue {
     }
 }
 
-/// What a node is called: as its host, and where hosts have no names, as with a driver that talks to none, `#NUMBER`.
+/// Returns the name of a node: its host, or `#NUMBER` for a driver without hosts.
 fn name(hosts: &[String], node: usize) -> String {
     hosts.get(node).cloned().unwrap_or_else(|| format!("#{node}"))
 }

@@ -1,21 +1,21 @@
-//! A histogram without its empty counters: how many counters lie before the next one that is not empty, and its count.
+//! Sparse histogram: for each non-zero counter, the number of zero counters before it and its count.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Counters below this stand for one value each; above, 1024 of them for each power of two. That is the layout of
-/// [`crate::recording::durations::histogram`], which has three significant digits.
+/// Counters below this index hold one value each; above, each power of two has 1024 counters. This is the
+/// layout of [`crate::recording::durations::histogram`] with three significant digits.
 const EXACT: u64 = 2048;
 
-/// How many counters there are.
+/// Number of counters.
 const COUNTERS: u64 = 33_792;
 
-/// See the module.
+/// Non-zero counters of a histogram.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sparse(Vec<(u16, u64)>);
 
 impl Sparse {
-    /// The counters of a histogram.
+    /// Returns the counters of a histogram.
     pub fn of(histogram: &Histogram<u64>) -> Self {
         let mut next = 0;
         let counters = histogram.iter_recorded().map(|recorded| {
@@ -34,7 +34,7 @@ impl Sparse {
         }
     }
 
-    /// Adds another's counters.
+    /// Adds other counters.
     pub fn add(&mut self, other: &Self) {
         if self.0.is_empty() {
             return self.clone_from(other);
@@ -59,12 +59,12 @@ impl Sparse {
         self.0 = sum;
     }
 
-    /// Whether the places are places of counters.
+    /// Returns whether all indices are below the number of counters.
     pub fn is_valid(&self) -> bool {
         self.0.iter().map(|(gap, _)| u64::from(*gap) + 1).sum::<u64>() <= COUNTERS
     }
 
-    /// Places and counts.
+    /// Iterates over indices and counts.
     fn counters(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut next = 0;
         self.0.iter().map(move |(gap, count)| {
@@ -75,14 +75,14 @@ impl Sparse {
     }
 }
 
-/// The place of the counter that counts a value.
+/// Returns the index of the counter for a value.
 fn place(value: u64) -> u64 {
-    // How often the value is halved until it is below EXACT: its unit is that power of two.
+    // Number of halvings until the value is below EXACT: the counter's unit is that power of two.
     let halvings = u64::from((value / EXACT).checked_ilog2().map_or(0, |halvings| halvings + 1));
     halvings * (EXACT / 2) + (value >> halvings)
 }
 
-/// The least value that the counter at a place counts.
+/// Returns the smallest value of a counter.
 fn value(place: u64) -> u64 {
     let halvings = (place / (EXACT / 2)).saturating_sub(1);
     (place - halvings * (EXACT / 2)) << halvings
@@ -94,7 +94,7 @@ mod tests {
     use crate::recording::durations::histogram;
     use crate::util::draw::Draw;
 
-    /// As many durations of many orders of magnitude, among them the least and the greatest.
+    /// Returns `count` durations of many orders of magnitude, including the smallest and the largest.
     fn durations(seed: u64, count: u64) -> Histogram<u64> {
         let mut all = histogram();
         for k in 0..count {
