@@ -37,14 +37,14 @@ def test_a_load_that_a_measured_number_of_nodes_sustains():
 
 def test_a_load_at_the_edge_of_an_interval_may_need_one_node_more():
     _, words = said(AMDAHL[1].rate.value, words="1,000 users")
-    assert "need 2 nodes; between 2 and 3 by the intervals; measured." in words
+    assert "need 2 nodes; between 2 and 3 by the 95 % intervals; measured." in words
     assert words.startswith("1,000 users (191 requests/s) need")
 
 
-def test_between_numbers_that_were_measured_the_curve_tells():
+def test_between_measured_numbers_the_curve_answers():
     answer, words = said(410.0)
     assert (answer.nodes, answer.measured, answer.extrapolated) == (5, False, False)
-    assert words.endswith("between numbers of nodes that were measured, from the curve.")
+    assert words.endswith("from the curve between measured numbers of nodes.")
 
 
 def test_beyond_what_was_measured_the_answer_says_that_it_extrapolates():
@@ -58,7 +58,7 @@ def test_beyond_what_was_measured_the_answer_says_that_it_extrapolates():
 def test_no_curve_is_followed_beyond_twice_what_was_measured():
     answer, words = said(1900.0)
     assert (answer.nodes, answer.reach) == (None, 16)
-    assert words.startswith("No number of nodes sustains 1,900 requests/s up to 16, EXTRAPOLATED from at most 8")
+    assert words.startswith("No number of nodes up to 16 sustains 1,900 requests/s, EXTRAPOLATED from at most 8")
 
 
 def test_without_a_curve_nothing_is_said_beyond_what_was_measured():
@@ -67,9 +67,7 @@ def test_without_a_curve_nothing_is_said_beyond_what_was_measured():
     assert fitted is None
     assert why
     _, words = said(500.0, two, fitted)
-    expected = (
-        "No number of nodes that was measured sustains 500 requests/s, and there is no curve that goes beyond them."
-    )
+    expected = "No measured number of nodes sustains 500 requests/s, and no curve reaches beyond them."
     assert words == expected
 
 
@@ -77,10 +75,10 @@ def test_lower_bounds_make_no_curve():
     held = capacity(4, 5000.0, 5000.0, bounds=Bounds(start=100, least=1, most=300))
     fitted, why = curve([*AMDAHL[:3], held])
     assert fitted is None
-    assert why.startswith("the capacity at 4 nodes lies beyond the rates that were tried")
+    assert why.startswith("the capacity at 4 nodes lies outside the tried rates")
     answer, words = said(340.0, [*AMDAHL[:3], held], fitted)
     assert answer.nodes is None
-    assert "(though the intervals allow it of 4 nodes)" in words
+    assert "(though the intervals allow 4 nodes)" in words
 
 
 def test_a_grid_that_the_searches_share_leaves_the_curve_open():

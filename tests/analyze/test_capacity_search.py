@@ -141,7 +141,7 @@ def test_each_criterion_that_is_broken_is_named():
         "p99 was 200 ms, more than 100 ms",
         "2.00 % of the requests failed, at least 1.00 %",
         "90.0 % of the load was achieved, less than 99 %",
-        "requests in flight became more by 3 per second",
+        "requests in flight grew by 3 per second",
     ]
     assert next(broken(slo, 100, None, 1.0, 1.0, 0.0)) == "no request succeeded"
 

@@ -241,5 +241,5 @@ def test_what_holds_no_run_is_refused(results, tmp_path):
         with pytest.raises(BadInput, match="no run") as caught:
             read_runs(str(nothing))
         assert caught.value.where == str(nothing)
-    with pytest.raises(BadInput, match="nothing to be compared"):
+    with pytest.raises(BadInput, match="one group of runs cannot be compared"):
         compare(read_groups([str(results / "old")]))

@@ -174,5 +174,5 @@ def test_equal_runs_leave_no_doubt():
 def test_what_has_no_logarithm_and_empty_sides_are_refused():
     with pytest.raises(ValueError, match="'new' has no observation"):
         estimate_ratio([Observation(1, "old")], "old", "new")
-    with pytest.raises(ValueError, match="not positive"):
+    with pytest.raises(ValueError, match="must be positive"):
         estimate_ratio([Observation(1, "old"), Observation(0, "new")], "old", "new")

@@ -300,7 +300,7 @@ def test_an_open_load_is_no_capacity(tmp_path):
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"experiment": "e", "factors": {}, "measure": []}'])
 def test_a_folder_with_a_broken_description_is_refused(tmp_path, content):
     (tmp_path / "experiment.json").write_text(content)
-    with pytest.raises(BadInput, match="not an experiment's folder") as caught:
+    with pytest.raises(BadInput, match="not an experiment folder") as caught:
         read_sweep(tmp_path)
     assert caught.value.where == str(tmp_path / "experiment.json")
 

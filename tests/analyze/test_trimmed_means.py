@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from benchmarks.simulate_comparison import normal, slow_runs, tailed
 
-from loadframe.analyze.compare import Group, asks_robust, compare, read_variants
+from loadframe.analyze.compare import Group, compare, read_variants, uses_robust_estimate
 from loadframe.analyze.compare.estimate_ratio import Observation, estimate_ratio
 from loadframe.base.errors import BadInput
 
@@ -69,8 +69,8 @@ def test_the_experiments_file_chooses_the_estimate(tmp_path):
     robust, plain = folder("robust", estimate="robust"), folder("plain")
     assert [group.robust for group in read_variants(str(robust))] == [True, True]
     assert [group.robust for group in read_variants(str(plain))] == [False, False]
-    assert asks_robust(str(robust))
+    assert uses_robust_estimate(str(robust))
     with pytest.raises(BadInput, match=r"robust has `estimate: robust`, .*plain has not"):
-        asks_robust(str(tmp_path / "*"))
-    with pytest.raises(BadInput, match="has `estimate: robust`, that of b has not"):
+        uses_robust_estimate(str(tmp_path / "*"))
+    with pytest.raises(BadInput, match="has `estimate: robust`, but b has not"):
         compare([Group("a", (), robust=True), Group("b", ())])

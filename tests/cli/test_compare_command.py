@@ -49,7 +49,7 @@ def test_an_experiment_that_compares_variants_is_split_by_these(tmp_path):
     ("words", "said"),
     [
         (["old"], "the same treatment"),
-        (["old", "nowhere"], "there is no run"),
+        (["old", "nowhere"], "this path names no run"),
         (["old", "slow", "--measure", "trhoughput"], "did you mean 'throughput'?"),
         (["old", "slow", "--least", "five"], "is not a share"),
         (["old", "slow", "--level", "2"], "--level must be above 0 and below 1"),

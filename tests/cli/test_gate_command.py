@@ -72,7 +72,7 @@ def test_of_three_variants_none_is_the_new_one(tmp_path):
         (["--bound", "p99"], "write it as"),
         (["--bound", "p98<=1s"], "unknown measure 'p98'"),
         (["--bound", "p99<=fast"], "not a duration"),
-        (["--baseline", "nowhere"], "there is no run"),
+        (["--baseline", "nowhere"], "this path names no run"),
         (["--baseline", "old", "--least", "p90=5%"], "which is not in --measure"),
         (["--baseline", "old", "--catch", "0%"], "is not a share"),
         (["--baseline", "old", "--watch", "nothing"], "measured an operation of that name"),

@@ -52,8 +52,8 @@ def test_the_report_says_that_not_all_runs_are_used_and_names_the_failed(folder)
             " range_100 no request succeeded): the curves lack this level" in text
         )
         assert (
-            "t 1 node, 8 clients the store failed in 1 of 2 runs (b1-nodes1-clients8: node-0 ended): the curves have"
-            " the other runs alone" in text
+            "t 1 node, 8 clients the store failed in 1 of 2 runs (b1-nodes1-clients8: node-0 ended): the curves"
+            " include only the other runs" in text
         )
     assert "nothing succeeded" in report.page
     (curves,) = report.document["curves"]

@@ -105,7 +105,7 @@ def test_few_nodes_have_speed_ups_but_no_law(tmp_path):
 
 def test_curves_that_begin_at_other_nodes_have_no_common_base(tmp_path):
     result = read_strong_and_weak(strong(tmp_path / "a", nodes=(1, 2, 4)), weak(tmp_path / "b", nodes=(2, 4, 6)))
-    assert "the strong curve begins at 1 node and the weak one at 2 nodes" in strong_weak.lead(result.pairs[0])
+    assert "the strong curve starts at 1 node and the weak one at 2 nodes" in strong_weak.lead(result.pairs[0])
     assert "c0-speedups" not in Page(strong_weak_page(result)).plots
 
 
@@ -172,8 +172,8 @@ GROWN = {"scaling": "weak", "grows": "documents"}
         ({}, {**GROWN, "store": {"kind": "opensearch", "version": "3.7.0"}},
          "of different stores: store.version is 3.8.0 and 3.7.0"),
         ({}, {**GROWN, "workload": "ycsb/a"}, "of different workloads: workload is nyc_taxis and ycsb/a"),
-        ({"with": {"size": 5}}, GROWN, "of different workloads: with.size is 5 and not given"),
-        ({}, {**GROWN, "measure": ["daily"]}, "no measured phase at the same levels"),
+        ({"with": {"size": 5}}, GROWN, "of different workloads: with.size is 5 and not set"),
+        ({}, {**GROWN, "measure": ["daily"]}, "no measured phase in common"),
     ],
 )  # fmt: skip
 def test_what_is_no_pair_is_refused(tmp_path, first, second, what):

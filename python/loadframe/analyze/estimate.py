@@ -1,18 +1,18 @@
 """Estimates with intervals: means over runs, shares, shrunken effects, rank tests and adjusted p-values.
 
-Geometric means have Student's t interval (95 %) of the mean of logarithms. Shares of requests have the interval of a
-binomial share (Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial",
-Biometrika 26, 1934) at the effective number of requests, by which the variance between runs is that of a share (Korn
-and Graubard, "Confidence intervals for proportions with small expected number of positive counts estimated from survey
-data", Survey Methodology 24, 1998). Shares are skewed, and Student's interval of their mean is too narrow. Where runs
-are of several sessions, means of sessions are the units, since runs of one session are alike.
+The interval of a geometric mean is Student's t interval (95 %) of the mean of logarithms. Shares of requests have the
+binomial interval (Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the
+binomial", Biometrika 26, 1934) at an effective number of requests, which reproduces the variance between runs (Korn and
+Graubard, "Confidence intervals for proportions with small expected number of positive counts estimated from survey
+data", Survey Methodology 24, 1998). Shares are skewed, so Student's interval of their mean is too narrow. With several
+sessions the units are session means, since runs of one session are correlated.
 
-The greatest of some noisy values is greater than its truth on average, the more so the more values and the more noise.
-An empirical-Bayes estimate is not: values are taken as drawn from a normal distribution about a common mean (or about a
-regression on known columns), whose spread the values themselves tell (Efron and Morris, "Stein's paradox in
-statistics", Scientific American 236, 1977; Morris, "Parametric empirical Bayes inference", Journal of the American
-Statistical Association 78, 1983). Here the spread is averaged over, with half of the prior weight on none at all, and
-the rest flat on the share by which a value of typical noise is drawn in.
+The maximum of several noisy values overestimates the true maximum on average; the bias grows with their number and
+noise. An empirical-Bayes estimate avoids the bias. It treats the values as draws from a normal distribution about a
+common mean, or about a regression on known columns, and estimates the distribution's spread from the values (Efron and
+Morris, "Stein's paradox in statistics", Scientific American 236, 1977; Morris, "Parametric empirical Bayes inference",
+Journal of the American Statistical Association 78, 1983). Here the spread is averaged over a prior: half of the weight
+is on zero, and the rest is uniform in the share by which a value of typical noise is shrunk.
 
 Cliff, "Dominance statistics" (Psychological Bulletin 114, 1993); Holm, "A simple sequentially rejective multiple test
 procedure" (Scandinavian Journal of Statistics 6, 1979).
@@ -28,13 +28,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-#: Beyond this logarithm a number is taken as infinite.
+#: Numbers with a larger logarithm count as infinite.
 _GREATEST_LOG = 700
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with the ends of its 95 % interval; an end may be infinite where the data do not bound it."""
+    """A value with its 95 % interval; an end is infinite if the data do not bound it."""
 
     value: float
     low: float
@@ -46,7 +46,7 @@ class Estimate:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def as_dict(self) -> dict[str, float | None]:
-        """Return the three numbers for JSON, which has no infinity: an unbounded end is null."""
+        """Return the three numbers for JSON; an unbounded end is null."""
         return {key: number if math.isfinite(number) else None for key, number in vars(self).items()}
 
 
@@ -65,7 +65,7 @@ def mean_interval(values: Sequence[float]) -> Estimate:
 
 
 def within(estimate: Estimate, least: float = 0.0, most: float = math.inf) -> Estimate:
-    """Return an estimate of what lies between two bounds, its interval cut there; an unbounded interval stays open."""
+    """Return an estimate with its interval cut to the bounds of the quantity; an unbounded interval stays open."""
     if not estimate.is_finite:
         return estimate
     return Estimate(estimate.value, max(estimate.low, least), min(estimate.high, most))
@@ -76,9 +76,9 @@ def on_log_scale(value: float, half: float) -> Estimate:
     return Estimate(value, value * math.exp(-half), value * math.exp(half) if half < _GREATEST_LOG else math.inf)
 
 
-#: The probability beyond each end of an interval whose ends are one-sided 95 % limits.
+#: Probability beyond each end for one-sided 95 % limits.
 ONE_SIDED = 0.05
-#: The step, as a factor, in which numbers of requests are tried.
+#: Factor between tried numbers of requests.
 _STEP = 1.02
 
 
@@ -89,7 +89,7 @@ def geometric_mean(values: Sequence[float], sessions: Sequence[int | None]) -> E
 
 
 def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None], outside: float = 0.025) -> Estimate:
-    """Return the mean share over runs with its interval; a run is how many were counted, and of how many requests.
+    """Return the mean share over runs with its interval; each run is a pair (counted requests, all requests).
 
     `outside` is the probability beyond each end; `ONE_SIDED` makes each end a one-sided 95 % limit.
     """
@@ -105,16 +105,16 @@ def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None]
 
 
 def proportion(count: float, total: float, outside: float = 0.025) -> Estimate:
-    """Return the share of `count` in `total` with its interval by Clopper and Pearson, `outside` beyond each end."""
+    """Return `count` / `total` with its Clopper-Pearson interval, with the probability `outside` beyond each end."""
     low = float(special.betaincinv(count, total - count + 1, outside)) if count else 0.0
     high = float(special.betaincinv(count + 1, total - count, 1 - outside)) if count < total else 1.0
     return Estimate(count / total if total else 0.0, low, high)
 
 
 def requests_needed(share: float, limit: float) -> int | None:
-    """Return how many requests show that fewer than `limit` fail, if `share` of them do; None if too many do.
+    """Return how many requests show that fewer than `limit` fail if a `share` fails; None if `share` is too large.
 
-    They show it where the one-sided 95 % limit of Clopper and Pearson is at most `limit`.
+    The criterion is a one-sided 95 % limit by Clopper and Pearson of at most `limit`.
     """
     if not share < limit:
         return None
@@ -125,7 +125,7 @@ def requests_needed(share: float, limit: float) -> int | None:
 
 
 def _units(values: Sequence[float], sessions: Sequence[int | None]) -> list[float]:
-    """Return the runs' values, or where there are several sessions the sessions' means."""
+    """Return the runs' values for one session, or the session means for several."""
     if len(set(sessions)) < 2:
         return list(values)
     groups = defaultdict(list)
@@ -136,8 +136,8 @@ def _units(values: Sequence[float], sessions: Sequence[int | None]) -> list[floa
 
 Array = npt.NDArray[np.float64]
 
-#: Shares by which values may be drawn in, closer together near 0, where values differ by much more than their noise.
-#: The last is all of the way, for values that do not differ.
+#: Shrinkage shares, denser near 0, where values differ by much more than their noise. The last is full shrinkage, for
+#: equal true values.
 _EDGES = np.concatenate([[0.0], np.geomspace(1e-9, 0.025, 16), np.linspace(0.05, 1.0, 39)])
 _SHARES = np.append((_EDGES[1:] + _EDGES[:-1]) / 2, 1.0)
 _PRIOR = np.append(np.diff(_EDGES) / 2, 0.5)
@@ -145,17 +145,17 @@ _PRIOR = np.append(np.diff(_EDGES) / 2, 0.5)
 
 @dataclass(frozen=True, eq=False)
 class Shrunken:
-    """Values after shrinkage, and the standard deviation that each is left with."""
+    """Values after shrinkage, and their remaining standard deviations."""
 
     values: Array
     errors: Array
 
 
 def shrink(values: Array, variances: Array, design: Array | None = None) -> Shrunken:
-    """Return the values drawn towards their common mean; `variances` are those of each value's noise, above 0.
+    """Return the values shrunk towards their common mean; `variances` are the values' noise variances, above 0.
 
-    With `design` (values, columns), which must have independent columns, they are drawn towards the regression on it.
-    Where there are as many columns as values nothing is common, and they stay as they are.
+    With `design` (values, columns; columns independent) they shrink towards the regression on it. With as many columns
+    as values they stay unchanged.
     """
     columns = np.ones((len(values), 1)) if design is None else design
     if len(values) <= columns.shape[1]:
@@ -184,7 +184,7 @@ Values = Sequence[float] | Array
 
 
 def cliffs_delta(first: Values, second: Values) -> float:
-    """Return how often a run of the second is above one of the first, less how often below: from -1 to 1."""
+    """Return P(second > first) - P(second < first) over all pairs of runs: from -1 to 1."""
     n, m = len(first), len(second)
     if not n or not m:
         return 0.0
@@ -192,7 +192,7 @@ def cliffs_delta(first: Values, second: Values) -> float:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Return the p values adjusted for their number: below a level only if the chance of any false claim is."""
+    """Return the p values adjusted by Holm's method, which bounds the chance of any false claim."""
     adjusted = [0.0] * len(ps)
     largest = 0.0
     for rank, index in enumerate(sorted(range(len(ps)), key=lambda place: ps[place])):
@@ -202,7 +202,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def _wins(first: Values, second: Values) -> float:
-    """Return in how many pairs the second's run is above, ties counted as halves."""
+    """Return the number of pairs in which the second run is above the first; a tie counts one half."""
     ordered = np.sort(np.asarray(first, dtype=float))
     below = np.searchsorted(ordered, second, side="left").sum()
     upto = np.searchsorted(ordered, second, side="right").sum()

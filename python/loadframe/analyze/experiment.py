@@ -1,4 +1,4 @@
-"""Reads an experiment's folder: what was asked, and what came of each run, failed and missing ones included."""
+"""The folder of an experiment: its description and its runs, including failed and missing ones."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
 EXPERIMENT_FILE = "experiment.json"
 _RUNS = "runs"
-#: The first of these that a run was spoilt by is whose fault that is.
+#: Components to blame for an invalid run, by precedence.
 _FAULTS: tuple[Fault, ...] = ("store", "generator", "cluster")
-#: Kinds of experiments that take what the store did wrong for a result. The others choose among treatments, and one at
-#: which requests fail must not be chosen.
+#: Kinds of experiments whose figures include runs in which the store failed. The other kinds choose among treatments,
+#: and must not choose one whose requests fail.
 _TAKE_FAULTS = ("scale", "compare", "elastic")
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedRun:
-    """One run of the design: its treatment and its folder's content; without a folder it was not made yet."""
+    """One run of the design: its treatment and its folder (`run` is None if the run is missing)."""
 
     id: str
     block: int | None
@@ -62,7 +62,7 @@ class RecordedRun:
     run: Run | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return for JSON how the run stands: its treatment, status, verdict."""
+        """Return the run's treatment, status, verdict, figures' states and store failures for JSON."""
         return {
             "run": self.id,
             "treatment": dict(self.treatment),
@@ -80,25 +80,24 @@ class RecordedRun:
 
     @property
     def failure(self) -> str | None:
-        """What failed, where the status is `failed`."""
+        """The recorded failure of a run whose status is `failed`."""
         return self.run.summary.failure if self.run else None
 
     @property
     def verdict(self) -> RecordedVerdict | None:
-        """The verdict, where the run came so far."""
+        """The run's verdict; None if the run ended before it was judged."""
         return self.run.summary.verdict if self.run else None
 
     @property
     def usable(self) -> bool:
-        """Whether it is sound, and no reason of its verdict is the store's fault."""
+        """Whether the run is sound and its verdict has no reason that blames the store."""
         return self.sound and not any(fault_of(reason.code) == "store" for reason in self.reasons)
 
     @cached_property
     def sound(self) -> bool:
-        """Whether some of its figures are the store's at its treatment, as good or bad as the store was then.
+        """Whether the run is done and at least one of its figures is good or bounded.
 
-        It is done, and a figure is good or bounded; `figure` tells which. What else is wrong with it (errors, drops, a
-        rate that was not achieved, unsteadiness) is the store's doing, and a result.
+        Errors, drops, an unachieved rate and unsteadiness are results of the store and leave a run sound.
         """
         if self.status != "done" or self.verdict is None:
             return False
@@ -108,20 +107,20 @@ class RecordedRun:
 
     @property
     def bounded(self) -> bool:
-        """Whether it is sound, and a figure of it is bounded."""
+        """Whether the run is sound and at least one of its figures is bounded."""
         return self.sound and any(entry.state == "bounded" for entry in self._qualities.values())
 
     @property
     def narrow(self) -> bool:
-        """Whether its throughput is known to 5 %, so that its seconds show what the store did."""
+        """Whether the bounds of the throughput are within 5 %, so that its course by second shows the store."""
         phases = {entry.phase for entry in self._qualities.values()}
         allowed = stretch_of(self.figure(phase, "throughput") for phase in phases)
         return allowed.high <= 1 + TOLERANCE
 
     def states(self) -> dict[str, dict[str, str]]:
-        """Return for each phase that was measured how well its figures were: good, bounded or unknown.
+        """Return the state of each figure (good, bounded or unknown) by measured phase.
 
-        Of times the worst of the phase's operations is meant.
+        For times it is the worst state among the phase's operations.
         """
         worst: dict[str, dict[str, str]] = {}
         for entry in self._qualities.values() if self.status == "done" else ():
@@ -132,9 +131,9 @@ class RecordedRun:
 
     @property
     def fault(self) -> Fault | None:
-        """Whose fault it is that the run is not sound; None where it is sound, was not made, or the cause is unknown.
+        """The component to blame for an unsound run; None if the run is sound or missing, or the cause is unknown.
 
-        A store that failed has failed, whatever the generator did at that time.
+        A failure of the store takes precedence over one of the generator.
         """
         if self.sound or self.run is None:
             return None
@@ -145,60 +144,61 @@ class RecordedRun:
 
     @cached_property
     def reasons(self) -> tuple[RecordedReason, ...]:
-        """The reasons of its verdict; empty where it has none."""
+        """The reasons of the run's verdict; empty if it has none."""
         return recorded_reasons(self.run) if self.run else ()
 
     @cached_property
     def failures(self) -> tuple[Failure, ...]:
-        """The failures of the store in it."""
+        """The store's failures in the run."""
         return failures(self.run) if self.run else ()
 
     @property
     def store_failed(self) -> bool:
-        """Whether the store failed in the run as a whole, so that its figures, if any, are those of a failed store."""
+        """Whether the whole run counts as a failure of the store."""
         return any(failure.of_run for failure in self.failures)
 
     @property
     def requests_failed(self) -> bool:
-        """Whether the store failed in the run as a whole, or too many requests of a sound run failed."""
+        """Whether the whole run counts as a failure of the store, or the run is sound and too many requests failed."""
         return self.store_failed or (self.sound and any(failure.kind == "requests" for failure in self.failures))
 
     @property
     def why_failed(self) -> str:
-        """How the store failed in the run as a whole; empty where it did not."""
+        """How the store failed, for a run that counts as its failure; else empty."""
         return "; ".join(failure.words for failure in self.failures if failure.of_run)
 
     @property
     def why(self) -> str:
-        """Why it is left out or doubted, in one line: what failed, its verdict's causes, or its status."""
+        """Why the run is excluded or doubted, in one line: its failure, the causes in its verdict, or its status."""
         if self.failure:
             return self.failure.strip().splitlines()[0]
         words = dict.fromkeys([*(f.words for f in self.failures), *(reason.cause for reason in self.reasons)])
-        return "; ".join(words) or ("not made yet" if self.status == "missing" else self.status)
+        return "; ".join(words) or ("not run yet" if self.status == "missing" else self.status)
 
     @property
     def qualities(self) -> tuple[RecordedFigure, ...]:
-        """How well each figure of the measured phases was measured."""
+        """The recorded quality of each figure of the measured phases."""
         return tuple(self._qualities.values())
 
     def quality(self, phase: str, name: FigureName, operation: str | None = None) -> RecordedFigure | None:
-        """Return how well a figure of a phase was measured: response and service times those of an operation.
+        """Return the quality of a phase's figure; response and service times need an `operation`.
 
-        None where the run has no such figure, or did not come to its end.
+        None if the run is not done or lacks the figure.
         """
         if self.status != "done" or self.verdict is None:
             return None
         known = self._qualities.get((phase, name, operation))
         if known is None and (entry := self.phase(phase)) and entry.prepares:
-            # Preparing phases are judged where nothing else was measured, and looked at for themselves.
+            # Preparing phases are judged only if nothing else was measured, so their figures are computed here.
             entries = measured_figures(self._evidence(entry))
             known = next((it for it in entries if (it.figure, it.operation) == (name, operation)), None)
         return known
 
     def figure(self, phase: str, name: FigureName, operation: str | None = None, statistic: str = VALUE) -> Figure:
-        """Return a figure with its bounds: `statistic` is `p99` and the like for times, which are of an `operation`.
+        """Return a figure with its bounds.
 
-        The share of errors may be of one operation; how well it was measured is known of the phase.
+        Times need an `operation` and a `statistic` such as `p99`. The share of errors may be of one operation; its
+        quality is always the phase's.
         """
         entry = self.phase(phase)
         if entry is None:
@@ -222,7 +222,7 @@ class RecordedRun:
     def _qualities(self) -> Mapping[tuple[str, str, str | None], RecordedFigure]:
         if self.run is None or self.verdict is None:
             return {}
-        # Reasons that are read otherwise today than they were recorded have other figures.
+        # Recorded figures do not hold for reasons that this version reads differently.
         known = self.verdict.figures if self.reasons == self.verdict.reasons else ()
         recorded = known or tuple(
             entry
@@ -232,13 +232,13 @@ class RecordedRun:
         return {(entry.phase, entry.figure, entry.operation): entry for entry in recorded}
 
     def _evidence(self, phase: PhaseSummary) -> Evidence:
-        """Return what the figures of a phase are judged by when they were not when the run was made."""
+        """Return the input for judging a phase's figures, for runs that did not record their quality."""
         assert self.run is not None
         codes = codes_about(self.reasons, phase.name, [entry.name for entry in self.run.summary.phases])
         return Evidence(phase, self.run.summary.generator, codes, self._histograms)
 
     def _histograms(self) -> "HistogramLog | None":
-        """Return the run's histograms; None where they are lost, as bounds can do without."""
+        """Return the run's histograms; None if they are lost (bounds then rest on the summary)."""
         try:
             return self.run.histograms if self.run else None
         except BadInput:
@@ -251,14 +251,14 @@ class RecordedRun:
 
     @property
     def nodes(self) -> int | None:
-        """The number of nodes: the treatment's, or that of the cluster."""
+        """The number of nodes, from the treatment or else from the store."""
         nodes = self.treatment.get("nodes", self.manifest.store.nodes)
         return None if nodes is None else int(nodes)
 
     def clients(self, phase: str) -> int | None:
-        """The number of closed clients in a phase: the treatment's, or its streams'.
+        """The number of closed clients in a phase, from the treatment or else from its streams.
 
-        None where the load is open, or the number goes through stages.
+        None for an open load or a number that changes by stages.
         """
         if "clients" in self.treatment:
             return int(self.treatment["clients"])
@@ -267,92 +267,92 @@ class RecordedRun:
         return sum(numbers) if streams and len(numbers) == len(streams) else None
 
     def streams(self, phase: str) -> tuple[StreamSummary, ...]:
-        """Return the streams of a phase; empty where the run never came to it."""
+        """Return the streams of a phase; empty if the run did not reach it."""
         entry = self.phase(phase)
         return entry.streams if entry else ()
 
     def operations(self, phase: str) -> Mapping[str, OperationFigures]:
-        """Return the figures of a phase's operations; empty where the run never came to it."""
+        """Return the figures of a phase's operations; empty if the run did not reach it."""
         entry = self.phase(phase)
         return entry.operations if entry else {}
 
     def figures(self, phase: str, name: str) -> Figures | None:
-        """Return those of an operation of a phase, or of a part of one (`OPERATION.PART`); None if it has none."""
+        """Return the figures of an operation, or of a part of one (`OPERATION.PART`); None if the phase lacks it."""
         operations = self.operations(phase)
         operation, _, part = name.rpartition(".")
         return operations.get(name) or (operations[operation].parts.get(part) if operation in operations else None)
 
     def phase(self, name: str) -> PhaseSummary | None:
-        """Return a phase's entry in the summary; None where the run never came to it."""
+        """Return a phase's entry in the summary; None if the run did not reach it."""
         phases = self.run.summary.phases if self.run else ()
         return next((phase for phase in phases if phase.name == name), None)
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedExperiment:
-    """An experiment's folder: `description` is the content of experiment.json, `runs` follow the design's order.
+    """An experiment's folder: `description` is the content of experiment.json.
 
-    Runs that were not designed but follow from others come last.
+    `runs` are in the design's order, followed by the runs that were added after the design was made.
     """
 
     path: Path
     description: Mapping[str, Any]
     runs: tuple[RecordedRun, ...]
-    #: Runs that failed and were made again. No figure contains them; failures of the store in them still count.
+    #: Failed runs that were repeated. Figures exclude them; the store's failures in them count.
     attempts: tuple[RecordedRun, ...] = ()
 
     def counts(self, run: RecordedRun) -> bool:
-        """Return whether figures rest on a run; see `takes_faults`. The curves of elastic experiments need seconds."""
+        """Return whether figures include a run; see `takes_faults`. Elastic experiments also need narrow bounds."""
         if self.description["kind"] == "elastic" and not run.narrow:
             return False
         return run.sound if self.takes_faults else run.usable
 
     @property
     def used(self) -> tuple[RecordedRun, ...]:
-        """The runs that figures rest on."""
+        """The runs that figures include."""
         return tuple(run for run in self.runs if self.counts(run))
 
     @property
     def unusable(self) -> tuple[RecordedRun, ...]:
-        """The runs that give no figure for another reason than a failure of the store, which is a result."""
+        """The runs without usable figures, except those that count as a failure of the store (a result)."""
         whole = self.description["kind"] == "elastic"
         return tuple(run for run in self.runs if not run.store_failed and not (run.sound and (run.narrow or not whole)))
 
     @property
     def left_out(self) -> tuple[RecordedRun, ...]:
-        """The runs that no figure contains: spoilt, failed, interrupted or missing."""
+        """The runs that figures exclude: invalid, failed, interrupted or missing."""
         used = {id(run) for run in self.used}
         return tuple(run for run in self.runs if id(run) not in used)
 
     @property
     def failed(self) -> tuple[RecordedRun, ...]:
-        """The runs and earlier attempts in which the store failed as a whole, in the figures or not."""
+        """The runs and earlier attempts that count as failures of the store, whether figures include them or not."""
         return tuple(run for run in (*self.runs, *self.attempts) if run.store_failed)
 
     @property
     def counted(self) -> tuple[RecordedRun, ...]:
-        """The runs, and earlier attempts that the store failed: making a run again does not undo its failure."""
+        """The runs, and the earlier attempts that count as failures of the store (repeating does not undo these)."""
         return (*self.runs, *(attempt for attempt in self.attempts if attempt.store_failed))
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """How Loadframe or the machine changed from one session of the folder to the next."""
+        """Changes of Loadframe or the machine between sessions."""
         instruments = [session["instrument"] for session in self.description.get("sessions", ())]
         return tuple(dict.fromkeys(text for pair in pairwise(instruments) for text in changes(*pair)))
 
     @property
     def takes_faults(self) -> bool:
-        """Whether runs in which only the store was at fault are in the figures."""
+        """Whether figures include runs in which the store was at fault."""
         return self.description["kind"] in _TAKE_FAULTS
 
     @property
     def faulty(self) -> tuple[RecordedRun, ...]:
-        """The runs that are in the figures although the store was at fault."""
+        """The included runs in which the store was at fault."""
         return tuple(run for run in self.runs if self.takes_faults and run.sound and not run.usable)
 
 
 def read_experiment(path: Path) -> RecordedExperiment:
-    """Read an experiment's folder; BadInput if it is not one, or a run in it is broken."""
+    """Read an experiment's folder; BadInput if it is not one or if a run in it is broken."""
     file = path / EXPERIMENT_FILE
     try:
         description = json.loads(file.read_text(encoding="utf-8"))
@@ -362,7 +362,7 @@ def read_experiment(path: Path) -> RecordedExperiment:
             description[key]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput(
-            f"this is not an experiment's folder: {_words(error)}",
+            f"this is not an experiment folder: {_words(error)}",
             where=str(file),
             remedy=f"name a folder that `loadframe run` wrote, with its {EXPERIMENT_FILE}",
         ) from error
@@ -382,14 +382,14 @@ def read_attempts(path: Path) -> tuple[RecordedRun, ...]:
 
 
 def excluded(runs: Iterable[RecordedRun]) -> list[dict[str, str]]:
-    """Return for JSON the names of runs that figures leave out, each with the reason."""
+    """Return the excluded runs for JSON, each with the reason."""
     return [{"run": run.id, "reason": run.why} for run in runs]
 
 
 def by_treatment(folder: RecordedExperiment) -> Iterator[tuple[Mapping[str, Any], list[tuple[RecordedRun, Run]]]]:
-    """Yield each treatment of the runs that figures rest on, in the order of the factors' levels, with these runs.
+    """Yield each treatment with its included runs, in the order of the factors' levels.
 
-    What is read of them through the second of each pair is let go of with the list: experiments have thousands of runs.
+    The second item of each pair is a fresh `Run`, so that its content can be freed: experiments have thousands of runs.
     """
     groups: dict[str, list[RecordedRun]] = {}
     for run in folder.used:
@@ -400,7 +400,7 @@ def by_treatment(folder: RecordedExperiment) -> Iterator[tuple[Mapping[str, Any]
 
 
 def _place(treatment: Mapping[str, Any], levels: Mapping[str, Sequence[Any]]) -> list[float]:
-    """Return where a treatment stands among others: by the levels as they are listed, then by other numbers."""
+    """Return a treatment's sort key: its level's index for each factor, else its number."""
     place = []
     for name, level in sorted(treatment.items(), key=lambda item: item[0] not in levels):
         if level in levels.get(name, ()):

@@ -1,8 +1,7 @@
-"""Failures of the store in a run: the one definition that every analysis counts by.
+"""Failures of the store in a run, from the run folder; every analysis uses this definition.
 
-Pure functions of a run folder. Failures are results. One of the whole run (lost documents, lost copies, a dead node, no
-success) means that its figures are those of a store that failed. Failures within a run (requests, changes of the
-cluster) are counted there.
+Failures are results. A failure of the whole run (lost documents, lost replicas, a dead node, no success) taints all of
+its figures. Failures within a run (requests, cluster changes) are counted.
 """
 
 import math
@@ -28,8 +27,8 @@ from loadframe.record.schema import EVENTS_FILE
 from loadframe.record.schema.event_kinds import FAILED
 from loadframe.record.schema.summary import PhaseSummary, RecordedReason
 
-#: What failed: documents that are missing, copies out of service, a node, every request, most users, the whole run; or
-#: some requests, requests without an answer, a change of the cluster.
+#: Failures of the whole run: missing documents, lost replicas, a lost node, no success, most users stuck, or an aborted
+#: run. Failures within a run: failed requests, unanswered requests, a failed cluster change.
 Kind = Literal["documents", "copies", "node", "success", "users", "run", "requests", "unanswered", "change"]
 _OF_RUN: tuple[Kind, ...] = ("documents", "copies", "node", "success", "users", "run")
 #: Reasons of a verdict that are failures of the store.
@@ -47,7 +46,7 @@ _KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure of the store: its kind, the words for it, and how many requests it is where they are counted."""
+    """A failure of the store: its kind, its description, and the number of requests if it is of requests."""
 
     kind: Kind
     words: str
@@ -59,31 +58,31 @@ class Failure:
         return self.kind in _OF_RUN
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the failure for JSON."""
         return dict(vars(self))
 
 
 def failures(run: Run) -> tuple[Failure, ...]:
-    """Return the failures of the store in a run, those of the whole run first."""
+    """Return the store's failures in a run, those of the whole run first."""
     summary = run.summary
-    told: list[Failure] = []
+    of_store: list[Failure] = []
     if summary.status == "failed" and summary.fault == "store":
-        told.append(Failure("run", (summary.failure or "the store failed").strip().splitlines()[0]))
+        of_store.append(Failure("run", (summary.failure or "the store failed").strip().splitlines()[0]))
     reasons = recorded_reasons(run)
-    # A machine that nobody reaches takes its copies along, whatever the store does.
+    # An unreachable machine takes its replicas with it, which is not the store's failure.
     silent = any(reason.code == MachineSilent.code for reason in reasons)
     for reason in reasons:
         kind = _KINDS.get(reason.code)
         if kind and not (silent and kind == "copies"):
-            told.append(Failure(kind, reason.cause))
+            of_store.append(Failure(kind, reason.cause))
     if summary.status == "done":
         for phase in summary.measured or summary.phases:
-            told += _of_phase(phase)
-    return tuple(sorted(dict.fromkeys(told), key=lambda failure: not failure.of_run))
+            of_store += _of_phase(phase)
+    return tuple(sorted(dict.fromkeys(of_store), key=lambda failure: not failure.of_run))
 
 
 def earlier_failures(run: Run) -> tuple[str, ...]:
-    """Return how the store failed as a whole in earlier attempts of a run: making it again does not undo that."""
+    """Return the whole-run failures of a run's earlier attempts: repeating a run does not undo them."""
     return tuple(
         f"in attempt {attempt.number}: {failure.words}"
         for attempt in earlier_attempts(run.path)
@@ -95,8 +94,8 @@ def earlier_failures(run: Run) -> tuple[str, ...]:
 def recorded_reasons(run: Run) -> tuple[RecordedReason, ...]:
     """Return the reasons of a run's verdict.
 
-    Runs of earlier versions recorded lost documents and failed changes as deviations of the cluster; these get the
-    reasons that they have today.
+    In runs of earlier versions lost documents and failed changes are recorded as deviations of the cluster; the
+    function replaces these by the reasons of this version.
     """
     recorded = run.summary.verdict.reasons if run.summary.verdict else ()
     if not any(reason.code == ClusterState.code for reason in recorded):
@@ -113,7 +112,7 @@ def recorded_reasons(run: Run) -> tuple[RecordedReason, ...]:
 
 
 def failed_changes(events: Iterable[Mapping[str, Any]]) -> list[ChangeFailed]:
-    """Return the changes of the cluster that the store failed to make; `events` are those of a run."""
+    """Return the cluster changes that the store failed to complete, from a run's events."""
     return [
         ChangeFailed(ChangeFailed.sentence(event["step"], event["change"], event["cause"]))
         for event in events
@@ -122,12 +121,12 @@ def failed_changes(events: Iterable[Mapping[str, Any]]) -> list[ChangeFailed]:
 
 
 def unanswered(phases: Iterable[PhaseSummary]) -> int:
-    """Return how many requests had no answer when these phases were over."""
+    """Return how many requests were unanswered when their phase ended."""
     return sum(operation.in_flight_at_end for phase in phases for operation in phase.single.values())
 
 
 def most_users(phases: Iterable[PhaseSummary]) -> int | None:
-    """Return the most users or clients that a phase has at a time; None if its load is open or has stages."""
+    """Return the largest number of users or clients in a phase; None if all loads are open or have stages."""
     counts = [
         sum(stream.users or int(stream.clients) for stream in phase.streams if isinstance(stream.clients, int | float))
         for phase in phases
@@ -137,7 +136,7 @@ def most_users(phases: Iterable[PhaseSummary]) -> int | None:
 
 
 def chance_of_more(failed: int, total: int, before: int, total_before: int) -> float:
-    """Return the p of "runs fail no more often than before": Fisher's exact test, one-sided."""
+    """Return the p value of "runs fail no more often than before" by Fisher's exact test, one-sided."""
     runs, failing = total + total_before, failed + before
     ways = [math.comb(failing, k) * math.comb(runs - failing, total - k) for k in range(failed, total + 1)]
     return sum(ways) / math.comb(runs, total)
@@ -145,15 +144,15 @@ def chance_of_more(failed: int, total: int, before: int, total_before: int) -> f
 
 def _of_phase(phase: PhaseSummary) -> Iterator[Failure]:
     waiting = unanswered([phase])
-    asked = waiting + sum(operation.requests for operation in phase.single.values())
-    if asked and not any(operation.successes for operation in phase.single.values()):
-        yield Failure("success", f"in phase {phase.name} no request succeeded", asked)
+    sent = waiting + sum(operation.requests for operation in phase.single.values())
+    if sent and not any(operation.successes for operation in phase.single.values()):
+        yield Failure("success", f"in phase {phase.name} no request succeeded", sent)
     if waiting:
         some = "1 request was" if waiting == 1 else f"{waiting:,} requests were"
         yield Failure("unanswered", f"in phase {phase.name} {some} without an answer at the end", waiting)
     users = most_users([phase])
     if users and 2 * waiting > users:
-        # Each user waits for one request: the store no longer served most of them.
+        # Each user waits for one request: the store stopped serving most of them.
         yield Failure(
             "users", f"in phase {phase.name} {waiting:,} of {users:,} users were without an answer at the end"
         )

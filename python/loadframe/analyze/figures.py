@@ -5,14 +5,14 @@
 - unknown: the run lacks the figure, or measured another cluster than its treatment names.
 
 A measured response time R is the store's time T plus the lateness L of the request plus the lag G of the event loop.
-None of them is negative, so T is at most R. For every share a of requests, Q_T(q) is at least
+L and G are at least 0, so T is at most R. For every share a of requests, Q_T(q) is at least
 Q_R(q - 2a) - Q_L(1 - a) - Q_G(1 - a). The lower bound is the largest of these values over a few a. A stall affects the
 requests of its seconds only, which are such a share. Lag is sampled evenly in time, so its percentiles hold for an
 answer at any instant. A delay that n samples do not show affects at most a share of 3/n (the rule of three).
 
-If a worker lacked a core for a share w of the time, its closed loops complete at most 1/(1 - w) times as many requests
-without the wait. N clients with throughput X and mean delay D complete at most N / (N/X - D). An achieved open load has
-the offered throughput, whatever the delays.
+If a worker waited for a core for a share w of the time, its closed loops would complete at most 1/(1 - w) times as many
+requests without the wait. N clients with throughput X and mean delay D would complete at most N / (N/X - D). An open
+load that achieved its rate has the offered throughput, with or without delays.
 """
 
 import math
@@ -72,7 +72,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Smallest and largest factor from a measured value to the true one, over several figures."""
+    """Smallest and largest factor from a measured value to the true value, over several figures."""
 
     low: float = 1.0
     high: float = 1.0
@@ -83,7 +83,7 @@ class Stretch:
         return self.low == self.high == 1.0
 
     def ratio(self, below: "Stretch") -> "Stretch":
-        """Return the factors of the ratio of these values to those of another group."""
+        """Return the factors for the ratio of this group's values to another group's (`below`)."""
         return Stretch(self.low / below.high, self.high / below.low if below.low else math.inf)
 
     def widened(self, estimate: Estimate) -> Estimate:
@@ -131,7 +131,7 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True)
 class _FromSummary:
-    """Bounds of a distribution from the quantiles in a summary, which says nothing of what lies between them."""
+    """Distribution known only by the quantiles in a summary: gives bounds of the quantiles in between."""
 
     points: Sequence[tuple[float, float]]
     mean: float | None
@@ -147,13 +147,13 @@ class _FromSummary:
 
 @dataclass(frozen=True)
 class _Delay:
-    """The distribution of a delay, and the least share of requests that may be delayed by more than it shows."""
+    """Distribution of a delay, and the share of requests that a longer unsampled delay may affect."""
 
     distribution: Distribution
     unseen: float = 0.0
 
 
-#: A delay of which nothing is known.
+#: A delay without data.
 _UNBOUNDED = _Delay(_FromSummary((), math.inf))
 
 
@@ -172,7 +172,7 @@ class Evidence:
 
 
 def measured_figures(evidence: Evidence) -> tuple[RecordedFigure, ...]:
-    """Return how well the figures of a phase were measured: its rates and errors, and its operations' times."""
+    """Return the quality of a phase's figures: its rates and errors, and its operations' times."""
     return tuple(_figures(evidence))
 
 
@@ -251,9 +251,9 @@ def _shortfall(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> 
 
 
 def _closed_shortfall(evidence: Evidence, *, delayed: bool) -> float:
-    """Return how much more closed loops would have done without the generator's delays, at most.
+    """Return the largest factor by which the generator's delays reduced the throughput of closed loops.
 
-    `delayed` says whether the verdict has a reason to look for them where the generator's figures are lost.
+    `delayed`: the verdict reports delays, which may be unbounded if the generator's figures are lost.
     """
     phase, generator = evidence.phase, evidence.generator
     if generator is None:

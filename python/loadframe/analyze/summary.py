@@ -1,4 +1,4 @@
-"""The summary of a run, from its parts: figures per phase and operation, the generator, the verdict. Pure."""
+"""Summary of a run: figures per phase and operation, the generator, the verdict. Pure functions."""
 
 import functools
 import operator
@@ -50,10 +50,10 @@ Array = npt.NDArray[np.float64]
 
 
 def documents_by_second(outcome: Mapping[str, Any], rows: pa.Table) -> Array | None:
-    """Return the documents at the middle of each whole second of the measured window; None where none were written.
+    """Return the document count at the middle of each whole second of the measured window; None if none were written.
 
-    `rows` are the phase's, of its warm-up, too. Documents count when they are acknowledged, and of several generators
-    those of all. Those from before the phase count as far as they are known.
+    `rows` are the phase's, including its warm-up and all generators. Documents count when they are acknowledged. Those
+    from before the phase are added if their number is known.
     """
     gains: Mapping[str, Mapping[str, Any]] = outcome.get("gains") or {}
     seconds = whole_seconds(outcome["warmup"], outcome["measured"])
@@ -73,7 +73,7 @@ def documents_by_second(outcome: Mapping[str, Any], rows: pa.Table) -> Array | N
 def growth_figures(
     operation: str, outcome: Mapping[str, Any], histograms: "HistogramLog", documents: Array | None
 ) -> GrowthFigures | None:
-    """Return how an operation's response times grew with the documents; None where too little is known to say it."""
+    """Return the growth of an operation's response times with the documents; None without enough data."""
     if documents is None or np.ptp(documents) <= 0:
         return None
     first = whole_seconds(outcome["warmup"], outcome["measured"]).start
@@ -107,9 +107,9 @@ _MACHINE = "machine:"
 
 
 def silences(events: Iterable[Mapping[str, Any]], begin: float, end: float) -> dict[str, float]:
-    """Return for how many s each machine did not answer between two instants, s since the run began.
+    """Return how long each machine was silent between two instants, in s; instants are s since the run began.
 
-    Those that always answered are not in it. Events are in the order of time.
+    Machines that always answered are omitted. `events` must be in time order.
     """
     since: dict[str, float] = {}
     silent: dict[str, float] = {}
@@ -134,7 +134,7 @@ def silences(events: Iterable[Mapping[str, Any]], begin: float, end: float) -> d
 
 
 _ERROR = "error_"
-#: Messages of failures that a summary keeps of an operation, and their length.
+#: Number of failure messages kept per operation, and their maximum length.
 _MESSAGES = 10
 _MESSAGE_LENGTH = 300
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
@@ -155,15 +155,19 @@ def summarize(
     stored: Sequence[StoredEvents] = (),
     failures: Sequence[Reason] = (),
 ) -> Summary:
-    """Return the summary of a run that came to its end: its phases, generator and verdict.
+    """Return the summary of a completed run: its phases, generator and verdict.
 
-    `outcomes` are what the engine said at each phase's end, with `prepares` where the phase only prepares others, and
-    `gains` and `held`, as far as they are known: what its operations add to the documents, and how many there were;
-    `deviations` are sentences on how the cluster differed from what was asked for. Phases that prepare are judged only
-    where nothing else was measured. `ceiling`: requests per second that calibration found one worker to be good for.
-    `lost` are sentences on nodes that did not survive the load. `disturbed`: the cluster was changed on purpose
-    meanwhile. `events` are the run's, in the order of time. `failure`: what broke in the generator, if something did.
-    `stored` is what the store has of the events of sources. `failures` are the store's that show outside its answers.
+    - `outcomes`: the engine's outcome of each phase. `prepares` marks a preparing phase. `gains` and `held` are the
+      documents that its operations add and those before it, if known.
+    - `ceiling`: requests/s that one worker sustains, from calibration.
+    - `deviations`, `lost`: sentences on differences between the cluster and its specification, and on lost nodes.
+    - `disturbed`: the cluster was changed on purpose during the load.
+    - `events`: the run's events in time order.
+    - `failure`: the generator's failure, if it had one.
+    - `stored`: the store's counts of the events of sources.
+    - `failures`: failures of the store that its responses do not show.
+
+    Preparing phases are judged only if nothing else was measured.
     """
     phases: list[PhaseSummary] = []
     judged: list[JudgedPhase] = []
@@ -173,7 +177,7 @@ def summarize(
         documents = documents_by_second(outcome, of_phase)
         phase = _phase(outcome, of_phase, histograms, documents, telemetry)
         phases.append(phase)
-        # What is said of a phase counts operations, and not the parts that some of them have.
+        # The verdict counts operations, not their parts.
         rows = of_phase.filter(pc.is_in(of_phase["operation"], pa.array(list(phase.single), pa.string())))
         figures = generator_figures(outcome, rows, telemetry, histograms, ceiling)
         figures = replace(figures, achieved=both(figures.achieved, offered_share(outcome, of_phase)))
@@ -202,9 +206,9 @@ def _silent(events: Sequence[Mapping[str, Any]], phase: PhaseSummary) -> dict[st
 
 
 def throughput_by_second(outcome: dict[str, Any], rows: pa.Table) -> npt.NDArray[np.float64]:
-    """Return successes in each whole second of the measured window, all operations together.
+    """Return the successes in each whole second of the measured window, over all operations.
 
-    A success counts in the second in which it was done, whenever it was scheduled.
+    A success counts in the second of its response, not of its scheduled time.
     """
     seconds = whole_seconds(outcome["warmup"], outcome["measured"])
     first, last = seconds.start, seconds.stop
@@ -222,7 +226,7 @@ def _phase(
     documents: npt.NDArray[np.float64] | None,
     telemetry: pa.Table,
 ) -> PhaseSummary:
-    came = outcome.get("sources", {})
+    sources = outcome.get("sources", {})
     measured = rows.filter(pc.equal(rows["segment"], "measure"))
     names = dict.fromkeys(entry["operation"] for entry in outcome["operations"])
     return PhaseSummary(
@@ -242,39 +246,39 @@ def _phase(
             SetAside(aside["corpus"], aside["lines"], tuple(aside["kept"])) for aside in outcome.get("set_aside", [])
         ),
         operations={name: _operation(name, outcome, measured, histograms, documents) for name in names},
-        sources={name: _source(said, reader_share(name, outcome, telemetry)) for name, said in came.items()},
+        sources={name: _source(counts, reader_share(name, outcome, telemetry)) for name, counts in sources.items()},
         ranks=rank_figures(outcome),
         machines=machine_figures(outcome),
     )
 
 
 def first_failure(rows: pa.Table) -> float | None:
-    """Return the first second of a phase in which a request failed; None if none did."""
+    """Return the first second of a phase in which a request failed; None if all succeeded."""
     failed = [pc.greater(pc.fill_null(rows[f"error_{error.name}"], 0), 0) for error in ERROR_CLASSES]
     seconds = rows.filter(functools.reduce(pc.or_, failed))["second"]
     return float(pc.min(seconds).as_py()) if len(seconds) else None
 
 
-def _source(said: Mapping[str, Any], reader_cpu_share: float | None) -> SourceFigures:
-    spilled = {key: said.get(key, 0) for key in ("spilled_events", "spilled_bytes", "most_spilled_bytes")}
-    looked_for = said.get("looked_for") or {}
+def _source(counts: Mapping[str, Any], reader_cpu_share: float | None) -> SourceFigures:
+    spilled = {key: counts.get(key, 0) for key in ("spilled_events", "spilled_bytes", "most_spilled_bytes")}
+    visible = counts.get("looked_for") or {}
     return SourceFigures(
         **spilled,
-        kinds=said.get("kinds", {}),
+        kinds=counts.get("kinds", {}),
         reader_cpu_share=reader_cpu_share,
-        **{key: said[key] for key in ("lines", "accepted", "indexed", "left_over", "connections", "bytes")},
-        sampled=looked_for.get("sampled"),
-        seen=looked_for.get("seen"),
-        unseen=looked_for.get("unseen"),
-        dead_letters=said["dead_letters"],
-        kept=said.get("kept"),
-        address=said.get("address"),
-        trouble=tuple(said.get("trouble", ())),
+        **{key: counts[key] for key in ("lines", "accepted", "indexed", "left_over", "connections", "bytes")},
+        sampled=visible.get("sampled"),
+        seen=visible.get("seen"),
+        unseen=visible.get("unseen"),
+        dead_letters=counts["dead_letters"],
+        kept=counts.get("kept"),
+        address=counts.get("address"),
+        trouble=tuple(counts.get("trouble", ())),
     )
 
 
 def _clock(outcome: dict[str, Any]) -> Clock | None:
-    """Return how the wall clock went; None of a phase that had no end."""
+    """Return the drift of the wall clock during a phase; None if the phase did not end."""
     clock = outcome.get("clock")
     return Clock(outcome["started"], clock["uncertainty"], clock["drift"]) if clock else None
 
@@ -328,7 +332,7 @@ def _printable(text: str) -> str:
 
 
 def _recall(entries: Sequence[dict[str, Any]]) -> float | None:
-    """Return the share of the right documents that were found, over all streams; None where it is not asserted."""
+    """Return the recall over all streams: the share of relevant documents found; None if it is not asserted."""
     counts = [entry["recall"] for entry in entries if entry.get("recall")]
     relevant = sum(count["relevant"] for count in counts)
     return sum(count["found"] for count in counts) / relevant if relevant else None
@@ -341,7 +345,7 @@ def _figures(
     measured: pa.Table,
     histograms: "HistogramLog",
 ) -> dict[str, Any]:
-    """Return the `Figures` of an operation or a part of one, by name; `entries` are the outcome's, one a stream."""
+    """Return the `Figures` of an operation or a part of one, by field; `entries` are the outcome's, one per stream."""
     rows = measured.filter(pc.equal(measured["operation"], name))
     total = {column: pc.sum(rows[column]).as_py() or 0 for column in _counts(rows)}
     windows: dict[str, float] = {stream["name"]: stream["measured"] for stream in outcome["streams"]}
@@ -349,7 +353,7 @@ def _figures(
     response, failure = histograms.total(f"{tag}/response"), histograms.total(f"{tag}/failure")
 
     def per_second(count: str) -> float:
-        # A stream that ended early is not diluted by the time for which others went on.
+        # Divide by each stream's window: some streams end early.
         rates = (float(entry[count] / window) for entry in entries if (window := windows[entry["stream"]]))
         return sum(rates, 0.0)
 
@@ -358,19 +362,19 @@ def _figures(
         "successes": total["successes"],
         "documents": total["documents"],
         "errors": {column.removeprefix(_ERROR): n for column, n in total.items() if column.startswith(_ERROR) and n},
-        # By the instant of the answer: a success that came after the window does not speed it up.
+        # Counted at the response: a success after the window does not raise the throughput.
         "throughput": per_second("completed"),
         "documents_per_second": per_second("completed_documents"),
         "response": _latency(response),
         "service": _latency(histograms.total(f"{tag}/service")),
         "failure": _latency(failure),
-        # A failure that was slow was waited for, too.
+        # Clients wait for slow failures, too.
         "all": _latency(response + failure),
     }
 
 
 def _setup(phase: str, operations: Iterable[str], histograms: "HistogramLog") -> Latency:
-    """Return how long the connections of a phase took to set up, those of its warm-up included."""
+    """Return the set-up times of a phase's connections, including its warm-up."""
     tags = [f"{phase}/{name}/setup{segment}" for name in operations for segment in ("", "/warmup")]
     return _latency(functools.reduce(operator.add, map(histograms.total, tags)))
 

@@ -117,9 +117,9 @@ def _amount(capacity: Capacity, level: float) -> str:
 def _basis(capacity: Capacity) -> str:
     """Return what the figure rests on where that is less than it seems."""
     words = " by one search, which is a bracket and not an interval" if capacity.bracket else ""
-    without = sum(answer.kind is Kind.NONE for answer in capacity.telling)
+    without = sum(answer.kind is Kind.NONE for answer in capacity.conclusive)
     if without:
-        words += f" ({without} of {len(capacity.telling)} searches met no {_level(capacity)} that meets the SLO)"
+        words += f" ({without} of {len(capacity.conclusive)} searches met no {_level(capacity)} that meets the SLO)"
     return words
 
 
@@ -160,12 +160,12 @@ def limits(capacities: Capacities) -> list[str]:
     words += filter(None, [arrivals_sentence(capacities)])
     if selection := capacities.selection:
         words.append(f"Beware: {selection.cause}.")
-    if any(len(capacity.telling) > 1 for capacity in capacities.capacities):
+    if any(len(capacity.conclusive) > 1 for capacity in capacities.capacities):
         words.append(
             "The capacity of several searches is the rate at which half of the trials pass, fitted to all trials, with"
             " its 95 % interval over searches."
         )
-    if any(len(capacity.telling) == 2 for capacity in capacities.capacities):
+    if any(len(capacity.conclusive) == 2 for capacity in capacities.capacities):
         words.append(
             "Two searches say little about how searches differ, so their intervals are wide: a third narrows them most."
         )

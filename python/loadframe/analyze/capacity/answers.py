@@ -1,7 +1,6 @@
-"""From an experiment's folder to capacities: what each search found, over repetitions, and over nodes.
+"""Capacities from an experiment's folder: each search's answer, the estimate over searches, and the curve over nodes.
 
-The trials of a folder are judged and handed to the search again, in the order in which they were made; so report and
-search can never disagree.
+The analysis judges the recorded trials and replays the search on them in their order, so report and search agree.
 """
 
 import functools
@@ -30,9 +29,9 @@ USERS: Final = "users"
 
 @dataclass(frozen=True)
 class Attempt:
-    """A run of a search: its rate (1/s) or its number of users, which is a rate here too, and what it says.
+    """A trial: its rate (1/s) or number of users (here also called a rate), and its judgement.
 
-    `documents` is how many the store took or returned for each request, where the rate is one of requests.
+    `documents` is the number of documents per request that the store accepted or returned; 0 for a number of users.
     """
 
     run: str
@@ -43,7 +42,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Search:
-    """One search, as far as it has come: in one block, at one treatment (without the rate)."""
+    """One search, possibly unfinished: in one block, at one treatment (without the rate)."""
 
     block: int | None
     treatment: Mapping[str, Any]
@@ -52,17 +51,17 @@ class Search:
 
     @property
     def answer(self) -> Answer | None:
-        """The answer; None while trials are missing."""
+        """The answer; None while the search is unfinished."""
         return self.end if isinstance(self.end, Answer) else None
 
     @property
-    def tells(self) -> bool:
-        """Whether it is over and says something of the capacity."""
+    def is_conclusive(self) -> bool:
+        """Whether the search is finished and its answer bounds the capacity."""
         return self.answer is not None and self.answer.kind is not Kind.UNKNOWN
 
     @property
     def nearest(self) -> Attempt | None:
-        """The trial that failed at the lowest rate above the answer, if there is one: what was in the way."""
+        """The failed trial with the lowest rate above the answer; None without one."""
         held = (self.answer and self.answer.rate) or 0.0
         failed = [
             attempt for attempt in self.attempts if attempt.judgement.outcome is Outcome.FAILED and attempt.rate > held
@@ -72,10 +71,10 @@ class Search:
 
 @dataclass(frozen=True)
 class ErrorsOpen:
-    """A limit of errors that the trials at the rates that held leave open.
+    """An error limit that the trials at the sustained rates meet on average without proving it.
 
-    `high` is the one-sided 95 % limit of the share. `needed` is how many requests show that it is below `limit` if as
-    few fail as did; None where there are enough and the trials differ too much.
+    `high` is the one-sided 95 % limit of the share. `needed` is the number of requests that would show a share below
+    `limit` at the same failure rate; None if there are enough and the trials differ too much.
     """
 
     operation: str | None
@@ -88,19 +87,18 @@ class ErrorsOpen:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a treatment sustains: the rate (1/s), or number of users (`over`), at which half of the trials keep the SLO.
+    """The sustained load of a treatment: the rate (1/s) or number of users (`over`) at which half of the trials pass.
 
-    Of several searches `rate` has a 95 % interval. Of one it is the rate that held, without a finite interval: what one
-    search has is `bracket`. None when no search has an answer with a rate. `rates` are the capacities of the searches
-    that tell one, 1/s, and `error` is how far, relative to the rate, all their trials leave it open if searches do not
-    differ.
+    With several searches `rate` has a 95 % interval. With one it is the highest rate that passed, with an infinite
+    interval; `bracket` then bounds it. It is None if no search found a rate. `rates` are the capacities of the
+    conclusive searches, 1/s. `error` is the relative standard error from all trials if searches do not differ.
     """
 
     treatment: Mapping[str, Any]
     nodes: int
     searches: tuple[Search, ...]
     rate: Estimate | None
-    #: Why it may be more than the rate says, or unknown; the worst of the searches that tell something.
+    #: Why the capacity may exceed the rate, or why it is unknown: the least informative kind of all searches.
     kind: Kind
     rates: tuple[float, ...] = ()
     error: float = 0.0
@@ -108,7 +106,7 @@ class Capacity:
 
     @property
     def documents(self) -> Estimate | None:
-        """The same in documents/s, by how many there were for each request in trials that passed; None without any."""
+        """The capacity in documents/s, by the documents per request of passed trials; None without documents."""
         passed = [
             attempt.documents
             for search in self.searches
@@ -122,7 +120,7 @@ class Capacity:
 
     @property
     def errors_open(self) -> tuple[ErrorsOpen, ...]:
-        """The limits of errors that are kept on average and not shown to be kept, by all trials at rates that held."""
+        """The error limits that all trials at the sustained rates meet on average, without proving it."""
         by_limit: dict[tuple[str | None, float], list[tuple[int, int]]] = {}
         for made in self.searches:
             held = made.answer and made.answer.rate
@@ -143,7 +141,7 @@ class Capacity:
 
     @property
     def order(self) -> OrderEffect | None:
-        """By how much response times grow from trial to trial; None where too few trials repeat a rate."""
+        """The growth of response times from trial to trial; None if too few trials repeat a rate."""
         rates: dict[tuple[int, float, str | None], list[tuple[int, float]]] = {}
         for place, made in enumerate(self.searches):
             for number, attempt in enumerate(made.attempts):
@@ -154,14 +152,14 @@ class Capacity:
         return order_effect(list(rates.values()))
 
     @property
-    def telling(self) -> tuple[Answer, ...]:
-        """The answers that say something of the capacity."""
-        return tuple(search.answer for search in self.searches if search.answer and search.tells)
+    def conclusive(self) -> tuple[Answer, ...]:
+        """The answers of the conclusive searches."""
+        return tuple(search.answer for search in self.searches if search.answer and search.is_conclusive)
 
     @property
     def bracket(self) -> tuple[float, float] | None:
-        """The rate that held and the rate above it that failed, 1/s, where there is one search that found both."""
-        answers = self.telling
+        """The highest rate that passed and the lowest that failed, 1/s, of the only search; else None."""
+        answers = self.conclusive
         if len(answers) != 1 or answers[0].kind is not Kind.BRACKETED:
             return None
         held, above = answers[0].rate, answers[0].above
@@ -170,25 +168,25 @@ class Capacity:
 
 @dataclass(frozen=True, eq=False)
 class Capacities:
-    """A capacity experiment, analysed."""
+    """Analysis of a capacity experiment."""
 
     folder: RecordedExperiment
     slo: Slo
     bounds: Bounds
     capacities: tuple[Capacity, ...]
-    #: How the requests of its trials were spaced: `constant`, `poisson`, or both; empty while there is no trial.
+    #: Arrival processes of the trials: `constant`, `poisson`, or both; empty without trials.
     arrivals: tuple[str, ...] = ()
 
     @property
     def invalid(self) -> tuple[Attempt, ...]:
-        """The trials that say nothing of their rate."""
+        """The invalid trials."""
         searches = (search for capacity in self.capacities for search in capacity.searches)
         attempts = (attempt for search in searches for attempt in search.attempts)
         return tuple(attempt for attempt in attempts if attempt.judgement.outcome is Outcome.INVALID)
 
     @property
     def selection(self) -> SelectedRuns | None:
-        """The warning that invalid trials are a selection; None if they are not."""
+        """The warning that the invalid trials are not a random selection; None if it does not apply."""
         names = {attempt.run for attempt in self.invalid}
         if not names:
             return None
@@ -196,7 +194,7 @@ class Capacities:
 
 
 def read_capacities(path: Path) -> Capacities:
-    """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
+    """Read and analyse an experiment's folder; BadInput if it is not one or is broken."""
     folder = read_experiment(path)
     description = folder.description
     slo, bounds = Slo.read(description["slo"]), Bounds(**description["search"])
@@ -216,13 +214,13 @@ def read_capacities(path: Path) -> Capacities:
 
 
 def without_rate(treatment: Mapping[str, Any], over: str = RATE) -> dict[str, Any]:
-    """Return what is the same in all trials of a search; `over` is what differs."""
+    """Return a trial's treatment without the searched factor (`over`)."""
     return {name: level for name, level in treatment.items() if name != over}
 
 
 @functools.lru_cache(maxsize=10_000)
 def judged(path: Path, slo: Slo, phases: tuple[str, ...], rate: float | None) -> Judgement:
-    """Judge a run folder, which never changes once it is there; `rate` (1/s) is None for a number of users."""
+    """Judge a run folder, cached because its content is final; `rate` (1/s) is None for a number of users."""
     return judge(Run(path), slo, phases, rate)
 
 
@@ -239,29 +237,29 @@ def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Seque
 
 
 def _documents(run: RecordedRun, phases: Sequence[str]) -> float:
-    """Return how many documents there were for each request; of several phases, which differ in it, nothing."""
+    """Return the documents per request of the measured phase; 0 with several phases."""
     entry = run.phase(phases[0]) if len(phases) == 1 else None
     requests = THROUGHPUT.of(entry) if entry else 0.0
     return RATES["documents"].of(entry) / requests if entry and requests else 0.0
 
 
-#: From the least to the most that an answer leaves open.
+#: Kinds with a rate, from the tightest bound to the loosest.
 _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 
 
 def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int, over: str = RATE) -> list[Capacity]:
-    """Return the capacity of each treatment from its searches; scatter of trials is taken over all of them."""
-    telling = [[search for search in searches if search.tells] for searches in treatments]
-    known = [searches for searches in telling if searches]
+    """Return the capacity of each treatment from its searches; all searches share one scatter of trials."""
+    conclusive = [[search for search in searches if search.is_conclusive] for searches in treatments]
+    known = [searches for searches in conclusive if searches]
     fitted = iter(thresholds([[_trials(search) for search in searches] for searches in known]))
     return [
         _with_order(replace(_capacity(searches, next(fitted) if treatment else None, default_nodes), over=over))
-        for searches, treatment in zip(treatments, telling, strict=True)
+        for searches, treatment in zip(treatments, conclusive, strict=True)
     ]
 
 
 def _with_order(capacity: Capacity) -> Capacity:
-    """Widen the interval, where the store slows down, from the lowest rate that failed to the highest that passed."""
+    """Widen the interval to the lowest failed and the highest passed rate if the store slows down over the trials."""
     order, rate = capacity.order, capacity.rate
     if rate is None or order is None or not order.is_slower:
         return capacity
@@ -278,12 +276,12 @@ def _trials(search: Search) -> list[Trial]:
 def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nodes: int) -> Capacity:
     treatment = searches[0].treatment
     nodes = int(treatment.get("nodes") or default_nodes)
-    answers = [search.answer for search in searches if search.answer and search.tells]
+    answers = [search.answer for search in searches if search.answer and search.is_conclusive]
     if fitted is None:
         return Capacity(treatment, nodes, tuple(searches), None, Kind.UNKNOWN)
     held = [answer.kind for answer in answers if answer.kind is not Kind.NONE]
     kind = max(held, key=_WORTH.index) if held else Kind.NONE
-    # Where a search met no rate that failed, or none that held, its capacity lies beyond what it tried.
+    # If no rate failed, or none passed, the capacity is outside the tried rates: use the end of the range.
     logs = np.array(
         [
             float(threshold) if answer.kind is Kind.BRACKETED else math.log(answer.rate or answer.above or math.nan)
@@ -297,9 +295,9 @@ def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nod
 def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Estimate:
     """Return the mean of the searches with its 95 % interval, on a log scale.
 
-    The interval is Student's t over searches, since what differs from search to search shows in nothing else, and never
-    narrower than what all trials together leave open: searches that agree on a grid of rates would else have a width of
-    0. One search says nothing of how searches differ, so it has no interval.
+    The interval is Student's t over searches, because only their differences show the variance between them. It is at
+    least the interval from all trials together; searches that agree on a grid of rates would otherwise have a width of
+    0. One search has an infinite interval.
     """
     if len(answers) == 1:
         return Estimate(answers[0].rate or 0.0, 0.0, math.inf)

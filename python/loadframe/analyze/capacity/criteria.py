@@ -1,12 +1,12 @@
-"""What it means that a store sustains a rate: an SLO on response times and errors, all load achieved, no backlog.
+"""Criteria for a sustained load: an SLO on response times and errors, the whole load achieved, no growing backlog.
 
-A trial passes when the achieved load is at least 99 % of the offered, the percentile is within the limit, errors are
-below their share, and requests in flight do not become more and more. Requests that were dropped, or had no answer when
-the phase was over, are errors; a closed load fails where so large a share of its users still waited. A store that
-failed, in this run or an earlier attempt of it, has not sustained the load.
+A trial passes if the achieved load is at least 99 % of the offered load, the percentile is within its limit, the share
+of errors is below its limit, and the requests in flight do not grow. Dropped requests, and requests unanswered at the
+end of the phase, count as errors. A closed load also fails if too large a share of its users still waits at the end. A
+run in which the store failed, in the last or an earlier attempt, fails.
 
-Figures count with their bounds (see `figures`): a trial passes if they meet the limits wherever they lie within, and
-fails if they do not meet one wherever they lie. Otherwise it is invalid, as is a run of another cluster.
+Figures count with their bounds (see `figures`). A trial passes if the whole range of each figure meets its limit, and
+fails if the whole range of one misses it. Otherwise it is invalid, as is a run of another cluster.
 """
 
 import math
@@ -28,20 +28,20 @@ from loadframe.record import Run
 from loadframe.record.schema.summary import Latency, OperationFigures, PhaseSummary
 
 ACHIEVED = 0.99
-#: A backlog that grows by less than this share of the rate would not show in a longer run.
+#: Growth of the backlog below this share of the rate is ignored.
 _GROWTH = 0.005
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 PERCENTILES = tuple(_QUANTILES)
-#: Requests that a percentile may be of, and how they are named behind the percentile.
+#: Requests that the percentile may cover, and their text after the percentile.
 _SUBJECTS = {"successes": "", "all": " of all requests", "failures": " of failed requests"}
 
 
 @dataclass(frozen=True)
 class Slo:
-    """What is asked of every operation that is measured: a percentile of response times (s), a share of errors.
+    """Limits for each measured operation: a percentile of response times (s) and a share of errors.
 
-    `of` says of which requests the percentile is: `successes`, `failures`, or `all`. Some `operations` may have bounds
-    of their own, by their names; without a `response` nothing is asked of the others.
+    `of` selects the requests of the percentile: `successes`, `failures`, or `all`. `operations` holds separate limits
+    by operation name. Without `response` the other operations have no limit.
     """
 
     response: float | None = None
@@ -52,13 +52,13 @@ class Slo:
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> "Slo":
-        """Return what a file says; what the bounds of an operation leave out is as in the general ones."""
+        """Return the SLO of an experiment file; an operation's limits default to the general ones."""
         general = {key: value for key, value in written.items() if key != "operations"}
-        apart = {
+        by_operation = {
             name: general | {key: value for key, value in entry.items() if value is not None}
             for name, entry in (written.get("operations") or {}).items()
         }
-        return cls(**general, operations=tuple((name, cls(**bounds)) for name, bounds in apart.items()))
+        return cls(**general, operations=tuple((name, cls(**bounds)) for name, bounds in by_operation.items()))
 
     def __str__(self) -> str:
         general = (
@@ -70,13 +70,13 @@ class Slo:
 
     @property
     def subject(self) -> str:
-        """What the limit is on: `p99`, `p99 of all requests`."""
+        """The limited figure in words: `p99`, `p99 of all requests`."""
         return self.percentile + _SUBJECTS[self.of]
 
 
 @dataclass(frozen=True)
 class ErrorCount:
-    """Failed and due requests of a trial under one limit; `operation` is None for all that share the general one."""
+    """Failed and due requests of a trial under one limit; `operation` is None for the general limit."""
 
     operation: str | None
     failed: int
@@ -86,7 +86,7 @@ class ErrorCount:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one run says about its rate, with its figures; None where there are none."""
+    """Outcome of a trial with its reasons and figures; None for missing figures."""
 
     outcome: Outcome
     reasons: tuple[str, ...]
@@ -94,7 +94,7 @@ class Judgement:
     errors: float | None
     achieved: float | None
     growth: float | None  #: of the requests in flight, 1/s
-    #: The limit of `response`, s, and the operation whose it is, where operations have bounds of their own.
+    #: The limit of `response`, s, and its operation if that has separate limits.
     limit: float | None = None
     operation: str | None = None
     counts: tuple[ErrorCount, ...] = ()
@@ -102,23 +102,23 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Bounded:
-    """Figures of some operations and their limits; `name` is that of one with limits of its own."""
+    """Figures of some operations and their limits; `name` is set for an operation with separate limits."""
 
     name: str | None
     slo: Slo
-    #: The worst of the operations' response times with its bounds, s; None without one.
+    #: The worst response time of the operations with its bounds, s; None without responses.
     response: Figure | None
     failed: int
     due: int
     #: Failures that the load generator cannot have caused.
     failed_low: int
-    #: Requests without an answer at the end, and in a closed load the users that can wait for one.
+    #: Requests unanswered at the end, and for a closed load the number of users.
     waiting: int = 0
     users: int | None = None
 
     @property
     def errors(self) -> float | None:
-        """The share of the requests that failed; None without requests."""
+        """The share of failed requests; None without requests."""
         return self.failed / self.due if self.due else None
 
     @property
@@ -128,11 +128,11 @@ class _Bounded:
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The reasons that bound its figures."""
+        """The codes of the reasons that bound its figures."""
         return self.response.reasons if self.response else ()
 
     def broken(self, end: Literal["low", "value", "high"] = "value") -> Iterator[str]:
-        """Yield a sentence for each limit that the figures, or the lower or upper ends of their bounds, do not meet."""
+        """Yield a sentence for each limit that the figures, or the given ends of their bounds, miss."""
         response = None if self.response is None else getattr(self.response, end)
         failed = self.failed_low if end == "low" else self.failed
         errors = failed / self.due if self.due else None
@@ -144,7 +144,7 @@ class _Bounded:
 
 
 def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judgement:
-    """Judge a run by its folder, at a rate (1/s), or None of a number of users; `phases` are those measured."""
+    """Judge a run at a rate (1/s; None for a number of users); `phases` are the measured phases."""
     summary = run.summary
     earlier = earlier_failures(run)
     if summary.status == "failed" and summary.fault == "store":
@@ -160,18 +160,20 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judg
     except LookupError as missing:
         return Judgement(Outcome.INVALID, (str(missing.args[0]),), None, None, None, None)
     achieved = summary.generator.achieved
-    # Users wait for their answers, so that there are never more requests than users.
+    # Users wait for their answers, so a closed load has a bounded number of requests in flight.
     growth = max((_growth(run, phase) for phase in measured), default=0.0) if rate is not None else 0.0
     worst = max(judged, key=lambda bounded: bounded.pressure)
-    # A store that did not survive its load has not sustained it, whatever its last figures were.
+    # A store that failed has not sustained the load, whatever the figures are.
     lost = (*(failure.words for failure in failures(run) if failure.of_run), *earlier)
     together = tuple(broken(slo, rate, None, None, achieved, growth, load=True))
     reasons = (*lost, *(words for bounded in judged for words in bounded.broken()), *together)
-    told = recorded_reasons(run)
+    verdict_reasons = recorded_reasons(run)
     spoilt = [
-        it.cause for it in told if effect_of(it.code) == "unknown" and not (lost and fault_of(it.code) != "cluster")
+        it.cause
+        for it in verdict_reasons
+        if effect_of(it.code) == "unknown" and not (lost and fault_of(it.code) != "cluster")
     ]
-    # A figure fails the limit if its whole range does, and passes if its whole range does.
+    # A limit is missed or met for certain only if the figure's whole range misses or meets it.
     low = (*lost, *(words for bounded in judged for words in bounded.broken("low")))
     if achieved is not None:
         low += tuple(broken(slo, rate, None, None, achieved * _possible(recorded, measured), 0.0, load=True))
@@ -186,7 +188,7 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judg
     if outcome is Outcome.INVALID:
         codes = {code for bounded in judged for code in bounded.codes}
         codes |= {code for entry in recorded.qualities for code in entry.reasons}
-        why = tuple(spoilt) or tuple(reason.cause for reason in told if reason.code in codes) or reasons
+        why = tuple(spoilt) or tuple(reason.cause for reason in verdict_reasons if reason.code in codes) or reasons
     else:
         why = reasons
     response = worst.response.value if worst.response else None
@@ -202,7 +204,7 @@ def _possible(run: RecordedRun, phases: Sequence[PhaseSummary]) -> float:
 
 
 def _delay_growth(judged: Sequence[_Bounded], phases: Sequence[PhaseSummary], rate: float) -> float:
-    """Return by how much requests in flight may have grown per second because of the generator's delays alone.
+    """Return the growth of requests in flight per second that the generator's delays alone may explain.
 
     By Little's law, delays of d seconds add `rate` times d requests in flight by the end of a phase.
     """
@@ -212,18 +214,18 @@ def _delay_growth(judged: Sequence[_Bounded], phases: Sequence[PhaseSummary], ra
 
 
 def _bounded(run: RecordedRun, slo: Slo, phases: Sequence[PhaseSummary], users: int | None) -> Iterator[_Bounded]:
-    """Yield what is judged; LookupError, with the reason, where the run does not tell it."""
+    """Yield the figures under each limit; LookupError with a message if the run lacks some."""
     named = dict(slo.operations)
     grouped: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     others: list[tuple[str, str]] = []
     for phase in phases:
         for name, figures in phase.operations.items():
-            # What stands for several requests is judged where it has bounds of its own.
+            # Aggregates of several operations are judged only if they have separate limits.
             if name in grouped or not figures.of_several:
                 grouped.get(name, others).append((phase.name, name))
     for name, bounds in named.items():
         if not grouped[name]:
-            raise LookupError(f"nobody asked for {name}, which has bounds of its own")
+            raise LookupError(f"the run has no requests of {name}, which has separate limits")
         yield _figures(run, name, bounds, grouped[name], users)
     if slo.response is not None and (others or not named):
         yield _figures(run, None, slo, others, users)
@@ -250,14 +252,14 @@ def _figures(
     saturated = any(effect_of(code) == "saturated" for it in known for code in it.reasons)
     answered = sum(sum(entry.errors.values()) - entry.errors.get("timeout", 0) for entry in operations)
     if slo.of == "all" and unknown > (1 - _QUANTILES[slo.percentile]) * due:
-        # Of requests that were never answered the response time is longer than any limit.
+        # The response time of unanswered requests exceeds any limit.
         response = Figure(math.inf, 0.0 if saturated else math.inf, math.inf, "bounded" if saturated else "good")
-    # A saturated generator may drop requests, and read answers after the time-out.
+    # A saturated generator may cause drops and time-outs, so only answered failures are certain.
     return _Bounded(name, slo, response, failed, due, answered if saturated else failed, waiting, users)
 
 
 def _response(run: RecordedRun, place: tuple[str, str], entry: OperationFigures, slo: Slo) -> Figure | None:
-    """Return the percentile of an operation's response times with its bounds; None without a request."""
+    """Return an operation's percentile of response times with its bounds; None without requests."""
     latency = _latency(entry, slo)
     value = latency.at(slo.percentile) if latency else None
     if value is None:
@@ -265,7 +267,7 @@ def _response(run: RecordedRun, place: tuple[str, str], entry: OperationFigures,
     if slo.of != "failures":
         known = run.figure(place[0], "response" if slo.of == "successes" else "all", place[1], slo.percentile)
         return known if known.counts else Figure(value, value, value, "good")
-    # The record has no bounds for failures alone.
+    # Runs record no bounds for failures alone: use those of all requests.
     whole = run.figure(place[0], "all", place[1], slo.percentile)
     bounded = whole.state == "bounded"
     return Figure(value, 0.0 if bounded else value, value, "bounded" if bounded else "good", whole.reasons)
@@ -281,11 +283,11 @@ def broken(
     *,
     load: bool = False,
 ) -> Iterator[str]:
-    """Yield a sentence for each criterion that these figures do not meet; with `load` those of the load alone."""
+    """Yield a sentence for each criterion that these figures miss; `load` skips the response time."""
     if load or slo.response is None:
         pass
     elif response is None:
-        # Where nothing failed, nothing that failed was slow.
+        # Without failures a limit on the response time of failures is met.
         if slo.of != "failures":
             yield "no request succeeded" if slo.of == "successes" else "no request was answered"
     elif math.isinf(response):
@@ -297,14 +299,14 @@ def broken(
     if achieved is not None and achieved < ACHIEVED:
         yield f"{format_share(achieved, 1)} of the load was achieved, less than {format_share(ACHIEVED)}"
     if rate is not None and growth > _GROWTH * rate:
-        yield f"requests in flight became more by {growth:.3g} per second"
+        yield f"requests in flight grew by {growth:.3g} per second"
 
 
 def growth(backlog: Sequence[float]) -> float:
-    """Return by how much requests in flight grow per second; 0 where that is not more than chance.
+    """Return the growth of requests in flight per second; 0 if it is not significant.
 
-    The slope of the line of least squares, against its standard error at 95 %; seconds are not independent, so their
-    number is reduced by the correlation of neighbours (n (1 - r)/(1 + r)).
+    The slope of the least-squares line is tested one-sided at 95 %. Neighbouring seconds are correlated, so the number
+    of seconds n is reduced to n (1 - r)/(1 + r).
     """
     levels = np.asarray(backlog, dtype=float)
     if len(levels) < 5 or not np.ptp(levels):
@@ -322,15 +324,15 @@ def growth(backlog: Sequence[float]) -> float:
 
 
 def _latency(operation: OperationFigures, slo: Slo) -> Latency | None:
-    """Return the response times that an SLO is about; None in runs of versions that did not record them."""
+    """Return the response times that the SLO limits; None for runs of versions that did not record them."""
     return {"successes": operation.response, "all": operation.all, "failures": operation.failure}[slo.of]
 
 
 def _growth(run: Run, phase: PhaseSummary) -> float:
-    """Return the growth of the requests in flight over a phase's measured window, of all workers together."""
+    """Return the growth of the requests in flight over a phase's measured window, for all workers together."""
     rows = run.telemetry
     in_flight = rows.filter(pc.equal(rows["metric"], "in_flight"))
-    # Of several ranks' workers only some have rows of their own, and there is a sum.
+    # With several ranks only some workers have rows, so use the sum if it is recorded.
     together = in_flight.filter(pc.equal(in_flight["source"], "workers"))
     rows = together or in_flight.filter(pc.starts_with(in_flight["source"], "generator:"))
     within = pc.and_(

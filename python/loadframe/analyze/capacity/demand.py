@@ -1,7 +1,7 @@
-"""How many nodes a load needs: from the capacities that were measured, and beyond them from the curve, with a warning.
+"""Number of nodes that a load needs: from measured capacities, or with a warning from the extrapolated curve.
 
-Capacity of r resources is the largest load that they sustain, demand of a load the least resources that sustain it
-(Henning and Hasselbring, Theodolite).
+The capacity of r resources is the largest load that they sustain; the demand of a load is the fewest resources that
+sustain it (Henning and Hasselbring, Theodolite).
 """
 
 import math
@@ -21,43 +21,47 @@ from loadframe.base.units import format_count, format_nodes
 if TYPE_CHECKING:
     from loadframe.analyze.scalability import ScalabilityFit
 
-#: No curve is followed beyond this many times the largest number of nodes that was measured.
+#: The curve is used up to this multiple of the largest measured number of nodes.
 _REACH = 2
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What a load (1/s) needs: `nodes`, from `least` to `most` as far as the data say (None where they do not)."""
+    """Nodes that a load (1/s) needs: `nodes`, and the interval from `least` to `most` (None if unbounded)."""
 
     rate: float
     words: str
     nodes: int | None
     least: int | None
     most: int | None
-    measured: bool  #: that many nodes were measured; else it is read off the curve
-    extrapolated: bool  #: beyond the most nodes that were measured
-    reach: int  #: the most nodes of which anything is known, measured or by the curve
-    #: Whether some number of nodes has one search only, whose bracket is not an interval.
+    measured: bool  #: the number of nodes was measured; else it comes from the curve
+    extrapolated: bool  #: it exceeds the largest measured number of nodes
+    reach: int  #: the largest number of nodes with a known capacity, measured or from the curve
+    #: Whether some number of nodes has only one search, whose bracket is not an interval.
     single: bool
 
 
 def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFit | None, str | None]":
-    """Fit capacity over nodes, each search one observation; None with the reason where that cannot be.
+    """Fit capacity over nodes with each search as one observation; return None and the reason if that is impossible.
 
-    What searches do not show by their differences, since they try the same rates, widens the curve's intervals.
+    Searches try the same rates, so they share an error that their differences do not show; it widens the intervals.
     """
-    # What searches for rates takes its words from here, and the fit a second to import.
+    # Imported here because it takes a second, and the search for rates imports this module.
     from loadframe.analyze.scalability import fit
 
-    bounded = [
-        capacity for capacity in capacities if capacity.rate and {a.kind for a in capacity.telling} != {Kind.BRACKETED}
+    unbracketed = [
+        capacity
+        for capacity in capacities
+        if capacity.rate and {answer.kind for answer in capacity.conclusive} != {Kind.BRACKETED}
     ]
-    if bounded:
-        listed = ", ".join(str(capacity.nodes) for capacity in bounded)
-        what = f"the capacity at {listed} nodes lies beyond the rates that were tried"
-        return None, f"{what}, and a curve through it would bend for no reason"
+    if unbracketed:
+        listed = ", ".join(str(capacity.nodes) for capacity in unbracketed)
+        what = f"the capacity at {listed} nodes lies outside the tried rates"
+        return None, f"{what}, so a curve through it would bend without cause"
     pairs = [(float(capacity.nodes), rate) for capacity in capacities if capacity.rate for rate in capacity.rates]
-    blocks = [search.block for capacity in capacities if capacity.rate for search in capacity.searches if search.tells]
+    blocks = [
+        search.block for capacity in capacities if capacity.rate for search in capacity.searches if search.is_conclusive
+    ]
     try:
         return fit(pairs, over="nodes", seed=seed, resolution=_resolution(capacities), blocks=blocks), None
     except BadInput as error:
@@ -65,7 +69,7 @@ def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFi
 
 
 def _resolution(capacities: Sequence[Capacity]) -> float:
-    """Return the relative error that searches share, beyond the one that their differences show."""
+    """Return the relative error that searches share beyond their differences; at least the resolution."""
     from loadframe.analyze.scalability.observations import RESOLUTION
 
     known = [capacity for capacity in capacities if capacity.rate]
@@ -82,7 +86,7 @@ def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: "Sca
     largest = max(rates, default=0)
     bands = _bands(rates, fitted, largest)
     nodes = _first(rate, {number: band.value for number, band in bands.items()})
-    # The bracket of one search is not an interval, so it says nothing of how few or how many may do.
+    # The bracket of one search is not an interval, so it does not bound the number of nodes.
     single = {capacity.nodes for capacity in capacities if capacity.bracket}
     least = _first(rate, {number: band.high for number, band in bands.items() if number not in single})
     most = _first(rate, {number: band.low for number, band in bands.items() if number not in single})
@@ -91,7 +95,7 @@ def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: "Sca
 
 
 def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", largest: int) -> dict[int, Estimate]:
-    """Return the capacity of each number of nodes that something is known of: measured, else from the curve."""
+    """Return the capacity by number of nodes: measured, or else from the curve."""
     by_nodes = dict(rates)
     if fitted is None:
         return by_nodes
@@ -108,34 +112,31 @@ def _first(rate: float, known: Mapping[int, float]) -> int | None:
 
 
 def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
-    """Return the answer in words, with what it rests on; a load is in that unit."""
+    """Return the answer as a sentence with its basis; `unit` is that of the load."""
     load = f"{answer.words} ({format_count(answer.rate)} {unit})" if answer.words else ""
     load = load or f"{format_count(answer.rate)} {unit}"
     if not largest:
-        return f"Nothing is known of how many nodes sustain {load}."
+        return f"The data do not show how many nodes sustain {load}."
     if answer.nodes is None and answer.reach <= largest:
-        allowed = f" (though the intervals allow it of {format_nodes(answer.least)})" if answer.least else ""
-        return (
-            f"No number of nodes that was measured sustains {load}{allowed}, and there is no curve that goes beyond"
-            " them."
-        )
+        allowed = f" (though the intervals allow {format_nodes(answer.least)})" if answer.least else ""
+        return f"No measured number of nodes sustains {load}{allowed}, and no curve reaches beyond them."
     if answer.nodes is None:
         return (
-            f"No number of nodes sustains {load} up to {answer.reach}, EXTRAPOLATED from at most {largest}: further"
-            " than that no curve can be trusted."
+            f"No number of nodes up to {answer.reach} sustains {load}, EXTRAPOLATED from at most {largest}. Further"
+            " extrapolation is unreliable."
         )
     count = format_nodes(answer.nodes)
     if answer.single:
-        sure = "not more than an indication, since one search at a number of nodes has no interval"
+        sure = "only an indication, since one search at a number of nodes has no interval"
     elif answer.least == answer.nodes == answer.most:
         sure = "the 95 % intervals allow no other number"
     else:
-        most = "more than can be said" if answer.most is None else str(answer.most)
-        sure = f"between {answer.least} and {most} by the intervals"
+        most = "an unknown number" if answer.most is None else str(answer.most)
+        sure = f"between {answer.least} and {most} by the 95 % intervals"
     if answer.measured:
         ground = "measured"
     elif answer.extrapolated:
         ground = f"EXTRAPOLATED from at most {largest} nodes: measure there before you rely on it"
     else:
-        ground = "between numbers of nodes that were measured, from the curve"
+        ground = "from the curve between measured numbers of nodes"
     return f"{load} need{'s' * (not answer.words)} {count}; {sure}; {ground}."

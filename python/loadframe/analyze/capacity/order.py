@@ -1,7 +1,7 @@
-"""Order effects of capacity searches: whether the store answers more slowly from trial to trial; pure.
+"""Order effects of capacity searches: whether responses slow down from trial to trial; pure functions.
 
-Trials of one rate in one search differ in their order only. So the logarithm of the response time is regressed on the
-number of the trial, with a level of its own for each rate of each search.
+Trials at one rate in one search differ only in their order. So the logarithm of the response time is regressed on the
+number of the trial, with a separate level for each rate of each search.
 """
 
 import math
@@ -13,7 +13,7 @@ from scipy import special
 
 from loadframe.analyze.estimate import Estimate, half_width
 
-#: The one-sided level at which an order effect is reported, and the least degrees of freedom for it.
+#: The one-sided level at which an order effect is reported, and its minimum degrees of freedom.
 _LEVEL, _FREEDOM = 0.025, 2
 
 
@@ -31,9 +31,10 @@ class OrderEffect:
 
 
 def order_effect(rates: Sequence[Sequence[tuple[int, float]]]) -> OrderEffect | None:
-    """Return the order effect; None where too few trials repeat a rate.
+    """Return the order effect; None if too few trials repeat a rate.
 
-    `rates` has for each rate of each search its trials: their number in the search, and the response time (s, above 0).
+    `rates` holds the trials of each rate of each search: their number in the search, and the response time (s, above
+    0).
     """
     repeated = [trials for trials in rates if len(trials) > 1]
     freedom = sum(len(trials) - 1 for trials in repeated) - 1

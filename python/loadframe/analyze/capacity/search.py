@@ -1,10 +1,9 @@
-"""The search for the highest rate that a store sustains, as a pure function of the trials that were made.
+"""Search for the highest rate that a store sustains, as a pure function of the trials so far.
 
-The rate is multiplied until it fails (the ramp), then the bracket of a rate that passed and one that failed is halved
-in proportion, until it is narrow enough. One pass is enough to go on from, so that the search is quick; what the answer
-rests on is not: a rate fails by two trials that fail, and the answer itself passes two of three and is then run again,
-so it has three passes and at most one failure. An answer that does not hold that long is a rate that failed, and the
-search goes on below it. Whoever stops in the middle goes on where the trials end.
+The ramp multiplies the rate until it fails. Bisection (on a log scale) then narrows the bracket of a passed and a
+failed rate. One pass is enough to continue, which keeps the search quick. The answer needs more evidence: a rate fails
+by two failed trials, and the answer has three passes and at most one failure. An answer that fails this verification
+counts as a failed rate, and the search continues below it. An interrupted search resumes from its trials.
 """
 
 import math
@@ -14,16 +13,16 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """What a trial says of its rate."""
+    """Outcome of a trial."""
 
     PASSED = "passed"
     FAILED = "failed"
-    INVALID = "invalid"  #: nothing: the generator was the limit, or the cluster was not as asked
+    INVALID = "invalid"  #: no conclusion: the generator was the limit, or the cluster differed from its specification
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One run at a rate (1/s), or with a number of users; so for all rates here."""
+    """One run at a rate (1/s) or with a number of users (this module calls both a rate)."""
 
     rate: float
     outcome: Outcome
@@ -31,24 +30,24 @@ class Trial:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Where to search, 1/s, by which factor to ramp, and how near the rate that failed is to be to the answer."""
+    """Range of the search (1/s), factor of the ramp, and largest relative width of the final bracket."""
 
     start: float
     least: float
     most: float
     factor: float = 2.0
     precision: float = 0.05
-    #: What is searched for: a `rate`, or a number of `users`, which is whole.
+    #: Searched quantity: a `rate`, or a whole number of `users`.
     over: str = "rate"
 
     def rounded(self, level: float, to: Callable[[float], int] = round) -> float:
-        """Return a level as it names folders and is read by people: with four significant digits, users whole."""
+        """Return a level rounded to four significant digits, as used in folder names; users are whole."""
         return float(max(to(level), 1)) if self.over == "users" else float(f"{level:.4g}")
 
 
 @dataclass(frozen=True)
 class Next:
-    """The trial to make next: its rate, which one of that rate it is (from 1), and what it is for."""
+    """The next trial: its rate, its number at that rate (from 1), and its purpose."""
 
     rate: float
     number: int
@@ -56,27 +55,27 @@ class Next:
 
 
 class Kind(StrEnum):
-    """What an answer is worth."""
+    """Kind of an answer: how its rate bounds the capacity."""
 
     BRACKETED = "bracketed"  #: the answer passed, and a rate just above it failed
     LOWER_BOUND = "lower bound"  #: the answer passed, and above it the generator was the limit
-    AT_MOST = "at the upper bound"  #: the greatest rate that may be tried passed
-    NONE = "none"  #: no rate that may be tried passed
-    UNKNOWN = "unknown"  #: no trial was valid where it mattered
+    AT_MOST = "at the upper bound"  #: the highest allowed rate passed
+    NONE = "none"  #: no allowed rate passed
+    UNKNOWN = "unknown"  #: the decisive trials were invalid
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The end of a search: the highest rate that held, and the lowest above it that did not (or could not be tried)."""
+    """End of a search: the highest rate that passed, and the lowest above it that failed or was invalid."""
 
     kind: Kind
     rate: float | None
     above: float | None
 
 
-#: Trials of one rate that fail, or that are invalid, before it counts as failed or as beyond the generator.
+#: Failed trials that fail a rate, and invalid trials that put it beyond the generator.
 _FAILURES, _INVALID = 2, 2
-#: Passes that the answer needs: two of three, and one again.
+#: Passes that the answer needs.
 _PASSES = 3
 
 
@@ -87,7 +86,7 @@ def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
     below = [tally for rate, tally in tried.items() if high is None or rate < high]
     low = max((tally.rate for tally in below if tally.passes), default=None)
     for tally in below:
-        # What failed once, or could not be told, is to be decided before anything is built upon it.
+        # Repeat a rate that failed once or was invalid before the search continues from it.
         if tally.undecided and (low is None or tally.rate > low):
             return Next(tally.rate, tally.number, "again")
     if low is None:
@@ -102,7 +101,7 @@ def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
 
 
 def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Next | Answer:
-    """Nothing has passed yet."""
+    """Return the next step of a search without a passed rate."""
     if high is None:
         return Next(bounds.rounded(bounds.start), 1, "ramp")
     if high <= bounds.rounded(bounds.least):
@@ -111,7 +110,7 @@ def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Ne
 
 
 def _next_up(bounds: Bounds, low: float, tried: "dict[float, _Rate]") -> Next | Answer:
-    """Nothing has failed yet."""
+    """Return the next step of a search without a failed rate."""
     if low >= bounds.rounded(bounds.most):
         return _verified(tried[low], Kind.AT_MOST, None)
     return Next(bounds.rounded(min(low * bounds.factor, bounds.most), math.ceil), 1, "ramp")
@@ -124,7 +123,7 @@ def _verified(answer: "_Rate", kind: Kind, above: float | None) -> Next | Answer
 
 
 class _Rate:
-    """What the trials say of one rate."""
+    """Tally of the trials at one rate."""
 
     def __init__(self, rate: float, trials: Iterable[Trial]) -> None:
         outcomes = [trial.outcome for trial in trials if trial.rate == rate]
@@ -133,9 +132,9 @@ class _Rate:
         self.passes = outcomes.count(Outcome.PASSED)
         failures, invalid = outcomes.count(Outcome.FAILED), outcomes.count(Outcome.INVALID)
         self.failed = failures >= _FAILURES
-        #: The generator cannot make this rate, or something else is wrong at it that is not the store's.
+        #: Whether the generator cannot offer this rate, or another cause outside the store made the trials invalid.
         self.beyond = invalid >= _INVALID and not self.passes and not self.failed
         self.undecided = not self.passes and not self.failed and not self.beyond
         if invalid >= _INVALID and self.passes and not self.failed and self.passes < _PASSES:
-            # It passed at first, and then nothing could be told any more: no ground for an answer.
+            # Too few passes, and no valid trial any more: treat the rate as beyond the generator.
             self.passes, self.beyond = 0, True

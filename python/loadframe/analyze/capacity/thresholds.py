@@ -1,12 +1,12 @@
-"""What all trials of some searches say of the rate at which half of the trials pass: the capacity, on a log scale.
+"""Capacity from all trials of some searches: the rate at which half of the trials pass, on a log scale.
 
-A trial at rate r of a search whose capacity is C passes with the probability l + (1 - 2 l) / (1 + exp(-ln(C / r) / s)):
-a psychometric function (Wichmann and Hill, "The psychometric function: I", Perception and Psychophysics 63, 2001) with
-a scale s that all searches share, and a lapse rate l for trials that some accident decides. Each search has a capacity
-of its own. Its estimate is the posterior mean over a grid of capacities and scales with flat priors on their logarithms
-(Kontsevich and Tyler, "Bayesian adaptive estimation of psychometric slope and threshold", Vision Research 39, 1999):
-the scale is averaged over and not fitted beside as many capacities, which would make it too small. That the search
-chose its rates by the outcomes does not bias this, since the choice depends on recorded outcomes only.
+A trial at rate r of a search with capacity C passes with the probability l + (1 - 2 l) / (1 + exp(-ln(C / r) / s)), a
+psychometric function (Wichmann and Hill, "The psychometric function: I", Perception and Psychophysics 63, 2001). All
+searches share the scale s. The lapse rate l covers accidental outcomes. Each search has its own capacity. The estimate
+is the posterior mean over a grid of capacities and scales with flat priors on their logarithms (Kontsevich and Tyler,
+"Bayesian adaptive estimation of psychometric slope and threshold", Vision Research 39, 1999). Averaging over the scale
+avoids the bias of fitting it together with as many capacities, which would underestimate it. That the search chose its
+rates by earlier outcomes causes no bias, since the choice depends on recorded outcomes only.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from loadframe.analyze.capacity.search import Outcome, Trial
 
 Array = npt.NDArray[np.float64]
 
-#: The share of trials that pass or fail by accident, whatever the rate.
+#: Share of trials with an accidental outcome.
 _LAPSES = 0.01
-#: The greatest scale that is considered: trials that scatter by 70 %. And how many there are, evenly on a log scale.
+#: The largest scale (a trial scatter of 70 %), and the number of scales, evenly spaced on a log scale.
 _WIDEST, _SCALES = 0.4, 16
-#: How far the grid of log capacities reaches beyond what the searches found, and its points: in all, and at each end.
+#: Reach of the grid of log capacities beyond the searches' ends, its points over all, and its points per search.
 _REACH, _COARSE, _FINE = 1.0, 400, 48
-#: Ends of searches that lie nearer to each other than this are one, on the log scale.
+#: Searches' ends closer than this on the log scale count as equal.
 _LEAST_WIDTH = 1e-3
 
 
@@ -34,9 +34,9 @@ _LEAST_WIDTH = 1e-3
 class Thresholds:
     """The capacities of one treatment's searches, as logarithms of 1/s.
 
-    `searches` are estimates, one for each search in order. `low` and `high` are the ends of the 95 % interval that all
-    trials together give if the searches did not differ. Where no trial contradicts another, it holds all from the rate
-    that passed to the one that failed. `error` is its standard deviation.
+    `searches` has one estimate per search, in order. `low` and `high` bound the 95 % interval from all trials together,
+    assuming that searches do not differ. If no trials contradict each other, the interval covers the range from the
+    passed to the failed rate. `error` is its standard deviation.
     """
 
     searches: Array
@@ -48,8 +48,8 @@ class Thresholds:
 def thresholds(treatments: Sequence[Sequence[Sequence[Trial]]]) -> list[Thresholds]:
     """Return the capacities of each treatment's searches, given the trials of each search.
 
-    Each search needs at least one trial that passed or failed; invalid trials say nothing. Scatter is taken to be the
-    same, relative to the rate, in all searches and treatments.
+    Each search needs at least one trial that passed or failed; invalid trials are ignored. All searches and treatments
+    share one scatter, relative to the rate.
     """
     counted = [[_counted(trials) for trials in searches] for searches in treatments]
     narrowest = min((width for searches in counted for search in searches if (width := search.width)), default=0.0)
@@ -72,7 +72,7 @@ def thresholds(treatments: Sequence[Sequence[Sequence[Trial]]]) -> list[Threshol
 
 @dataclass(frozen=True, eq=False)
 class _Counted:
-    """A search's trials by rate: log rates, and how many passed and failed at each."""
+    """A search's trials by log rate: counts of passes and failures."""
 
     rates: Array
     passes: Array
@@ -80,13 +80,13 @@ class _Counted:
 
     @property
     def held(self) -> float:
-        """The highest log rate that passed; the lowest that was tried where none did."""
+        """The highest log rate that passed; if none passed, the lowest tried."""
         passed = self.rates[self.passes > 0]
         return float(passed.max() if len(passed) else self.rates.min())
 
     @property
     def failed(self) -> float:
-        """The lowest log rate that failed and never passed; the highest that was tried where there is none."""
+        """The lowest log rate that failed and never passed; if none, the highest tried."""
         failed = self.rates[(self.failures > 0) & (self.passes == 0)]
         return float(failed.min() if len(failed) else self.rates.max())
 
@@ -103,7 +103,7 @@ class _Counted:
 
 
 class _Grid:
-    """Log capacities to integrate over, close together where the searches ended."""
+    """Integration grid of log capacities, denser where the searches ended."""
 
     def __init__(self, searches: Sequence[_Counted]) -> None:
         ends = np.array([end for search in searches for end in (search.held, search.failed)])

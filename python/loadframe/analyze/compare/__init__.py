@@ -1,4 +1,4 @@
-"""Two or more groups of runs against each other: how much better or worse, how sure that is, and what to doubt."""
+"""Comparison of two or more groups of runs: ratios, their uncertainty, and warnings."""
 
 from loadframe.analyze.compare.contrasts import (
     LEAST,
@@ -10,7 +10,7 @@ from loadframe.analyze.compare.contrasts import (
     compare_variants,
     read_variants,
 )
-from loadframe.analyze.compare.groups import Group, asks_robust, read_groups, read_runs, split_by_treatment
+from loadframe.analyze.compare.groups import Group, read_groups, read_runs, split_by_treatment, uses_robust_estimate
 from loadframe.analyze.compare.measures import KINDS, USUAL, Measure
 
 __all__ = [
@@ -23,11 +23,11 @@ __all__ = [
     "Contrast",
     "Group",
     "Measure",
-    "asks_robust",
     "compare",
     "compare_variants",
     "read_groups",
     "read_runs",
     "read_variants",
     "split_by_treatment",
+    "uses_robust_estimate",
 ]

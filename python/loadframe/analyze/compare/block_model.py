@@ -1,13 +1,13 @@
-"""A linear model of groups and sessions with the block as a random effect; pure.
+"""Linear model of groups and sessions with the block as a random effect; pure functions.
 
-log(value) = group + session + block + noise. Groups and sessions are fixed; blocks have a variance of their own. With
-the fixed effects projected out, the data are independent along the eigenvectors of the blocks' cross products, so that
-REML is a search over one number: the ratio of the blocks' variance to the noise's.
+log(value) = group + session + block + noise. Groups and sessions are fixed effects; blocks have a variance. Once the
+fixed effects are projected out, the data are independent along the eigenvectors of the blocks' cross products. REML is
+then a search over one number: the ratio of the blocks' variance to the noise variance.
 
-That ratio is estimated, too, and the t test does not know it: where blocks differ little, it claims too often (7.3 % at
-two to three blocks, 6.8 % at six). So p is multiplied by a caution of 1 + 1.4 / sqrt(f) / (1 + ratio * size), where f
-are the degrees of freedom within blocks and size is the runs of a block. The constant was found by simulation; the
-table of `python -m benchmarks.simulate_comparison` holds it to what it is for.
+The t test ignores that this ratio is an estimate. If blocks differ little, it finds false differences too often (7.3 %
+with two to three blocks, 6.8 % with six). So p is multiplied by a caution of 1 + 1.4 / sqrt(f) / (1 + ratio * size),
+where f is the degrees of freedom within blocks and size is the runs per block. The constant comes from simulation; the
+table of `python -m benchmarks.simulate_comparison` checks it.
 """
 
 import math
@@ -20,13 +20,13 @@ from scipy import optimize
 
 Array = npt.NDArray[np.float64]
 
-#: Eigenvalues below this share of the largest are those of directions that the fixed effects have taken.
+#: Eigenvalues below this share of the largest belong to directions of the fixed effects.
 _NOTHING = 1e-9
-#: Values are believed to this relative resolution: equal ones must not make a variance of nothing.
+#: Relative resolution of values: keeps the variance of equal values above 0.
 _RESOLUTION = 1e-9
-#: Of the caution; see above.
+#: Constant of the caution; see above.
 _CAUTION = 1.4
-#: Where the search for the ratio of variances begins: its logarithm.
+#: Logarithms of the ratio of variances at which its search starts.
 _GRID = np.linspace(math.log(1e-4), math.log(1e8), 97)
 
 
@@ -34,8 +34,8 @@ _GRID = np.linspace(math.log(1e-4), math.log(1e8), 97)
 class Observation:
     """One run's value (above 0, any unit), its group, its block and its session.
 
-    Blocks are those of one session: the same label in two sessions is two blocks. None where the block is not known, or
-    the run belongs to none. Runs whose session is None share one.
+    Equal block labels in two sessions are two blocks. None: the block is unknown, or the run has none. Runs whose
+    session is None share one session.
     """
 
     value: float
@@ -46,10 +46,10 @@ class Observation:
 
 @dataclass(frozen=True)
 class ContrastFit:
-    """The difference of two groups' mean logarithms, its standard error, and that error's degrees of freedom.
+    """Difference of two groups' mean logarithms, its standard error, and the degrees of freedom of the error.
 
-    Without any freedom the error is not known, and infinite. `block_spread` is the standard deviation of the blocks.
-    `caution` (1 or more) is what p is to be multiplied by, since the blocks' variance is an estimate.
+    Without degrees of freedom the error is unknown and infinite. `block_spread` is the standard deviation of the
+    blocks. Multiply p by `caution` (1 or more), which accounts for the estimated variance of the blocks.
     """
 
     difference: float
@@ -63,7 +63,7 @@ class ContrastFit:
 class _Spectrum:
     """The data without their fixed effects: a sum of squares along each direction in which blocks vary.
 
-    `rest` is the sum of squares along the other `freedom` directions, in which they do not.
+    `rest` is the sum of squares along the other `freedom` directions.
     """
 
     eigenvalues: Array
@@ -73,7 +73,7 @@ class _Spectrum:
 
 
 def fit_contrast(observations: Sequence[Observation], first: Hashable, second: Hashable) -> ContrastFit:
-    """Return the second group's mean logarithm less the first's; values are above 0."""
+    """Return the second group's mean logarithm minus the first's; values must be above 0."""
     logs = np.log([observation.value for observation in observations])
     scale = float(np.abs(logs - logs.mean()).max())
     matrix, contrast = _fixed_effects(observations, first, second)
@@ -89,7 +89,7 @@ def fit_contrast(observations: Sequence[Observation], first: Hashable, second: H
         difference, _ = _solve(matrix, blocks, logs, contrast, 0.0)
         return ContrastFit(difference, math.inf, 0.0, 0.0, 1.0)
     least = len(logs) * (_RESOLUTION * max(scale, _RESOLUTION)) ** 2
-    # Blocks that leave no direction free cannot be separated from the noise, and do not matter.
+    # Blocks that leave no free direction cannot be separated from the noise and are ignored.
     in_blocks = bool(spectrum.freedom and len(spectrum.eigenvalues) and blocks.sum(axis=0).max() > 1)
     ratio = _variance_ratio(spectrum, least) if in_blocks else 0.0
     difference, weights = _solve(matrix, blocks, logs, contrast, ratio)
@@ -106,7 +106,7 @@ def fit_contrast(observations: Sequence[Observation], first: Hashable, second: H
 
 
 def _fixed_effects(observations: Sequence[Observation], first: Hashable, second: Hashable) -> tuple[Array, Array]:
-    """Return a column for each session and for each group but the first, and the contrast of the two groups."""
+    """Return a column for each session and each group except the first, and the contrast of the two groups."""
     sessions = list(dict.fromkeys(observation.session for observation in observations))
     groups = [label for label in dict.fromkeys(observation.group for observation in observations) if label != first]
     matrix = np.zeros((len(observations), len(sessions) + len(groups)))
@@ -120,7 +120,7 @@ def _fixed_effects(observations: Sequence[Observation], first: Hashable, second:
 
 
 def _indicators(labels: Sequence[Hashable]) -> Array:
-    """Return a column for each label; rows without a label have none."""
+    """Return an indicator column for each label; rows labelled None are 0."""
     names = [label for label in dict.fromkeys(labels) if label is not None]
     place = {label: index for index, label in enumerate(names)}
     matrix = np.zeros((len(labels), len(names)))
@@ -145,7 +145,7 @@ def _spectrum(matrix: Array, blocks: Array, logs: Array) -> _Spectrum:
 
 
 def _variance_ratio(spectrum: _Spectrum, least: float) -> float:
-    """Return the blocks' variance over the noise's by REML; 0 where the blocks differ no more than runs do."""
+    """Return the ratio of the blocks' variance to the noise variance by REML; 0 if blocks do not differ."""
     rank = len(spectrum.eigenvalues) + spectrum.freedom
 
     def criterion(ratios: Array) -> Array:
@@ -170,17 +170,17 @@ def _variance_ratio(spectrum: _Spectrum, least: float) -> float:
 
 
 def _solve(matrix: Array, blocks: Array, logs: Array, contrast: Array, ratio: float) -> tuple[float, Array]:
-    """Return the contrast by generalised least squares, and the weight that each value has in it."""
+    """Return the contrast by generalised least squares, and the weight of each value in it."""
     sizes = blocks.sum(axis=0)
     shrink = ratio / (1 + ratio * sizes)
-    # The inverse of I + ratio Z Z' takes a share of its block's sum off each row.
+    # The inverse of I + ratio Z Z' subtracts a share of its block's sum from each row.
     whitened = matrix - blocks @ (shrink[:, None] * (blocks.T @ matrix))
     weights = whitened @ (np.linalg.pinv(matrix.T @ whitened, rcond=1e-12) @ contrast)
     return float(weights @ logs), weights
 
 
 def _satterthwaite(spectrum: _Spectrum, ratio: float, by_noise: float, by_block: float) -> float:
-    """Return the degrees of freedom of the contrast's variance: 2 V^2 / Var(V), in units in which the noise is 1.
+    """Return the degrees of freedom of the contrast's variance: 2 V^2 / Var(V), in units of the noise variance.
 
     Var(V) follows from the expected information on both variances.
     """

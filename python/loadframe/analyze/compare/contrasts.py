@@ -1,8 +1,8 @@
 """Groups of runs compared with the first group: ratios, intervals and tests.
 
-The run is the unit: a minute of requests is one observation, since its seconds are alike. Where runs were made in
-blocks or in several sessions, the analysis follows that. Runs that say nothing of the store are left out by name. Runs
-in which the store failed are worse than any figure: no conclusion contradicts that.
+The unit is the run: the seconds of a run are correlated, so it is one observation. The model accounts for blocks and
+sessions. Runs without valid figures are excluded by name. A run in which the store failed ranks below any figure, so no
+conclusion favours its group.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +28,9 @@ from loadframe.base.errors import BadInput
 
 @dataclass(frozen=True)
 class ContrastValues:
-    """The values of both groups that enter their ratio, and the ratio; None where a side has no such value.
+    """Both groups' values in a measure, and their ratio; None if a group has no positive value.
 
-    `without_logarithm` counts the runs, by the group's label, that have the value 0 and cannot enter a ratio.
+    `without_logarithm` counts, by group label, the runs excluded from the ratio because their value is 0.
     """
 
     first: tuple[float, ...]
@@ -42,20 +42,20 @@ class ContrastValues:
 def contrast_values(measure: Measure, first: Group, second: Group, session_spread: float) -> ContrastValues:
     """Return both groups' values in a measure, with their ratio.
 
-    `session_spread` is by how much sessions are taken to differ where each group has one only.
+    `session_spread` is the assumed standard deviation of sessions (relative), used if each group has one session.
     """
     runs = [(0, run) for run in first.usable] + [(1, run) for run in second.usable]
     sessions = sessions_of([run for _, run in runs], [side for side, _ in runs])
     values: tuple[list[float], list[float]] = ([], [])
     observations = []
-    nothing = [0, 0]
+    zeros = [0, 0]
     for (side, run), session in zip(runs, sessions, strict=True):
         value = measure.of(run)
         if value is None:
             continue
         positive = _share_above_0(measure, run) if measure.kind == "errors" else value
         if positive <= 0:
-            nothing[side] += 1
+            zeros[side] += 1
             continue
         values[side].append(value)
         observations.append(Observation(positive, side, block_of(run), session))
@@ -71,27 +71,27 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
         tuple(values[0]),
         tuple(values[1]),
         estimate,
-        tuple((label, count) for label, count in zip(labels, nothing, strict=True) if count),
+        tuple((label, count) for label, count in zip(labels, zeros, strict=True) if count),
     )
 
 
 def _share_above_0(measure: Measure, run: RecordedRun) -> float:
-    """Return the share of failed requests with half a failure added, so that no failure at all has a logarithm."""
+    """Return the share of failed requests with half a failure added, so that its logarithm exists without failures."""
     failed, requests = measure.failures(run)
     return (failed + 0.5) / (requests + 1)
 
 
 def _counting_variance(measure: Measure, sides: Iterable[Iterable[RecordedRun]]) -> float:
-    """Return the variance that the ratio of two shares has for being counted: failures that came by chance."""
+    """Return the counting variance (Poisson) of the logarithm of the ratio of two failure shares."""
     return sum(1 / (sum(measure.failures(run)[0] for run in runs) + 0.5) for runs in sides)
 
 
-#: Of p after Holm's adjustment.
+#: Significance level for p after Holm's adjustment.
 LEVEL = 0.05
-#: Relative differences below this are of no interest.
+#: Smallest relative difference of interest.
 LEAST = 0.05
-#: By how much two sessions are taken to differ when nothing was changed (a standard deviation, relative), where each
-#: side has one session only, so that the runs cannot say it.
+#: Assumed standard deviation between sessions without a change (relative). It is used if each side has one session, so
+#: that the runs do not show it.
 SESSION_SPREAD = 0.05
 
 Outcome = Literal["better", "worse", "alike", "open"]
@@ -99,13 +99,13 @@ Outcome = Literal["better", "worse", "alike", "open"]
 
 @dataclass(frozen=True)
 class Contrast:
-    """One measure of one group against the baseline's, at one treatment.
+    """One measure of one group compared with the baseline, at one treatment.
 
-    `ratio` is the group's geometric mean over the baseline's, with the blocks and sessions of the runs accounted for,
-    as `estimate` says; `p` is adjusted for all contrasts of the comparison. `better` and `worse` are significant
-    differences of at least the least effect, `alike` has its whole interval below that, and `open` is what the data do
-    not decide. `medians` and `delta` describe the runs as they are. `failed` are each side's runs in which the store
-    failed, `blind` says which side's figures leave too many failed requests out.
+    `ratio` is the group's geometric mean divided by the baseline's, adjusted for blocks and sessions. `p` is adjusted
+    for all contrasts of the comparison. Outcomes: `better` and `worse` are significant differences of at least the
+    least effect; `alike` has its whole interval within the least effect; `open` is undecided. `medians` and `delta`
+    describe the unadjusted runs. `failed` counts each side's runs in which the store failed. `blind` marks the sides
+    whose figures miss too many failed requests.
     """
 
     measure: Measure
@@ -124,7 +124,7 @@ class Contrast:
 
     @property
     def of_survivors(self) -> tuple[bool, bool]:
-        """Whether each side's figures are only those of runs or requests that did not fail."""
+        """Whether each side's figures exclude failed runs or too many failed requests."""
         return bool(self.failed[0]) or self.blind[0], bool(self.failed[1]) or self.blind[1]
 
     @property
@@ -134,7 +134,7 @@ class Contrast:
 
     @property
     def raw_p(self) -> float:
-        """The p of this contrast alone."""
+        """The p of this contrast before adjustment."""
         return self.estimate.p
 
     def as_dict(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class Comparison:
 
     groups: tuple[Group, ...]
     contrasts: tuple[Contrast, ...]
-    #: In what each group's runs were made otherwise than the baseline's.
+    #: For each group, the entries in which its manifests differ from the baseline's.
     differing: Mapping[str, tuple[Difference, ...]]
     warnings: tuple[Finding, ...]
     least: float
@@ -205,20 +205,20 @@ def compare(
     session_spread: float = SESSION_SPREAD,
     intended: bool = False,
 ) -> Comparison:
-    """Compare each group with the first; BadInput if there is no other, or none that has a counterpart.
+    """Compare each group with the first; BadInput without a second group, or for groups without a common treatment.
 
-    Where the groups have one treatment each, these are compared whatever they are; else treatments that both have.
-    `session_spread` is by how much two sessions are taken to differ where each group has one only. With `intended`,
-    there is no warning that the load differs, since that is what is compared.
+    Groups with one treatment each are compared even if the treatments differ; others only at common treatments.
+    `session_spread` is the assumed spread of sessions if each group has one. `intended` suppresses the warnings about
+    different loads and treatments.
     """
     baseline, *others = groups
     if not others:
-        raise BadInput("one group of runs has nothing to be compared with", remedy="name two or more")
+        raise BadInput("one group of runs cannot be compared", remedy="name two or more")
     for group in others:
         if group.robust != baseline.robust:
             first, second = (baseline, group) if baseline.robust else (group, baseline)
             raise BadInput(
-                f"the experiment of {first.label} has `estimate: robust`, that of {second.label} has not",
+                f"the experiment of {first.label} has `estimate: robust`, but {second.label} has not",
                 remedy="compare experiments with the same estimate",
             )
     warnings = [
@@ -256,7 +256,7 @@ def compare(
 
 
 def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple[Group, Group, Mapping[str, Any]]]:
-    """Return pairs of groups to compare, with the treatment that both share (empty where it is the only one)."""
+    """Return pairs of groups to compare with their common treatment (empty if each group has only one treatment)."""
     if len(baseline.treatments) == len(group.treatments) == 1:
         return [(baseline, group, {})]
     common = [treatment for treatment in baseline.treatments if treatment in group.treatments]
@@ -274,7 +274,7 @@ def _contrast(
     values: ContrastValues,
     estimate: RatioEstimate,
 ) -> Contrast:
-    """Return the two groups' values against each other, not yet adjusted."""
+    """Return the contrast of the two groups, with an unadjusted p and an open outcome."""
     return Contrast(
         measure=measure,
         treatment=treatment,
@@ -293,7 +293,7 @@ def _contrast(
 
 
 def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
-    """Return the outcome of the figures, if it also holds when what failed is worse than any of them."""
+    """Return the outcome, downgraded to open if failures on a side could reverse it."""
     outcome = _of_figures(contrast, p, least, level)
     baseline, group = contrast.of_survivors
     if (group and outcome in ("better", "alike")) or (baseline and outcome in ("worse", "alike")):
@@ -311,7 +311,7 @@ def _of_figures(contrast: Contrast, p: float, least: float, level: float) -> Out
 
 
 def _few(contrasts: Sequence[Contrast]) -> list[Finding]:
-    """Return a warning for each pair of sizes that tells nothing of the noise."""
+    """Return a warning for each pair of group sizes without degrees of freedom."""
     unknown = [contrast for contrast in contrasts if not contrast.estimate.freedom]
     sizes = dict.fromkeys((len(contrast.first), len(contrast.second)) for contrast in unknown)
     return [doubts.TooFewRuns(n, m) for n, m in sizes]
@@ -350,14 +350,14 @@ _VARIANT = "variant"
 
 
 def read_variants(argument: str) -> tuple[Group, ...]:
-    """Return the variants of the folder of an experiment that compares some; none of anything else."""
+    """Return the variants of an experiment's folder as groups; empty for other folders."""
     path = Path(argument)
     folder = read_experiment(path) if (path / EXPERIMENT_FILE).is_file() else None
     return split_by_variant(folder) if folder and "variants" in folder.description else ()
 
 
 def split_by_variant(folder: RecordedExperiment) -> tuple[Group, ...]:
-    """Return a group for each variant; what the variants set themselves is not part of the treatment."""
+    """Return a group for each variant; treatments omit the factors that variants set."""
     description = folder.description
     at = [name for name in description["factors"] if all(name not in sets for sets in description["variants"].values())]
     return tuple(

@@ -1,4 +1,4 @@
-"""In what the manifests of two groups of runs differ: the store, the load, the generator, the machine."""
+"""Differences between the manifests of two groups of runs: store, load, generator, machine."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,9 +8,9 @@ from typing import Any
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.record.schema.manifest import RecordedStore
 
-#: What identifies a machine. Two containers of one machine have other names, and the same processor and memory.
+#: Entries that identify a machine: containers on one machine differ in name but share processor and memory.
 MACHINE = ("hardware.hostname", "hardware.cpu", "hardware.usable", "hardware.memory")
-#: All that is recorded of the store, whatever is added to it; the family follows from the kind.
+#: All recorded fields of the store; the family follows from the kind.
 _STORE = tuple(f"store.{entry.name}" for entry in fields(RecordedStore) if entry.name != "family")
 _LOAD = ("workload.name", "workload.file.sha256", "workload.parameters", "workload.phases", "workload.corpora")
 _GENERATOR = ("generator.ranks", "generator.threads", "generator.spread", "generator.connections", "generator.samples")
@@ -20,7 +20,7 @@ _PARTS = (*_STORE, *_LOAD, *_GENERATOR, *_SOFTWARE, *MACHINE)
 
 @dataclass(frozen=True)
 class Difference:
-    """One entry of the manifest, and the values that each of two groups has of it."""
+    """One entry of the manifest with the values of each group."""
 
     key: str
     first: tuple[str, ...]
@@ -28,12 +28,12 @@ class Difference:
 
     @property
     def of_machine(self) -> bool:
-        """Whether it identifies the machine."""
+        """Whether the entry identifies the machine."""
         return self.key in MACHINE
 
     @property
     def of_load(self) -> bool:
-        """Whether it makes the load another one."""
+        """Whether the entry describes the load."""
         return self.key.startswith(("workload.", "generator."))
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Difference:
 
 
 def differences(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[Difference, ...]:
-    """Return where the values of the two groups are not the same."""
+    """Return the entries whose values differ between the groups."""
     one, other = _values(first), _values(second)
     differences = []
     for key in dict.fromkeys([*one, *other]):
@@ -52,7 +52,7 @@ def differences(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> 
 
 
 def _values(runs: Sequence[RecordedRun]) -> dict[str, dict[str, None]]:
-    """Return the different values of each entry, as text, in order."""
+    """Return the distinct values of each entry, as text, in order."""
     values: dict[str, dict[str, None]] = {}
     for run in runs:
         for part in _PARTS:

@@ -1,21 +1,21 @@
-"""The ratio of two groups of runs, analysed as the runs were made: in blocks, in sessions, or neither; pure.
+"""Ratio of two groups of runs, by the design of the runs: in blocks, in sessions, or neither; pure functions.
 
-Everything is done on logarithms, so that a difference is a ratio and its interval stays above 0.
+The analysis uses logarithms, so a difference is a ratio and its interval stays above 0.
 
-- **Blocks.** Runs of one block were made one after the other and share what the machine did then. The model is
-  log(value) = group + session + block + noise, with the block as a random effect. Its variance is estimated by
-  restricted maximum likelihood (REML; Patterson and Thompson, "Recovery of inter-block information when block sizes are
-  unequal", Biometrika 58, 1971), and the degrees of freedom by Satterthwaite's method (Biometrics Bulletin 2, 1946; for
-  contrasts in mixed models Giesbrecht and Burns, Biometrics 41, 1985). Where the blocks differ, this is the paired t
-  test; where they do not, it is Student's t test with all its degrees of freedom.
-- **Sessions.** Runs of one session are more alike than runs of two. Sessions that have runs of both groups are compared
-  within themselves. Where every session has runs of one group only, the session is the unit: means of sessions are
-  compared by a t test, and a session with fewer runs than usual has the additional variance that this brings.
-- **One session against one** cannot know how much sessions differ. What is assumed instead is added; without it, the
-  interval holds for these two sessions, and says nothing of two others.
+- **Blocks.** Runs of one block follow each other and share the state of the machine. The model is log(value) = group +
+  session + block + noise, with the block as a random effect. Its variance is estimated by restricted maximum likelihood
+  (REML; Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal", Biometrika 58,
+  1971), and the degrees of freedom by Satterthwaite's method (Biometrics Bulletin 2, 1946; for contrasts in mixed
+  models Giesbrecht and Burns, Biometrics 41, 1985). If blocks differ, the result approaches the paired t test;
+  otherwise it is Student's t test with all degrees of freedom.
+- **Sessions.** Variance between sessions exceeds variance within a session. Sessions with runs of both groups are
+  compared within the session. If every session has runs of one group only, a t test compares session means. Sessions
+  with fewer runs than usual add variance.
+- **One session per group** does not show the variance between sessions. The analysis adds an assumed variance; without
+  it, the interval holds for these two sessions only.
 
-Both groups are taken to have the same noise (relative to their level), except where runs without blocks are so unequal
-in number that it would matter. That is not checked; with equal numbers the t test hardly depends on it.
+Both groups are assumed to have the same noise (relative to their level), except runs without blocks whose numbers are
+very unequal. The assumption is not checked; with equal numbers the t test hardly depends on it.
 """
 
 import math
@@ -33,27 +33,27 @@ from loadframe.analyze.figures import EXACT, Stretch
 
 __all__ = ["Design", "Observation", "RatioEstimate", "estimate_ratio"]
 
-#: How runs were laid out: each block has one run of both groups; blocks of any other shape; no common blocks; sessions
-#: that have runs of one group only; and one such session for each group.
+#: Layout of the runs: each block has one run of both groups; blocks of any other shape; no common blocks; sessions with
+#: runs of one group only; one such session per group.
 Design = Literal["paired", "blocks", "unpaired", "sessions", "one session each"]
 
-#: From this ratio of their numbers of runs on, each group may have a noise of its own.
+#: From this ratio of run counts on, Welch's test is considered, which allows unequal noise.
 _UNEQUAL = 2
-#: Differences below this are rounding's, where nothing scatters.
+#: Smaller differences are rounding errors.
 _RESOLUTION = 1e-9
-#: exp() of more than this is beyond a float.
+#: Largest argument of exp() without overflow.
 _MOST = 700.0
 
 
 @dataclass(frozen=True)
 class RatioEstimate:
-    """The ratio of two groups' geometric means with its 95 % interval, and how it was found.
+    """Ratio of two groups' geometric means with its 95 % interval, and the figures it rests on.
 
-    `log_ratio` and `standard_error` are natural logarithms. `p` is two-sided, of a ratio of 1: Student's t with
-    `freedom` degrees of freedom, times `caution`. The interval agrees with it: it is log_ratio +- standard_error times
-    the t quantile of 1 - 0.025 / caution. Without any freedom the interval is unbounded and p is 1. `block_spread` is
-    the standard deviation of block effects (of logarithms; 0 where none was seen). `sessions` counts those of the
-    baseline and of the other group that entered the estimate. Sessions that hold both groups count on both sides.
+    `log_ratio` and `standard_error` are on the natural log scale. `p` is two-sided for a ratio of 1, by Student's t
+    with `freedom` degrees of freedom, times `caution`. The interval matches it: log_ratio +- standard_error times the t
+    quantile of 1 - 0.025 / caution. Without degrees of freedom the interval is unbounded and p is 1. `block_spread` is
+    the standard deviation of block effects (of logarithms; 0 if undetected). `sessions` counts the sessions of the
+    baseline and of the other group; those with runs of both count on both sides.
     """
 
     ratio: Estimate
@@ -65,16 +65,16 @@ class RatioEstimate:
     design: Design
     block_spread: float
     sessions: tuple[int, int]
-    #: What the bounds of the values allow; `ratio` and `p` contain it, the other figures do not.
+    #: Bounds of the values; `ratio` and `p` include them, the other figures do not.
     bounds: Stretch = EXACT
 
     @property
     def knows_sessions(self) -> bool:
-        """Whether the interval accounts for how sessions differ; else it holds for these two sessions only."""
+        """Whether the interval covers the variance between sessions; else it holds for these two sessions only."""
         return self.design != "one session each"
 
     def widened(self, bounds: Stretch) -> "RatioEstimate":
-        """Return the estimate with what the bounds of the values allow; p is that of the ratio nearest to 1."""
+        """Return the estimate widened by the bounds of the values; p is for the possible ratio nearest to 1."""
         if bounds.is_exact:
             return self
         least, most = self.ratio.value * bounds.low, self.ratio.value * bounds.high
@@ -97,19 +97,18 @@ def estimate_ratio(
     least_variance: float = 0.0,
     robust: bool = False,
 ) -> RatioEstimate:
-    """Return the group's geometric mean over the baseline's.
+    """Return the group's geometric mean divided by the baseline's.
 
-    Observations of further groups help to tell blocks and noise. `session_spread` is the standard deviation of
-    sessions, as a share, that is assumed where each side has one session only and the runs cannot say it; elsewhere it
-    is not used. `least_variance` is what the variance of the log ratio has at least, whatever the runs say. With
-    `robust`, means are trimmed, where there are enough values; see `trimmed`. ValueError where a side has no
-    observation, or a value is not positive and finite.
+    Observations of further groups add information on blocks and noise. `session_spread` is the assumed standard
+    deviation of sessions (relative); it is used only if each side has one session. `least_variance` is a lower limit
+    for the variance of the log ratio. `robust` uses trimmed means if there are enough values; see `trimmed`. Raises
+    ValueError if a side has no observation, or a value is not positive and finite.
     """
     for label in (baseline, group):
         if not any(observation.group == label for observation in observations):
             raise ValueError(f"the group {label!r} has no observation")
     if any(not 0 < observation.value < math.inf for observation in observations):
-        raise ValueError("a value is not positive and finite, and has no logarithm")
+        raise ValueError("values must be positive and finite to have a logarithm")
     sessions = {
         label: list(dict.fromkeys(observation.session for observation in observations if observation.group == label))
         for label in (baseline, group)
@@ -133,7 +132,7 @@ def estimate_ratio(
         trimmed = unpaired_contrast(observations, baseline, group, by_session=True) if robust else None
         between = trimmed or _between_sessions(observations, baseline, group)
         return _result(between, "sessions", counts, least_variance)
-    # Session and group cannot be separated, so the session must not be in the model.
+    # Session and group are confounded, so the model must omit the session.
     trimmed = unpaired_contrast(observations, baseline, group, by_session=False) if robust else None
     contrast = _with_variance(trimmed or _unblocked(observations, baseline, group), 2 * session_spread**2)
     return _result(contrast, "one session each", counts, least_variance)
@@ -142,10 +141,10 @@ def estimate_ratio(
 def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
     """Compare runs of one session that share no blocks.
 
-    With about equal numbers of runs it is Student's test, which takes the noise of both for the same and hardly suffers
-    where it is not. Where one side has twice as many or more it would suffer, and Welch's ("The generalization of
-    'Student's' problem when several different population variances are involved", Biometrika 34, 1947) would suffer
-    from skewed noise: the more cautious of both decides.
+    For similar numbers of runs this is Student's test, which assumes equal noise and is robust against unequal noise
+    there. If one side has twice as many runs or more, Student's test is not robust against unequal noise, and Welch's
+    ("The generalization of 'Student's' problem when several different population variances are involved", Biometrika
+    34, 1947) is not robust against skewed noise; the wider interval of the two is used.
     """
     pair = [
         Observation(observation.value, observation.group)
@@ -182,12 +181,12 @@ def _design(observations: Sequence[Observation], baseline: Hashable, group: Hash
 
 
 def _between_sessions(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
-    """Compare means of sessions, each of which has runs of one group only.
+    """Compare session means; each session has runs of one group only.
 
-    The variance of a session's mean is that between sessions plus that within, over its runs. S^2, the pooled variance
-    of session means about their group's, has both for a session with the usual number of runs; a group whose sessions
-    have fewer gets the difference from the variance within. One with more gets nothing taken off, which errs on the
-    safe side.
+    The variance of a session mean is the variance between sessions plus the variance within divided by the runs. S^2,
+    the pooled variance of session means about their group's mean, contains both for a session with the usual number of
+    runs. A group whose sessions have fewer runs gets the difference from the variance within. A group with more runs
+    gets no reduction, which is conservative.
     """
     means: list[list[float]] = []
     inverse_runs: list[float] = []
@@ -219,7 +218,7 @@ def _between_sessions(observations: Sequence[Observation], baseline: Hashable, g
 
 
 def _with_variance(contrast_fit: ContrastFit, known: float) -> ContrastFit:
-    """Add a variance that is known, or assumed; the sum has degrees of freedom by Satterthwaite's method."""
+    """Add a known or assumed variance; the degrees of freedom follow by Satterthwaite's method."""
     if not known or not contrast_fit.freedom:
         return contrast_fit
     variance = contrast_fit.error**2

@@ -1,4 +1,4 @@
-"""Gathers the runs that are compared: from run folders, folders that hold some, and experiments' folders."""
+"""Collection of the runs to compare: from run folders, parents of run folders, and experiment folders."""
 
 import glob
 import json
@@ -17,39 +17,39 @@ from loadframe.record.schema import MANIFEST_FILE
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Runs that are held together against another group's, by the name that they have in sentences."""
+    """Runs that are compared with another group's; `label` names them in sentences."""
 
     label: str
     runs: tuple[RecordedRun, ...]
-    #: Whether runs in which requests fail have failed, as where a treatment is to be chosen.
+    #: Whether a run with too many failed requests counts as failed, for experiments that choose a treatment.
     strict: bool = False
-    #: Whether ratios are of trimmed means, as the file of the runs' experiment says.
+    #: Whether ratios use trimmed means (`estimate: robust` in the experiment file).
     robust: bool = False
 
     @cached_property
     def usable(self) -> tuple[RecordedRun, ...]:
-        """The runs that count, in the order in which they were made; what the store did wrong in them is a result."""
+        """The included runs in time order; unless `strict`, they include runs in which the store was at fault."""
         return tuple(sorted((run for run in self.runs if (run.usable if self.strict else run.sound)), key=started))
 
     @property
     def failed(self) -> tuple[RecordedRun, ...]:
-        """The runs in which the store failed, whether they have figures or not."""
+        """The runs in which the store failed, with or without figures."""
         return tuple(run for run in self.runs if (run.requests_failed if self.strict else run.store_failed))
 
     @property
     def known(self) -> tuple[RecordedRun, ...]:
-        """The runs that count; if there are none, all that have a manifest, which says what was planned."""
+        """The included runs; if there are none, all runs with a manifest, which records the plan."""
         return self.usable or tuple(run for run in self.runs if run.run)
 
     @property
     def left_out(self) -> tuple[RecordedRun, ...]:
-        """The runs that no figure contains: spoilt, failed, interrupted or missing."""
+        """The excluded runs: invalid, failed, interrupted or missing."""
         used = {id(run) for run in self.usable}
         return tuple(run for run in self.runs if id(run) not in used)
 
     @property
     def faulty(self) -> tuple[RecordedRun, ...]:
-        """The runs that count although the store was at fault in them: errors, drops, a rate that was not achieved."""
+        """The included runs in which the store was at fault: errors, drops, an unachieved rate."""
         return tuple(run for run in self.usable if not run.usable)
 
     def at(self, treatment: Mapping[str, Any]) -> "Group":
@@ -58,20 +58,20 @@ class Group:
 
     @property
     def treatments(self) -> list[Mapping[str, Any]]:
-        """The treatments of its runs, in the order of their first."""
+        """The distinct treatments of its runs, in their order."""
         return _unique(run.treatment for run in self.runs)
 
 
 def read_groups(arguments: Sequence[str]) -> tuple[Group, ...]:
-    """Return a group for each argument, named by the shortest ends of their paths that differ.
+    """Return a group for each argument, labelled by the shortest distinct ends of the paths.
 
-    An argument names a run folder, a folder that holds run folders, an experiment's folder, or is a pattern such as
-    `results/old-*` of these. BadInput if there is no run.
+    An argument names a run folder, a parent of run folders, an experiment folder, or is a pattern of these such as
+    `results/old-*`. BadInput if it matches no run.
     """
     folders = [(argument, read_runs(argument)) for argument in arguments]
     labels = _labels([argument for argument, _ in folders])
     return tuple(
-        Group(label, runs, robust=asks_robust(argument))
+        Group(label, runs, robust=uses_robust_estimate(argument))
         for label, (argument, runs) in zip(labels, folders, strict=True)
     )
 
@@ -95,22 +95,22 @@ def split_by_treatment(runs: Sequence[RecordedRun], *, robust: bool = False) -> 
 
 
 def treatments_text(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """Return in what two treatments differ."""
+    """Return the differences of two treatments in words."""
     names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
     return ", ".join(f"{name}: {first.get(name, 'not set')} → {second.get(name, 'not set')}" for name in names)
 
 
 def read_runs(argument: str) -> tuple[RecordedRun, ...]:
-    """Return the runs that an argument names; BadInput if there is none."""
+    """Return the runs that an argument names; BadInput if it names none."""
     paths = [Path(argument)]
     if not paths[0].exists() and glob.has_magic(argument):
         paths = [Path(name) for name in sorted(glob.glob(argument))]  # noqa: PTH207 - the pattern may be absolute
     runs = [run for path in paths for run in _runs_in(path)]
     if not runs:
         raise BadInput(
-            "there is no run",
+            "this path names no run",
             where=argument,
-            remedy="name a run's folder, a folder that holds some, an experiment's folder, or a pattern of these",
+            remedy="name a run folder, a folder that contains run folders, an experiment folder, or a pattern of these",
         )
     return tuple(runs)
 
@@ -125,21 +125,21 @@ def _runs_in(path: Path) -> list[RecordedRun]:
     return [_single(child) for child in sorted(path.glob("[!.]*")) if (child / MANIFEST_FILE).is_file()]
 
 
-def asks_robust(argument: str) -> bool:
-    """Whether the experiments that an argument names say `estimate: robust`; BadInput if only some do."""
+def uses_robust_estimate(argument: str) -> bool:
+    """Return whether the named experiments use `estimate: robust`; BadInput if only some do."""
     paths = [Path(argument)] if Path(argument).exists() else map(Path, sorted(glob.glob(argument)))  # noqa: PTH207
-    asked = {path: is_robust(read_experiment(path)) for path in paths if (path / EXPERIMENT_FILE).is_file()}
-    if len(set(asked.values())) > 1:
+    robust = {path: is_robust(read_experiment(path)) for path in paths if (path / EXPERIMENT_FILE).is_file()}
+    if len(set(robust.values())) > 1:
         raise BadInput(
-            f"{next(path for path in asked if asked[path])} has `estimate: robust`,"
-            f" {next(path for path in asked if not asked[path])} has not",
+            f"{next(path for path in robust if robust[path])} has `estimate: robust`,"
+            f" but {next(path for path in robust if not robust[path])} has not",
             remedy="compare experiments with the same estimate",
         )
-    return any(asked.values())
+    return any(robust.values())
 
 
 def is_robust(folder: RecordedExperiment) -> bool:
-    """Whether an experiment's file says `estimate: robust`."""
+    """Return whether an experiment file has `estimate: robust`."""
     return folder.description.get("estimate") == "robust"
 
 
@@ -153,7 +153,7 @@ def _unique(treatments: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _labels(arguments: Sequence[str]) -> list[str]:
-    """Return the last parts of paths, as many of them as it takes to tell them apart; whole ones where none do."""
+    """Return the shortest distinct ends of paths; numbered whole paths if some are equal."""
     parts = [Path(argument).parts for argument in arguments]
     for count in range(1, max(map(len, parts)) + 1):
         labels = ["/".join(part[-count:]) for part in parts]

@@ -1,9 +1,9 @@
 """Robust contrasts: trimmed means of blocks or runs, for noise with outliers; pure.
 
-A fifth of the values is trimmed at each end, and the error follows from the winsorised variance (Tukey and McLaughlin,
+A fifth of the values is trimmed at each end. The error follows from the winsorised variance (Tukey and McLaughlin,
 "Less vulnerable confidence and significance procedures for location based on a single sample", Sankhya A 25, 1963; for
-two samples Yuen, "The two-sample trimmed t for unequal population variances", Biometrika 61, 1974). Fewer than five
-values have nothing trimmed.
+two samples Yuen, "The two-sample trimmed t for unequal population variances", Biometrika 61, 1974). With fewer than
+five values nothing is trimmed.
 """
 
 import math
@@ -17,9 +17,9 @@ _TRIMMED = 0.2
 
 
 def paired_contrast(observations: Sequence[Observation], first: Hashable, second: Hashable) -> ContrastFit | None:
-    """Return the trimmed mean of the blocks' differences of logarithms; None with fewer than two blocks of both.
+    """Return the trimmed mean of the blocks' log differences; None with fewer than two blocks that have both groups.
 
-    A block with several runs of a group counts with the median of them.
+    Several runs of a group in a block count as their median.
     """
     blocks: dict[Hashable, dict[Hashable, list[float]]] = {}
     for observation in observations:
@@ -39,7 +39,7 @@ def unpaired_contrast(
 ) -> ContrastFit | None:
     """Return the difference of trimmed means of logarithms; None with fewer than two values on a side.
 
-    The values are runs, or with `by_session` the medians of sessions.
+    The values are runs, or the medians of sessions if `by_session` is set.
     """
     sides = []
     for label in (first, second):

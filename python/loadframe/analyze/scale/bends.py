@@ -1,6 +1,6 @@
-"""Why a curve over clients bends: which resources the telemetry shows to be saturated at the bend.
+"""Bends of curves over clients: resources that the telemetry shows saturated at the bend.
 
-It reports what was seen, not the cause: a queue is where requests wait, not always what they wait for.
+The report states the observation, not the cause: a queue shows where requests wait, not always the reason.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from loadframe.analyze.scale.telemetry import cpu_shares, growth, samples
 from loadframe.analyze.scale.treatments import Treatment
 from loadframe.base.units import format_count, format_nodes, format_share
 
-#: Throughput below this share of what as many times the clients would give is a bend.
+#: A throughput below this share of linear growth with the clients is a bend.
 _BENT = 0.8
 #: Shares from which a resource counts as saturated: CPU of its limit, CPU of the machine, time throttled by a quota,
 #: time spent on garbage collection, time spent waiting for storage.
@@ -24,11 +24,11 @@ _POOLS = ("search", "write", "get")
 
 @dataclass(frozen=True)
 class Bend(Finding):
-    """Throughput over clients stopped keeping up; `reasons` are the saturated resources, the most telling first."""
+    """Throughput stopped growing with the clients; `reasons` are the saturated resources, the strongest first."""
 
     nodes: int | None
     clients: int
-    #: The number of clients that would have done that work if each were as fast as a single one.
+    #: Effective concurrency: the clients that would achieve this throughput at the speed of a single one.
     effective: float
     reasons: tuple[str, ...]
     advice: str
@@ -36,17 +36,17 @@ class Bend(Finding):
     def _cause(self) -> str:
         at = f"at {format_nodes(self.nodes)} " if self.nodes else ""
         seen = "; ".join(self.reasons) if self.reasons else "no monitored resource was saturated"
-        return f"{at}{self.clients} clients did the work of {format_count(self.effective)}: {seen}"
+        return f"{at}effective concurrency was {format_count(self.effective)} of {self.clients} clients: {seen}"
 
     def _remedy(self) -> str:
         return self.advice
 
 
 def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment], best: Treatment) -> Bend | None:
-    """Return why throughput bends over the clients of these treatments, of one number of nodes; None if it does not.
+    """Return why throughput bends over the clients at one number of nodes; None if it does not.
 
-    It is looked at at the `best` of them, and above that for a generator that could do no more. A throughput without an
-    upper bound is the generator's: the best of the others is looked at instead.
+    The function examines the `best` treatment, and larger numbers of clients for a saturated generator. If the
+    generator limits the best throughput (no upper bound), it examines the best of the others.
     """
     known = [treatment for treatment in treatments if treatment.clients and isfinite(treatment.stretch.high)]
     ordered = sorted(known, key=lambda treatment: treatment.clients or 0)
@@ -63,12 +63,12 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
     here = [run for run in runs if run.nodes == best.nodes and run.sound and run.clients(phase) == best.clients]
     above = [run for run in runs if run.nodes == best.nodes and (run.clients(phase) or 0) > (best.clients or 0)]
     signs = [*_seen(here, phase), *_generator(above, phase)]
-    advice = signs[0][1] if signs else "watch more of the store, or look at its own slow log and profiler"
+    advice = signs[0][1] if signs else "monitor more of the store, or use its slow log and profiler"
     return Bend(best.nodes, best.clients or 0, effective, tuple(reason for reason, _ in signs), advice)
 
 
 def _seen(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
-    """Yield what is saturated, with what to do about it."""
+    """Yield each saturated resource with a remedy."""
     if not runs:
         return
     yield from _processors(runs, phase)
@@ -76,15 +76,15 @@ def _seen(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
     if rejected:
         yield (
             f"nodes rejected {format_count(rejected)} requests",
-            "offer fewer requests at once, or let nodes queue more",
+            "send fewer concurrent requests, or let nodes queue more",
         )
     for pool in _POOLS:
         waiting = _mean(runs, phase, f"{pool}_queue")
         if waiting is not None and waiting >= 1:
             active = _mean(runs, phase, f"{pool}_active") or 0.0
             yield (
-                f"{waiting:.1f} requests waited in each node's {pool} queue, beside {active:.1f} that were served",
-                "more threads help while processors are free; else more nodes do",
+                f"{waiting:.1f} requests waited in each node's {pool} queue, while {active:.1f} were served",
+                "add threads if processors are free, otherwise nodes",
             )
     collecting = [
         sum(growth(run, phase, "node:", f"gc_{kind}_ms") for kind in ("young", "old")) / 1e3 / _node_seconds(run, phase)
@@ -95,7 +95,7 @@ def _seen(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
     stalled = [value for run in runs for value in samples(run, phase, "host", "pressure.io.some")]
     if stalled and fmean(stalled) > _STORAGE:
         yield (
-            f"something waited for storage for {format_share(fmean(stalled))} of the time",
+            f"tasks waited for storage for {format_share(fmean(stalled))} of the time",
             "give nodes more memory for their data, or faster storage",
         )
 
@@ -122,7 +122,7 @@ def _generator(above: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
 
 
 def _is_generators(run: RecordedRun, phase: str) -> bool:
-    """Whether the generator spoilt a run, or its throughput has no upper bound."""
+    """Return whether the generator made the run invalid, or its throughput has no upper bound."""
     throughput = run.figure(phase, "throughput")
     return run.fault == "generator" or (throughput.counts and not isfinite(throughput.high))
 

@@ -1,7 +1,7 @@
-"""How many clients load a cluster well: no node is idle, none is overloaded.
+"""Calibration of the number of clients: every node busy, none overloaded.
 
-Both bounds are those of the elasticity paper: no node below 20 % of its CPUs, none above 90 %. Where nodes have no CPU
-limit that holds them, only throughput can tell when there are clients enough.
+The bounds are those of the elasticity paper: every node between 20 % and 90 % of its CPUs. If no CPU limit applies to
+the nodes, only throughput shows whether there are enough clients.
 """
 
 from collections.abc import Sequence
@@ -13,25 +13,25 @@ from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.scale.telemetry import cpu_shares
 
 IDLE, OVERLOADED = 0.2, 0.9
-#: A doubling of clients that brings less than this has found the end.
+#: Smallest gain from a doubling of clients that continues the search.
 _GAIN = 1.05
-#: More clients than this are another generator's business.
+#: Largest number of clients; more need another generator.
 _MOST = 4096
 
 
 @dataclass(frozen=True)
 class ClientsTried:
-    """What a number of clients did: throughput (1/s), the least and the most busy node's share of its CPU limit."""
+    """Result of a number of clients: throughput (1/s), CPU share of the least and of the most busy node."""
 
     clients: int
-    throughput: float | None  #: None where the run is invalid
+    throughput: float | None  #: None if the run is invalid
     idlest: float | None = None
     busiest: float | None = None
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The most clients at which every node was between the bounds; None where no number was seen to be so."""
+    """The largest number of clients with every node within the bounds; `clients` is None if there was none."""
 
     nodes: int | None
     clients: int | None
@@ -40,9 +40,9 @@ class Calibration:
 
 
 def clients_tried(run: RecordedRun, phase: str, rate: Rate = THROUGHPUT) -> ClientsTried:
-    """Return what a run says of its number of clients."""
+    """Return the result of a run's number of clients."""
     clients, entry = run.clients(phase) or 0, run.phase(phase)
-    # A throughput without an upper bound says nothing of whether more clients would do more.
+    # A throughput without an upper bound does not show whether more clients would increase it.
     if entry is None or not isfinite(run.figure(phase, rate.name).high):
         return ClientsTried(clients, None)
     shares = cpu_shares(run, phase).values()
@@ -50,9 +50,9 @@ def clients_tried(run: RecordedRun, phase: str, rate: Rate = THROUGHPUT) -> Clie
 
 
 def next_clients(trials: Sequence[ClientsTried]) -> int | None:
-    """Return how many clients to try next, twice as many each time; None when more would say nothing new.
+    """Return the next number of clients, twice the last one; None if the search is finished.
 
-    That is when a node is overloaded, when the last doubling brought less than 5 %, or when the last two runs were
+    It is finished if a node is overloaded, if the last doubling gained less than 5 %, or if the last two runs were
     invalid: one may have been disturbed, two mean that the generator is the limit.
     """
     if not trials:
@@ -68,7 +68,7 @@ def next_clients(trials: Sequence[ClientsTried]) -> int | None:
 
 
 def every_clients() -> list[int]:
-    """Return all numbers of clients that may be tried on one cluster."""
+    """Return all numbers of clients that the search may try on one cluster."""
     numbers = [1]
     while 2 * numbers[-1] <= _MOST:
         numbers.append(2 * numbers[-1])
@@ -76,7 +76,7 @@ def every_clients() -> list[int]:
 
 
 def calibrate(nodes: int | None, trials: Sequence[ClientsTried]) -> Calibration | None:
-    """Return the calibrated number of clients from all runs of a number of nodes; None without CPU limits to go by."""
+    """Return the calibrated number of clients from all runs at a number of nodes; None without CPU limits."""
     known = [trial for trial in trials if trial.idlest is not None and trial.busiest is not None]
     if not known:
         return None

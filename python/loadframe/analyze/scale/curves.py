@@ -31,7 +31,7 @@ from loadframe.base.units import format_count, format_nodes
 
 @dataclass(frozen=True)
 class FailedLevel(Finding):
-    """The store failed in some runs at one number of nodes and clients; `listed` has them by their reasons."""
+    """Store failures at one number of nodes and clients; `listed` groups the failed runs by reason."""
 
     nodes: int | None
     clients: int | None
@@ -49,15 +49,15 @@ class FailedLevel(Finding):
         return ", ".join([*nodes, *clients]) or "the only level"
 
     def _cause(self) -> str:
-        rest = "the curves have the other runs alone" if self.shown else "the curves lack this level"
+        rest = "the curves include only the other runs" if self.shown else "the curves lack this level"
         return f"at {self.level} the store failed in {self.failed} of {self.total} runs ({self.listed}): {rest}"
 
     def _remedy(self) -> str:
-        return "read the curves as those of a store that did not fail, and find out why it did"
+        return "the curves describe a store that did not fail; find the cause of the failures"
 
 
 def failed_levels(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment]) -> tuple[FailedLevel, ...]:
-    """Return the levels at which the store failed as a whole, or gave no success; `treatments` are on the curves."""
+    """Return the levels at which the store failed in some runs; `treatments` are on the curves."""
     by_level: dict[tuple[int | None, int | None], list[RecordedRun]] = defaultdict(list)
     for run in runs:
         by_level[run.nodes, run.clients(phase)].append(run)
@@ -78,7 +78,7 @@ def failed_levels(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Throughput over one size, fitted where the data allow it; else `refusal` says why not."""
+    """Throughput over one size with its fit; without a fit, `refusal` gives the reason."""
 
     over: str
     nodes: int | None
@@ -89,7 +89,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """Throughput at the best clients against that of the fewest nodes: ratio, and ratio per ratio of nodes."""
+    """Throughput at the best clients relative to that on the fewest nodes, and divided by the ratio of nodes."""
 
     treatment: Treatment
     speedup: Estimate
@@ -98,13 +98,13 @@ class SpeedUp:
 
 @dataclass(frozen=True, eq=False)
 class PhaseCurves:
-    """What a scale experiment says of one measured phase, at one level of all factors but nodes and clients.
+    """Analysis of one measured phase of a scale experiment, at one level of all factors except nodes and clients.
 
-    `rate` is what its throughputs count: requests or documents.
-    `best` is the treatment that each number of nodes is taken at: all that is said or drawn of it is of this one.
-    `at_edge` lists the numbers of nodes whose best clients were the most that were measured, so that their capacity may
-    be higher. `bends` say what ended the growth over clients, `calibrations` how many of those load each number of
-    nodes as it should be, where nodes have a CPU limit.
+    - `rate`: the unit of its throughputs, requests or documents.
+    - `best`: the treatment chosen for each number of nodes; all statements and plots over nodes use these.
+    - `at_edge`: numbers of nodes whose best clients were the most measured, so their capacity may be higher.
+    - `bends`: what ended the growth over clients.
+    - `calibrations`: suitable numbers of clients by number of nodes, if nodes have a CPU limit.
     """
 
     phase: str
@@ -135,9 +135,9 @@ def phase_curves(
     rate: Rate = THROUGHPUT,
     attempts: Sequence[RecordedRun] = (),
 ) -> PhaseCurves:
-    """Analyse one phase over runs that differ in nodes and clients only; `scaling` is what data do as nodes grow.
+    """Analyse one phase over runs that differ in nodes and clients only.
 
-    `attempts` are earlier ones that the store failed.
+    `scaling` is `weak` if data grow with the nodes. `attempts` are earlier attempts in which the store failed.
     """
     operation = main_operation(runs, phase)
     measured = points(runs, phase, operation, rate)
@@ -191,7 +191,7 @@ def _curve(
     over: str, nodes: int | None, treatments: Sequence[Treatment], size: Any, seed: int, scaling: Scaling = "strong"
 ) -> Curve:
     pairs = [pair for treatment in treatments for pair in zip(treatment.points, treatment.expected, strict=True)]
-    # A throughput without an upper bound is the generator's, and so is the bend of its curve.
+    # A throughput without an upper bound is the generator's limit, so the curve omits it.
     pairs = [(point, throughput) for point, throughput in pairs if isfinite(point.stretch.high)]
     used, throughputs = [point for point, _ in pairs], [throughput for _, throughput in pairs]
     options: dict[str, Any] = {
@@ -208,9 +208,9 @@ def _curve(
 def _fit_within_bounds(
     sizes: Sequence[float], throughputs: Sequence[float], used: Sequence[Point], options: Mapping[str, Any]
 ) -> ScalabilityFit:
-    """Fit what was measured, and what bounds allow at most: at all sizes, at the larger ones, and at the smaller ones.
+    """Fit the measured throughputs, and their upper bounds at all, at the larger and at the smaller sizes.
 
-    Intervals hold all of these fits. BadInput where they do not agree on the model, or on what is said of a peak.
+    The intervals cover all of these fits. BadInput if the fits disagree on the model or on the peak.
     """
     fitted = fit(list(zip(sizes, throughputs, strict=True)), **options)
     if all(point.stretch.is_exact for point in used):
@@ -249,7 +249,7 @@ def _fit_within_bounds(
 
 
 def _all_of(estimate: Estimate, others: Sequence[Estimate]) -> Estimate:
-    """Return an estimate whose interval holds those of others."""
+    """Return an estimate whose interval covers the others' intervals."""
     return Estimate(
         estimate.value,
         min(estimate.low, *(other.low for other in others)),

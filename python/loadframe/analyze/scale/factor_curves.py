@@ -1,7 +1,7 @@
-"""Curves over any factor whose levels are numbers: throughput and response time, with a line for each other treatment.
+"""Curves over any numeric factor: throughput and response time, with one line per treatment of the other factors.
 
-Nothing is fitted to them, since no law says how throughput depends on the size of a result or with a pause. Each point
-is a mean over runs; its interval is that of the relative spread that all repeated treatments of the phase share.
+The curves are not fitted, because no general law describes throughput over, for example, a result size or a pause. Each
+point is a mean over runs; its interval uses the relative spread that all repeated treatments of the phase share.
 """
 
 import json
@@ -22,19 +22,19 @@ from loadframe.analyze.settings.schemes import CONFIRM
 
 @dataclass(frozen=True)
 class PointOver:
-    """One level: its number on the axis, and what its runs gave; None where that is not known."""
+    """One level: its position on the axis and the means over its runs; None for unknown figures."""
 
     level: Any
     at: float
     runs: int
     rate: Estimate | None  #: 1/s
     response: Estimate | None  #: s, the median response time of the main operation
-    failed: int = 0  #: runs in which the store failed: the figures are those of the others
+    failed: int = 0  #: runs in which the store failed; the figures exclude them
 
 
 @dataclass(frozen=True)
 class LineOver:
-    """All levels at which the other factors have the same ones."""
+    """All points that share the levels of the other factors."""
 
     others: Mapping[str, Any]
     points: tuple[PointOver, ...]
@@ -42,7 +42,7 @@ class LineOver:
 
 @dataclass(frozen=True)
 class CurveOver:
-    """What one phase gave over one factor. An `opened` load has no throughput of its own: it is what was offered."""
+    """One phase over one factor. If the load is `opened`, its throughput is the offered rate."""
 
     phase: str
     factor: str
@@ -53,7 +53,7 @@ class CurveOver:
     lines: tuple[LineOver, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON: rates in 1/s, response times in s."""
+        """Return the curve for JSON: rates in 1/s, response times in s."""
         return {
             "phase": self.phase,
             "factor": self.factor,
@@ -81,34 +81,34 @@ class CurveOver:
 
 
 def curves_over(folder: RecordedExperiment) -> tuple[CurveOver, ...]:
-    """Return the curves of each measured phase over each factor of numbers that is not a size of the cluster or load.
+    """Return the curves of each measured phase over each numeric factor, except sizes of the cluster or load.
 
-    Whether an axis is linear or logarithmic follows from the levels, unless the experiment says it under `axes`.
+    The levels determine whether an axis is linear or logarithmic, unless the experiment sets it under `axes`.
     """
-    asked = folder.description.get("axes") or {}
+    axes = folder.description.get("axes") or {}
     curves = []
     for factor, written in folder.description["factors"].items():
-        levels = None if factor in SIZES else numeric_levels(written, asked.get(factor))
+        levels = None if factor in SIZES else numeric_levels(written, axes.get(factor))
         if levels:
             curves += [_curve(folder, phase, factor, levels) for phase in folder.description["measure"]]
     return tuple(curve for curve in curves if curve.lines)
 
 
 def _curve(folder: RecordedExperiment, phase: str, factor: str, levels: NumericLevels) -> CurveOver:
-    # The winner is measured again because it won, so those runs do not stand for its treatment alone.
+    # Confirmation runs repeat the winner because it won, so they are a biased sample of its treatment.
     runs = [run for run in folder.used if run.phase(phase) and not run.id.startswith(CONFIRM)]
     operation, rate = main_operation(runs, phase), rate_of(folder.description)
     groups: dict[str, dict[Any, list[RecordedRun]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         if run.treatment.get(factor) in levels.numbers:
             groups[json.dumps(_others(run, factor), sort_keys=True)][run.treatment[factor]].append(run)
-    died: dict[tuple[str, Any], int] = defaultdict(int)
+    failed: dict[tuple[str, Any], int] = defaultdict(int)
     for run in folder.counted:
         level = run.treatment.get(factor)
         if run.store_failed and level in levels.numbers and not run.id.startswith(CONFIRM):
             others = json.dumps(_others(run, factor), sort_keys=True)
-            died[others, level] += 1
-            # A level at which every run failed is on the line, without a figure.
+            failed[others, level] += 1
+            # A level at which every run failed stays on the line, without a figure.
             groups[others].setdefault(level, [])
     every = [members for line in groups.values() for members in line.values()]
     measures = (Measure(phase, rate.name), Measure(phase, "p50", operation))
@@ -122,7 +122,7 @@ def _curve(folder: RecordedExperiment, phase: str, factor: str, levels: NumericL
                 len(by_level[level]),
                 _mean(by_level[level], measures[0], noises[0]),
                 _mean(by_level[level], measures[1], noises[1]),
-                died.get((written, level), 0),
+                failed.get((written, level), 0),
             )
             for level, at in levels.numbers.items()
             if level in by_level
@@ -146,7 +146,7 @@ def _values(runs: Sequence[RecordedRun], measure: Measure) -> list[float]:
 def _mean(runs: Sequence[RecordedRun], measure: Measure, noise: Noise) -> Estimate | None:
     """Return the mean with an interval that is symmetric on a log scale, as levels may be decades apart.
 
-    It is wider by the bounds of the runs.
+    The bounds of the runs' values widen it.
     """
     values = _values(runs, measure)
     if not values:
@@ -155,5 +155,5 @@ def _mean(runs: Sequence[RecordedRun], measure: Measure, noise: Noise) -> Estima
 
 
 def _place(others: Mapping[str, Any], factors: Mapping[str, Sequence[Any]]) -> list[int]:
-    """Return where a line stands among others: by its levels as the experiment lists them."""
+    """Return a line's sort key: the index of each of its levels in the experiment's list."""
     return [list(factors[name]).index(level) if level in factors.get(name, ()) else 0 for name, level in others.items()]

@@ -1,9 +1,9 @@
-"""A strong and a weak curve of one store side by side: speed-ups over the same nodes, and the law of each.
+"""Strong and weak scaling curves of one store: speed-ups over the same nodes, and the law of each.
 
-The serial shares of the two laws are not the same quantity. Amdahl's sigma is a share of the one-node run, Gustafson's
-s one of the N-node run, so the same speed-up S(N) has an s of (N - S)/(N - 1) = sigma N / (1 + sigma (N - 1)) (Shi,
-"Reevaluating Amdahl's Law and Gustafson's Law", Temple University 1996). What is compared is therefore the speed-up at
-one N, and sigma is translated into a share of the N-node run.
+The serial shares of the two laws are different quantities. Amdahl's sigma is a share of the one-node run, Gustafson's s
+a share of the N-node run. The same speed-up S(N) has s = (N - S)/(N - 1) = sigma N / (1 + sigma (N - 1)) (Shi,
+"Reevaluating Amdahl's Law and Gustafson's Law", Temple University 1996). The comparison therefore uses the speed-up at
+one N, and translates sigma into a share of the N-node run.
 """
 
 import math
@@ -27,7 +27,7 @@ _SCALINGS: tuple[Scaling, Scaling] = ("strong", "weak")
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """The law that a curve over nodes is judged by; `possible` says whether it agrees with the data within the noise.
+    """Law fitted to a curve over nodes; `possible` says whether the data agree with it within the noise.
 
     `share` is its serial share: sigma of Amdahl's law or of the USL (of the one-node run), s of Gustafson's law.
     """
@@ -38,7 +38,7 @@ class Law:
     model: ModelFit
 
     def speedup(self, nodes: float, fewest: float = 1.0) -> Estimate:
-        """Return the ratio of throughput on `nodes` nodes to that on the fewest, by the law."""
+        """Return the law's ratio of throughput on `nodes` nodes to that on the fewest."""
         value = self._ratio(self.model.point.theta, nodes, fewest)
         if len(self.model.parameters) > 2:
             draws = self.model.spread.theta
@@ -55,18 +55,18 @@ class Law:
         return Estimate(value, min(value, *ends), max(value, *ends))
 
     def share_of(self, nodes: int) -> Estimate:
-        """Return the share of the run on `nodes` nodes (above 1) that is lost: 0 where speed-up is linear."""
+        """Return the lost share of the run on `nodes` nodes (above 1): 0 for linear speed-up."""
         by_law = self.speedup(nodes)
         value, low, high = ((nodes - number) / (nodes - 1) for number in (by_law.value, by_law.high, by_law.low))
         return Estimate(value, low, high)
 
     def _ratio(self, theta: Any, nodes: float, fewest: float) -> float:
         above, below = self.model.point.model.curve(theta, np.array([nodes, fewest], dtype=float)).tolist()
-        # A superlinear law has no finite throughput beyond its pole.
+        # Beyond its pole a superlinear law has no finite throughput.
         return math.inf if math.isnan(above) else above / below
 
     def as_dict(self, nodes: int | None) -> dict[str, Any]:
-        """Return the law for JSON, with the share of the run on the most nodes."""
+        """Return the law for JSON, with the lost share of the run on `nodes` nodes."""
         return {
             "name": self.name,
             "possible": self.possible,
@@ -77,7 +77,7 @@ class Law:
 
 @dataclass(frozen=True)
 class Row:
-    """Speed-ups at one number of nodes, as measured and by the laws; None where a curve has none there."""
+    """Speed-ups at one number of nodes, measured and by the laws; None if a curve lacks this number."""
 
     nodes: int
     measured: Mapping[Scaling, Estimate | None]
@@ -88,8 +88,8 @@ class Row:
 class CurvePair:
     """The strong and the weak curve of one phase at one level of the further factors.
 
-    `refusal` says why they cannot be set side by side. `largest` is the most nodes that both have, and `ratio` the
-    weak speed-up by the strong one there; None where they share the fewest nodes alone.
+    `refusal` gives the reason if they cannot be compared. `largest` is the largest number of nodes in both, and `ratio`
+    the weak speed-up divided by the strong one there; None if they share only the fewest nodes.
     """
 
     curves: Mapping[Scaling, PhaseCurves]
@@ -124,7 +124,7 @@ class CurvePair:
 
 @dataclass(frozen=True, eq=False)
 class StrongAndWeak:
-    """Two scale experiments of one store and workload, and what their runs on the fewest nodes differ in."""
+    """Two scale experiments of one store and workload, and the differences of their runs on the fewest nodes."""
 
     sweeps: Mapping[Scaling, Sweep]
     pairs: tuple[CurvePair, ...]
@@ -145,9 +145,9 @@ class StrongAndWeak:
 
 
 def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
-    """Read two experiments' folders, in any order; BadInput where they are not a strong and a weak curve of one store.
+    """Read two experiments' folders in any order; BadInput if they are not a strong and a weak curve of one store.
 
-    Of the phases and levels of factors, those are taken that both have.
+    The result covers the phases and factor levels that both experiments measured.
     """
     sweeps: dict[Scaling, Sweep] = {}
     for path in (first, second):
@@ -157,7 +157,7 @@ def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
             raise BadInput(
                 f"both experiments are of {scaling} scaling, so their curves cannot be paired",
                 where=f"{first} and {second}",
-                remedy=f"name one of {scaling} and one of {other} scaling; `loadframe compare` is for two alike",
+                remedy=f"name one of {scaling} and one of {other} scaling, or use `loadframe compare` for two alike",
             )
         sweeps[scaling] = sweep
     sweeps = {scaling: sweeps[scaling] for scaling in _SCALINGS}
@@ -170,7 +170,7 @@ def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
     ]
     if not pairs:
         raise BadInput(
-            "the experiments have no measured phase at the same levels of their factors",
+            "the experiments have no measured phase in common at equal factor levels",
             where=f"{first} and {second}",
             remedy="measure the same phase in both, with the same levels of all factors but nodes and clients",
         )
@@ -187,10 +187,10 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
     refusal = None
     if not all(measured.values()):
         without = " and ".join(f"the {scaling} curve" for scaling, speedups in measured.items() if not speedups)
-        refusal = f"there are runs that can be used at fewer than two numbers of nodes, in {without}"
+        refusal = f"fewer than two numbers of nodes have usable runs in {without}"
     elif len(fewest) > 1:
         refusal = (
-            f"the strong curve begins at {format_nodes(min(measured['strong']))} and the weak one at"
+            f"the strong curve starts at {format_nodes(min(measured['strong']))} and the weak one at"
             f" {format_nodes(min(measured['weak']))}, so their speed-ups have no common base"
         )
     if refusal:
@@ -214,7 +214,7 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
 
 
 def independent_ratio(above: Estimate, below: Estimate) -> Estimate:
-    """Return the ratio of two independent estimates above 0, its interval from theirs.
+    """Return the ratio of two independent positive estimates, and its interval from theirs.
 
     Method of variance estimates recovery, on logarithms: Zou and Donner, "Construction of confidence limits about
     effect measures: a general approach", Statistics in Medicine 27, 2008.
@@ -229,7 +229,7 @@ def independent_ratio(above: Estimate, below: Estimate) -> Estimate:
 
 
 def _law(curves: PhaseCurves, scaling: Scaling) -> Law | None:
-    """Return the law of a curve over nodes: strong by Amdahl, or by the USL where the data reject Amdahl alone."""
+    """Return the law of a curve: Gustafson (weak), Amdahl (strong), or the USL if the data reject Amdahl."""
     fit = curves.over_nodes.fit if curves.over_nodes else None
     if fit is None:
         return None
@@ -254,12 +254,12 @@ def _read(path: Path) -> tuple[Sweep, Scaling]:
 
 
 def _check_alike(strong: Sweep, weak: Sweep) -> None:
-    """Refuse curves of different stores or workloads; only nodes, and what grows with them, may differ."""
+    """Refuse curves of different stores or workloads; only nodes and the value that grows with them may differ."""
     one, other = strong.folder.description, weak.folder.description
-    values = _asked(one, other.get("grows")), _asked(other, other.get("grows"))
+    values = _configuration(one, other.get("grows")), _configuration(other, other.get("grows"))
     for key in dict.fromkeys([*values[0], *values[1]]):
         first, second = (value.get(key) for value in values)
-        # Older folders do not say which file the workload was.
+        # Older folders do not record the workload file.
         unknown = key == "workload_sha256" and None in (first, second)
         if first != second and not unknown:
             what = "stores" if key.startswith("store") else "workloads"
@@ -270,23 +270,23 @@ def _check_alike(strong: Sweep, weak: Sweep) -> None:
             )
 
 
-def _asked(description: Mapping[str, Any], grows: str | None) -> dict[str, Any]:
+def _configuration(description: Mapping[str, Any], grows: str | None) -> dict[str, Any]:
     store = {f"store.{key}": value for key, value in (description.get("store") or {}).items() if key != "nodes"}
-    given = {f"with.{key}": value for key, value in (description.get("with") or {}).items() if key != grows}
+    parameters = {f"with.{key}": value for key, value in (description.get("with") or {}).items() if key != grows}
     return {
         **store,
         "workload": description.get("workload"),
         "workload_sha256": description.get("workload_sha256"),
-        **given,
+        **parameters,
     }
 
 
 def _shown(value: Any) -> str:
-    return "not given" if value is None else str(value)
+    return "not set" if value is None else str(value)
 
 
 def _at_the_fewest(pairs: list[CurvePair], sweeps: Mapping[Scaling, Sweep]) -> tuple[Difference, ...]:
-    """Return what the runs on the fewest nodes differ in, where both curves begin."""
+    """Return the differences of the runs on the fewest nodes, the common base of both curves."""
     groups = []
     for scaling in _SCALINGS:
         used = {point.run for pair in pairs if pair.rows for point in pair.curves[scaling].best[0].points}

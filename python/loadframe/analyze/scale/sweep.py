@@ -1,8 +1,7 @@
 """Analysis of a scale experiment: its curves, tiers, and equal resources in different shapes.
 
-A run counts once: figures are means over runs, with intervals where there are several.
-
-Invalid, failed and missing runs are left out of everything that is computed, and listed.
+The unit is the run: figures are means over runs, with intervals if there are several. Invalid, failed and missing runs
+are excluded and listed.
 """
 
 import itertools
@@ -79,30 +78,30 @@ def _curve(curve: Curve) -> dict[str, Any]:
     return {"nodes": curve.nodes, "fit": curve.fit and curve.fit.as_dict(), "refusal": curve.refusal}
 
 
-#: Stores that are services, whose parts are times that they tell of themselves.
+#: Family of stores that are services, which report times of their own parts.
 _SERVICES = "http"
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """One operation at one number of instances: mean response, s, and the part of it that was spent elsewhere."""
+    """One operation at one number of instances: mean response (s), and the part of it spent in another tier."""
 
     nodes: int | None
     operation: str
     part: str
     response: Estimate
-    waited: Estimate  #: s, of the service's own clock
+    waited: Estimate  #: s, by the service's clock
     share: Estimate  #: of the mean response, 0 to 1
 
 
 @dataclass(frozen=True)
 class Tiers:
-    """What is known of them in one measured phase."""
+    """Waiting times in other tiers in one measured phase."""
 
     waiting: tuple[Waiting, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON, times in s."""
+        """Return the tiers for JSON, times in s."""
         return {
             "waiting": [
                 {
@@ -119,22 +118,22 @@ class Tiers:
 
 
 def tiers(runs: Iterable[RecordedRun], phase: str) -> Tiers:
-    """Return what the sound runs of a phase tell of tiers; nothing where no answer told a time of its own."""
+    """Return the waiting times of a phase's sound runs; empty if no response reported a part's time."""
     by_nodes: dict[int | None, list[RecordedRun]] = defaultdict(list)
     for run in runs:
         if run.sound and run.run and run.manifest.store.family == _SERVICES:
             by_nodes[run.nodes].append(run)
     ordered = sorted(by_nodes.items(), key=lambda item: item[0] or 0)
-    return Tiers(tuple(row for nodes, those in ordered for row in _waiting(nodes, those, phase)))
+    return Tiers(tuple(row for nodes, at_nodes in ordered for row in _waiting(nodes, at_nodes, phase)))
 
 
 def _waiting(nodes: int | None, runs: Sequence[RecordedRun], phase: str) -> Iterable[Waiting]:
     seen: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for run in runs:
         for name, operation in run.operations(phase).items():
-            for part, told in operation.parts.items():
-                if operation.response.mean and told.response.mean is not None:
-                    seen[name, part].append((operation.response.mean, told.response.mean))
+            for part, figures in operation.parts.items():
+                if operation.response.mean and figures.response.mean is not None:
+                    seen[name, part].append((operation.response.mean, figures.response.mean))
     for (name, part), pairs in seen.items():
         responses, waited = zip(*pairs, strict=True)
         share = within(mean_interval([took / response for response, took in pairs]), most=1.0)
@@ -147,7 +146,7 @@ _Levels = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Shape:
-    """A number of nodes of a size, at their best number of clients, and their throughput over that of the fewest."""
+    """A number of nodes of one size at their best clients, with the throughput relative to the fewest nodes."""
 
     phase: str
     others: _Levels
@@ -158,12 +157,12 @@ class Shape:
 
     @property
     def total(self) -> float:
-        """CPUs in all."""
+        """The total number of CPUs."""
         return self.nodes * self.cpus
 
 
 def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
-    """Return the shapes that have the same CPUs in all as another one, few large nodes first.
+    """Return the shapes that share their total of CPUs with another shape, few large nodes first.
 
     Empty unless nodes and the nodes' CPU limit are factors.
     """
@@ -206,14 +205,14 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """A scale experiment, analysed: its folder, what its throughputs count, and the curves of each measured phase."""
+    """Analysis of a scale experiment: its folder, its unit of throughput, and the curves of each measured phase."""
 
     folder: RecordedExperiment
     rate: Rate
     curves: tuple[PhaseCurves, ...]
-    #: Shapes of clusters that have the same CPUs in all, where nodes and their CPU limit are factors.
+    #: Cluster shapes with equal total CPUs, if nodes and their CPU limit are factors.
     equal: tuple[Shape, ...]
-    #: Of each of the curves, where an application was measured.
+    #: Tiers per curve, if the store is an application.
     tiers: tuple[Tiers, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -241,22 +240,22 @@ class Sweep:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
+    """Read and analyse an experiment's folder; BadInput if it is not one or is broken."""
     folder = read_experiment(path)
     seed = int(folder.description.get("seed") or 0)
     scaling: Scaling = "weak" if folder.description.get("scaling") == "weak" else "strong"
     rate = rate_of(folder.description)
-    curves, told = [], []
+    curves, tiers_of_curves = [], []
     for phase in folder.description["measure"]:
         for others in _other_levels(folder):
             runs = [run for run in folder.runs if others.items() <= run.treatment.items()]
             earlier = [run for run in folder.attempts if run.store_failed and others.items() <= run.treatment.items()]
             curves.append(phase_curves(runs, phase, others, seed=seed, scaling=scaling, rate=rate, attempts=earlier))
-            told.append(tiers(runs, phase))
-    return Sweep(folder, rate, tuple(curves), equal_resources(curves), tuple(told))
+            tiers_of_curves.append(tiers(runs, phase))
+    return Sweep(folder, rate, tuple(curves), equal_resources(curves), tuple(tiers_of_curves))
 
 
 def _other_levels(folder: RecordedExperiment) -> list[Mapping[str, Any]]:
-    """Return each combination of the factors that are not a size: it has curves of its own."""
+    """Return each combination of the factors that are not a size; each has separate curves."""
     factors = {name: levels for name, levels in folder.description["factors"].items() if name not in SIZES}
     return [dict(zip(factors, levels, strict=True)) for levels in itertools.product(*factors.values())]

@@ -11,15 +11,14 @@ _NODE = "node:"
 
 
 def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
-    """Return the samples of a metric, of all sources with this beginning, as `by_source` takes them."""
+    """Return the samples of a metric from all sources with this prefix; see `by_source`."""
     return [value for values in by_source(run, phase, source, metric).values() for value in values]
 
 
 def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[str, list[float]]:
-    """Return the samples of a metric in their order, for each source with this beginning.
+    """Return the samples of a metric in time order, for each source with this prefix.
 
-    Of nodes these are those that keep data: routers and servers of a configuration are beside the store, and would
-    only dilute what is averaged over nodes.
+    Nodes without data, such as routers and configuration servers, are omitted: they would distort means over nodes.
     """
     entry = run.phase(phase)
     values: dict[str, list[float]] = defaultdict(list)
@@ -37,17 +36,17 @@ def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[st
 
 
 def cores_used(run: RecordedRun, phase: str) -> float:
-    """Return how many cores all nodes together used on average in the measured window; 0 if that is not known."""
+    """Return the mean number of cores that all nodes used together in the measured window; 0 if unknown."""
     return sum(_cores(run, phase).values())
 
 
 def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
-    """Return the mean CPU use of each node as a share of what it may use: a limit in force, or cores of its own.
+    """Return the mean CPU use of each node as a share of its enforced limit or its dedicated cores.
 
-    Empty where nodes have neither. Processes that keep no data, such as routers, are not nodes: they may idle however
-    loaded the store is, and none is added by adding nodes. What those use that share a node's limits is used of these.
+    Empty if nodes have neither. Processes without data, such as routers, are omitted: they may idle under any load, and
+    their number does not grow with the nodes. The use of a process that shares a node's limits is added to the node's.
     """
-    limits, beside = run.manifest.store.limits, run.manifest.store.companions
+    limits, companions = run.manifest.store.limits, run.manifest.store.companions
     quota = limits.cpus if limits.in_force else None
     cpus = min(filter(None, (quota, limits.cores_each)), default=None)
     if cpus is None:
@@ -56,15 +55,15 @@ def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
     for companion, node in run.manifest.store.shared.items():
         if companion in used and node in used:
             used[node] += used[companion]
-    return {name: cores / cpus for name, cores in used.items() if name not in beside}
+    return {name: cores / cpus for name, cores in used.items() if name not in companions}
 
 
 def _cores(run: RecordedRun, phase: str) -> dict[str, float]:
-    """Return the cores that each node used on average; nothing of a window that was watched too little."""
+    """Return the mean cores used by each node; empty if the window has too few samples."""
     used = processes_of(run.run).get(phase, {}) if run.run else {}
     return {name: of_node.cores for name, of_node in used.items() if name != ALL}
 
 
 def growth(run: RecordedRun, phase: str, source: str, metric: str) -> float:
-    """Return by how much totals grew in the window, of all sources with this beginning together."""
+    """Return the growth of a cumulative metric in the window, summed over all sources with this prefix."""
     return sum(max(values[-1] - values[0], 0.0) for values in by_source(run, phase, source, metric).values())

@@ -1,10 +1,10 @@
 """Figures of each treatment: its runs' throughputs and response times, and the interval of their mean.
 
-The run is the unit of statistics. Few repetitions say little of their own spread, so the intervals share one: the
-coefficient of variation, pooled over all treatments that were repeated, with Student's t for its degrees of freedom.
+The unit of statistics is the run. Few repetitions estimate their spread poorly, so all intervals share one: the
+coefficient of variation pooled over all repeated treatments, with Student's t for its degrees of freedom.
 
-The chosen one is that with the highest lower confidence bound. Its throughput is drawn towards that of the treatments
-from which its lead cannot be distinguished, by empirical Bayes; of a plateau, that is nearly the mean of the plateau.
+The chosen treatment is the one with the highest lower confidence bound. Empirical Bayes shrinks its throughput towards
+the treatments that it does not exceed significantly; on a plateau the result is close to the plateau's mean.
 """
 
 import math
@@ -28,7 +28,7 @@ from loadframe.record.schema.summary import Latency
 class Point:
     """One run at one size: throughput in 1/s, response times in s of its main operation (None without a success).
 
-    Throughput is of requests or documents; `per_request` is how many of what it counts there were for each request.
+    Throughput counts requests or documents; `per_request` is the throughput's unit count per request.
     """
 
     run: str
@@ -39,15 +39,15 @@ class Point:
     response_p99: float | None
     response_mean: float | None
     usable: bool
-    #: Its block, within its session.
+    #: Its block within its session.
     block: Hashable = None
     per_request: float = 1.0
-    #: What the bounds of its throughput allow.
+    #: Bounds of its throughput.
     stretch: Stretch = EXACT
-    #: The lower bounds of its median and 99th percentile; None where they are unknown.
+    #: Lower bounds of its median and 99th percentile; None if unknown.
     response_p50_low: float | None = None
     response_p99_low: float | None = None
-    #: How well its throughput was measured, and its response times: good, bounded or unknown.
+    #: Quality of its throughput and of its response times: good, bounded or unknown.
     state: State = "good"
     response_state: State = "good"
 
@@ -60,13 +60,13 @@ class Noise:
     freedom: int
 
     def mean(self, throughputs: list[float]) -> Estimate:
-        """Return the mean with its 95 % interval; unbounded where nothing was repeated."""
+        """Return the mean with its 95 % interval; unbounded if no treatment was repeated."""
         value = fmean(throughputs)
         half = value * self.half_width(len(throughputs))
         return Estimate(value, max(value - half, 0.0), value + half)
 
     def ratio(self, above: list[float], below: list[float]) -> Estimate:
-        """Return the ratio of two means with its 95 % interval, as of independent logarithms."""
+        """Return the ratio of two means with its 95 % interval; the logarithms are treated as independent."""
         value = fmean(above) / fmean(below)
         error = math.hypot(self.relative_error(len(above)), self.relative_error(len(below)))
         return on_log_scale(value, half_width(error, self.freedom))
@@ -82,7 +82,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Treatment:
-    """All usable runs at one size; the interval of the throughput holds the bounds of its runs."""
+    """All usable runs at one size; the bounds of the runs widen the interval of the throughput."""
 
     nodes: int | None
     clients: int | None
@@ -92,9 +92,9 @@ class Treatment:
     response_p99: float | None
     #: Requests in flight on average, by Little's law: requests/s times mean response time.
     parallelism: float | None
-    #: What its runs' throughputs are to be multiplied by, where it was chosen for these: 1 or less.
+    #: Correction for the selection of this treatment: a factor of at most 1 for its throughputs.
     without_luck: float = 1.0
-    #: What the bounds of its runs' throughputs allow.
+    #: Bounds of its runs' throughputs.
     stretch: Stretch = EXACT
     #: Lower bounds of the response times.
     response_p50_low: float | None = None
@@ -102,14 +102,14 @@ class Treatment:
 
     @property
     def expected(self) -> list[float]:
-        """The throughputs of its runs, 1/s, without what they owe to being chosen."""
+        """The throughputs of its runs, 1/s, corrected for the selection of the treatment."""
         return [point.throughput * self.without_luck for point in self.points]
 
 
 def points(
     runs: Iterable[RecordedRun], phase: str, operation: str | None, rate: Rate = THROUGHPUT
 ) -> tuple[Point, ...]:
-    """Return a point for each run that measured the phase, also for those that may not be used."""
+    """Return a point for each run that measured the phase, including unusable runs."""
     points = []
     listed = list(runs)
     for run, block in zip(listed, blocks_of(listed), strict=True):
@@ -143,10 +143,10 @@ def points(
 
 
 def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
-    """Return the operation of a phase with the most successes, whose response times stand for the phase.
+    """Return the main operation of a phase, whose response times represent it: the one with the most successes.
 
-    Where some stand for several requests (what users do in a few steps), it is the first of those with the most.
-    Runs that are not sound do not count, unless there are no others.
+    Operations that stand for several requests (a user's journey) take precedence. Only sound runs count if there are
+    any.
     """
     counts: dict[str, int] = defaultdict(int)
     several: set[str] = set()
@@ -159,7 +159,7 @@ def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
 
 
 def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:
-    """Return the relative spread of repeated runs' figures about their treatment's mean."""
+    """Return the relative spread of repeated runs about their treatments' means."""
     squares, freedom = 0.0, 0
     for group in groups:
         values = np.array(group)
@@ -170,7 +170,7 @@ def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:
 
 
 def gather(points: Iterable[Point]) -> tuple[tuple[Treatment, ...], Noise]:
-    """Gather the usable points by size, ascending, with the noise that they share."""
+    """Group the usable points by size, ascending, and return the treatments with their common noise."""
     by_size: dict[tuple[int | None, int | None], list[Point]] = defaultdict(list)
     for point in points:
         if point.usable and point.throughput > 0:
@@ -204,25 +204,25 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-#: With fewer degrees of freedom of their own, speed-ups take the spread of all treatments.
+#: Below these degrees of freedom, speed-ups use the common spread of all treatments.
 _FREEDOM = 4
-#: A treatment that is less by more standard errors of the difference than this has nothing in common with the best.
+#: Treatments that lie more than this many standard errors of the difference below the best do not enter its shrinkage.
 _RIVALS = 2.5
 
 
 def highest_lower_bound(treatments: Iterable[Treatment]) -> Treatment:
-    """Return the treatment with the highest lower end of its throughput's interval; of equals the highest mean.
+    """Return the treatment with the highest lower bound of throughput; ties are decided by the mean.
 
-    Of treatments with unlike numbers of runs, the greatest mean would too often be that of a single lucky run.
+    The highest mean would too often be that of a single lucky run.
     """
     return max(treatments, key=lambda treatment: (treatment.throughput.low, treatment.throughput.value))
 
 
 def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
-    """Return the treatment with the highest lower bound, its throughput without what it owes to being chosen.
+    """Return the treatment with the highest lower bound, with its throughput corrected for this selection.
 
-    The interval reaches from the lower end of what is left to the upper end of what was measured. Where nothing was
-    repeated, noise cannot be separated from differences, and the throughput is what was measured.
+    The interval reaches from the corrected lower end to the measured upper end. Without repeated runs, noise cannot be
+    separated from differences, and the throughput is not corrected.
     """
     chosen = highest_lower_bound(treatments)
     if not noise.freedom or not noise.variation:
@@ -246,7 +246,7 @@ def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
 def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
     """Return the ratio of two chosen treatments' throughputs.
 
-    Its interval holds also that neither was lucky, and the bounds of both.
+    The interval covers the uncorrected throughputs and the bounds of both.
     """
     ratio = noise.ratio(above.expected, below.expected)
     lucky = Estimate(ratio.value, ratio.low * below.without_luck, ratio.high / above.without_luck)
@@ -254,11 +254,11 @@ def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
 
 
 def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], noise: Noise) -> Estimate:
-    """Return the ratio of two of the chosen treatments, each run beside those of its block.
+    """Return the ratio of two chosen treatments, paired by block.
 
-    What a block does falls on all of its runs, and no ratio within it contains that. Blocks and noise are estimated
-    from all chosen treatments; where these are too few, the spread that all treatments have in common decides, which
-    contains the blocks' and errs on the safe side.
+    A block affects all of its runs alike, so ratios within a block are free of its effect. All chosen treatments
+    contribute to the estimates of blocks and noise. With too few of them the common spread of all treatments is used,
+    which includes the blocks' variance and is conservative.
     """
     runs = [
         Observation(point.throughput, at, point.block)
@@ -270,7 +270,7 @@ def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], 
     if ratio.freedom < _FREEDOM:
         return ratio_of(above, below, noise)
     value = ratio.ratio.value * above.without_luck / below.without_luck
-    # As in `ratio_of`: it holds also that neither was lucky.
+    # As in `ratio_of`, the interval covers the uncorrected throughputs.
     low = ratio.ratio.low * above.without_luck
     lucky = Estimate(value, min(low, value), max(ratio.ratio.high / below.without_luck, value))
     return above.stretch.ratio(below.stretch).widened(lucky)
