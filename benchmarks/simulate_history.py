@@ -11,8 +11,7 @@ import math
 import numpy as np
 from benchmarks.promises import Promises
 
-from loadframe.analyze import history
-from loadframe.analyze.history import LEVEL
+from loadframe.analyze.history import LEVEL, change_points
 
 RUNS, NOISE, SESSIONS = 3, 0.02, 0.05
 LENGTHS = (10, 20, 30, 60)
@@ -50,7 +49,7 @@ def changes_of_history(
         luck = spread * (common + _wandering(random, sessions, correlation)) / math.sqrt(2)
         luck[-sessions // 3 :] += math.log(1 - fall)
         runs = luck[:, None] + NOISE * random.standard_normal((sessions, RUNS))
-        if history(np.exp(np.median(runs, axis=1)), level=LEVEL / MEASURES):
+        if change_points(np.exp(np.median(runs, axis=1)), level=LEVEL / MEASURES):
             return True
     return False
 

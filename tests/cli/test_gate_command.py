@@ -75,7 +75,7 @@ def test_of_three_variants_none_is_the_new_one(tmp_path):
         (["--baseline", "nowhere"], "this path names no run"),
         (["--baseline", "old", "--least", "p90=5%"], "which is not in --measure"),
         (["--baseline", "old", "--catch", "0%"], "is not a share"),
-        (["--baseline", "old", "--watch", "nothing"], "measured an operation of that name"),
+        (["--baseline", "old", "--watch", "nothing"], "measured this operation"),
     ],
 )
 def test_slips_of_the_pen_are_told_with_status_2(results, monkeypatch, words, said):

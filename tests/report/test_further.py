@@ -114,7 +114,7 @@ def test_the_command_gives_an_experiment_bands_and_says_which_bounds_are_wrong(t
     path = write_experiment(tmp_path / "e", nodes=(1,), clients=(4,), repetitions=2)
     assert result("report", path, "--bands", "50ms, 1s")["bands"][0]["bounds"] == [0.05, 1.0]
     for bounds, words in (
-        ("1s,50ms", "bands end at times above 0 that rise"),
+        ("1s,50ms", "latency bounds must be above 0 and ascending"),
         ("often", "'often' is not a duration"),
         ("", "not a duration"),
     ):

@@ -188,7 +188,7 @@ def test_what_is_no_pair_is_refused(tmp_path, first, second, what):
 def test_what_grows_may_have_another_value_at_one_node(tmp_path):
     folders = described(tmp_path / "a"), described(tmp_path / "b", **GROWN, **{"with": {"documents": 5}})
     (pair,) = read_strong_and_weak(*folders).pairs
-    assert strong_weak.lead(pair).startswith("No answer: there are runs that can be used at fewer than")
+    assert strong_weak.lead(pair).startswith("No answer: fewer than two numbers of nodes have usable runs")
 
 
 def test_two_folders_have_no_other_format(tmp_path):

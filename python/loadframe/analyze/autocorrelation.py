@@ -1,9 +1,9 @@
-"""How much the seconds of one series depend on each other, and what that does to their means.
+"""Autocorrelation of a series by second, and its effect on means.
 
-Seconds of one run are not independent: caches, collections of garbage and queues last longer than one. The mean of n
-values of a first-order autoregressive series with lag-one correlation rho scatters like that of n (1 - rho)/(1 + rho)
-independent ones (Bartlett, "On the theoretical specification and sampling properties of autocorrelated time-series",
-1946). Longer or periodic dependence is not seen by this; methods that rest on it say what they do then.
+Seconds of one run are correlated: caches, garbage collections and queues outlast them. The mean of n values of a
+first-order autoregressive series with lag-one correlation rho varies like that of n (1 - rho)/(1 + rho) independent
+values (Bartlett, "On the theoretical specification and sampling properties of autocorrelated time-series", 1946). This
+misses longer and periodic correlation; methods that use it document their remedy.
 """
 
 import math
@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 Series = npt.NDArray[np.float64]
 
-#: Fewer values say nothing of their correlation.
+#: Smallest number of values for a correlation.
 _LEAST = 5
-#: Beyond this nothing can be said from as few values as a window has.
+#: Largest correlation that a short window can show.
 _GREATEST = 0.95
-#: From the median absolute deviation to the standard deviation of a normal distribution.
+#: Ratio of standard deviation to median absolute deviation for a normal distribution.
 NORMAL = 1.4826
 _CUT = 3.0
 #: Standard errors of a correlation of independent values beyond which it is significant.
@@ -25,10 +25,10 @@ _SIGNIFICANT = 2.0
 
 
 def lag_one(residuals: Series) -> float:
-    """Return the lag-one correlation of residuals about a straight line, between 0 and 0.95; 0 for fewer than five.
+    """Return the lag-one correlation of residuals about a straight line, from 0 to 0.95; 0 for fewer than five.
 
-    The usual estimate is too low by (2 + 4 rho)/n on average, which is given back (Shaman and Stine, "The bias of
-    autoregressive coefficient estimators", 1988). A negative correlation counts as none: that errs on the safe side.
+    The plain estimate is too low by (2 + 4 rho)/n on average and is corrected (Shaman and Stine, "The bias of
+    autoregressive coefficient estimators", 1988). Negative correlations count as 0, which is conservative.
     """
     n = len(residuals)
     power = float((residuals**2).sum())
@@ -39,7 +39,7 @@ def lag_one(residuals: Series) -> float:
 
 
 def effective_size(n: int, rho: float) -> float:
-    """Return how many independent values have a mean that scatters as that of n with this lag-one correlation."""
+    """Return the number of independent values whose mean has the same variance as n with lag-one correlation rho."""
     return n * (1 - rho) / (1 + rho)
 
 
@@ -62,7 +62,7 @@ def independent_values(series: Series) -> float:
 
 
 def detrended(series: Series) -> Series:
-    """Return what is left of at least two values when their line of least squares is taken out."""
+    """Return the residuals of at least two values about their least-squares line."""
     times = np.arange(len(series)) - (len(series) - 1) / 2
     slope = float((times * series).sum()) / float((times**2).sum())
     residuals: Series = series - series.mean() - times * slope
@@ -70,10 +70,10 @@ def detrended(series: Series) -> Series:
 
 
 def long_run_deviation(series: Series) -> float:
-    """Return s such that the mean of n successive values has the standard error s / sqrt(n), for n beyond a few.
+    """Return s such that the mean of n successive values has the standard error s / sqrt(n), for n above a few.
 
-    A straight line is taken out first, and what lies beyond three standard deviations is pulled back to there, so that
-    neither a slow trend nor one bad second passes for noise. 0 for fewer than five values, or where none differs.
+    A straight line is removed first, and residuals beyond three standard deviations are clipped, so that neither a slow
+    trend nor one bad second counts as noise. 0 for fewer than five values, or for constant ones.
     """
     values = series[np.isfinite(series)]
     if len(values) < _LEAST:
@@ -88,13 +88,13 @@ def long_run_deviation(series: Series) -> float:
 
 
 def stepwise_noise(series: Series) -> tuple[float, float]:
-    """Return the standard deviation, as a share of the level, and the lag-one correlation of the noise of a series
-    whose level, above 0, changes in steps.
+    """Return the relative standard deviation and the lag-one correlation of the noise of a series with level steps.
 
-    From differences of values that are one and two apart, in which levels cancel except where they change: their mean
-    squares V1 and V2 are 2 s^2 (1 - rho) and 2 s^2 (1 - rho^2), so that rho = V2/V1 - 1. (Tecuapetla-Gomez and Munk,
-    "Autocovariance estimation in regression with a discontinuous signal and m-dependent errors: a difference-based
-    approach", Scandinavian Journal of Statistics, 2017.) What lies beyond three deviations is pulled back to there.
+    The series must be above 0. The estimate uses differences of values that are one and two apart, in which the level
+    cancels except at steps. Their mean squares V1 and V2 are 2 s^2 (1 - rho) and 2 s^2 (1 - rho^2), so rho = V2/V1 - 1
+    (Tecuapetla-Gomez and Munk, "Autocovariance estimation in regression with a discontinuous signal and m-dependent
+    errors: a difference-based approach", Scandinavian Journal of Statistics, 2017). Differences beyond three deviations
+    are clipped.
     """
     if len(series) < _LEAST + 2:
         return 0.0, 0.0
@@ -106,12 +106,12 @@ def stepwise_noise(series: Series) -> tuple[float, float]:
 
 
 def variance_of_mean(n: int, rho: float) -> float:
-    """Return the variance of the mean of n successive values of variance 1 with this lag-one correlation."""
+    """Return the variance of the mean of n successive values with variance 1 and lag-one correlation rho."""
     return ((1 + rho) / (1 - rho) - 2 * rho * (1 - rho**n) / (n * (1 - rho) ** 2)) / n
 
 
 def _mean_square(later: Series, earlier: Series) -> float:
-    """Return the mean square of differences, as shares of the levels between which they are."""
+    """Return the mean square of the relative differences."""
     levels = (later + earlier) / 2
     changes = np.divide(later - earlier, levels, out=np.zeros_like(levels), where=levels > 0)
     scale = NORMAL * float(np.median(np.abs(changes)))

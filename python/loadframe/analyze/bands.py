@@ -1,4 +1,4 @@
-"""Which share of an operation's requests was answered within which time: bands of response time."""
+"""Latency buckets: shares of an operation's requests by response time."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,23 +17,23 @@ from loadframe.record import Run
 
 @dataclass(frozen=True)
 class Bands:
-    """How many requests succeeded within each band, the last of which has no end, and how many failed.
+    """Successful requests per bucket, the last of which is open-ended, and failed requests.
 
-    Times are as precise as the histograms: to three digits.
+    Times have the precision of the histograms: three digits.
     """
 
-    bounds: tuple[float, ...]  #: s, rising
+    bounds: tuple[float, ...]  #: s, ascending
     counts: tuple[int, ...]  #: one more than bounds
-    failed: int  #: also what was dropped, or had no answer at the end
+    failed: int  #: includes dropped requests and those unanswered at the end
 
     @property
     def requests(self) -> int:
-        """All that were due."""
+        """The number of due requests."""
         return sum(self.counts) + self.failed
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The share of all requests in each band, and last of those that failed; 0 where there were none."""
+        """The share of all requests in each bucket, then that of failed requests; 0 without requests."""
         return tuple(count / self.requests if self.requests else 0.0 for count in (*self.counts, self.failed))
 
     def as_dict(self) -> dict[str, Any]:
@@ -49,21 +49,21 @@ class Bands:
 
 @dataclass(frozen=True)
 class BandsAt:
-    """The same shares of an operation as means over the runs of one treatment, with intervals where there are several.
+    """Bucket shares of an operation as means over the runs of one treatment, with intervals for several runs.
 
-    Each run counts alike, however many requests it made.
+    Runs have equal weights, regardless of their number of requests.
     """
 
     phase: str
     treatment: Mapping[str, Any]
     operation: str
-    bounds: tuple[float, ...]  #: s, rising
+    bounds: tuple[float, ...]  #: s, ascending
     runs: int
-    requests: int  #: of all these runs
-    shares: tuple[Estimate, ...]  #: 0 to 1, in each band, and last of those that failed
+    requests: int  #: sum over these runs
+    shares: tuple[Estimate, ...]  #: 0 to 1, per bucket, then the failed requests
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON, bounds in s."""
+        """Return the shares for JSON, bounds in s."""
         return {
             "phase": self.phase,
             "treatment": dict(self.treatment),
@@ -77,23 +77,23 @@ class BandsAt:
 
 
 def check_bounds(bounds: Sequence[float]) -> tuple[float, ...]:
-    """Return the bounds of bands, s; BadInput where they are not above 0 and rising."""
+    """Return the bounds of latency buckets, s; BadInput unless they are above 0 and ascending."""
     if any(bound <= 0 for bound in bounds) or any(low >= high for low, high in pairwise(bounds)):
         shown = ", ".join(format_duration(bound) for bound in bounds)
         raise BadInput(
-            f"bands end at times above 0 that rise, and not at {shown}", remedy="write them such as 100ms,1s,10s"
+            f"latency bounds must be above 0 and ascending; got {shown}", remedy="write them as 100ms,1s,10s"
         )
     return tuple(bounds)
 
 
 def band_names(bounds: Sequence[float]) -> list[str]:
-    """Return what the bands are called: `up to 100 ms`, `100 ms to 1 s`, `above 1 s`."""
+    """Return the buckets in words: `up to 100 ms`, `100 ms to 1 s`, `above 1 s`."""
     words = [format_duration(bound) for bound in bounds]
     return [f"up to {words[0]}", *(f"{low} to {high}" for low, high in pairwise(words)), f"above {words[-1]}"]
 
 
 def bands_of(run: Run, bounds: Sequence[float]) -> dict[str, dict[str, Bands]]:
-    """Return the bands of response times by phase and operation, of the measured windows."""
+    """Return the latency buckets of the measured windows by phase and operation."""
     known = set(run.histograms.tags())
     return {
         phase.name: {
@@ -110,9 +110,9 @@ def bands_of(run: Run, bounds: Sequence[float]) -> dict[str, dict[str, Bands]]:
 
 
 def bands_at(folder: RecordedExperiment, bounds: Sequence[float]) -> list[BandsAt]:
-    """Return the bands of the measured phases, over the runs of each treatment that figures rest on.
+    """Return the latency buckets of the measured phases, over the included runs of each treatment.
 
-    A run in which an operation had no request says nothing of it.
+    Runs without requests of an operation are omitted from its row.
     """
     measured = folder.description["measure"]
     rows: dict[str, list[BandsAt]] = {phase: [] for phase in measured}

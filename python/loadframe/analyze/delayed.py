@@ -1,7 +1,7 @@
-"""Answers that wait for a delayed acknowledgement: an idle service whose answers all take about 40 or 200 ms.
+"""Detection of delayed acknowledgements: an idle service whose responses all take about 40 or 200 ms.
 
-A service that writes an answer in two parts without TCP_NODELAY waits with the second until the first is acknowledged
-(Nagle, RFC 896), and the peer delays that (RFC 1122, 4.2.3.2): Linux by 40 ms, at most 200 ms.
+A service that writes a response in two parts without TCP_NODELAY sends the second only after the first is acknowledged
+(Nagle, RFC 896). The peer delays the acknowledgement (RFC 1122, 4.2.3.2): Linux by 40 ms, at most 200 ms.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,27 +12,27 @@ from loadframe.analyze.processes import ALL, Used, processes_of
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
 
-#: Median service times that delays explain, s: one of 40 ms, two of them, and one of 200 ms, each with some work.
+#: Median service times that delays explain, s: one or two delays of 40 ms, or one of 200 ms, each plus some work.
 _BANDS = ((0.039, 0.050), (0.079, 0.096), (0.198, 0.215))
-#: The greatest ratio of the 90th to the 10th percentile: work varies more.
+#: Largest ratio of the 90th to the 10th percentile; work varies more.
 _SPREAD = 1.3
-#: The greatest share of the median that a request's CPU time may have in an idle service.
+#: Largest share of the median that CPU time per request has in an idle service.
 _IDLE = 0.1
-#: Fewer answers show no pattern.
+#: Smallest number of responses.
 _LEAST = 20
 
 
 @dataclass(frozen=True)
 class Delayed:
-    """The operations of a phase whose answers show the pattern."""
+    """The operations of a phase whose responses show the pattern."""
 
     phase: str
     operations: tuple[str, ...]
     median: float  #: service time of the first operation, s
-    cpu: float | None  #: CPU time of all processes per request, s; None if they were not watched
+    cpu: float | None  #: CPU time of all processes per request, s; None if unknown
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON. Times in s."""
+        """Return the finding for JSON, times in s."""
         return {**vars(self), "operations": list(self.operations)}
 
 
@@ -51,9 +51,9 @@ def delayed_of(run: Run, phase: PhaseSummary) -> Delayed | None:
 
 
 def looks_delayed(quantiles: Sequence[float], cpu: float | None) -> bool:
-    """Whether service times with this 10th, 50th and 90th percentile, s, are those of delays and not of work.
+    """Return whether the 10th, 50th and 90th percentiles of service times (s) indicate delays instead of work.
 
-    `cpu` is the CPU time of a request, s; None if it is not known.
+    `cpu` is the CPU time of a request, s; None if unknown.
     """
     low, median, high = quantiles
     idle = cpu is None or cpu <= _IDLE * median

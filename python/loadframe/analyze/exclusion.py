@@ -35,7 +35,7 @@ class SelectedRuns(Finding):
 def selected_runs(folder: RecordedExperiment, used: Sequence[RecordedRun] | None = None) -> SelectedRuns | None:
     """Return a warning if exclusion correlates with a factor's level or with throughput; None otherwise.
 
-    `used` are the runs that figures rest on, by default those of the folder.
+    `used` are the included runs, by default those of the folder.
     """
     factors = folder.description.get("factors", {}).items()
     levels = [_levels(folder.runs, name, factor) for name, factor in factors]
@@ -56,7 +56,7 @@ def selected_in_groups(groups: Mapping[str, tuple[Sequence[RecordedRun], Sequenc
 
 
 def excluded_document(folder: RecordedExperiment) -> dict[str, Any]:
-    """Return for JSON the runs that no figure contains, each with its reason, and whether they are a selection."""
+    """Return the excluded runs for JSON, each with its reason, and whether they are a selection."""
     selection = selected_runs(folder)
     return {
         "left_out": [run.id for run in folder.left_out],
@@ -66,7 +66,7 @@ def excluded_document(folder: RecordedExperiment) -> dict[str, Any]:
 
 
 def _levels(runs: Sequence[RecordedRun], name: str, levels: Sequence[Any]) -> Mapping[str, Sequence[RecordedRun]]:
-    """Return the runs at each level of a factor, by words; empty if it has only one."""
+    """Return the runs at each level of a factor, by the level's text; empty if it has only one."""
     short = name.rpartition(".")[2]
     return {
         f"at {short} {level}": [run for run in runs if run.treatment.get(name) == level]
@@ -81,10 +81,9 @@ def _selection(
 ) -> SelectedRuns | None:
     """Return a warning if exclusion correlates with a level or with throughput.
 
-    `factors` map the words for each level to the runs at it.
-
-    Fisher's exact test compares each level with the others. The test of Mann and Whitney compares throughputs within
-    partly excluded treatments. The smallest p is multiplied by the number of tests.
+    `factors` map each level's text to its runs. Fisher's exact test compares each level with the others. The
+    Mann-Whitney test compares throughputs within partly excluded treatments. The smallest p is multiplied by the number
+    of tests.
     """
     made = [run for run in runs if run.status != "missing"]
     used = {id(run) for run in used_runs}
@@ -102,7 +101,7 @@ def _selection(
 def _by_level(
     factors: Sequence[Mapping[str, Sequence[RecordedRun]]], made: Sequence[RecordedRun], used: set[int]
 ) -> list[tuple[float, str]]:
-    # It takes long to import, and most experiments leave nothing out.
+    # Slow to import, and most experiments exclude no run.
     from scipy import stats
 
     tests = []
@@ -120,7 +119,7 @@ def _by_level(
 
 
 def _by_result(made: Sequence[RecordedRun], used: set[int]) -> list[tuple[float, str]]:
-    """Compare throughputs, each over the median of its treatment."""
+    """Compare throughputs relative to the median of their treatment."""
     from statistics import median
 
     from scipy import stats

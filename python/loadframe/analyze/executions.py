@@ -1,6 +1,6 @@
-"""First executions of a request beside later ones, and how old answers were, over the runs of each treatment.
+"""First and later executions of requests, and the age of responses, over the runs of each treatment.
 
-A store keeps what an answer was made from, and often the answer itself, so a first execution may take far longer.
+Stores cache data and often whole responses, so first executions may take far longer.
 """
 
 from collections import defaultdict
@@ -13,16 +13,16 @@ from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_tre
 from loadframe.analyze.sessions import sessions_of
 from loadframe.record.schema.summary import Latency, OperationFigures
 
-#: Parts of an operation: the first execution of each request, later ones, and the age of what answers show.
+#: Parts of an operation: the first execution of each request, later ones, and the age of the data in responses.
 FIRST, AGAIN, AGE = "first", "again", "age"
 
 
 @dataclass(frozen=True)
 class ExecutionsAt:
-    """The executions of an operation at one treatment: geometric means over runs of each run's mean response time, s.
+    """Executions of an operation at one treatment: geometric means over runs of each run's mean response time, s.
 
-    None where no run has any. `ratio` is first executions by later ones, over the runs that have both. `age` is the
-    mean over runs of how old the newest event was that an answer was certain to show, at the median.
+    Means are None without executions. `ratio` is first divided by later executions, over the runs that have both.
+    `age` is the mean over runs of the median age of the newest event that a response was certain to include.
     """
 
     phase: str
@@ -37,7 +37,7 @@ class ExecutionsAt:
     age: Estimate | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON, times in s."""
+        """Return the means for JSON, times in s."""
         estimates = {name: getattr(self, name) for name in ("first_mean", "again_mean", "ratio", "age")}
         return {
             "phase": self.phase,
@@ -51,7 +51,7 @@ class ExecutionsAt:
 
 
 def executions_at(folder: RecordedExperiment) -> list[ExecutionsAt]:
-    """Return those of each operation of the measured phases whose executions are told apart, or whose age is known."""
+    """Return a row for each measured operation with distinguished executions or a known age."""
     rows = []
     for treatment, runs in by_treatment(folder):
         seen: dict[tuple[str, str], list[tuple[RecordedRun, OperationFigures]]] = defaultdict(list)

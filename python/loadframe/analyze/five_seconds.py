@@ -1,4 +1,4 @@
-"""Throughput as publications give it: least, quartiles, mean and greatest of samples of 5 s; YCSB's minimum and p95."""
+"""Throughput in samples of 5 s (minimum, quartiles, mean, maximum), as in publications; YCSB's minimum and p95."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +11,14 @@ from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
 
-#: s of a sample.
+#: Length of a sample, s.
 SAMPLE = 5
 _TARGET = "target:"
 
 
 @dataclass(frozen=True)
 class Spread:
-    """What samples of 5 s came to, 1/s; `samples` is how many there are, the last one left out where it is cut."""
+    """Distribution of the samples of 5 s, 1/s; `samples` is their number, without an incomplete last one."""
 
     samples: int
     least: float
@@ -29,12 +29,12 @@ class Spread:
     most: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the distribution for JSON."""
         return vars(self)
 
 
 def five_seconds(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT) -> Spread | None:
-    """Return the spread of a measured window's requests or documents; None where it has no 5 s."""
+    """Return the distribution of a measured window's requests or documents; None if it is shorter than 5 s."""
     begin, end = phase.whole_seconds.start, phase.whole_seconds.stop
     series = run.series
     within = pc.and_(pc.greater_equal(series["second"], begin), pc.less(series["second"], end))
@@ -49,17 +49,17 @@ def five_seconds(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT) -> Spre
 
 
 def five_seconds_by_node(run: Run, phase: PhaseSummary) -> dict[str, Spread]:
-    """Return the spread of the requests that each node or router served, by its address; empty with a single one.
+    """Return the distribution of the requests that each node or router served, by address; empty for a single one.
 
-    Every attempt is a request there, also one that failed. A publication that counts for each of its load programs, one
-    on each router, has such figures.
+    Every attempt counts as a request, including failed ones. Publications with one load program per router have such
+    figures.
     """
     begin, end = phase.whole_seconds.start, phase.whole_seconds.stop
     samples = (end - begin) // SAMPLE
     table = run.telemetry
     rows = table.filter(pc.and_(pc.equal(table["metric"], "requests"), pc.starts_with(table["source"], _TARGET)))
     counts: dict[str, Any] = {}
-    # A row is about the second that begins with it.
+    # A row covers the second that it starts.
     for source, time, value in zip(
         rows["source"].to_pylist(), rows["time"].to_pylist(), rows["value"].to_pylist(), strict=True
     ):
@@ -75,7 +75,7 @@ def _spread(rates: Any) -> Spread:
 
 
 def least_and_p95(run: Run, phase: PhaseSummary, operation: str) -> tuple[float, float] | None:
-    """Return the least response time and the 95th percentile of an operation's successes, s; None without any."""
+    """Return the minimum and the 95th percentile of an operation's successful response times, s; None without any."""
     tag = f"{phase.name}/{operation}/response"
     if tag not in run.histograms.tags():
         return None

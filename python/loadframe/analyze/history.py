@@ -1,23 +1,21 @@
 """Change points in a history of runs, and the runs since the last change.
 
-Each value is one session's: runs of one session are more alike than runs of two, and a history of runs would show the
-sessions' luck as changes. The candidate is the split whose two sides' mean logarithms differ most for its place (the
-greatest t statistic). How great that is by chance is found by permutation: the series is put in random orders, and each
-order's greatest statistic is taken, so that having searched for the split is accounted for (as in E-divisive: Matteson
-and James, "A nonparametric approach for multiple change point analysis of multivariate data", Journal of the American
-Statistical Association 109, 2014; with the CUSUM of the mean instead of the energy distance).
+The unit is the session: its value is the median of its runs. Runs of one session are correlated, so single runs would
+show differences between sessions as changes. The candidate is the split with the largest t statistic between the mean
+logarithms of its two sides. Its p comes from permutations: each random order of the series gives its largest statistic,
+which accounts for the search over splits (as in E-divisive: Matteson and James, "A nonparametric approach for multiple
+change point analysis of multivariate data", Journal of the American Statistical Association 109, 2014; with the CUSUM
+of the mean instead of the energy distance).
 
-Successive sessions depend on each other, and plain permutation takes slow wandering for changes. So what is permuted
-are the innovations of a first-order autoregression, from which each series is put together again (a sieve; Buehlmann,
-"Sieve bootstrap for time series", Bernoulli 3, 1997). Its correlation is estimated beside the candidate, corrected for
-the bias that the two means and the search bring, and rounded up by 1.8 of its standard errors. Without any
-correlation it is the ordinary permutation test.
+Successive sessions are correlated, and plain permutation mistakes slow drift for changes. So the permutation applies to
+the innovations of a first-order autoregression, from which each series is rebuilt (a sieve; Buehlmann, "Sieve bootstrap
+for time series", Bernoulli 3, 1997). Its correlation is estimated together with the candidate, corrected for the bias
+from the two means and the search, and increased by 1.8 standard errors. For zero correlation it is the ordinary
+permutation test.
 
-What is found splits the history, and both parts are searched again, as Hunter does it (Fleming et al., "Hunter: using
-change point detection to hunt for performance regressions", ICPE 2023), with its filter by the size of the change.
-
-The session is the unit: its value is the median of its runs. All measures at all treatments are searched together, and
-share one chance of a false change.
+A change splits the history, and both parts are searched again, as in Hunter (Fleming et al., "Hunter: using change
+point detection to hunt for performance regressions", ICPE 2023), with its filter by the size of the change. All
+measures at all treatments share one chance of a false change.
 """
 
 import math
@@ -39,27 +37,27 @@ from loadframe.base.units import format_change
 
 Array = npt.NDArray[np.float64]
 
-#: Of a false change in a history; callers divide it by the number of histories that they look at.
+#: Chance of a false change in a history; callers divide it by their number of histories.
 LEVEL = 0.05
-#: Relative changes below this are of no interest.
+#: Smallest relative change of interest.
 LEAST = 0.05
-#: Two sessions that happen to be alike say nothing of the noise.
+#: Smallest number of sessions on each side of a change.
 _SHORTEST = 3
-#: Random orders, and more of them where the level asks for smaller p.
+#: Number of permutations, and their number relative to 1 / level for small levels.
 _DRAWS, _DRAWS_PER_LEVEL = 2000, 50
-#: Numbers that are held at once.
+#: Largest number of values in memory.
 _CHUNK = 2_000_000
-#: A t statistic that hardly any correlation explains.
+#: A t statistic that correlation hardly explains.
 _BEYOND_DOUBT = 7.0
-#: Of the correlation: its bias times the number of values, what it is rounded up by, and the greatest that is assumed.
+#: Constants of the correlation: bias times the number of values, standard errors added, largest assumed value.
 _BIAS, _ROUNDED, _GREATEST = 3.0, 1.8, 0.9
 
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """The first session of a new level: its index, the geometric means before and after up to the next change, its p.
+    """The first session of a new level: its index, the geometric means before and after (up to the next change), and p.
 
-    `p` is of the search that found it: how often the luckiest split of unchanged sessions looks as much like a change.
+    `p` is the chance that the best split of unchanged sessions looks as much like a change.
     """
 
     index: int
@@ -69,16 +67,16 @@ class ChangePoint:
 
     @property
     def change(self) -> float:
-        """The relative change, such as -0.2 for a fall by a fifth."""
+        """The relative change, for example -0.2 for a decrease by a fifth."""
         return self.after / self.before - 1
 
 
 def change_points(
     values: Sequence[float] | Array, *, level: float = LEVEL, least: float = LEAST, seed: int = 0
 ) -> tuple[ChangePoint, ...]:
-    """Return where the level of a series changed by at least `least` of itself.
+    """Return the changes of a series' level by at least `least`, relative.
 
-    `values` are above 0, one for each session. `level` is the chance of a change where there is none.
+    `values` are above 0, one per session. `level` is the chance of a false change.
     """
     logs = np.log(np.asarray(values, dtype=float))
     p_values = dict(_search(logs, 0, len(logs), level, seed))
@@ -87,13 +85,13 @@ def change_points(
         small = [point for point in points if abs(point.change) < least]
         if not small:
             return tuple(points)
-        # Neighbours of a small change are described anew without it.
+        # Describe the neighbours of a small change again without it.
         del p_values[min(small, key=lambda point: abs(point.change)).index]
     return ()
 
 
 def fewest_sessions(level: float = LEVEL) -> int:
-    """Return how many sessions a history must have so that any change at all can be found in it."""
+    """Return the smallest number of sessions in which a change can be significant."""
     sessions = 2 * _SHORTEST
     while 2 / math.comb(sessions, sessions // 2) >= level:
         sessions += 1
@@ -101,7 +99,7 @@ def fewest_sessions(level: float = LEVEL) -> int:
 
 
 def _search(logs: Array, start: int, end: int, level: float, seed: int) -> list[tuple[int, float]]:
-    """Return the splits of a stretch with their p, recursively."""
+    """Return the splits of an interval with their p, recursively."""
     if end - start < 2 * _SHORTEST:
         return []
     segment = logs[start:end]
@@ -117,7 +115,7 @@ def _search(logs: Array, start: int, end: int, level: float, seed: int) -> list[
 
 
 def _statistics(series: Array) -> Array:
-    """Return for each series (rows) and split how much of its variation lies between the two sides, from 0 to 1."""
+    """Return for each series (rows) and split the share of its variation between the two sides, from 0 to 1."""
     n = series.shape[1]
     centred = series - series.mean(axis=1, keepdims=True)
     left = np.arange(_SHORTEST, n - _SHORTEST + 1)
@@ -127,17 +125,17 @@ def _statistics(series: Array) -> Array:
 
 
 def _p(logs: Array, at: int, statistic: float, level: float, seed: int) -> float:
-    """Return how often the greatest statistic of a series without a change reaches this one."""
+    """Return the chance that the largest statistic of a series without a change reaches this one."""
     rho = _correlation(logs, at)
     plain = _share_reaching(logs, 0.0, statistic, level, seed)
-    # An autoregression seldom jumps, and so must not make a change more certain than its few orders do.
+    # An autoregression seldom jumps, so it must not lower the p of the plain permutation test.
     return max(plain, _share_reaching(logs, rho, statistic, level, seed)) if rho and plain < level else plain
 
 
 def _share_reaching(logs: Array, rho: float, statistic: float, level: float, seed: int) -> float:
     innovations = logs - logs.mean()
     innovations[1:] -= rho * (logs[:-1] - logs.mean())
-    # The first value has the variance of the whole series, and not that of an innovation.
+    # The first value has the variance of the series, not of an innovation.
     innovations[0] *= math.sqrt(1 - rho**2)
     random = np.random.default_rng(seed)
     draws = max(_DRAWS, math.ceil(_DRAWS_PER_LEVEL / level))
@@ -154,9 +152,9 @@ def _share_reaching(logs: Array, rho: float, statistic: float, level: float, see
 
 
 def _correlation(logs: Array, at: int) -> float:
-    """Return the lag-one correlation about the two levels, corrected for its bias and rounded up; 0 to 0.9."""
+    """Return the lag-one correlation about the two levels, corrected for its bias and increased; 0 to 0.9."""
     n = len(logs)
-    # Another change beside the candidate would look like correlation, so what is beyond doubt is taken out, too.
+    # Other evident changes would look like correlation, so they are removed, too.
     residuals = np.concatenate([_without_changes(logs[:at]), _without_changes(logs[at:])])
     power = float((residuals**2).sum())
     if power <= 1e-18 * n:
@@ -167,7 +165,7 @@ def _correlation(logs: Array, at: int) -> float:
 
 
 def _without_changes(logs: Array) -> Array:
-    """Return the values less the mean of their level, where levels are parted by splits of a t statistic above 7."""
+    """Return the deviations from the mean level; levels are separated by splits with a t statistic above 7."""
     n = len(logs)
     if n >= 2 * _SHORTEST and float(np.ptp(logs)) > 1e-9:
         statistics = _statistics(logs[None, :])[0]
@@ -190,7 +188,7 @@ def _describe(logs: Array, p_values: dict[int, float]) -> list[ChangePoint]:
 
 @dataclass(frozen=True)
 class Shift(Finding):
-    """The history changed its level."""
+    """A change of level in the history."""
 
     measure: str
     point: ChangePoint
@@ -199,16 +197,16 @@ class Shift(Finding):
     def _cause(self) -> str:
         return (
             f"{self.measure} changed by {format_change(self.point.change)} with the session of run {self.run} of the"
-            f" history (p = {self.point.p:.1g}); only the runs since then are compared with"
+            f" history (p = {self.point.p:.1g}); the comparison uses only the runs since then"
         )
 
     def _remedy(self) -> str:
-        return "if that was not an accepted change, it is a regression that passed earlier"
+        return "unless this change was accepted, it is a regression that passed earlier"
 
 
 @dataclass(frozen=True)
 class ShortHistory(Finding):
-    """Too few sessions to find any change."""
+    """Too few sessions to detect a change."""
 
     sessions: int
     needed: int
@@ -216,17 +214,17 @@ class ShortHistory(Finding):
     def _cause(self) -> str:
         some = "one session" if self.sessions == 1 else f"{self.sessions} sessions"
         return (
-            f"the history has {some}: with fewer than {self.needed}, a change of its level cannot be separated from"
-            " differences between sessions, so all of its runs are compared"
+            f"the history has {some}: with fewer than {self.needed}, a change of level cannot be separated from"
+            " differences between sessions, so the comparison uses all runs"
         )
 
     def _remedy(self) -> str:
-        return "if the store was changed in between, name only the runs since then"
+        return "if the store changed during the history, name only the runs since then"
 
 
 @dataclass(frozen=True, eq=False)
 class _Series:
-    """One measure at one treatment: the numbers of the sessions in their order, and the median of each."""
+    """One measure at one treatment: the numbers of the sessions in order, and the median of each."""
 
     measure: Measure
     sessions: tuple[int, ...]
@@ -234,9 +232,9 @@ class _Series:
 
 
 def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list[Finding]]:
-    """Return the history from its last change on, treatment by treatment, with what was found in it.
+    """Return the runs since the last change of each treatment, and warnings about changes and excluded runs.
 
-    Sessions whose start is not known count as one that came before all others.
+    Sessions with an unknown start count as one that precedes all others.
     """
     runs = history.usable
     numbers = {id(run): -1 if number is None else number for run, number in zip(runs, sessions_of(runs), strict=True)}
@@ -256,7 +254,7 @@ def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list
                 findings.append(Shift(row.measure.name, point, f"{run.id} ({started(run)})"))
                 first = max(first, session)
         since = [run for run in usable if numbers[id(run)] >= first]
-        # A run without figures belongs to the stretch in which it was made.
+        # A run without figures is kept by its start time.
         begin = min((started(run) for run in since), default="") if first >= 0 else ""
         others = [run for run in history.at(treatment).runs if not run.sound]
         kept += [*since, *(run for run in others if not started(run) or started(run) >= begin)]
@@ -277,7 +275,7 @@ def _series(runs: Sequence[RecordedRun], numbers: dict[int, int], kinds: Sequenc
     for measure in measures_of(runs, kinds):
         by_session: dict[int, list[float]] = {}
         for run in runs:
-            # A value without an upper bound would be a shift of the generator's.
+            # A value without an upper bound would show a shift of the generator.
             if (value := measure.of(run)) and isfinite(measure.figure(run).high):
                 by_session.setdefault(numbers[id(run)], []).append(value)
         ordered = sorted(by_session)

@@ -1,7 +1,6 @@
-"""Levels of a factor as numbers on an axis: plain ones, durations, sizes, shares, and numbers with one unit.
+"""Numeric levels of a factor on an axis: plain numbers, durations, sizes, shares, and numbers with one unit.
 
-How they are spaced is chosen here: by their logarithms where they grow by about as many times from one to the next, as
-10, 100, 1,000 do, else evenly.
+The axis is logarithmic if the ratios of successive levels are more even than their differences (10, 100, 1,000).
 """
 
 import math
@@ -16,19 +15,19 @@ from loadframe.base.units import parse_duration, parse_size
 
 Spacing = Literal["linear", "log"]
 
-#: Factors that are the size of a cluster or of its load. Their curves are fitted, and have axes of their own.
+#: Factors that are the size of a cluster or of its load; their curves are fitted and have separate axes.
 SIZES = ("nodes", "clients")
 
 _WRITTEN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(%|[a-zA-Z]*)\s*")
-#: Kinds of levels that have several units, with the unit that an axis has for them.
+#: Parsers of levels with several units, with the axis unit.
 _KINDS: tuple[tuple[str, Callable[[str], float]], ...] = (("s", parse_duration), ("B", parse_size))
-#: Levels of which the largest is more times the least than this are spaced by logarithms, if their steps are alike so.
+#: Smallest ratio of largest to smallest level for a logarithmic axis.
 _WIDE = 8
 
 
 @dataclass(frozen=True)
 class NumericLevels:
-    """The levels of a factor in ascending order, by what they are as written: their numbers, and the unit of these."""
+    """The levels of a factor in ascending order: number by written level, and the unit of the numbers."""
 
     numbers: Mapping[Any, float]
     unit: str
@@ -36,7 +35,7 @@ class NumericLevels:
 
 
 def numeric_levels(levels: Sequence[Any], spacing: Spacing | None = None) -> NumericLevels | None:
-    """Return levels as numbers; None where they are not, or where there are not two. A `spacing` is as it was asked."""
+    """Return levels as numbers; None if they are not numeric, or fewer than two. `spacing` overrides the default."""
     known = _numbers(levels)
     if known is None or len(set(known[0])) < 2:
         return None
@@ -48,7 +47,7 @@ def numeric_levels(levels: Sequence[Any], spacing: Spacing | None = None) -> Num
 def _numbers(levels: Sequence[Any]) -> tuple[list[float], str] | None:
     if all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels):
         return [float(level) for level in levels], ""
-    # A number without a unit beside others that have one: 0, 20ms.
+    # A number without a unit may stand beside others with one: 0, 20ms.
     parts = [None if isinstance(level, bool) else _WRITTEN.fullmatch(str(level)) for level in levels]
     read = [part for part in parts if part]
     if len(read) < len(levels):
@@ -65,7 +64,7 @@ def _numbers(levels: Sequence[Any]) -> tuple[list[float], str] | None:
 
 
 def _spacing(ascending: Sequence[float]) -> Spacing:
-    """Return how evenly the steps are alike: by how the gaps scatter, of the values and of their logarithms."""
+    """Return the spacing whose gaps are more even: of the values (linear) or of their logarithms (log)."""
     if ascending[0] <= 0 or ascending[-1] < _WIDE * ascending[0]:
         return "linear"
     logs = [math.log(value) for value in ascending]

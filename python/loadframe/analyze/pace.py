@@ -1,4 +1,4 @@
-"""How fast the machine itself was while runs were made, by the yardsticks before and after their loads."""
+"""Speed of the machine during runs, from the CPU reference before and after their loads."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -8,19 +8,19 @@ import numpy as np
 
 from loadframe.analyze.experiment import RecordedRun
 
-#: A smaller change from one group of runs to another cannot be separated from the yardstick's own scatter.
+#: Smallest change between groups of runs; smaller ones are within the reference's variance.
 _LEAST = 0.05
-#: With fewer runs beyond the first of each treatment, a share of their scatter says nothing.
+#: Smallest number of degrees of freedom for a share of the variance.
 _FREEDOM = 10
 
 
 def yardsticks(runs: Sequence[RecordedRun]) -> list[float]:
-    """Return all that was measured, s; runs of versions that took no yardstick have none."""
+    """Return all times of the CPU reference, s; empty for runs of versions that did not measure it."""
     return [time for run in runs for time in run.manifest.hardware.yardstick]
 
 
 def pace(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> float:
-    """Return how many times as fast the machine was when the second group was measured; 1 where no change is seen."""
+    """Return the machine's speed for the second group relative to the first; 1 if no change is detected."""
     one, other = yardsticks(first), yardsticks(second)
     if not one or not other:
         return 1.0
@@ -29,16 +29,16 @@ def pace(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> float:
 
 
 def slowest(runs: Sequence[RecordedRun]) -> float:
-    """Return how many times as long the fixed computation took beside one run than beside another, at most."""
+    """Return the largest ratio between two runs' times of the CPU reference."""
     times = [fmean(taken) for run in runs if (taken := yardsticks([run]))]
     return max(times) / min(times) if times else 1.0
 
 
 def share(points: Sequence[tuple[Hashable, RecordedRun, float]]) -> float | None:
-    """Return how much of the scatter between repetitions goes with the machine's pace; None where too few runs say it.
+    """Return the share of the variance between repetitions that the machine's pace explains; None with too few runs.
 
-    Each point is a treatment, a run and its value. It is the squared correlation of the logarithms, each less the mean
-    of its treatment; 0 where what is faster comes with a slower machine.
+    Each point is a treatment, a run and its value. The share is the squared correlation of the logarithms, each minus
+    the mean of its treatment; 0 if faster results coincide with a slower machine.
     """
     rows = defaultdict(list)
     for treatment, run, value in points:

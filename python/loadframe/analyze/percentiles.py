@@ -1,14 +1,14 @@
-"""How sure a run's percentiles are: their 95 % intervals, and whether enough requests lie beyond them.
+"""Confidence of a run's percentiles: 95 % intervals, and whether enough requests lie beyond them.
 
-The interval of a percentile is that between two order statistics (Woodruff, "Confidence intervals for medians and other
-position measures", Journal of the American Statistical Association 47, 1952), whose ranks are those of as many
-independent requests as the run's are worth. Requests of one second share its stalls and queues, and so do seconds in a
-row: what the run is worth follows from how the share of slow requests varies from second to second, by a ratio estimate
-with the correlation of neighbours, and from stretch to stretch, whichever is less. The effective number goes into the
-exact binomial ranks, with the degrees of freedom of that estimate (Korn and Graubard, "Confidence intervals for
+The interval of a percentile lies between two order statistics (Woodruff, "Confidence intervals for medians and other
+position measures", Journal of the American Statistical Association 47, 1952). Their ranks follow from the effective
+number of independent requests. Requests of one second share its stalls and queues, and successive seconds are
+correlated. The effective number therefore comes from the variation of the share of slow requests: between seconds, by a
+ratio estimate with the correlation of neighbours, and between longer stretches; the smaller result counts. It enters
+the exact binomial ranks with the degrees of freedom of that estimate (Korn and Graubard, "Confidence intervals for
 proportions with small expected number of positive counts estimated from survey data", Survey Methodology 24, 1998).
-This underestimates changes that last for a tenth of the run or more. Where the correlation of seconds shows such
-changes, the interval is unknown: the run is too short.
+This underestimates changes that last a tenth of the run or longer. If the correlation of seconds shows such changes,
+the interval is unknown: the run is too short.
 """
 
 import math
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 
-#: A percentile with fewer requests beyond it hangs on single ones.
+#: Smallest number of requests beyond a percentile; with fewer it depends on single requests.
 ENOUGH = 10
-#: Fewer seconds say nothing of how they differ.
+#: Smallest number of seconds whose variation is used.
 _LEAST_SECONDS = 5
-#: Stretches of a run that are compared with each other, where each has two seconds or more.
+#: Number of stretches of a run that are compared, if each has at least two seconds.
 _BATCHES = 8
-#: A run that is worth fewer independent seconds is too short for an interval.
+#: Smallest effective number of independent seconds for an interval.
 _LEAST_INDEPENDENT = 10
 
 
@@ -44,8 +44,8 @@ _LEAST_INDEPENDENT = 10
 class Percentile:
     """A percentile of response times, s, with its 95 % interval.
 
-    `low` is 0 and `high` infinite where the requests are too few to bound it. `beyond` is how many requests are
-    slower, on average. `too_short`: response times change too slowly for an interval from a run of this length.
+    `low` is 0 and `high` infinite if too few requests bound them. `beyond` is the expected number of slower requests.
+    `too_short`: response times change too slowly for an interval from a run of this length.
     """
 
     value: float
@@ -56,12 +56,12 @@ class Percentile:
 
     @property
     def few(self) -> bool:
-        """Whether it rests on too few requests."""
+        """Whether too few requests lie beyond it."""
         return self.beyond < ENOUGH
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
-        """The ends of the interval, s; None where the requests are too few for a bound."""
+        """The ends of the interval, s; None if too few requests bound them."""
         return self.low or None, self.high if math.isfinite(self.high) else None
 
     def as_dict(self) -> dict[str, float | bool | None]:
@@ -78,7 +78,7 @@ class Percentile:
 
 
 def percentiles_of(run: Run) -> dict[str, dict[str, dict[str, Percentile]]]:
-    """Return the percentiles of response times by phase, operation and name; empty where nothing succeeded."""
+    """Return the percentiles of response times by phase, operation and name; empty without successes."""
     phases: dict[str, dict[str, dict[str, Percentile]]] = {}
     known = set(run.histograms.tags())
     for phase in run.summary.phases:
@@ -101,9 +101,9 @@ def percentiles_document(run: Run) -> dict[str, Any]:
 
 
 def ranks(slow: Array, counts: Array, quantile: float) -> tuple[float, float]:
-    """Return between which shares of all requests the 95 % interval of a quantile lies; 0 and infinity: unbounded.
+    """Return the shares of all requests at the ends of a quantile's 95 % interval; 0 and infinity: unbounded.
 
-    `counts` are each second's requests, `slow` those of them that lie above the quantile of all.
+    `counts` are the requests of each second, `slow` those among them above the quantile of all.
     """
     total = float(counts.sum())
     worth = _worth(slow, counts, quantile)
@@ -122,7 +122,7 @@ def is_too_short(slow: Iterable[Array], counts: Array) -> bool:
 
 
 def _worth(slow: Array, counts: Array, quantile: float) -> float:
-    """Return how many independent requests tell as much of the quantile as these do."""
+    """Return the effective number of independent requests."""
     total, seconds = float(counts.sum()), len(counts)
     if seconds < _LEAST_SECONDS:
         return total
@@ -134,7 +134,7 @@ def _worth(slow: Array, counts: Array, quantile: float) -> float:
     independent = max(effective_size(seconds, lag_one(rest)), 2.0)
     worths = [_worth_by(spread * seconds / independent, independent - 1, total, quantile)]
     if seconds >= 2 * _BATCHES:
-        # Slow seconds come in stretches, of which the correlation of neighbours shows a part: longer stretches add up.
+        # Slow seconds cluster in stretches, which the correlation of neighbours shows only in part.
         sums = np.array([part.sum() for part in np.array_split(rest, _BATCHES)])
         spread = float((sums**2).sum()) * _BATCHES / (_BATCHES - 1)
         worths.append(_worth_by(spread, _BATCHES - 1, total, quantile))
@@ -142,8 +142,8 @@ def _worth(slow: Array, counts: Array, quantile: float) -> float:
 
 
 def _worth_by(spread: float, freedom: float, total: float, quantile: float) -> float:
-    """Return the effective number of requests by an estimate of the variance of the number of slow ones."""
-    # The degrees of freedom of the variance.
+    """Return the effective number of requests from an estimate of the variance of the number of slow ones."""
+    # Correct for the degrees of freedom of the variance.
     widened = float(special.ndtri(0.975) / special.stdtrit(freedom, 0.975)) ** 2
     return quantile * (1 - quantile) * total**2 / spread * widened if spread else total
 
@@ -178,10 +178,10 @@ def _percentiles(histograms: "HistogramLog", tag: str, phase: PhaseSummary) -> d
 
 
 def monotone(percentiles: dict[str, Percentile]) -> dict[str, Percentile]:
-    """Return percentiles, given in ascending order, whose bounds ascend too.
+    """Return percentiles, given in ascending order, with ascending bounds.
 
-    Each percentile is worth its own number of requests, so bounds may cross. Intervals are widened, never narrowed,
-    so that each keeps its coverage.
+    Each percentile has its effective number of requests, so bounds may cross. The function only widens intervals, which
+    keeps their coverage.
     """
     names = list(percentiles)
     lows = np.minimum.accumulate([percentiles[name].low for name in reversed(names)])[::-1]
@@ -193,7 +193,7 @@ def monotone(percentiles: dict[str, Percentile]) -> dict[str, Percentile]:
 
 
 def at_most(histogram: Any, value: float) -> int:
-    """Return how many of a histogram's requests took at most so long (s), by its order statistics."""
+    """Return the number of a histogram's requests that took at most `value` (s), from its order statistics."""
     low, high = 0, int(histogram.count)
     while low < high:
         middle = (low + high + 1) // 2

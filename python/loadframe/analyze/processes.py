@@ -1,4 +1,4 @@
-"""The CPU that each process of a store or an application used in a measured window, by what was watched of it."""
+"""CPU use of each process of a store or application in a measured window, from telemetry."""
 
 import math
 from collections import defaultdict
@@ -17,48 +17,48 @@ from loadframe.record.schema.summary import PhaseSummary
 
 _NODE = "node:"
 _CPU = "process.cpu"
-#: Written at each look at a process, also at the first, when nothing is known of its CPU yet.
+#: Written in each poll of a process, including the first, which has no CPU rate.
 _LOOK = "process.resident"
-#: Looks are a second apart. A longer time without one says that the process was not there, or was not seen, s.
+#: Polls are a second apart. After a longer gap, s, the process was absent or not seen.
 _GAP = 2.5
-#: Nothing is said of a window of which less than this share lies between looks: what the looks missed may be what
-#: mattered, as in a window of a second and a half of which the first second is all that was looked at.
+#: Smallest share of a window between the first and last poll; in a window of 1.5 s, for example, the polls may miss the
+#: decisive part.
 _LEAST_SEEN = 0.9
-#: The name under which all processes are added up.
+#: Name of the sum of all processes.
 ALL = "all"
 
-#: A look's CPU, cores, and the time that it covers, s: from the look before.
+#: Start and end of the interval before a poll, s, and the CPU use in it, cores.
 _Span = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class Used:
-    """The CPU that one process used in a measured window, or all together."""
+    """CPU use of one process, or of all together, in a measured window."""
 
-    cores: float  #: on average, while it was watched
-    watched: float  #: for how long, s
-    whole: bool  #: whether that was all along
-    #: CPU time per request that was answered well, s; None where it was not watched all along, or nothing was answered
+    cores: float  #: mean, while it was polled
+    watched: float  #: duration of the polls, s
+    whole: bool  #: whether they cover the whole window
+    #: CPU time per successful request, s; None if the polls do not cover the window or no request succeeded
     per_request: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON: cores, and times in s."""
+        """Return the use for JSON: cores, and times in s."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class UsedAt:
-    """The same as means over the runs of one treatment, with intervals where there are several."""
+    """CPU use as means over the runs of one treatment, with intervals for several runs."""
 
     phase: str
     treatment: Mapping[str, Any]
     process: str
     runs: int
     cores: Estimate
-    per_request: Estimate | None  #: None unless every run says it
+    per_request: Estimate | None  #: None unless every run has it
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON: cores, and times in s."""
+        """Return the means for JSON: cores, and times in s."""
         return {
             "phase": self.phase,
             "treatment": dict(self.treatment),
@@ -70,9 +70,9 @@ class UsedAt:
 
 
 def processes_of(run: Run) -> dict[str, dict[str, Used]]:
-    """Return what each process used, by phase and name; last, where there are several, `ALL` of them.
+    """Return the CPU use by phase and process; for several processes, the last entry is `ALL`.
 
-    Phases in which none was watched are left out, and those that are too short for looks that are a second apart.
+    Phases without polled processes, and phases too short for polls a second apart, are omitted.
     """
     spans = _spans(run.telemetry)
     first = min((known[0][0] for known in spans.values()), default=math.inf)
@@ -83,7 +83,7 @@ def processes_of(run: Run) -> dict[str, dict[str, Used]]:
 
 
 def processes_at(folder: RecordedExperiment) -> list[UsedAt]:
-    """Return what each process used in the measured phases, over the runs of each treatment that figures rest on."""
+    """Return the CPU use by process in the measured phases, over the included runs of each treatment."""
     rows: dict[str, list[UsedAt]] = defaultdict(list)
     for treatment, runs in by_treatment(folder):
         used: dict[tuple[str, str], list[Used]] = defaultdict(list)
@@ -107,7 +107,7 @@ def processes_at(folder: RecordedExperiment) -> list[UsedAt]:
 
 
 def _spans(telemetry: pa.Table) -> dict[str, list[_Span]]:
-    """Return the spans of time for which the CPU of each process is known, by its name."""
+    """Return the intervals with a known CPU use, by process."""
     looked = pc.is_in(telemetry["metric"], pa.array([_CPU, _LOOK]))
     rows = telemetry.filter(pc.and_(looked, pc.starts_with(telemetry["source"], _NODE))).sort_by("time")
     last: dict[str, float] = {}
@@ -127,7 +127,7 @@ def _spans(telemetry: pa.Table) -> dict[str, list[_Span]]:
 
 
 def _seen(phase: PhaseSummary, first: float, last: float) -> float:
-    """Return how much of a window lies between the first and the last look at any process, s."""
+    """Return the part of a window between the first and the last poll of any process, s."""
     return min(phase.begin + phase.duration, last) - max(phase.begin, first)
 
 
@@ -152,7 +152,7 @@ def _of_phase(spans: Mapping[str, Sequence[_Span]], phase: PhaseSummary) -> dict
 
 
 def _longest_gap(inside: Sequence[_Span], begin: float, end: float) -> float:
-    """Return the longest time within the window for which nothing is known, s."""
+    """Return the longest time within the window without data, s."""
     known = [(begin, begin), *((since, until) for since, until, _ in inside), (end, end)]
     return max(later[0] - earlier[1] for earlier, later in pairwise(known))
 
@@ -161,7 +161,7 @@ def _together(used: Iterable[Used], duration: float) -> Used:
     parts = tuple(used)
     costs = [part.per_request for part in parts if part.per_request is not None]
     return Used(
-        # A process that was there for a part of the window counts by that part.
+        # A process that existed for part of the window counts for that part.
         cores=math.fsum(part.cores * (1.0 if part.whole else part.watched / duration) for part in parts),
         watched=max(part.watched for part in parts),
         whole=all(part.whole for part in parts),
@@ -170,5 +170,5 @@ def _together(used: Iterable[Used], duration: float) -> Used:
 
 
 def _order(name: str) -> tuple[bool, int, str]:
-    """Numbered nodes by number, then others by name."""
+    """Return the sort key: numbered nodes by number, then others by name."""
     return (not name.isdigit(), int(name) if name.isdigit() else 0, name)

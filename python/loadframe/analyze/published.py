@@ -1,8 +1,8 @@
-"""Published figures beside the values that an experiment measured.
+"""Comparison of published figures with the values that an experiment measured.
 
-Absolute figures of other machines cannot be compared, so what is compared is a change: the ratio of a figure to the one
-at the levels that it is relative to, on both sides, less 1. The measured ratio is one of means over runs, with a 95 %
-interval on a log scale from the spread that all treatments share.
+Absolute figures depend on the machine, so the comparison uses changes: the ratio of a figure to the one at its
+reference levels, minus 1. The measured ratio is one of means over runs, with a 95 % interval on a log scale from the
+spread that all treatments share.
 """
 
 import json
@@ -21,25 +21,24 @@ from loadframe.analyze.rates import RATES
 from loadframe.analyze.scale.treatments import Noise, main_operation, pooled_noise
 from loadframe.record.schema.event_kinds import FIRED, REQUESTED
 
-#: Instants of elastic runs, s since the measured window began: their names, and the events that mark them.
+#: Times in elastic runs, s since the measured window began: names, and the events that mark them.
 INSTANTS = {"trigger_fired": FIRED, "node_requested": REQUESTED}
-#: Statistics of a run's requests/s in samples of 5 s, and which of the spread's figures they are.
+#: Statistics of a run's requests/s in samples of 5 s: names, and the fields of `Spread`.
 SAMPLES = {f"{name}_5s": name for name in ("least", "q1", "median", "mean", "q3", "most")}
-#: What YCSB gives of response times beside the mean: the least, and the 95th percentile.
+#: Statistics of response times that YCSB reports besides the mean: minimum and 95th percentile.
 YCSB = ("min", "p95")
 MEASURES = (*KINDS, *YCSB, *SAMPLES, *INSTANTS)
-#: Of these the measures of something per second.
+#: Measures per second.
 PER_SECOND = (*RATES, *SAMPLES)
 
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """A figure as a publication has it.
+    """A figure of a publication.
 
-    `value` is in 1/s, in s or a share; None where the publication gives the change alone. `change` is its ratio to the
-    figure at `against` less 1; None where it is relative to nothing. `levels` and `against` are levels of factors;
-    `phase` is empty where the figure is held against every measured phase. `series` says whose it is in the
-    publication, such as a store that this experiment does not have.
+    `value` is in 1/s, s or a share; None if the publication gives only the change. `change` is the ratio to the figure
+    at `against` minus 1; None without a reference. `levels` and `against` are levels of factors. An empty `phase` means
+    every measured phase. `series` names the system in the publication, such as a store that this experiment lacks.
     """
 
     measure: str
@@ -52,21 +51,21 @@ class PublishedFigure:
     source: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON, from which `PublishedFigure(**known)` makes it again."""
+        """Return the figure for JSON; `PublishedFigure(**document)` reverses this."""
         return asdict(self)
 
 
 _CLIENTS = "clients"
-#: Factors that say how many clients there are.
+#: Factors that determine the number of clients.
 _LOADS = (_CLIENTS, "ranks_per_node")
 
 
 @dataclass(frozen=True)
 class MeasuredBeside:
-    """What was measured at a figure's levels: `others` are the levels that the figure does not name.
+    """Measured counterpart of a figure; `others` are the levels that the figure does not name.
 
-    `mean` is over `runs` runs in the unit of the figure, `change` the ratio to the mean at its reference, less 1; None
-    where that was not measured.
+    `mean` is over `runs` runs in the unit of the figure. `change` is the ratio to the mean at its reference minus 1;
+    None if the reference was not measured.
     """
 
     phase: str
@@ -74,11 +73,11 @@ class MeasuredBeside:
     runs: int
     mean: Estimate
     change: Estimate | None
-    #: Runs at the same levels in which the store failed, so that `mean` is that of the others.
+    #: Runs at these levels in which the store failed; `mean` excludes them.
     failed: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the counterpart for JSON."""
         return {
             "phase": self.phase,
             "others": dict(self.others),
@@ -91,18 +90,18 @@ class MeasuredBeside:
 
 @dataclass(frozen=True)
 class Beside:
-    """A published figure, and what was measured of the same; empty where nothing was."""
+    """A published figure and its measured counterparts; empty if it was not measured."""
 
     figure: PublishedFigure
     measured: tuple[MeasuredBeside, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the figure and its counterparts for JSON."""
         return {**self.figure.as_dict(), "measured": [measured.as_dict() for measured in self.measured]}
 
 
 def beside(folder: RecordedExperiment) -> tuple[Beside, ...]:
-    """Return the published figures of an experiment, in their order, each beside what was measured."""
+    """Return the published figures of an experiment in their order, each with its measured counterparts."""
     figures = [PublishedFigure(**known) for known in (folder.description.get("published") or {}).get("figures", ())]
     return tuple(Beside(figure, tuple(_measured(folder, figure))) for figure in figures)
 
@@ -122,7 +121,7 @@ def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -
     noise = pooled_noise([value for value in group.values if value > 0] for group in groups)
     places: dict[str, list[_Group]] = defaultdict(list)
     for group in groups:
-        # The load that the publication does not name is not a level to keep: each size is taken at its own.
+        # A load that the publication does not name is chosen separately for each size.
         others = {name: level for name, level in group.treatment.items() if name not in (*named, *_LOADS)}
         places[json.dumps(others, sort_keys=True)].append(group)
     for place, members in places.items():
@@ -141,14 +140,14 @@ def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -
 
 
 def _at(run: RecordedRun, treatment: Mapping[str, Any]) -> bool:
-    """Whether a run has the levels of a group's treatment, with its event if there are runs with and without it."""
+    """Return whether a run has a treatment's levels, and its event if runs with and without it exist."""
     levels = {name: level for name, level in run.treatment.items() if name != "event"}
     return levels == treatment and run.treatment.get("event") is not False
 
 
 @dataclass(frozen=True)
 class _Group:
-    """All runs of a treatment: `known` are all levels that can be named of it, `values` one for each run."""
+    """All runs of a treatment: `known` are all its named levels, `values` the measure of each run."""
 
     treatment: Mapping[str, Any]
     known: Mapping[str, Any]
@@ -157,7 +156,7 @@ class _Group:
 
 
 def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
-    """Return the treatments in which the measure is known, with its value in each run that figures rest on."""
+    """Return the treatments that have the measure, with its value in each included run."""
     description = folder.description
     fixed = {
         "store.kind": description.get("store", {}).get("kind"),
@@ -181,7 +180,7 @@ def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
 def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> float | None:
     entry = run.phase(phase)
     if entry is None or run.run is None or run.treatment.get("event") is False:
-        # Without the event there is nothing that the publication could have measured.
+        # Publications measure runs with the event.
         return None
     if kind in SAMPLES:
         spread = five_seconds(run.run, entry)
@@ -196,7 +195,7 @@ def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> fl
 
 
 def _best(groups: Sequence[_Group], levels: Mapping[str, Any], kind: str) -> _Group | None:
-    """Return the group at these levels: of several numbers of clients the one with the highest throughput."""
+    """Return the group at these levels; of several numbers of clients the one with the highest throughput."""
     fitting = [group for group in groups if all(_same(group.known.get(name), level) for name, level in levels.items())]
     return max(fitting, key=lambda group: group.throughput, default=None)
 

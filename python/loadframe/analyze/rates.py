@@ -1,7 +1,6 @@
-"""What is counted by the second, requests or documents: what it is called, its unit, and where records have it.
+"""Rates: requests, documents or events per second, with their names, units and columns.
 
-They have a module of their own, so that plans can name them without importing a fit. Everything that counts requests
-counts documents, too.
+A separate module, so that plans can name rates without importing a fit.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ RateName = Literal["throughput", "documents"]
 
 @dataclass(frozen=True)
 class Rate:
-    """One of them: the name of the measure, its unit, what is counted, and its column in the series of a run."""
+    """One rate: the name of the measure, its unit, what it counts, and its column in the series of a run."""
 
     name: RateName
     unit: str
@@ -24,20 +23,20 @@ class Rate:
     column: str
 
     def of(self, phase: "PhaseSummary") -> float:
-        """Return its mean over a phase's measured window, 1/s; of operations that stand for others only the others."""
+        """Return the mean over a phase's measured window, 1/s, without aggregates of several operations."""
         return phase.throughput if self.name == "throughput" else phase.documents_per_second
 
 
-#: By their names: requests that were answered well, and documents that the store took or returned.
+#: By name: successful requests, and documents that the store accepted or returned.
 RATES: Mapping[str, Rate] = {
     "throughput": Rate("throughput", "requests/s", "requests", "successes"),
     "documents": Rate("documents", "documents/s", "documents", "documents"),
 }
 THROUGHPUT = RATES["throughput"]
-#: What a phase that takes in events does, unless documents are asked for: each event is written to one document.
+#: Default rate of a phase that ingests events: each event is written to one document.
 EVENTS = Rate("documents", "events/s", "events", "documents")
 
 
 def rate_of(description: Mapping[str, Any]) -> Rate:
-    """Return what an experiment (its experiment.json) is judged by; requests unless its objective is documents."""
+    """Return the rate of an experiment's objective; requests unless it is documents."""
     return RATES.get(description.get("objective") or "", THROUGHPUT)

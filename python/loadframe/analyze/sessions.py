@@ -1,13 +1,13 @@
-"""Which runs belong to one session, and which to one block, by what their manifests say.
+"""Sessions and blocks of runs, from their manifests.
 
-A sitting is runs on one machine with no longer pause than an hour, or of one command. Runs of a sitting are alike, so
-where one group is looked at, a sitting is a session. Where groups are compared, a sitting can hide drift: all runs of
-one group, then all of the other. So a command that made runs of several groups is a session, since an experiment
-interleaves them. Other runs of the sitting are one session only if the groups alternate in time. If they do not, each
-stretch of one group's runs is a session.
+A sitting is a sequence of runs on one machine without a pause above an hour, or the runs of one command. Runs of a
+sitting are correlated, so for a single group a sitting is a session. Between groups a sitting can hide drift: all runs
+of one group, then all of the other. So a command with runs of several groups is a session, since experiments interleave
+them. Other runs of the sitting form one session only if the groups alternate in time. If they do not, each stretch of
+one group's runs is a session.
 
-The command is the manifest's `session`. Without it (folders of earlier versions), runs of one experiment's folder count
-as one command, and every other run as a command of its own.
+The command is the manifest's `session`. Without it (folders of earlier versions), the runs in one experiment's folder
+count as one command, and every other run as a separate command.
 """
 
 from collections.abc import Hashable, Sequence
@@ -16,19 +16,19 @@ from itertools import pairwise
 
 from loadframe.analyze.experiment import RecordedRun
 
-#: A longer time without a run ends a sitting, s.
+#: Longest pause within a sitting, s.
 GAP = 3600.0
 
 
 def started(run: RecordedRun) -> str:
-    """Return when a run was started, in a form that sorts by time; runs of no known time come first."""
+    """Return the start of a run, in a form that sorts by time; unknown starts sort first."""
     return run.manifest.started or ""
 
 
 def sessions_of(runs: Sequence[RecordedRun], groups: Sequence[Hashable] | None = None) -> list[int | None]:
-    """Return a number for each run's session, counted by time from 0; None where its start is not known.
+    """Return the number of each run's session, counted by time from 0; None if its start is unknown.
 
-    `groups` has the group of each run where groups are compared.
+    `groups` gives the group of each run, for comparisons.
     """
     sittings = _sittings(runs)
     if groups is None:
@@ -52,7 +52,7 @@ def sessions_of(runs: Sequence[RecordedRun], groups: Sequence[Hashable] | None =
 def _split(
     sitting: int, members: Sequence[int], runs: Sequence[RecordedRun], groups: Sequence[Hashable]
 ) -> dict[int, Hashable]:
-    """Return a name for the session of each run of a sitting; `members` are the runs' places in their order of time."""
+    """Return an identifier of each run's session in a sitting; `members` are the runs' indices in time order."""
     of_command: dict[Hashable, set[Hashable]] = {}
     for index in members:
         of_command.setdefault(_command(runs[index]), set()).add(groups[index])
@@ -74,13 +74,13 @@ def _split(
 
 
 def _alternate(groups: Sequence[Hashable]) -> bool:
-    """Whether groups alternate in time, as in ABAB and ABBA: at least half of the neighbours differ, and two pairs."""
+    """Return whether groups alternate in time (ABAB, ABBA): two changes, and at least half of the neighbours differ."""
     changes = sum(first != second for first, second in pairwise(groups))
     return changes >= 2 and 2 * changes >= len(groups) - 1
 
 
 def _command(run: RecordedRun) -> Hashable:
-    """Return a name for the command that made a run, as far as it is known."""
+    """Return an identifier of the command that made a run, or of the run's folder or the run if it is unknown."""
     if run.manifest.session is not None:
         return run.manifest.session
     if run.block is not None and run.run is not None:
@@ -89,7 +89,7 @@ def _command(run: RecordedRun) -> Hashable:
 
 
 def _sittings(runs: Sequence[RecordedRun]) -> list[int | None]:
-    """Return a number for each run's sitting, counted by time from 0; None where its start is not known."""
+    """Return the number of each run's sitting, counted by time from 0; None if its start is unknown."""
     spans = [(_start(run), index) for index, run in enumerate(runs)]
     known = sorted((start, index) for start, index in spans if start is not None)
     numbers: list[int | None] = [None] * len(runs)
@@ -115,17 +115,16 @@ def _sittings(runs: Sequence[RecordedRun]) -> list[int | None]:
 
 
 def block_of(run: RecordedRun) -> Hashable:
-    """Return a name for the run's block, which only runs of the same experiment's folder share; None without one."""
+    """Return an identifier of the run's block, unique to its experiment's folder; None without a block."""
     if run.block is None or run.run is None:
         return None
     return run.run.path.parent, run.block
 
 
 def blocks_of(runs: Sequence[RecordedRun]) -> list[Hashable]:
-    """Return a name for each run's block in an experiment; None without one.
+    """Return an identifier of each run's block in an experiment; None without a block.
 
-    The parts of a block that were made in several sessions are blocks of their own: what a session does falls on its
-    runs only.
+    Parts of a block from several sessions are separate blocks, since a session affects only its runs.
     """
     sessions = sessions_of(runs)
     return [None if run.block is None else (run.block, number) for run, number in zip(runs, sessions, strict=True)]
@@ -139,7 +138,7 @@ def _start(run: RecordedRun) -> float | None:
 
 
 def _length(run: RecordedRun) -> float:
-    """Return how long the run's phases took, s; 0 where the summary does not say it."""
+    """Return the duration of the run's phases, s; 0 if unknown."""
     phases = run.run.summary.phases if run.run else ()
     return max((phase.begin + phase.duration for phase in phases), default=0.0)
 

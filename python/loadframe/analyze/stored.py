@@ -1,5 +1,4 @@
-"""What the store has of the events that a run's sources brought: what is there, what is missing, and for how long it
-came."""
+"""Ingested events in the store after a run: stored and missing events, and the duration of the loss."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from loadframe.record.schema.source import StoredEvents
 class EventsOfRun:
     """The events of one run in one collection.
 
-    `at_risk` is for how long, s, the missing events had come: their number by the mean rate at which the store
-    acknowledged events until the first node was killed. None where none was.
+    `at_risk` is the time, s, in which the missing events arrived: their number divided by the mean rate of
+    acknowledgements until the first node was killed. None if no node was killed.
     """
 
     run: str
@@ -26,24 +25,24 @@ class EventsOfRun:
     at_risk: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        told = self.stored
+        """Return the events for JSON."""
+        stored = self.stored
         return {
             "run": self.run,
             "treatment": dict(self.treatment),
             "valid": self.usable,
-            "collection": told.collection,
-            "documents": told.documents,
-            "events": dict(told.events),
-            "indexed": told.indexed,
-            "missing": told.missing,
-            "acknowledged_at_kill": told.acknowledged_at_kill,
+            "collection": stored.collection,
+            "documents": stored.documents,
+            "events": dict(stored.events),
+            "indexed": stored.indexed,
+            "missing": stored.missing,
+            "acknowledged_at_kill": stored.acknowledged_at_kill,
             "seconds_at_risk": self.at_risk,
         }
 
 
 def stored_at(folder: RecordedExperiment) -> Sequence[EventsOfRun]:
-    """Return those of each run of an experiment that took events in and came to its end."""
+    """Return the events of each completed run of an experiment that ingested some."""
     return [
         EventsOfRun(run.id, run.treatment, run.usable, stored, seconds_at_risk(run.run, stored))
         for run in folder.runs
@@ -53,7 +52,7 @@ def stored_at(folder: RecordedExperiment) -> Sequence[EventsOfRun]:
 
 
 def seconds_at_risk(run: Run, stored: StoredEvents) -> float | None:
-    """Return for how long the missing events of a run had come, s; None where no node was killed, or nothing had."""
+    """Return the time in which a run's missing events arrived, s; None without a killed node or acknowledged events."""
     killed = [event["time"] for event in run.events if event["kind"] == KILLED]
     begun = [phase.start for phase in run.summary.phases if phase.sources]
     if not (killed and begun and stored.acknowledged_at_kill):

@@ -84,11 +84,19 @@ def compare(
 
 
 def _groups(arguments: list[str]) -> "tuple[Group, ...]":
-    from loadframe.analyze.compare import uses_robust_estimate, read_groups, read_runs, read_variants, split_by_treatment
+    from loadframe.analyze.compare import (
+        uses_robust_estimate,
+        read_groups,
+        read_runs,
+        read_variants,
+        split_by_treatment,
+    )
 
     if len(arguments) > 1:
         return read_groups(arguments)
-    split = read_variants(arguments[0]) or split_by_treatment(read_runs(arguments[0]), robust=uses_robust_estimate(arguments[0]))
+    split = read_variants(arguments[0]) or split_by_treatment(
+        read_runs(arguments[0]), robust=uses_robust_estimate(arguments[0])
+    )
     if len(split) == 1:
         raise BadInput(
             "all its runs have the same treatment",

@@ -1,6 +1,6 @@
-"""What a store did in each second of a phase, as its telemetry tells: checkpoints, merges, collections of garbage, ...
+"""Background activities of a store by second, from its telemetry: checkpoints, merges, garbage collections, ...
 
-Figures of all nodes count together. A store's runs have those activities of which its figures tell.
+Figures are summed over all nodes. A run has the activities that its store reports.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from loadframe.analyze.dips.periods import Series
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
 
-#: What stores do now and then that may hold requests up: the metric that tells of it, and its words.
+#: Background activities that may delay requests: title by metric.
 ACTIVITIES = {
     "merges_current": "merges",
     "refresh_ms": "refreshes",
@@ -37,7 +37,7 @@ ACTIVITIES = {
     "process.read": "reads from storage",
     "cgroup.throttled": "stops by the CPU quota",
 }
-#: Those whose samples are rates, or tell how many go on; the others are totals that grow.
+#: Metrics that are rates or current counts; the others are cumulative totals.
 _LEVELS = {
     "merges_current",
     "jvm.gc",
@@ -53,45 +53,42 @@ _LEVELS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Doing:
-    """One of these in the seconds of a phase's window: how much of it there was, and in which there was more of it.
-
-    `amounts` are in the metric's unit, per second. `busy` says of each second whether it had more than on average.
-    """
+class ActivitySeries:
+    """One activity in the seconds of a phase's window; `amounts` are in the metric's unit, per second."""
 
     metric: str
     amounts: Series
 
     @property
     def words(self) -> str:
-        """What it is called."""
+        """Title of the activity."""
         return ACTIVITIES[self.metric]
 
     @property
     def busy(self) -> npt.NDArray[np.bool_]:
-        """Whether a second had more of it than seconds have on average."""
+        """Whether a second's amount exceeds the mean."""
         more: npt.NDArray[np.bool_] = self.amounts > self.amounts.mean()
         return more
 
     @property
     def stretches(self) -> list[tuple[int, int]]:
-        """The first second of each stretch of busy ones, and that after its last."""
+        """The first second of each busy stretch, and the second after its last."""
         edges = np.flatnonzero(np.diff(np.concatenate([[0], self.busy.astype(int), [0]])))
         return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]
 
 
-def doings(run: Run, phase: PhaseSummary, seconds: int) -> list[Doing]:
-    """Return what was watched in a window of so many whole seconds, but for what was the same in all of them."""
+def activity_series(run: Run, phase: PhaseSummary, seconds: int) -> list[ActivitySeries]:
+    """Return the recorded activities in a window of `seconds` whole seconds, except constant ones."""
     known = [(metric, _amounts(run, phase, metric, seconds)) for metric in ACTIVITIES]
-    return [Doing(metric, amounts) for metric, amounts in known if amounts is not None and np.ptp(amounts) > 0]
+    return [ActivitySeries(metric, amounts) for metric, amounts in known if amounts is not None and np.ptp(amounts) > 0]
 
 
 def _amounts(run: Run, phase: PhaseSummary, metric: str, seconds: int) -> Series | None:
-    """Return how much there was in each second, all nodes together; None if it was not watched or there is none."""
+    """Return the amount in each second, summed over all nodes; None if it was not recorded."""
     if seconds < 1:
         return None
     table = run.telemetry
-    # A rate is that of the time before its sample, so the one of the last second comes when that is over.
+    # A rate covers the time before its sample, so the last second's comes after its end.
     until = pc.less_equal(table["time"], phase.begin + seconds + 1)
     rows = table.filter(pc.and_(pc.equal(table["metric"], metric), until))
     by_source: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -108,7 +105,7 @@ def _amounts(run: Run, phase: PhaseSummary, metric: str, seconds: int) -> Series
             continue
         if metric in _LEVELS:
             values = np.concatenate([[0.0], np.cumsum(values[1:] * np.diff(times))])
-        # Totals begin anew with a node that was started again.
+        # The totals of a restarted node start from 0 again.
         steps = np.maximum(np.diff(values), 0.0)
         amounts += np.diff(np.interp(edges, times, np.concatenate([[0.0], np.cumsum(steps)])))
         seen = True

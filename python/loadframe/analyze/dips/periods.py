@@ -1,9 +1,9 @@
-"""Finds dips that come again at equal distances in a series of throughputs, one for each second.
+"""Detection of periodic dips in a series of throughputs by second.
 
-The autocorrelation of the series, without its trend, has a local maximum at the period. Seconds depend on each other
-anyway, so how high that maximum has to be is taken from 200 first-order autoregressive series with the same
-correlation and length: higher than in 99 of 100. The series is then folded at the period, which says where in it the
-dip lies. A slow wave is found as well as a short stop; what comes at irregular distances is not.
+The autocorrelation of the detrended series has a local maximum at the period. Seconds are correlated anyway, so the
+threshold comes from 200 first-order autoregressive series with the same correlation and length: the maximum must exceed
+99 of 100. Folding the series at the period then locates the dip within it. Slow waves are found as well as short stops;
+dips at irregular distances are not.
 """
 
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ from loadframe.analyze.autocorrelation import detrended, lag_one
 
 Series = npt.NDArray[np.float64]
 
-#: A period is seen so often at least, and is as long as this or longer, s.
+#: Smallest number of periods in the series, and shortest period, s.
 _CYCLES = 3
 _SHORTEST = 4
-#: Fewer seconds say nothing of periods.
+#: Shortest series that is searched, s.
 _LEAST = 40
 _SURROGATES = 200
 _LEVEL = 0.01
-#: Of several maxima of nearly the same height the first is the period, the others are its multiples.
+#: Of several maxima with at least this share of the highest, the first is the period and the others its multiples.
 _NEARLY = 0.7
-#: Dips of less than this share of the level are not worth a sentence.
+#: Dips below this share of the level are ignored.
 _SHALLOW = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class Dips:
-    """Dips that come again: `period` and `length` in s, `depth` as a share of `level`, 1/s; at irregular distances no
-    `period`, and the mean length.
+    """Recurring dips: `period` and `length` in s, `depth` as a share of `level` (1/s).
 
-    `inside` says of each second whether it lies in a dip. `lost` is what each second had less than the level, 1/s.
-    `share` is the part of all that would have been done at that level that was lost in dips.
+    Irregular dips have no `period`; their `length` is the mean. `inside` marks the seconds within dips. `lost` is the
+    deficit of each second relative to the level, 1/s. `share` is the deficit within dips as a share of the work at that
+    level.
     """
 
     period: float | None
@@ -47,13 +47,13 @@ class Dips:
 
     @property
     def begins(self) -> list[int]:
-        """The seconds in which dips begin."""
+        """The first second of each dip."""
         before = np.concatenate([[False], self.inside[:-1]])
         return [int(second) for second in np.flatnonzero(self.inside & ~before)]
 
 
 def periodic_dips(throughput: Series) -> Dips | None:
-    """Return the dips that come again in throughputs of successive seconds, 1/s; None where there are none."""
+    """Return the periodic dips in throughputs of successive seconds, 1/s; None without any."""
     values = np.asarray(throughput, dtype=float)
     if len(values) < _LEAST or values.mean() <= 0 or np.ptp(values) == 0:
         return None
@@ -71,7 +71,7 @@ def _lags(seconds: int) -> npt.NDArray[np.int64]:
 
 
 def _correlations(residuals: Series) -> Series:
-    """Return the autocorrelation at each lag from 0 on, each by as many products as there are."""
+    """Return the unbiased autocorrelation at each lag from 0 on."""
     n = len(residuals)
     spectrum = np.fft.rfft(residuals, 2 * n)
     products = np.fft.irfft(np.abs(spectrum) ** 2)[:n]
@@ -80,7 +80,7 @@ def _correlations(residuals: Series) -> Series:
 
 
 def _heights(residuals: Series, lags: npt.NDArray[np.int64]) -> Series:
-    """Return the autocorrelation at those lags at which it has a local maximum, and 0 at the others."""
+    """Return the autocorrelation at the lags with a local maximum, and 0 at the others."""
     known = _correlations(residuals)
     at = known[lags]
     peak = (at >= known[lags - 1]) & (at >= known[lags + 1])
@@ -88,8 +88,8 @@ def _heights(residuals: Series, lags: npt.NDArray[np.int64]) -> Series:
 
 
 def _threshold(seconds: int, rho: float, lags: npt.NDArray[np.int64]) -> float:
-    """Return what the highest local maximum of a series without a period exceeds in one of 100."""
-    from scipy.signal import lfilter  # which takes long to import, and most runs have no series that needs it
+    """Return the 99th percentile of the highest local maximum of series without a period."""
+    from scipy.signal import lfilter  # slow to import, and few runs need it
 
     random = np.random.default_rng(1)
     highest = []
@@ -102,7 +102,7 @@ def _threshold(seconds: int, rho: float, lags: npt.NDArray[np.int64]) -> float:
 
 
 def _refined(residuals: Series, lag: int) -> float:
-    """Return the period between whole seconds: from the farthest multiple at which there still is a maximum near."""
+    """Return the period between whole seconds, from its farthest multiple that has a maximum nearby."""
     known = _correlations(residuals)
     period = float(lag)
     for multiple in range(2, int(2 * len(residuals) / 3 / lag) + 1):
@@ -128,7 +128,7 @@ def _folded(values: Series, residuals: Series, period: float) -> Dips | None:
             places_inside.add(place)
             place = (place + step) % count
     inside = np.isin(places, sorted(places_inside))
-    # The trend belongs to the level: what is lost is lost against the seconds around.
+    # The level follows the trend: the deficit is relative to the surrounding seconds.
     trend = values - residuals
     level = trend + float(np.median(residuals[~inside])) if (~inside).any() else trend
     lost = np.maximum(level - values, 0.0)

@@ -1,16 +1,16 @@
 """Dips in the phases of a run, and the activities of the store in the same seconds.
 
-By chance means: both go on as they do, and have nothing to do with each other. Then the one could as well have begun
-at any other second, so the series of the activity is shifted against that of the loss by every number of seconds, in a
-circle, which keeps how either is spaced. p is the share of shifts at which as much of the loss falls into the activity
-as at none. Of several activities that were looked at, the one that stands out most decides at each shift, so that any
-false claim among all of them has that probability (Westfall and Young, Resampling-Based Multiple Testing, Wiley 1993).
+The test of an activity assumes under the null hypothesis that deficit and activity are independent. The activity could
+then start at any other second, so its series is shifted circularly against the deficit by every number of seconds,
+which keeps the spacing of both. p is the share of shifts at which at least as much of the deficit coincides with the
+activity. For several activities, the most conspicuous one decides at each shift, so p is the probability of any false
+claim among them (Westfall and Young, Resampling-Based Multiple Testing, Wiley 1993).
 
-Where dips and an activity come at the same interval, only their phase tells them apart from chance: p is then
-no less than about one by the seconds of that distance, and one run of short periods cannot decide.
+If dips and an activity recur at the same interval, only their phase distinguishes them from chance. p is then at least
+about 1 / interval in seconds, so one run with a short period is inconclusive.
 
-Far is beyond what the scatter of the others reaches, taken from their median deviation, so that the dips themselves do
-not widen it. A slow wave is not found, nor is a single stop, which does not come again.
+Irregular dips are outliers below the level. The spread of the other seconds comes from their median deviation, which
+the dips do not widen. Slow waves are not found, nor are single stops.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.autocorrelation import detrended
-from loadframe.analyze.dips.activities import Doing, doings
+from loadframe.analyze.dips.activities import ActivitySeries, activity_series
 from loadframe.analyze.dips.periods import Dips, Series, periodic_dips
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
 
-#: The probability of a false claim in a phase.
+#: Probability of a false claim per phase.
 LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """The share of what was lost in an activity's seconds, beside the share of all seconds that these are; p of it."""
+    """The share of the deficit in an activity's seconds, the share of these seconds in all, and the p of this."""
 
     lost: float
     seconds: float
@@ -42,19 +42,19 @@ class Overlap:
 
     @property
     def claimed(self) -> bool:
-        """Whether that is more than chance."""
+        """Whether the share of the deficit is significantly larger."""
         return self.p < LEVEL and self.lost > self.seconds
 
 
 def overlaps(lost: Series, busy: Sequence[npt.NDArray[np.bool_]]) -> list[Overlap]:
-    """Return the overlap of what was lost in each second (at least something) with each activity's busy seconds."""
+    """Return the overlap of the deficit by second (not all 0) with each activity's busy seconds."""
     if not busy:
         return []
     total = lost.sum()
     shifted = np.array([_at_every_shift(lost, seconds) / total for seconds in busy])
     spread = shifted.std(axis=1, keepdims=True)
     standing = (shifted - shifted.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1.0)
-    # Sums that differ by rounding alone are alike.
+    # Sums that differ only by rounding count as equal.
     most = standing.max(axis=0) + 1e-9
     return [
         Overlap(float(shifted[at, 0]), float(seconds.mean()), float((most >= standing[at, 0]).mean()))
@@ -63,23 +63,23 @@ def overlaps(lost: Series, busy: Sequence[npt.NDArray[np.bool_]]) -> list[Overla
 
 
 def _at_every_shift(lost: Series, busy: npt.NDArray[np.bool_]) -> Series:
-    """Return how much of the loss falls into the activity at each shift; the first is none."""
+    """Return the deficit that coincides with the activity at each shift, from 0 on."""
     n = len(lost)
     sums: Series = np.fft.irfft(np.fft.rfft(lost) * np.conj(np.fft.rfft(busy.astype(float))), n)
     return sums
 
 
 _LEAST = 40
-#: A dip lies so many standard deviations below the level, and by so much of it.
+#: A dip lies at least this many standard deviations, and this share of the level, below the level.
 _DEVIATIONS, _DEPTH = 6.0, 0.3
-#: The median deviation of normal noise is the standard deviation by this.
+#: Ratio of standard deviation to median deviation for normal noise.
 _NORMAL = 1.4826
-#: So many dips at least come again, and they are less than so much of the time: else they are the level.
+#: Smallest number of dips, and largest share of their seconds; beyond it they are the level.
 _DIPS, _MOST = 3, 1 / 3
 
 
 def irregular_dips(throughput: Series) -> Dips | None:
-    """Return the dips in throughputs of successive seconds, 1/s, at whatever distances; None where there are none."""
+    """Return the dips in throughputs of successive seconds, 1/s, at any distances; None without any."""
     values = np.asarray(throughput, dtype=float)
     if len(values) < _LEAST or values.mean() <= 0:
         return None
@@ -99,21 +99,21 @@ def irregular_dips(throughput: Series) -> Dips | None:
 
 @dataclass(frozen=True)
 class Activity:
-    """What the store did, and how much of the loss falls into it.
+    """An activity of the store and its overlap with the deficit.
 
-    `inside` and `outside` are how much of it there was per second in dips and out of them, in the metric's unit.
+    `inside` and `outside` are its mean amounts within and outside dips, in the metric's unit per second.
     """
 
-    doing: Doing
+    series: ActivitySeries
     overlap: Overlap
     inside: float
     outside: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the activity for JSON."""
         return {
-            "metric": self.doing.metric,
-            "words": self.doing.words,
+            "metric": self.series.metric,
+            "words": self.series.words,
             "lost": self.overlap.lost,
             "seconds": self.overlap.seconds,
             "p": self.overlap.p,
@@ -124,7 +124,7 @@ class Activity:
 
 @dataclass(frozen=True, eq=False)
 class DipsOfPhase:
-    """The dips of one phase, and what the store did meanwhile: first what is the least likely by chance."""
+    """The dips of one phase and the store's activities, the most significant first."""
 
     phase: PhaseSummary
     dips: Dips
@@ -132,25 +132,25 @@ class DipsOfPhase:
 
     @property
     def claimed(self) -> tuple[Activity, ...]:
-        """Those into which more of the loss falls than chance explains."""
+        """The activities with a significant overlap."""
         return tuple(activity for activity in self.activities if activity.overlap.claimed)
 
     @property
     def explained(self) -> Overlap | None:
-        """The loss in seconds of any claimed activity, beside the share of all seconds; None where none is claimed."""
+        """The overlap of the deficit with any claimed activity; None if none is claimed."""
         if not self.claimed:
             return None
-        any_of = np.any([activity.doing.busy for activity in self.claimed], axis=0)
+        any_of = np.any([activity.series.busy for activity in self.claimed], axis=0)
         (together,) = overlaps(_lost(self.dips), [any_of])
         return together
 
     @property
     def begins(self) -> list[float]:
-        """When dips begin, s since the run began."""
+        """The start of each dip, s since the run began."""
         return [self.phase.begin + second for second in self.dips.begins]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the dips for JSON."""
         dips = self.dips
         return {
             "phase": self.phase.name,
@@ -165,18 +165,18 @@ class DipsOfPhase:
 
 
 def dips_of(run: Run) -> list[DipsOfPhase]:
-    """Return the measured phases of a run in which throughput dips again and again."""
-    told = []
+    """Return the measured phases of a run that have recurring dips."""
+    phases: list[DipsOfPhase] = []
     for phase in run.summary.measured:
         throughput = _throughput(run, phase)
         dips = periodic_dips(throughput) or irregular_dips(throughput)
         if dips:
-            told.append(DipsOfPhase(phase, dips, tuple(_activities(run, phase, dips))))
-    return told
+            phases.append(DipsOfPhase(phase, dips, tuple(_activities(run, phase, dips))))
+    return phases
 
 
 def _throughput(run: Run, phase: PhaseSummary) -> Series:
-    """Return the successes of each whole second of the measured window."""
+    """Return the successes in each whole second of the measured window."""
     series = run.series
     begin, end = phase.whole_seconds.start, phase.whole_seconds.stop
     within = pc.and_(pc.greater_equal(series["second"], begin), pc.less(series["second"], end))
@@ -193,9 +193,9 @@ def _lost(dips: Dips) -> Series:
 
 
 def _activities(run: Run, phase: PhaseSummary, dips: Dips) -> list[Activity]:
-    watched = doings(run, phase, len(dips.inside))
+    watched = activity_series(run, phase, len(dips.inside))
     known = [
-        Activity(doing, overlap, float(doing.amounts[dips.inside].mean()), float(doing.amounts[~dips.inside].mean()))
-        for doing, overlap in zip(watched, overlaps(_lost(dips), [doing.busy for doing in watched]), strict=True)
+        Activity(series, overlap, float(series.amounts[dips.inside].mean()), float(series.amounts[~dips.inside].mean()))
+        for series, overlap in zip(watched, overlaps(_lost(dips), [series.busy for series in watched]), strict=True)
     ]
     return sorted(known, key=lambda activity: (activity.overlap.p, activity.overlap.seconds - activity.overlap.lost))

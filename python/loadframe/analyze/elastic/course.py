@@ -1,14 +1,14 @@
 """Course of one elastic run, second by second, with the changes of its cluster.
 
-A second in which no request is answered has no percentile, and a line drawn across such seconds hides the outage. But
-requests were in flight, and how long they had waited by then is a lower bound of their response times:
+A second without a response has no percentile, and a line drawn across such seconds hides the outage. But requests were
+in flight, and their waiting times so far are lower bounds of their response times:
 
-- The run records at each second's end how many requests were unanswered and the age of the oldest.
-- A request that is answered, or fails, later on with a response time R had been in flight for R: at least R - (j - i)
-  at the end of second i where it was done in second j. Recordings that lack the former have this.
+- The run records at the end of each second the number of unanswered requests and the age of the oldest.
+- A request that ends in second j with a response time R was in flight for at least R - (j - i) at the end of an earlier
+  second i. This also covers recordings without the former.
 
-A second's population is the requests that were done in it, and those that waited all through it. (In a second in which
-no request was answered: all that are known to have waited at its end.) A second without either is unknown.
+The population of a second is the requests that ended in it, and those that waited throughout it. In a second without a
+response, it is all requests known to have waited at its end. A second with neither is unknown.
 """
 
 import math
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 Series = npt.NDArray[np.float64]
 
-#: Values by which a second's histogram is stood in for, and the least share of waiting requests that p99 shows.
+#: Number of values that represent a second's histogram, and the smallest share of waiting requests that changes p99.
 _VALUES = 100
 _SHARE = 0.01
-#: Half the width of the middle 68 % of ages that are spread evenly from 0 to that of the oldest.
+#: Half the width of the middle 68 % of ages that are uniform between 0 and the oldest.
 _EVEN = 0.34
 
 
@@ -44,8 +44,8 @@ _EVEN = 0.34
 class Done:
     """Requests that ended in one second, by their response times.
 
-    `answered` are those that the second's figures are of. `others` (failures, and late answers of the warm-up) only
-    tell who waited before. A second may have several entries, of which one at most is `answered`.
+    The second's figures come from `answered`. `others` (failures, and late responses of the warm-up) only show who
+    waited before. A second may have several entries, but only one with `answered`.
     """
 
     second: int
@@ -56,8 +56,8 @@ class Done:
 def responses(done: list[Done], unanswered: Series, oldest: Series) -> Series:
     """Return median, 99th percentile, mean and deviation (half the width of the middle 68 %) by second, in s.
 
-    `unanswered` and `oldest` are by second as they were recorded, not a number where they were not; `done` may go on
-    beyond these seconds. What is not known is not a number.
+    `unanswered` and `oldest` are the recorded series by second, nan if not recorded. `done` may extend beyond these
+    seconds. Unknown figures are nan.
     """
     length = len(unanswered)
     answers = {
@@ -73,7 +73,7 @@ def responses(done: list[Done], unanswered: Series, oldest: Series) -> Series:
             waited.append(_values(answers[second]))
         ages = np.concatenate([values for values, _ in waited])
         weights = np.concatenate([np.full(len(values), weight) for values, weight in waited])
-        # A bound lowers nothing that was measured.
+        # A bound never lowers a measured figure.
         series[:, second] = np.fmax(series[:, second], _weighted(ages, weights))
     for second in np.flatnonzero(np.isfinite(oldest) & (unanswered > 0)).tolist():
         age = oldest[second]
@@ -86,11 +86,11 @@ def responses(done: list[Done], unanswered: Series, oldest: Series) -> Series:
 
 
 def _waited(done: list[Done], counts: Series) -> dict[int, list[tuple[Series, float]]]:
-    """Return by second the ages at its end of requests that ended later, with how many each of them stands for."""
+    """Return by second the ages at its end of requests that ended later, with the number each age represents."""
     samples: dict[int, list[tuple[Series, float]]] = defaultdict(list)
     for entry in done:
         for histogram in (entry.answered, entry.others):
-            # Who waited for less than a second has not waited all through one.
+            # A request that took less than a second did not wait throughout one.
             if histogram is None or not histogram.count or (histogram.max or 0.0) <= 1.0:
                 continue
             values, weight = _values(histogram)
@@ -103,7 +103,7 @@ def _waited(done: list[Done], counts: Series) -> dict[int, list[tuple[Series, fl
 
 
 def _values(histogram: "Histogram") -> tuple[Series, float]:
-    """Return values that stand in for a histogram, the greatest among them, and for how many each stands."""
+    """Return values that represent a histogram, including its maximum, and the number of requests per value."""
     size = min(histogram.count, _VALUES)
     values = [histogram.quantile((rank + 0.5) / size) or 0.0 for rank in range(size)]
     values[-1] = histogram.max or values[-1]
@@ -116,7 +116,7 @@ def _figures(histogram: "Histogram") -> tuple[float, float, float, float]:
 
 
 def _weighted(values: Series, weights: Series) -> Series:
-    """Return the same figures of weighted values."""
+    """Return median, 99th percentile, mean and deviation of weighted values."""
     order = np.argsort(values)
     values, weights = values[order], weights[order]
     shares = np.cumsum(weights) / weights.sum()
@@ -129,7 +129,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Event:
-    """Something that was done to the cluster, or that was seen of it."""
+    """A change of the cluster, or an observation of it."""
 
     time: float
     kind: str
@@ -140,20 +140,19 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """Figures of each whole second, all operations together; response times are those of the main operation.
-    Throughput counts what `rate` says; where events of a source are taken in, it counts these and nothing else.
+    """Figures by whole second, all operations together; response times are those of the main operation.
 
-    Second i covers `start` + i to `start` + i + 1. Response times are those of the requests that were answered in a
-    second and of those that waited all through it, as long as they had waited by then; see `waiting`. `quiet` are
-    seconds in which nothing was asked for, `unasked` those in which the main operation was not. `missing` are copies of
-    data that no node serves, where the store was asked; `left` is what was to be moved, in `unit`, at the instants when
-    the change told of it.
+    Second i covers `start` + i to `start` + i + 1. Throughput is in the unit of `rate`; if the phase ingests events, it
+    counts only these. Response times cover the requests answered in a second and those that waited throughout it, with
+    their waiting time so far. `quiet` marks seconds without any due request, `unasked` those without one of the main
+    operation. `missing` is the number of unserved replicas over time, if the store reports it. `left` is the amount
+    still to be moved, in `unit`, as the change reported it.
     """
 
     start: float
     throughput: Series  #: 1/s
     failures: Series  #: 1/s, failed or never sent
-    response_p50: Series  #: s; not a number in a second without an answer in which no request is known to have waited
+    response_p50: Series  #: s; nan in a second without a response and without a known waiting request
     response_p99: Series
     response_mean: Series
     response_deviation: Series  #: half the width of the middle 68 %
@@ -164,21 +163,21 @@ class Course:
     quiet: Flags | None = None
     unasked: Flags | None = None
     rate: Rate = THROUGHPUT
-    succeeded: Series | None = None  #: requests that succeeded, 1/s; None where throughput counts these
+    succeeded: Series | None = None  #: successful requests, 1/s; None if throughput counts them
 
     @property
     def successes(self) -> Series:
-        """Requests that succeeded, 1/s, whatever throughput counts."""
+        """Successful requests, 1/s, independent of the unit of throughput."""
         return self.throughput if self.succeeded is None else self.succeeded
 
     @property
     def idle(self) -> Flags:
-        """Whether nothing was asked for in a second; where that was not recorded, something was."""
+        """Whether no request was due in a second; False if that was not recorded."""
         return np.zeros(len(self.throughput), dtype=bool) if self.quiet is None else self.quiet
 
     @property
     def unknown(self) -> Flags:
-        """Whether a second has no response time although the main operation was requested, as far as is known."""
+        """Whether a second lacks a response time although the main operation was requested."""
         missing: Flags = ~np.isfinite(self.response_p99)
         return missing if self.unasked is None else missing & ~self.unasked
 
@@ -190,19 +189,19 @@ class Course:
 
     @property
     def end(self) -> float:
-        """When the last second is over."""
+        """The end of the last second."""
         return self.start + len(self.throughput)
 
     def within(self, begin: float, end: float) -> slice:
-        """Return the seconds of a stretch of time: that in which one ends is the next one's first."""
+        """Return the seconds of an interval; the second in which it ends belongs to the next interval."""
         first = max(math.floor(begin - self.start + 1e-9), 0)
         return slice(first, max(min(math.floor(end - self.start + 1e-9), len(self.throughput)), first))
 
 
 def deaths(events: Iterable[Event]) -> Iterator[tuple[Event, int]]:
-    """Yield the events by which nodes die or come back, each with the change of the number of nodes that run.
+    """Yield each event that kills or restarts nodes, with the change of the number of running nodes.
 
-    A node that is back after it was killed counts again, and one that is killed twice dies once.
+    A restarted node counts again; killing a dead node changes nothing.
     """
     dead: set[str] = set()
     for event in sorted(events, key=lambda entry: entry.time):
@@ -216,14 +215,15 @@ def deaths(events: Iterable[Event]) -> Iterator[tuple[Event, int]]:
 
 
 def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
-    """Return the course of a run's measured phase, its throughput counted as `rate` says, but events where it takes in
-    events and requests are asked for; None where the run ended before that phase.
+    """Return the course of a run's first measured phase; None if the run ended before it.
+
+    Throughput is in the unit of `rate`, except that the default becomes events if the phase ingests events.
     """
     phase = next(iter(run.summary.measured), None)
     if phase is None:
         return None
     zero = phase.begin
-    # When events have ended, what the phase still does shows nothing of what the store can take in.
+    # After the last event, the rest of the phase does not show the ingest rate of the store.
     ended = [stream.measured for stream in phase.streams if stream.source and stream.measured is not None]
     seconds = whole_seconds(phase.warmup, min([phase.duration, *ended]))
     first, last = seconds.start, seconds.stop
@@ -234,11 +234,11 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
     rows = series.filter(pc.and_(of_phase, pc.is_in(series["operation"], pa.array(list(phase.single)))))
     second = rows["second"].to_numpy() - first
     succeeded = rows["successes"].to_numpy()
-    if taking := _taking_in(phase):
-        # A batch has as many events as there happen to be, so requests say nothing of how many are taken in; and what
-        # queries return beside it is not taken in.
+    if ingesting := _ingesting(phase):
+        # Batches vary in size, so requests do not measure the ingest rate; documents returned by queries are not
+        # ingested.
         rate = EVENTS if rate is THROUGHPUT else rate
-        done = np.where(pc.is_in(rows["operation"], pa.array(taking)).to_numpy(), rows["documents"].to_numpy(), 0)
+        done = np.where(pc.is_in(rows["operation"], pa.array(ingesting)).to_numpy(), rows["documents"].to_numpy(), 0)
     else:
         done = rows[rate.column].to_numpy()
     failed = rows["requests"].to_numpy() - rows["successes"].to_numpy() + rows["dropped"].to_numpy()
@@ -268,13 +268,13 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
     )
 
 
-def _taking_in(phase: PhaseSummary) -> list[str]:
-    """Return the operations of a phase that take in the events of a source."""
+def _ingesting(phase: PhaseSummary) -> list[str]:
+    """Return the operations of a phase that ingest the events of a source."""
     return [name for name, operation in phase.single.items() if phase.sources and "event" in operation.parts]
 
 
 def _done(run: Run, phase: str, operation: str, start: float, first: int) -> list[Done]:
-    """Return the histograms of an operation's response times by second, those after the phase's end included."""
+    """Return the histograms of an operation's response times by second, including those after the phase's end."""
     known = set(run.histograms.tags())
 
     def seconds(kind: str, suffix: str) -> dict[int, "Histogram"]:
@@ -286,7 +286,7 @@ def _done(run: Run, phase: str, operation: str, start: float, first: int) -> lis
 
     answered, early = seconds("response", ""), seconds("response", "/warmup")
     counted = {**early, **answered}
-    # A second at the end of the warm-up has both; its figures are those of the measurement, as everywhere.
+    # A second at the end of the warm-up has both; its figures are those of the measurement.
     done = [Done(second, histogram, None) for second, histogram in sorted(counted.items())]
     done += [Done(second, None, histogram) for second, histogram in early.items() if second in answered]
     for suffix in ("", "/warmup"):
@@ -295,9 +295,9 @@ def _done(run: Run, phase: str, operation: str, start: float, first: int) -> lis
 
 
 def _unanswered(rows: pa.Table, first: int, length: int) -> tuple[Series, Series]:
-    """Return by second how many requests were in flight at its end, and the age of the oldest, s (nan: not known).
+    """Return by second the requests in flight at its end and the age of the oldest, s (nan if unknown).
 
-    Runs of versions that did not record it have it nowhere.
+    Runs of versions that did not record these have nan in every second.
     """
     count, oldest = np.zeros(length), np.full(length, np.nan)
     if "unanswered" not in rows.column_names or rows["unanswered"].null_count:
@@ -316,7 +316,7 @@ def _event(entry: Mapping[str, Any], zero: float) -> Event:
 
 
 def _left(run: Run, zero: float, units: list[tuple[float, str]]) -> tuple[tuple[float, float], ...]:
-    """Return what was left in the last unit that the change told of: data, after nodes to join."""
+    """Return the samples of the amount left in the last unit that the change reported (data, after joining nodes)."""
 
     def unit(time: float) -> str:
         return next((unit for since, unit in reversed(units) if since <= time), "")

@@ -1,7 +1,7 @@
-"""The runs of one transition under one load: their courses, their steps, and each step's measures over repetitions.
+"""Runs of one transition under one load: their courses, their steps, and each step's measures over repetitions.
 
-Demand d(t) is the least number of nodes that sustains the load, from a measured capacity curve; supply s(t) counts the
-nodes that serve balanced data, not those that are booted. Over a time T:
+Demand d(t) is the smallest number of nodes that sustains the load, from a measured capacity curve. Supply s(t) counts
+the nodes that serve balanced data, not those that have booted. Over a time T:
 
     under-provisioning accuracy (1/T) integral max(d - s, 0) / d        time share (1/T) integral [d > s]
     over-provisioning accuracy  (1/T) integral max(s - d, 0) / d        time share (1/T) integral [s > d]
@@ -31,7 +31,7 @@ from loadframe.record.schema.event_kinds import BALANCED, FIRED, JOINED, LEAVING
 
 @dataclass(frozen=True)
 class Provisioning:
-    """The scores of one run; accuracies and shares are 0 at best, jitter is in 1/s."""
+    """Provisioning scores of one run; accuracies and shares are 0 at best, jitter is in 1/s."""
 
     under_accuracy: float
     over_accuracy: float
@@ -58,7 +58,7 @@ def score(demand: Series, supply: Series) -> Provisioning:
 
 
 def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
-    """Return at each time the nodes that serve balanced data."""
+    """Return the number of nodes that serve balanced data at each time."""
     series = np.full(len(times), float(nodes))
     for event, change in deaths(events):
         series[times >= event.time] += change
@@ -76,7 +76,7 @@ def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
 
 
 def demand(rates: Series, capacity: Mapping[int, float]) -> Series:
-    """Return the least number of nodes that sustains each rate; beyond the measured capacities, in proportion."""
+    """Return the smallest number of nodes that sustains each rate; beyond measured capacities it is proportional."""
     sizes = sorted(capacity)
     most = sizes[-1]
 
@@ -107,10 +107,10 @@ _STARTED = "change started"
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """One transition under one load. Runs are those that may be used; `example` is the one to draw, with its control.
+    """One transition under one load, with its usable runs; `example` is the run to draw, next to its `control`.
 
-    `invalid` are runs with the event whose course was recorded and of which no figure is made. `rate` is what
-    throughput counts, `provisioning` the scores of runs in which a policy decided, where a capacity curve was given.
+    `invalid` are runs with the event that have a course but no valid figures. `rate` is the unit of throughput.
+    `provisioning` holds the scores of runs in which a policy decided, if the file has a capacity curve.
     """
 
     transition: str
@@ -127,7 +127,7 @@ class Group:
 
     @property
     def example(self) -> RecordedRun | None:
-        """The first run with the event that may be used; where none may, the first whose course was recorded."""
+        """The first usable run with the event; without one, the first invalid run that has a course."""
         return next(iter([*self.runs, *self.invalid]), None)
 
     @property
@@ -149,9 +149,9 @@ def read_groups(folder: RecordedExperiment) -> tuple[Group, ...]:
 
 def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
     description = folder.description
-    wanted = {"transition": transition, "load": load}
+    treatment = {"transition": transition, "load": load}
     rate = rate_of(description)
-    runs = [run for run in folder.runs if run.status == "done" and wanted.items() <= run.treatment.items()]
+    runs = [run for run in folder.runs if run.status == "done" and treatment.items() <= run.treatment.items()]
     courses = {run.id: course for run in runs if run.run and (course := read_course(run.run, rate))}
     usable = [run for run in runs if run.id in courses and run.sound and run.narrow]
     with_event = tuple(run for run in usable if run.treatment["event"])
@@ -164,7 +164,7 @@ def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
         scores = _provisioning(with_event, courses, description)
     else:
         steps, scores = _steps(with_event, controls, courses, description, is_open=is_open), {}
-    broken = [run for run in folder.counted if wanted.items() <= run.treatment.items() and run.store_failed]
+    broken = [run for run in folder.counted if treatment.items() <= run.treatment.items() and run.store_failed]
     warnings = (*failed_runs(broken, steps),)
     warnings += doubts(description, len(with_event), len(controls), [step.measures for step in steps], policy=policy)
     rate = next((course.rate for course in courses.values()), rate)
@@ -209,7 +209,7 @@ def _steps(
             number=number,
             change=words[number],
             before=median(change.before for change in changes[number]),
-            # The size that the change leads to, where it was made at all.
+            # The size after the change, from runs in which it was made if there are any.
             after=median(change.after for change in made[number] or changes[number]),
             horizon=median(change.end - change.begin for change in changes[number]),
             measures={
@@ -226,7 +226,7 @@ def _steps(
 def _changes(
     run: RecordedRun, course: Course, description: Mapping[str, Any], *, is_open: bool
 ) -> dict[int, ChangeInRun]:
-    """Return each step that was taken, until the next one or the end of the run."""
+    """Return each executed step, up to the next one or the end of the run."""
     fired = {event.step: event.time for event in course.events if event.kind == FIRED and event.step is not None}
     groups = {}
     slo, capacity = description.get("slo") or {}, _capacity(description)
@@ -247,7 +247,7 @@ def _changes(
 
 
 def _capacity(description: Mapping[str, Any]) -> dict[int, float]:
-    """Return the measured capacity, 1/s, of each number of nodes that the file has one for."""
+    """Return the measured capacity, 1/s, by number of nodes, from the experiment file."""
     return {int(entry["nodes"]): float(entry["rate"]) for entry in description.get("capacity", ())}
 
 
@@ -258,7 +258,7 @@ def _same(
     change: ChangeInRun,
     capacity: Mapping[int, float],
 ) -> ChangeInRun | None:
-    """Return the same stretch of a control run, from the instant at which its first step would have been taken."""
+    """Return the same interval of a control run, aligned at the time of its first (skipped) step."""
     first = [
         min((e.time for e in courses[shown.id].events if e.kind == FIRED), default=None) for shown in (run, control)
     ]
@@ -273,11 +273,11 @@ def _same(
 
 
 def _nodes(run: RecordedRun, course: Course, until: float) -> int:
-    """Return how many nodes the cluster had at an instant."""
+    """Return the number of nodes of the cluster at a time."""
     signs = {JOINED: 1, LEFT: -1}
-    told = [event for event in course.events if event.kind in signs and event.time <= until]
+    changed = [event for event in course.events if event.kind in signs and event.time <= until]
     dead = sum(change for event, change in deaths(course.events) if event.time <= until)
-    return (run.nodes or 1) + dead + sum(signs[event.kind] * len(event.nodes) for event in told)
+    return (run.nodes or 1) + dead + sum(signs[event.kind] * len(event.nodes) for event in changed)
 
 
 def _as_a_whole(
@@ -288,7 +288,7 @@ def _as_a_whole(
     *,
     is_open: bool,
 ) -> tuple[StepMeasures, ...]:
-    """Return what users had to bear throughout runs in which a policy decided."""
+    """Return the service measures over the whole runs in which a policy decided."""
     slo = description.get("slo") or {}
     sides: list[dict[str, dict[int, Value]]] = []
     after, horizon = [], []

@@ -1,19 +1,19 @@
 """Measures of one change of a cluster under load.
 
-A sum of positive parts adds noise up: over 240 s of 10 % noise it finds 10 s of lost work where nothing was lost. Here
-noise cancels. The account runs from the instant of the change over (excess - allowance); its highest point ends the
-first stretch, all of which counts, with its sign. After that, every further stretch counts whose account rises from 0
-by more than noise makes it: Page's cumulative sum ("Continuous inspection schemes", Biometrika, 1954), whose excursions
-beyond h have a probability of about exp(-2 k h / s^2) each, s^2 being the long-run variance and k the allowance.
+A sum of positive parts accumulates noise: over 240 s of 10 % noise it reports a throughput deficit of 10 s without any
+loss. Here noise cancels. The account sums (excess - allowance) from the time of the change. Its maximum ends the first
+stretch, which counts as a whole, with its sign. A further stretch counts if its account rises from 0 by more than noise
+would: Page's cumulative sum ("Continuous inspection schemes", Biometrika, 1954). Excursions beyond h have a probability
+of about exp(-2 k h / s^2) each, with the long-run variance s^2 and the allowance k.
 
-The allowance is two standard errors of the level that the series is compared with. What lies closer to the level than
-the level is known does not end a stretch late; losses that are smaller than that for the whole run are understated.
-Bias and coverage by simulation are in docs/elasticity.md (benchmarks/simulate_elasticity.py).
+The allowance is two standard errors of the reference level. Excess within the level's uncertainty therefore does not
+prolong a stretch, and losses below it over the whole run are underestimated. docs/elasticity.md gives bias and coverage
+by simulation (benchmarks/simulate_elasticity.py).
 
 Symbols: x(t) throughput (requests, documents or events per second), L(t) the 99th percentile of response times, t0 the
-instant of the change; x0 and L0 are medians over a window W before t0, x1 and L1 over the last W of the horizon H that
-is looked at; x~ and L~ are 10-second running medians. Times are in s since t0. Method: the measures of the elasticity
-literature, put on one axis.
+time of the change. x0 and L0 are medians over a window W before t0, x1 and L1 over the last W of the analysed horizon
+H. x~ and L~ are 10-second running medians. Times are in s since t0. The measures are those of the elasticity
+literature, on a common axis.
 """
 
 import warnings
@@ -36,17 +36,17 @@ from loadframe.record.schema.event_kinds import (
     STARTED,
 )
 
-#: Of the level's standard error, which as a median's is 25 % above that of a mean.
+#: Multiple of the level's standard error; the factor under the root is a median's variance relative to a mean's.
 _ALLOWANCE = 2.0 * np.sqrt(np.pi / 2)
-#: Of s^2 / 2k, by which excursions of noise are distributed: one in 150 is as high.
+#: Threshold in units of s^2 / 2k, the scale of noise excursions: one in 150 is as high.
 _HEIGHT = 5.0
 
 
 def stretches(excess: Series, deviation: float, window: float) -> Flags:
-    """Return in which seconds a series was worse than its level because of the change.
+    """Return the seconds in which a series was worse than its level because of the change.
 
-    `excess` is by how much it is worse (positive) or better in each second since the change, `deviation` the long-run
-    standard deviation of its noise in the same unit, `window` the seconds that the level was taken from.
+    `excess` is the deterioration in each second since the change (negative if better), `deviation` the long-run
+    standard deviation of its noise in the same unit, `window` the length of the reference window in s.
     """
     allowance = _ALLOWANCE * deviation / np.sqrt(window)
     height = _HEIGHT * deviation**2 / (2 * allowance) if allowance > 0 else 0.0
@@ -66,23 +66,23 @@ def stretches(excess: Series, deviation: float, window: float) -> Flags:
 
 
 def signed_sum(excess: Series, during: Flags) -> float:
-    """Return the sum over those seconds that lie within the series."""
+    """Return the sum over the marked seconds of the series."""
     length = min(len(excess), len(during))
     return float(excess[:length][during[:length]].sum())
 
 
-#: s of the running medians, and how far from its last level a series counts as settled.
+#: Width of the running medians in s, and the relative distances from the last level within which a series is settled.
 _RUNNING = 10
 _SETTLED = 0.05
 _SETTLED_P99 = 0.1
 _MADS = 3.0
-#: A deficit of this many standard errors is more than noise.
+#: A deficit of more standard errors than this is significant.
 _ERRORS = 3.0
 
 
 @dataclass(frozen=True)
 class Value:
-    """A measure of one run; `censored` where it is only known to be more than `value`."""
+    """A measure of one run; if `censored`, `value` is a lower bound."""
 
     value: float
     censored: bool = False
@@ -90,21 +90,21 @@ class Value:
 
 @dataclass(frozen=True)
 class ChangeInRun:
-    """One change within a course: from t0 to the horizon's end, on a cluster of `before` and then `after` nodes."""
+    """One change within a course: from t0 to the end of the horizon, from `before` to `after` nodes."""
 
     begin: float
     end: float
     before: int
     after: int
-    open: bool  #: the load does not wait for answers, so throughput is what was offered
+    open: bool  #: open loop: throughput is the offered rate
     p99: float | None = None  #: the objective, s
     errors: float | None = None  #: the objective, share
-    capacity: float | None = None  #: 1/s, that as many nodes as there are afterwards were measured to have
+    capacity: float | None = None  #: measured capacity of `after` nodes, 1/s
 
 
 @dataclass(frozen=True)
 class Levels:
-    """Throughput (1/s) and 99th percentile (s) before and after; not a number where most of a window says none."""
+    """Throughput (1/s) and 99th percentile (s) before and after; nan if most of the window is unknown."""
 
     x0: float
     x1: float
@@ -114,8 +114,10 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class Disturbed:
-    """In which seconds since t0 a run was worse than its levels, and when its ideal changes from those before to those
-    after, s. Its control run is judged by the same seconds.
+    """Disturbed seconds of a run: those since t0 in which it was worse than its levels.
+
+    `joined` is the time (s) at which the ideal changes from the level before to the level after. The run's control is
+    judged in the same seconds.
     """
 
     joined: float
@@ -126,7 +128,7 @@ class Disturbed:
 
 
 def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
-    """Return the levels; None where the run has not so much before the change, or twice as much after it."""
+    """Return the levels; None if the run lacks a window before the change or two windows after it."""
     if change.begin - course.start < window - 1 or change.end - change.begin < 2 * window - 1:
         return None
     before, after = _windows(course, change, window)
@@ -138,7 +140,7 @@ def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
 
 
 def disturbed(course: Course, change: ChangeInRun, window: float) -> Disturbed | None:
-    """Return the seconds in which a run was worse than its levels because of the change; None without levels."""
+    """Return the disturbed seconds of a run; None without levels."""
     level = levels(course, change, window)
     if level is None:
         return None
@@ -161,9 +163,9 @@ def disturbed(course: Course, change: ChangeInRun, window: float) -> Disturbed |
 
 
 def measure(course: Course, change: ChangeInRun, window: float, during: Disturbed | None = None) -> dict[str, Value]:
-    """Return every measure that the course can give, by name; see `names.MEASURES` for words and units.
+    """Return the available measures of a change by name; see `repeated.MEASURES` for titles and units.
 
-    What is summed up over the disturbance is so over its own, or over that of another run (`during`).
+    Sums run over the disturbed seconds of the course, or over those of another run (`during`).
     """
     instants = _instants(course, change)
     values = instants | _moved(course, change) | service(course, change)
@@ -186,7 +188,7 @@ def measure(course: Course, change: ChangeInRun, window: float, during: Disturbe
     if not change.open:
         before, _ = _windows(course, change, window)
         values["break_even"] = break_even(x, level.x0, long_run_deviation(course.throughput[before]), window)
-    # What a change brings is known of changes that were made.
+    # A failed change has no gain.
     if not change.open and made:
         values["growth"] = Value(level.x1 / level.x0)
         if change.after != change.before and change.before and change.after:
@@ -197,7 +199,7 @@ def measure(course: Course, change: ChangeInRun, window: float, during: Disturbe
 
 
 def _latency(course: Course, change: ChangeInRun, window: float, level: Levels, during: Disturbed) -> dict[str, Value]:
-    """Return the measures of response times; where seconds of them are unknown, these are bounds, and counted."""
+    """Return the measures of response times; unknown seconds are counted and make the others bounds."""
     horizon = course.within(change.begin, change.end)
     unknown = int(course.unknown[horizon].sum())
     values = {"unknown_latency": Value(float(unknown))}
@@ -213,27 +215,27 @@ def _latency(course: Course, change: ChangeInRun, window: float, level: Levels, 
 
 
 def _windows(course: Course, change: ChangeInRun, window: float) -> tuple[slice, slice]:
-    """Return the seconds from which levels before and after are taken."""
+    """Return the seconds of the reference windows before and after."""
     return course.within(change.begin - window, change.begin), course.within(change.end - window, change.end)
 
 
 def _level(series: Series, unknown: Flags) -> float:
-    """Return the median of what is known; not a number where most is not."""
+    """Return the median of the known values; nan if most are unknown."""
     known = series[np.isfinite(series)]
     return float(np.median(known)) if len(known) and 2 * int(unknown.sum()) <= len(series) else float("nan")
 
 
 def _deficit(course: Course, change: ChangeInRun, level: Levels) -> Series:
-    """Return by which share of x0 each second of the horizon did less than x0."""
+    """Return the relative deficit of each second of the horizon: 1 - x / x0."""
     deficit: Series = 1.0 - course.throughput[course.within(change.begin, change.end)] / level.x0
     return deficit
 
 
 def _excess(series: Series, course: Course, change: ChangeInRun, window: float, joined: float) -> Series | None:
-    """Return by how many of its first levels a series of response times is above its ideal, by second of the horizon.
+    """Return the relative excess of a series of response times over its ideal, by second of the horizon.
 
-    Ideal is the level before until the node has joined and the level after from then on. A second in which nothing was
-    asked for, or of which nothing is known, has no excess. None where a level is not known, or 0.
+    The ideal is the level before until the node has joined, then the level after; the unit is the level before.
+    Seconds without due requests and unknown seconds have no excess. None if a level is unknown or 0.
     """
     first, last = (_level(series[w], course.unknown[w]) for w in _windows(course, change, window))
     if not (np.isfinite([first, last]).all() and first > 0):
@@ -245,24 +247,24 @@ def _excess(series: Series, course: Course, change: ChangeInRun, window: float, 
 
 
 def _joined(instants: dict[str, Value]) -> float:
-    """Return when a node had joined, s since t0; 0 where none did."""
+    """Return the time at which a node had joined, s since t0; 0 if none joined."""
     delay = instants.get("join_delay")
     return delay.value if delay and not delay.censored else 0.0
 
 
 def _depth(x: Series, x0: float, during: Flags) -> float:
-    """Return how far x~ fell below x0 in those seconds, as a share of x0; 0 where there are none."""
+    """Return the largest relative fall of x~ below x0 in the marked seconds; 0 without any."""
     inside = during[: len(x)]
     lowest = running_median(x)[: len(inside)][inside]
     return max(1.0 - float(lowest.min()) / x0, 0.0) if len(lowest) else 0.0
 
 
 def stabilisation(course: Course, change: ChangeInRun, window: float, level: Levels, joined: float) -> Value:
-    """Return when throughput and percentile have come to their last level, and held it for W.
+    """Return the time at which throughput and percentile have reached their last level and hold it for W.
 
-    That is the first t, not before the node has joined, from which abs(x~ - x1) <= max(5 % of x1, 3 MAD) and
-    L~ <= L1 + max(10 % of L1, 3 MAD) hold for W. That stretch must lie before the window from which x1 and L1 are
-    taken, which agrees with itself whatever happens; so a run that ends sooner is censored.
+    That is the first t after the node has joined from which abs(x~ - x1) <= max(5 % of x1, 3 MAD) and
+    L~ <= L1 + max(10 % of L1, 3 MAD) hold for W. This interval must precede the window of x1 and L1, which agrees with
+    itself in any case; so a run that ends sooner is censored.
     """
     begin, last = change.begin + joined, course.within(change.end - window, change.end)
     x, p99 = running_median(course.throughput), running_median(course.response_p99)
@@ -278,15 +280,15 @@ def stabilisation(course: Course, change: ChangeInRun, window: float, level: Lev
 
 
 def break_even(x: Series, x0: float, deviation: float, window: float) -> Value:
-    """Return when what was lost since the change is made up for; 0 where nothing was lost, censored where it never is.
+    """Return the time at which the deficit since the change is made up; 0 without a deficit, censored if it remains.
 
-    A deficit counts when it is more than 3 standard errors, of the sum over as many seconds and of x0 as a median over
-    W. `deviation` is the long-run standard deviation of x, 1/s.
+    A deficit counts if it exceeds 3 standard errors: of the sum over its seconds, and of x0 as a median over W.
+    `deviation` is the long-run standard deviation of x, 1/s.
     """
     total = np.cumsum(x - x0)
     worst = int(np.argmin(total))
     lasting = worst + 1
-    # The variance of a median is pi/2 of that of a mean.
+    # The variance of a median is pi/2 times that of a mean.
     if total[worst] >= -_ERRORS * deviation * np.sqrt(lasting + lasting**2 * np.pi / 2 / window):
         return Value(0.0)
     recovered = np.flatnonzero(total[worst:] >= 0)
@@ -294,13 +296,13 @@ def break_even(x: Series, x0: float, deviation: float, window: float) -> Value:
 
 
 def running_median(series: Series) -> Series:
-    """Return the median of the 10 s about each second; at the ends of those that there are."""
+    """Return the median of the 10 s around each second; fewer at the ends."""
     half = _RUNNING // 2
     padded = np.concatenate([np.full(half, np.nan), series, np.full(half - 1, np.nan)])
     if not len(series):
         return series
     with warnings.catch_warnings():
-        # Ten seconds of which none has a value have no median, either.
+        # Ten unknown seconds have no median.
         warnings.filterwarnings("ignore", "All-NaN slice")
         medians: Series = np.nanmedian(np.lib.stride_tricks.sliding_window_view(padded, _RUNNING), axis=1)
     return medians
@@ -312,7 +314,7 @@ def _mad(series: Series) -> float:
 
 
 def change_failed(course: Course, change: ChangeInRun) -> bool:
-    """Return whether the change failed, or a node that was asked for had not joined by the end."""
+    """Return whether the change failed, or a requested node had not joined by the end."""
     here = _here(course, change)
     joined = any(event.kind in (JOINED, RESTARTED) for event in here)
     return _failed(here) or (_adds(here) and not joined)
@@ -326,27 +328,27 @@ def _failed(here: Sequence[Event]) -> bool:
     return any(event.kind == FAILED for event in here)
 
 
-def _asked(here: Sequence[Event]) -> set[str]:
-    """Return what the changes are: `add`, `remove`, `start` and the like."""
+def _actions(here: Sequence[Event]) -> set[str]:
+    """Return the first words of the changes, such as `add`, `remove`, `start`."""
     return {event.words.partition(" ")[0] for event in here if event.kind in (STARTED, FAILED)}
 
 
 def _adds(here: Sequence[Event]) -> bool:
-    return bool(_asked(here) & {"add", "start"}) or any(event.kind == REQUESTED for event in here)
+    return bool(_actions(here) & {"add", "start"}) or any(event.kind == REQUESTED for event in here)
 
 
 def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
-    """Return how long joining and moving took; censored where they had not come to their end."""
+    """Return the durations of joining, leaving and moving data; censored if they did not finish."""
     values = {}
     here = _here(course, change)
     joined = [event.time for event in here if event.kind == JOINED]
-    # A node that is back with its data has joined, and has no data to wait for.
+    # A restarted node with its data counts as joined and waits for no data.
     grew = [] if _failed(here) else joined or [event.time for event in here if event.kind == RESTARTED]
     adds = _adds(here)
     left = [event.time for event in here if event.kind == LEFT]
     balanced = [event.time for event in here if event.kind == BALANCED]
     length = change.end - change.begin
-    leaving = "remove" in _asked(here) or any(event.kind == LEAVING for event in here)
+    leaving = "remove" in _actions(here) or any(event.kind == LEAVING for event in here)
     if change.after != change.before or leaving or grew or adds:
         if grew:
             values["join_delay"] = Value(grew[-1] - change.begin)
@@ -363,28 +365,28 @@ def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
 
 
 def _moved(course: Course, change: ChangeInRun) -> dict[str, Value]:
-    """Return what was counted down while data moved, and how quickly; nothing where the change told of nothing."""
-    told = [(time, value) for time, value in course.left if change.begin <= time < change.end]
-    if not told:
+    """Return the amount and rate of moved data, from the change's reports; empty without reports."""
+    samples = [(time, value) for time, value in course.left if change.begin <= time < change.end]
+    if not samples:
         return {}
-    what, last = "bytes" if course.unit == "bytes" else "pieces", told[-1][1]
-    since, most = max(told, key=lambda sample: sample[1])
+    what, last = "bytes" if course.unit == "bytes" else "pieces", samples[-1][1]
+    since, most = max(samples, key=lambda sample: sample[1])
     values = {f"{what}_moved": Value(most - last)}
-    took = next(time for time, value in told if time >= since and value == last) - since
+    took = next(time for time, value in samples if time >= since and value == last) - since
     return values | ({f"{what}_rate": Value((most - last) / took)} if took > 0 else {})
 
 
 def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
-    """Return what users had to bear, counted in seconds and requests; it needs no levels."""
+    """Return the effects on users in seconds and requests; these need no levels."""
     horizon = course.within(change.begin, change.end)
     x, failed = course.throughput[horizon], course.failures[horizon]
-    asked = ~course.idle[horizon]
-    values = {"errors": Value(float(failed.sum())), "longest_gap": Value(float(_longest((x == 0) & asked)))}
+    due = ~course.idle[horizon]
+    values = {"errors": Value(float(failed.sum())), "longest_gap": Value(float(_longest((x == 0) & due)))}
     if change.p99 is not None or change.errors is not None:
         p99 = course.response_p99[horizon]
         broken = np.zeros(len(x), dtype=bool)
         if change.p99 is not None:
-            # In a second without a response time no request was answered.
+            # In a second with an unknown response time no request was answered.
             broken |= (p99 > change.p99) | course.unknown[horizon]
         if change.errors is not None:
             broken |= failed > change.errors * (course.successes[horizon] + failed)
@@ -392,7 +394,7 @@ def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
     seen = [(time, value) for time, value in course.missing if change.begin <= time < change.end]
     if seen:
         times = [*(time for time, _ in seen[1:]), change.end]
-        # A look that takes long does not show the time until the next one.
+        # A sample represents at most 2 s, in case the next poll is late.
         spans = (min(later - time, 2.0) for (time, _), later in zip(seen, times, strict=True))
         values["exposure"] = Value(sum(span for span, (_, value) in zip(spans, seen, strict=True) if value > 0))
     return values
@@ -407,12 +409,12 @@ def _longest(flags: np.ndarray) -> int:
 
 
 def _dory(course: Course, change: ChangeInRun, window: float, during: Disturbed) -> float | None:
-    """Return (A + B) / ((R1 + R2) (V1 + V2)), in the manner of Dory et al., "Measuring Elasticity for Cloud Databases"
-    (CLOUD COMPUTING 2011), who propose a measure without dimension.
+    """Return (A + B) / ((R1 + R2) (V1 + V2)), a dimensionless measure after Dory et al.
 
-    A and B are the areas of what mean response time and its deviation have in excess of their levels (R1, V1 before
-    the node joins and R2, V2 after) during the disturbance, in s^2. 0 is a change that has no effect. The formula is
-    from memory and was not checked against the paper; the documentation says so.
+    A and B are the areas (s^2) by which the mean response time and its deviation exceed their levels during the
+    disturbance: R1, V1 before the node joins and R2, V2 after. 0 means that the change has no effect. Source:
+    "Measuring Elasticity for Cloud Databases" (CLOUD COMPUTING 2011). The formula is from memory and not checked
+    against the paper; the documentation says so.
     """
     total, levels_ = 0.0, []
     for series, seconds in ((course.response_mean, during.mean), (course.response_deviation, during.deviation)):

@@ -11,10 +11,11 @@ from loadframe.analyze.estimate import Estimate, mean_interval
 
 @dataclass(frozen=True)
 class Repeated:
-    """One measure's values by block, of runs with the event and of their control runs. `runs` might have had one.
+    """One measure's values by block, of runs with the event and of their control runs.
 
-    `mean` is over the former. Where some are censored, it is a lower bound and its interval is open to above.
-    `difference` is the mean of what blocks with both runs have more with the event than without.
+    `runs` is the number of runs with the event, `mean` their mean. If some values are censored, it is a lower bound
+    with an interval open above. `difference` is the mean difference between event and control over the blocks that have
+    both.
     """
 
     name: str
@@ -26,22 +27,22 @@ class Repeated:
 
     @property
     def conditional(self) -> Estimate | None:
-        """The mean of the runs in which it is known, where it is censored in others; None where it is so in none."""
+        """The mean of the uncensored runs; None if no run is censored, or all are."""
         known = [value.value for value in self.values.values() if not value.censored]
         return mean_interval(known) if known and self.censored else None
 
     @property
     def censored(self) -> int:
-        """In how many runs it is only known to be more than the value."""
+        """The number of censored runs."""
         return sum(value.censored for value in self.values.values())
 
     @property
     def drift(self) -> Estimate | None:
-        """Its mean in the control runs, which is of what happened by itself; None without any."""
+        """The mean in the control runs, the effect of time alone; None without control runs."""
         return mean_interval([value.value for value in self.control.values()]) if self.control else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the measure for JSON."""
         return {
             "mean": self.mean.as_dict(),
             "runs": self.runs,
@@ -66,8 +67,10 @@ def repeated(name: str, runs: int, values: Mapping[int, Value], control: Mapping
 
 @dataclass(frozen=True)
 class Named:
-    """A measure's words. `unit` is s, seconds (of a response time), share, bytes, bytes/s, rate (of what throughput
-    counts), or a word for others. In `says`, `{counted}` stands for what throughput counts.
+    """Title, unit and description of a measure.
+
+    `unit` is s, seconds (of a response time), share, bytes, bytes/s, rate (in the unit of throughput), or another word.
+    In `says`, `{counted}` stands for what throughput counts.
     """
 
     title: str
@@ -109,13 +112,13 @@ MEASURES: dict[str, Named] = {
     "l1": Named("L1", "seconds", "99th percentile in the last window"),
 }
 
-#: Measures that are shown where they are not 0 only.
+#: Measures that are shown only if they are not 0.
 UNUSUAL = frozenset({"unknown_latency"})
 
 
 @dataclass(frozen=True, eq=False)
 class StepMeasures:
-    """One change: what it was, the median nodes before and after, the median length that was looked at, s."""
+    """One change: its description, the median nodes before and after, and the median length of its horizon, s."""
 
     number: int
     change: str
@@ -123,11 +126,11 @@ class StepMeasures:
     after: float
     horizon: float
     measures: Mapping[str, Repeated]
-    #: The names of runs in which the change failed, or was not made by the end.
+    #: The names of runs in which the change failed or was unfinished at the end.
     failed: tuple[str, ...] = ()
 
     @property
     def joins(self) -> tuple[int, int] | None:
-        """In how many runs the node joined, and of how many; None where no node was to join."""
+        """The number of runs in which the node joined, and of all runs; None if no node was to join."""
         delay = self.measures.get("join_delay")
         return (len(delay.values) - delay.censored, len(delay.values)) if delay else None

@@ -1,4 +1,4 @@
-"""Whether new runs may pass: compared with a baseline or a history, and with absolute bounds."""
+"""Gate for new runs: comparison with a baseline or a history, and absolute bounds."""
 
 from loadframe.analyze.gate.checks import Check, Standing
 from loadframe.analyze.gate.gate import Gate, judge_gate

@@ -1,12 +1,12 @@
 """Absolute checks of a gate: bounds on new runs, and failures of the store.
 
-Response times and throughput are judged by the interval of their geometric mean, shares of requests by that of the mean
-share, whose ends are one-sided 95 % limits. The whole interval has to be within the bound to hold it, and beyond it to
-break it. A bound of 0 is about the very requests that were made, and so is one on the slowest response: these are
-counted, and have no interval.
+Response times and throughput are judged by the interval of their geometric mean, shares of requests by the one-sided
+95 % limits of the mean share. A bound holds if the whole interval is within it, and is broken if the whole interval is
+beyond it. A bound of 0, and a bound on the slowest response, concern the actual requests of the runs; these are counted
+and have no interval.
 
-Runs that are missing because the generator failed, or for an unknown reason, do not count. Runs that the store
-did not survive, and runs in which nothing succeeded, are results.
+Runs that are missing because of the generator or an unknown cause do not count. Runs in which the store failed, and
+runs without any success, are results.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,12 +23,12 @@ from loadframe.analyze.gate.thresholds import Bound
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.sessions import sessions_of
 
-#: Why the slowest request decides nothing.
+#: Why the slowest request is undecided.
 DELAYED = "a part of it may be the load generator's"
 
 
 def against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequence[RecordedRun], bound: Bound) -> Check:
-    """Judge a bound by the runs that have measured it."""
+    """Judge a bound by the runs that measured it."""
     pairs = [(run, value) for run in runs if (value := measure.of(run)) is not None]
     if pairs:
         counted = measure.kind in ("max", "all-max") or (bound.kind == "errors" and bound.limit == 0)
@@ -43,7 +43,7 @@ def against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequence
 def _counted(
     measure: Measure, runs: Sequence[RecordedRun], values: Sequence[float], bound: Bound
 ) -> tuple[Standing, str]:
-    """Judge what is about the very requests of these runs."""
+    """Judge a bound by the actual requests of these runs."""
     worst = "largest share" if measure.kind == "errors" else "slowest"
     why = f"{worst} of {runs_text(values)} {quantity(max(values), measure)}"
     if not bound.holds(max(values)):
@@ -55,9 +55,9 @@ def _counted(
 def _estimated(
     measure: Measure, runs: Sequence[RecordedRun], values: Sequence[float], bound: Bound
 ) -> tuple[Standing, str]:
-    """Judge what is about all runs that could be made, of which these are some."""
+    """Judge a bound by the interval of the mean, for which these runs are a sample."""
     if measure.kind != "errors" and min(values) <= 0:
-        # Only throughput can be 0, and no bound that is worth giving allows it.
+        # Only throughput can be 0, which breaks any sensible bound.
         return "regression", f"nothing succeeded in {sum(value <= 0 for value in values)} of {runs_text(values)}"
     sessions = sessions_of(runs)
     if measure.kind == "errors":
@@ -78,9 +78,9 @@ def _estimated(
 
 
 def errors_needed(counts: Sequence[tuple[int, int]], limit: float) -> str:
-    """Write how to decide whether fewer than `limit` of the requests fail; empty if more than that failed.
+    """Return in words how many requests would show that fewer than `limit` fail; empty if more than that failed.
 
-    `counts` has for each run how many requests failed, and of how many.
+    `counts` has the failed and all requests of each run.
     """
     failed, due = (sum(column) for column in zip(*counts, strict=True))
     needed = requests_needed(failed / due, limit) if due else None
@@ -91,20 +91,20 @@ def errors_needed(counts: Sequence[tuple[int, int]], limit: float) -> str:
     return "; the share differs between runs: make more runs"
 
 
-#: More failed runs than the baseline has, by chance alone with this probability at most.
+#: Significance level for more failed runs than in the baseline.
 _LEVEL = 0.05
 
 
 def failed_runs(new: Group, baseline: Group | None, treatment: Mapping[str, Any]) -> list[Check]:
-    """Return a check of lost documents and one of other failures of the store, or of whether any run is left.
+    """Return a check of lost documents and one of other store failures, or one of whether any run is usable.
 
-    None where all is well. The groups have the runs of one treatment.
+    Empty if no check finds anything. Both groups must have the runs of one treatment.
     """
     checks = []
     if any(_lost_documents(run) for run in new.runs):
         title = "acknowledged documents"
         standing, why = _failed(new, baseline, _lost_documents, "acknowledged documents are missing in")
-        # A store promises to keep what it acknowledged: one broken promise is too many.
+        # A store guarantees what it acknowledged, so one lost document is a regression.
         if baseline is None or not any(_lost_documents(run) for run in baseline.runs):
             standing = "regression"
         checks.append(Check(Measure("all phases", "lost documents"), treatment, standing, why, title=title))
@@ -132,24 +132,24 @@ def _otherwise_failed(run: RecordedRun) -> bool:
 def _failed(
     new: Group, baseline: Group | None, fails: Callable[[RecordedRun], bool], what: str
 ) -> tuple[Standing, str]:
-    """Return the standing of the runs that fail, and the words with each of them and its reason."""
-    counts = [_completeness_counted(side, fails) for side in (new, baseline) if side]
+    """Return the standing of the failed runs, and the text that lists them with their reasons."""
+    counts = [_failure_counts(side, fails) for side in (new, baseline) if side]
     (failed, total), (before, total_before) = [*counts, (0, 0)][:2]
     why = f"{what} {failed} of {total} runs" + (f", before in {before} of {total_before}" if baseline else "")
     listed = runs_by_reason(run for run in new.runs if fails(run))
     return _standing(failed, total, before, total_before), f"{why}; {listed}"
 
 
-def _completeness_counted(group: Group, fails: Callable[[RecordedRun], bool]) -> tuple[int, int]:
-    """Return how many runs fail, and how many could have: what the generator or the treatment spoilt says nothing."""
+def _failure_counts(group: Group, fails: Callable[[RecordedRun], bool]) -> tuple[int, int]:
+    """Return the number of failed runs, and of these plus the usable runs."""
     failed = [run for run in group.runs if fails(run)]
     return len(failed), len(failed) + sum(not fails(run) for run in group.usable)
 
 
 def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], kinds: Sequence[str]) -> list[Check]:
-    """Return a check for each measure that the baseline's runs have, and some of the new ones lack.
+    """Return a check for each measure that the baseline's runs have and some of the usable new runs lack.
 
-    The new ones that are meant here are sound: what they lack, the store did not give.
+    The new runs are valid, so the store is to blame for the missing figures.
     """
     checks = []
     for measure in measures_of(baseline.usable, kinds):
@@ -169,7 +169,7 @@ def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], ki
 
 
 def _standing(failed: int, total: int, before: int, total_before: int) -> Standing:
-    """Return the standing of failed runs: by Fisher's exact test, or where more than half of the runs failed."""
+    """Return the standing of failed runs, by Fisher's exact test; more than half is also a regression."""
     if 2 * failed > total and (not total_before or 2 * before <= total_before):
         return "regression"
     if total_before and chance_of_more(failed, total, before, total_before) < _LEVEL:

@@ -1,4 +1,4 @@
-"""One check of a gate, and how it stands against earlier runs."""
+"""Checks of a gate: one measure against a bound or against earlier runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ Standing = Literal["passed", "regression", "undecided"]
 
 @dataclass(frozen=True)
 class Check:
-    """One figure that was checked: `why` says what decided, in words with the figures in them.
+    """Result for one measure; `why` states the decisive figures in words.
 
-    `finds` is the least worsening that a check with this number of runs and the observed noise finds in four of five
-    cases; None where that has no meaning or nothing finds it.
+    `finds` is the smallest worsening that a check with this number of runs and the observed noise finds in four of five
+    cases; None if that is undefined or there is none.
     """
 
     measure: Measure
@@ -33,14 +33,14 @@ class Check:
     why: str
     contrast: Contrast | None = None
     bound: Bound | None = None
-    #: What it is called where the measure does not say it.
+    #: Name of the check, if it differs from the measure's.
     title: str | None = None
     p: float | None = None
     finds: float | None = None
 
     @property
     def words(self) -> str:
-        """What it is about, for people."""
+        """The subject of the check, for people."""
         return self.title or self.measure.name
 
     @property
@@ -65,10 +65,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of an estimate: whether it is worse, in which direction, and how often that may be said wrongly.
+    """Input of a check against the baseline: the estimate of a measure, the thresholds, and p.
 
-    `p` is adjusted for all checks, `share` the check's share of the level before any check has rejected, `pace` how
-    many times as fast the machine was for the new runs.
+    `p` is adjusted for all checks. `share` is the check's share of the level before any check has rejected. `pace` is
+    the speed of the machine for the new runs relative to the baseline's.
     """
 
     measure: Measure
@@ -80,18 +80,18 @@ class Question:
 
     @property
     def least(self) -> float:
-        """The least effect that matters."""
+        """The smallest effect that matters."""
         return self.thresholds.least_of(self.measure.kind)
 
     @property
     def catch(self) -> float:
-        """The effect that must not slip through."""
+        """The effect that a passed check must exclude."""
         return self.thresholds.catch_of(self.measure.kind)
 
     def worse_by(self, pace: float = 1.0) -> tuple[float, float, float]:
-        """Return by what share of the baseline a group is worse, with the ends of its interval; negative is better.
+        """Return the worsening as a share of the baseline, with the ends of its interval; negative is better.
 
-        `pace`: what would be left of it on a machine that had not become that many times as fast.
+        `pace` removes the effect of a machine that became `pace` times as fast.
         """
         ratio = self.estimate.ratio
         if self.measure.better == "higher":
@@ -107,12 +107,12 @@ class Question:
 
     @property
     def is_significant(self) -> bool:
-        """Whether it is worse by more than chance."""
+        """Whether the worsening is significant."""
         return self.p < self.thresholds.level
 
     @cached_property
     def finds(self) -> float | None:
-        """The least worsening that is found in four of five cases, with as many runs and as much noise."""
+        """The smallest worsening that is found in four of five cases, with these runs and this noise."""
         estimate = self.estimate
         level = self.thresholds.level * self.share / estimate.caution
         higher = self.measure.better == "higher"
@@ -121,9 +121,9 @@ class Question:
 
 
 def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:
-    """Return the p of "not worse": small only where the group is worse, whatever it is that is measured.
+    """Return the p of "not worse": small only if the group is worse, in the measure's direction.
 
-    It is that of the best ratio within the bounds of the values.
+    It is the p of the best ratio within the bounds of the values.
     """
     if measure.better == "higher":
         worsening = -estimate.log_ratio - log(estimate.bounds.high)
@@ -140,12 +140,12 @@ def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:
 def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> Check:
     """Judge a contrast.
 
-    It is a regression if it is significantly worse by at least the least effect. It passes if its interval excludes
-    that it is worse by what must be caught. `blind`: too many requests of the new runs failed for a percentile of the
-    successes to mean anything. What the machine's pace can explain, or can hide, is undecided.
+    It is a regression if it is significantly worse by at least the least effect. It passes if its interval excludes a
+    worsening of the effect to catch. It is undecided if the machine's pace or the figures' bounds can explain or hide
+    the change, or if `blind`: too many requests of the new runs failed for a percentile of the successes.
     """
     value, _, high = question.worse_by()
-    # Throughput and response times follow the machine's pace at most in full, or not at all.
+    # Throughput and response times follow the machine's pace fully at most.
     _, _, paced_high = question.worse_by(question.pace)
     span = _span(question)
     standing: Standing = "passed"
@@ -174,7 +174,7 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
 
 
 _WITHIN_BOUNDS = "the load generator's error bounds allow a smaller change; measure again on an idle machine"
-#: Why a percentile of what succeeded does not pass.
+#: Why a percentile of the successes is undecided.
 BLIND = (
     "so many requests failed, were dropped or got no answer that the successes cannot show it; check errors, or"
     " response times of all requests (all-p99)"
@@ -182,9 +182,9 @@ BLIND = (
 
 
 def together(question: Question, members: int, what: str) -> Check:
-    """Judge a joint check: the mean over all members of a kind got worse, whichever of them did.
+    """Judge a joint check: whether the mean over all members of a kind got worse.
 
-    It stops a gate and lets nothing pass: that is for the members to say.
+    Its regression stops a gate; to pass is up to the members.
     """
     span = _span(question)
     stops = question.is_significant and question.worse_by()[0] >= question.least
@@ -200,14 +200,14 @@ def together(question: Question, members: int, what: str) -> Check:
 
 
 def quantity(value: float, measure: Measure) -> str:
-    """Write a value of a measure with its unit."""
+    """Format a value of a measure with its unit."""
     if measure.kind == "errors":
         return format_share(value, 2)
     return f"{format_count(value)}/s" if measure.kind in RATES else format_duration(value)
 
 
 def runs_text(values: Sequence[float]) -> str:
-    """Write how many runs there are."""
+    """Format the number of runs."""
     return f"{len(values)} run{'s' * (len(values) != 1)}"
 
 

@@ -1,21 +1,21 @@
 """Gate: new runs compared with earlier runs.
 
-A common change adds up in that mean while the noise of operations that is not common averages out, so that the joint
-check sees what no single one does. It is the ratio of geometric means over all operations and treatments, estimated
-like any other ratio, and exact where theirs are: no weights are taken from the data.
+The joint check of a kind is the ratio of geometric means over all operations and treatments. A common change adds up in
+this mean while independent noise averages out, so it detects changes that no single check does. It is estimated like
+any other ratio, without weights from the data.
 
-A share that was 0 has no ratio that means anything, so its rise is judged, in percentage points.
+A share of errors that was 0 has no useful ratio, so its rise is judged in percentage points.
 
-Two ways in which a rise can be chance have to be excluded. Runs differ in their shares: the difference of the mean
-shares is tested like any other difference between runs, with their blocks and sessions. And failures are counted: given
-how many there were in all, those of the new runs are binomial if nothing changed (the conditional test of Przyborowski
-and Wilenski, "Homogeneity of results in testing samples from Poisson series", Biometrika 31, 1940). The larger of the
-two p values counts. Neither needs a share that is above 0.
+A rise is significant only against two sources of chance. Runs differ in their shares: the difference of the mean shares
+is tested like other differences between runs, with blocks and sessions. And failures are counts: given their total, the
+failures of the new runs are binomial if nothing changed (the conditional test of Przyborowski and Wilenski,
+"Homogeneity of results in testing samples from Poisson series", Biometrika 31, 1940). The larger of the two p values
+counts. Both tests allow a share of 0.
 
 The upper limit of the rise follows from the one-sided 95 % limits of both mean shares (Zou and Donner, "Construction of
 confidence limits about effect measures", Statistics in Medicine 27, 2008).
 
-Of a history, only the runs since the last change count: what changed and was accepted is not to be compared with.
+The baseline of a history is the runs since its last change, since an accepted change must not count again.
 """
 
 import math
@@ -54,10 +54,10 @@ class MissingTreatments(Finding):
     count: int
 
     def _cause(self) -> str:
-        return f"{self.label} lacks {self.count} of the baseline's treatments, about which nothing can be told"
+        return f"{self.label} lacks {self.count} of the baseline's treatments, so these are not checked"
 
     def _remedy(self) -> str:
-        return "measure all of them, or give a baseline of fewer"
+        return "measure all of them, or use a baseline with fewer"
 
 
 _Unit = tuple[int, Hashable, Hashable]
@@ -66,10 +66,10 @@ _Unit = tuple[int, Hashable, Hashable]
 def joint_estimate(
     contrasts: Sequence[Contrast], baseline: Group, new: Group, session_spread: float
 ) -> RatioEstimate | None:
-    """Return the ratio of the geometric mean over all these measures; None where a side has nothing.
+    """Return the ratio of the geometric mean over all these measures; None if a side has no value.
 
-    Runs of different treatments count together where they are of the same block, or else are the first, the second and
-    so on of their treatment in the same session.
+    Runs of different treatments form one unit if they are of the same block, or else if they have the same number
+    within their treatment and session.
     """
     sides = {0: baseline, 1: new}
     everything = [(side, run) for side, group in sides.items() for run in group.usable]
@@ -91,7 +91,7 @@ def joint_estimate(
                     unit: _Unit = (side, session, place)
                     blocks[unit] = block
                     rows.append((unit, math.log(value)))
-        # Measures lie at different levels: what counts of each is by how much it is above or below its own.
+        # Measures have different levels, so each contributes its deviation from its mean.
         level = fmean(value for _, value in rows)
         for unit, value in rows:
             logs[unit].append(value - level)
@@ -100,7 +100,7 @@ def joint_estimate(
     ]
     if {observation.group for observation in observations} != {0, 1}:
         return None
-    # The mean over measures is within the bounds of the measure that is bounded least well.
+    # The bounds of the mean are at most the widest bounds of a measure.
     bounds = [
         contrast.measure.stretch(runs_at(new, contrast).usable).ratio(
             contrast.measure.stretch(runs_at(baseline, contrast).usable)
@@ -113,7 +113,7 @@ def joint_estimate(
 
 
 def families(contrasts: Sequence[Contrast]) -> dict[str, list[int]]:
-    """Return the places of the contrasts of each kind of measure, in the order of the kinds."""
+    """Return the indices of the contrasts of each kind of measure, in the order of the kinds."""
     members: dict[str, list[int]] = defaultdict(list)
     for place, contrast in enumerate(contrasts):
         members[contrast.measure.kind].append(place)
@@ -121,15 +121,15 @@ def families(contrasts: Sequence[Contrast]) -> dict[str, list[int]]:
 
 
 def runs_at(group: Group, contrast: Contrast) -> Group:
-    """Return the group's runs that a contrast is about: all where there is one treatment, whatever it is."""
+    """Return the group's runs for a contrast: at its treatment, or all if the group has only one treatment."""
     return group.at(contrast.treatment) if len(group.treatments) > 1 else group
 
 
 def errors_against_baseline(contrast: Contrast, question: Question, baseline: Group, new: Group) -> Check:
-    """Judge the rise of a share of requests.
+    """Judge the rise of a share of failed requests.
 
-    It is a regression if it is significant and at least the least effect. It passes if it is below that and its upper
-    limit below the rise that must be caught.
+    It is a regression if it is significant and at least the least effect. It passes if it is below the least effect and
+    its upper limit is below the effect to catch.
     """
     rise = fmean(contrast.second) - fmean(contrast.first)
     shares = " and now ".join(format_share(fmean(values), 2) for values in (contrast.first, contrast.second))
@@ -156,13 +156,13 @@ def _greatest_rise(measure: Measure, baseline: Group, new: Group) -> float:
         mean_share([measure.failures(run) for run in group.usable], sessions_of(group.usable), ONE_SIDED)
         for group in (baseline, new)
     )
-    # A single earlier run has no limit, but no share is below 0.
+    # A single earlier run has no limit, but a share is at least 0.
     fall = before.value - max(before.low, 0.0)
     return now.value - before.value + math.hypot(now.high - now.value, fall)
 
 
 def more_errors(measure: Measure, baseline: Group, new: Group) -> float:
-    """Return the one-sided p of "no larger a share of the requests failed"; 1 where a side has no request."""
+    """Return the one-sided p of "the share of failed requests did not rise"; 1 if a side has no request."""
     runs = [(side, run) for side, group in enumerate((baseline, new)) for run in group.usable]
     sessions = sessions_of([run for _, run in runs], [side for side, _ in runs])
     observations = []
@@ -172,7 +172,7 @@ def more_errors(measure: Measure, baseline: Group, new: Group) -> float:
         if requests:
             failed[side] += failures
             due[side] += requests
-            # The model is one of logarithms: with exp() the share itself is what it compares.
+            # The model compares logarithms, so exp() makes it compare the shares themselves.
             observations.append(Observation(math.exp(failures / requests), side, block_of(run), session))
     if not all(due):
         return 1.0
@@ -183,15 +183,15 @@ def more_errors(measure: Measure, baseline: Group, new: Group) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Gate:
-    """What became of new runs: each check, what to doubt, and the comparison behind it (None without a baseline)."""
+    """Result of a gate: its checks and warnings, and the comparison behind it (None without a baseline)."""
 
     label: str
     checks: tuple[Check, ...]
     warnings: tuple[Finding, ...]
     comparison: Comparison | None
-    #: Whether something that had to be checked could not be, beside the checks that say so themselves.
+    #: Whether a required check is missing.
     incomplete: bool
-    #: The runs, new and earlier, that no figure contains.
+    #: The new and earlier runs that figures exclude.
     left_out: tuple[RecordedRun, ...] = ()
 
     @property
@@ -225,11 +225,11 @@ def judge_gate(
     across: bool = False,
     watch: Sequence[str] = (),
 ) -> Gate:
-    """Judge new runs. With `history`, the baseline's runs are one after another, and may have changed in between.
+    """Judge new runs. With `history`, the baseline's runs are a sequence that may contain changes.
 
-    `session_spread` is by how much two sessions are taken to differ where each side has one only. `watch` names
-    operations whose checks get most of the level. BadInput where one treatment would be compared with another, unless
-    that is wanted (`across`), and for a watched operation that was not measured.
+    `session_spread` is the assumed spread of sessions if each side has one. `watch` names operations whose checks get
+    most of the level. BadInput if two different treatments would be compared without `across`, or if a watched
+    operation was not measured.
     """
     _require_measured(new, watch)
     warnings: list[Finding] = [] if baseline else failed_and_left_out([new])
@@ -241,7 +241,7 @@ def judge_gate(
     if not across:
         _require_same_treatment(baseline, new)
     if history:
-        # A share of errors that is nearly always 0 has no level that could shift.
+        # A share of errors that is almost always 0 has no level that could shift.
         baseline, shifts = since_last_change(baseline, [kind for kind in kinds if kind != "errors"])
         warnings += shifts
     comparison = compare([baseline, new], kinds, level=thresholds.level, session_spread=session_spread, intended=across)
@@ -262,23 +262,23 @@ def judge_gate(
 
 
 def _require_measured(new: Group, watch: Sequence[str]) -> None:
-    """Refuse a watched operation that no run has."""
+    """Raise BadInput for a watched operation that no run has."""
     known = {name for run in new.usable if run.run for phase in run.run.summary.phases for name in phase.operations}
     for name in watch:
         if name not in known:
             raise BadInput(
-                f"--watch {name}: no run of {new.label} measured an operation of that name",
-                remedy=f"name one of {', '.join(sorted(known)[:8])}" if known else "look at why runs were left out",
+                f"--watch {name}: no run of {new.label} measured this operation",
+                remedy=f"name one of {', '.join(sorted(known)[:8])}" if known else "find out why runs were excluded",
             )
 
 
 def _against(
     comparison: Comparison, thresholds: Thresholds, pace: float, session_spread: float, watch: Sequence[str]
 ) -> list[Check]:
-    """Return the checks against the baseline: of each kind first all together, then one by one."""
+    """Return the checks against the baseline: for each kind the joint check, then its members."""
     baseline, new = comparison.groups
     contrasts = comparison.contrasts
-    # What the checks are about, in the order of the graph's hypotheses: a contrast, or several together; and their p.
+    # Subjects in the order of the graph's hypotheses (a contrast, or several jointly), and their p values.
     about: list[tuple[Measure, RatioEstimate | None, Contrast | None, int]] = []
     ps: list[float] = []
     members, watched = [], []
@@ -321,12 +321,12 @@ def _require_same_treatment(baseline: Group, new: Group) -> None:
         differing = treatments_text(baseline.treatments[0], new.treatments[0])
         raise BadInput(
             f"{baseline.label} and {new.label} were measured at different treatments ({differing})",
-            remedy="give runs of one treatment, or say with --across-treatments that this difference is what to judge",
+            remedy="name runs of one treatment, or use --across-treatments to judge this difference",
         )
 
 
 def _pairs(baseline: Group, new: Group) -> list[tuple[Group, Group, Mapping[str, Any]]]:
-    """Return which treatments are compared with which, as the comparison does."""
+    """Return the pairs of groups to check, by the comparison's rule."""
     if len(baseline.treatments) == len(new.treatments) == 1:
         return [(baseline, new, {})]
     return [
@@ -342,13 +342,13 @@ def _unknown(
     treatment: Mapping[str, Any],
     kinds: Sequence[str],
     comparison: Comparison,
-    said: Sequence[Check],
+    judged: Sequence[Check],
 ) -> list[Check]:
-    """Return an undecided check for each measure of which nothing else says anything."""
+    """Return an undecided check for each measure without another check."""
     known = {contrast.measure for contrast in comparison.contrasts if contrast.treatment == treatment}
-    known |= {check.measure for check in said}
+    known |= {check.measure for check in judged}
     measures = measures_of([*first.usable, *second.usable], kinds)
-    why = "not both the baseline and the new runs have recorded it"
+    why = "it is not recorded in both the baseline and the new runs"
     return [Check(measure, treatment, "undecided", why) for measure in measures if measure not in known]
 
 

@@ -1,24 +1,24 @@
 """Power of a gate's checks, and how checks share one false-alarm rate.
 
-A check stops a gate where a one-sided t test of the logarithm of a ratio rejects, and the estimate is at least the
-least effect. With a true log ratio d, a standard error s and f degrees of freedom, the estimate is normal about d, and
-the estimated error is s sqrt(chi2(f) / f), independently. Power is the mean, over the latter, of the chance that the
-estimate is beyond both bars. Without a least effect this is the power of the t test by the noncentral t distribution
-(see Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988).
+A check stops a gate if a one-sided t test of a log ratio rejects, and the estimate is at least the least effect. With a
+true log ratio d, a standard error s and f degrees of freedom, the estimate is normal about d. Independently, the
+estimated error is s sqrt(chi2(f) / f). Power is the mean, over the estimated error, of the chance that the estimate
+exceeds both limits. Without a least effect this is the power of the t test by the noncentral t distribution (see Cohen,
+"Statistical Power Analysis for the Behavioral Sciences", 1988).
 
 The procedure is the graphical one of Bretz, Maurer, Brannath and Posch, "A graphical approach to sequentially rejective
-multiple test procedures" (Statistics in Medicine 28, 2009). Each hypothesis has a share of the level. One that is
-rejected hands its share on along its arrows. The chance of any false rejection is at most the level, however the tests
-depend on each other (it rests on Bonferroni's inequality).
+multiple test procedures" (Statistics in Medicine 28, 2009). Each hypothesis has a share of the level. A rejected
+hypothesis passes its share along its arrows. The chance of any false rejection is at most the level under any
+dependence of the tests (by Bonferroni's inequality).
 
-Here a family is all checks of one kind (p99 of every operation, say), and has an equal share of the level. Half of it
-is for the joint check, which asks whether the kind as a whole got worse, and which sees a common change far better than
-any single check; once that is rejected, its half goes to the members. The other half is the members' from the start, so
-that one operation that got worse among many is not lost in their mean. A member that is rejected hands its share to
-all others, as in Holm's procedure.
+A family is all checks of one kind, such as p99 of every operation, and each family has an equal share of the level.
+Half of it belongs to the joint check of the kind as a whole, which detects a common change far better than a single
+check; when it rejects, its half passes to the members. The other half belongs to the members from the start, so that
+one worse operation among many is not lost in their mean. A rejected member passes its share to all others, as in Holm's
+procedure.
 
-Watched members, which were named before the runs were seen, have `WATCHED` of their family's share instead, and the
-joint check and the other members divide the remainder.
+Watched members, named before the runs, have `WATCHED` of their family's share; the joint check and the other members
+divide the rest.
 """
 
 import math
@@ -30,16 +30,16 @@ from scipy import optimize, special
 
 Array = npt.NDArray[np.float64]
 
-#: What "finds it" means where one number is given.
+#: Usual power: the chance of finding a worsening.
 USUAL = 0.8
-#: Quantiles of the estimated error at which the mean is taken.
+#: Quantiles of the estimated error over which the mean is taken.
 _MIDDLES = (np.arange(200) + 0.5) / 200
-#: No worsening beyond this is asked for: a hundred times as slow.
+#: Largest worsening considered: a hundred times as slow.
 _MOST = 100.0
 
 
 def logarithm(worsening: float, *, higher_is_better: bool) -> float:
-    """Return the logarithm of the ratio that a worsening is, as a share of the baseline; towards worse is positive."""
+    """Return the log ratio of a worsening (a share of the baseline); positive means worse."""
     if not higher_is_better:
         return math.log1p(worsening)
     return math.inf if worsening >= 1 else -math.log1p(-worsening)
@@ -48,7 +48,7 @@ def logarithm(worsening: float, *, higher_is_better: bool) -> float:
 def power(
     worsening: float, error: float, freedom: float, level: float, least: float = 0.0, *, higher_is_better: bool = False
 ) -> float:
-    """Return the chance that a worsening (a share of the baseline) is found by a test at a one-sided level.
+    """Return the chance that a one-sided test at `level` finds a worsening (a share of the baseline).
 
     `error` is the standard error of the log ratio, `freedom` its degrees of freedom, `least` the least effect that
     counts.
@@ -62,17 +62,16 @@ def power(
 
 
 def detectable(
-    error: float, freedom: float, level: float, least: float = 0.0, *, higher_is_better: bool = False,
-    wanted: float = USUAL,
+    error: float, freedom: float, level: float, least: float = 0.0, *, higher_is_better: bool = False
 ) -> float:  # fmt: skip
-    """Return the smallest worsening that is detected with the wanted power; infinite if no worsening is."""
+    """Return the smallest worsening that is found with the usual power; infinite if there is none."""
     if freedom <= 0 or not math.isfinite(error):
         return math.inf
     most = logarithm(1 - 1e-9 if higher_is_better else _MOST, higher_is_better=higher_is_better)
     bars = _bars(error, freedom, level, logarithm(least, higher_is_better=higher_is_better))
 
     def lacking(shift: float) -> float:
-        return _share_beyond(shift, error, bars) - wanted
+        return _share_beyond(shift, error, bars) - USUAL
 
     if lacking(most) < 0:
         return math.inf
@@ -83,7 +82,7 @@ def detectable(
 
 
 def _bars(error: float, freedom: float, level: float, least: float) -> Array:
-    """Return what an estimate has to exceed, at each quantile of the error that is estimated beside it."""
+    """Return the limit that an estimate must exceed, at each quantile of the estimated error."""
     estimated = error * np.sqrt(special.chdtri(freedom, 1 - _MIDDLES) / freedom)
     bars: Array = np.maximum(special.stdtrit(freedom, 1 - level) * estimated, least)
     return bars
@@ -95,20 +94,20 @@ def _share_beyond(shift: float, error: float, bars: Array) -> float:
     return float(special.ndtr((shift - bars) / error).mean())
 
 
-#: The part of a family's share of the level that its watched members have.
+#: Share of a family's level for its watched members.
 WATCHED = 0.9
 
 
 class Graph:
-    """Hypotheses with their shares of the level, and the arrows along which rejected ones hand these on.
+    """Hypotheses with their shares of the level, and the arrows along which rejected ones pass these on.
 
-    Hypotheses are numbered: those of the first family, its joint one first where it has any, then of the next.
+    Hypotheses are numbered by family: the joint hypothesis first, if there is one, then the members.
     """
 
     def __init__(self, members: Sequence[int], watched: Sequence[Collection[int]] = ()) -> None:
-        """Take the number of members of each family, and which of them are watched, counted from 0.
+        """Build the graph from the number of members per family, and the indices of their watched members.
 
-        A family of one member has no joint hypothesis.
+        A family with one member has no joint hypothesis.
         """
         total = sum(count + (count > 1) for count in members)
         self.weights: Array = np.zeros(total)
@@ -135,7 +134,7 @@ class Graph:
         self._arrows: Array = arrows
 
     def adjust(self, ps: Sequence[float]) -> list[float]:
-        """Return p values adjusted for their number: below a level where the procedure rejects at that level."""
+        """Return adjusted p values: below a level if the procedure rejects at that level."""
         p, weights, arrows = np.asarray(ps, dtype=float), self.weights.copy(), self._arrows.copy()
         left = np.ones(len(p), dtype=bool)
         adjusted = np.ones(len(p))
@@ -156,7 +155,7 @@ class Graph:
 
 
 def _without(arrows: Array, gone: int) -> Array:
-    """Return the arrows that are left when one hypothesis is gone: those through it lead on to where it led."""
+    """Return the arrows without one hypothesis; those through it lead on to its targets."""
     through = arrows[:, [gone]] * arrows[[gone], :]
     back = arrows[:, gone] * arrows[gone, :]
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""What matters to a gate: which worsening is too much, which must not slip through, and absolute bounds."""
+"""Thresholds of a gate: the least effect that matters, the effect to catch, and absolute bounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 from loadframe.analyze.compare import LEVEL
 from loadframe.analyze.rates import RATES
 
-#: What is checked unless other measures are named.
+#: Measures that are checked by default.
 KINDS = ("throughput", "p50", "p99", "errors")
-#: The least change for the worse that matters, as a share of the baseline. Tails vary more from run to run. For errors
-#: it is a share of the requests: 0.001 more of them failed than before.
+#: Least effect: the smallest worsening that matters, as a share of the baseline. Tails vary more between runs. For
+#: errors it is a share of the requests: 0.001 more of them failed than before.
 LEAST: Mapping[str, float] = {"p90": 0.1, "p99": 0.1, "p99.9": 0.2, "max": 0.5, "errors": 0.001}
-#: The change for the worse that must not slip through: while it cannot be excluded, nothing passes.
+#: Effect to catch: a check passes only if it excludes this worsening.
 CATCH: Mapping[str, float] = {"p90": 0.5, "p99": 0.5, "p99.9": 1.0, "max": 2.0, "errors": 0.01}
 _LEAST, _CATCH = 0.05, 0.2
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A value that a measure must not exceed, or where more is better not fall below: 1/s, s, a share of requests."""
+    """Limit of a measure (1/s, s or a share of requests): a lower limit if more is better, else an upper limit."""
 
     kind: str
     limit: float
@@ -30,9 +30,9 @@ class Bound:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What matters: per kind of measure the least effect and the one to catch, as shares; absolute bounds.
+    """Thresholds by kind of measure (least effect and effect to catch, as shares), and absolute bounds.
 
-    `level` is the chance of a false stop by all comparisons with the baseline together, when nothing got worse.
+    `level` is the chance of a false alarm over all comparisons with the baseline together.
     """
 
     least: Mapping[str, float] = field(default_factory=dict)
@@ -45,10 +45,10 @@ class Thresholds:
         return self.least.get(kind, LEAST.get(_plain(kind), _LEAST))
 
     def catch_of(self, kind: str) -> float:
-        """Return the effect of a kind of measure that must not slip through; no less than its least effect."""
+        """Return the effect to catch of a kind of measure; at least its least effect."""
         return max(self.catch.get(kind, CATCH.get(_plain(kind), _CATCH)), self.least_of(kind))
 
 
 def _plain(kind: str) -> str:
-    """Return the kind whose thresholds are meant: the same for all requests as for the successes."""
+    """Return the kind without `all-`, since thresholds are equal for all requests and for successes."""
     return kind.removeprefix("all-")

@@ -1,4 +1,4 @@
-"""Scalability: models of throughput against size, fitted with intervals, chosen, and doubted aloud."""
+"""Scalability: models of throughput over size, with intervals, model selection and warnings."""
 
 from loadframe.analyze.scalability.analysis import fit
 from loadframe.analyze.scalability.intervals import Peak, PeakStanding

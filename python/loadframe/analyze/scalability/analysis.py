@@ -1,4 +1,4 @@
-"""From observations to a scalability result: fit the ladder, choose a model, look for a peak, collect the doubts."""
+"""Scalability analysis of observations: fit all models, select one, look for a peak, collect warnings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,23 +53,25 @@ def fit(
 ) -> ScalabilityFit:
     """Fit linear scaling, Amdahl's law, a hard knee and the USL to (n, throughput) observations.
 
-    In weak `scaling`, where the work grows with n, Gustafson's law is fitted as well.
+    For weak `scaling`, where the work grows with n, Gustafson's law is fitted as well. Repeated n are repeated runs.
 
-    Repeated n are repeated runs. `residuals` says whether noise grows with throughput ("relative") or not
-    ("absolute"); `seed` fixes the resampling; `over` names what n counts, for the messages; `resolution` is the
-    relative standard deviation of an error that all runs of one n share, which repetitions do not show. `blocks` names
-    the block of the design that each observation belongs to, and `names` the observations. BadInput for fewer than
-    three distinct n and for numbers that are not positive and finite.
+    - `residuals`: whether noise grows with throughput ("relative") or not ("absolute").
+    - `seed`: seed of the resampling.
+    - `over`: what n counts, for messages.
+    - `resolution`: relative standard deviation of an error that all runs of one n share; repetitions do not show it.
+    - `blocks`, `names`: block and name of each observation.
+
+    BadInput for fewer than three distinct n, and for numbers that are not positive and finite.
     """
     data = gather(observations, residuals, resolution, blocks)
     conclusion = _conclude(data, seed, scaling)
-    apart = outliers([point for point, _ in conclusion.fitted.values()], data)
+    outlying = outliers([point for point, _ in conclusion.fitted.values()], data)
     robust = None
-    if apart:
-        places = [outlier.place for outlier in apart]
+    if outlying:
+        places = [outlier.place for outlier in outlying]
         rest = gather(observations, residuals, resolution, blocks, without=places)
-        robust = _without(apart, rest, _conclude(rest, seed, scaling))
-    # What the runs that lie far off say of a peak is not said where the others contradict it.
+        robust = _without(outlying, rest, _conclude(rest, seed, scaling))
+    # A conclusion about a peak is open if it depends on the outliers.
     disagree = (
         robust is not None
         and "none" in (conclusion.standing, robust.standing)
@@ -110,7 +112,7 @@ def fit(
 
 @dataclass(frozen=True, eq=False)
 class _Conclusion:
-    """All models fitted to some data, the one that is chosen, and what the data say of a peak."""
+    """Fits of all models to some data, the selected model, and the conclusion about a peak."""
 
     fitted: Mapping[ModelName, tuple[PointFit, Spread]]
     best: ModelName
@@ -134,16 +136,16 @@ def _conclude(data: Observations, seed: int, scaling: Scaling) -> _Conclusion:
     return _Conclusion(fitted, best, left, candidate, ceiling, standing)
 
 
-def _without(apart: Sequence[Outlier], rest: Observations, conclusion: _Conclusion) -> Robust:
-    """Return what the runs that are not set aside say on their own."""
+def _without(outlying: Sequence[Outlier], rest: Observations, conclusion: _Conclusion) -> Robust:
+    """Return the result without the outliers."""
     point, around = conclusion.fitted[conclusion.best]
     return Robust(
-        tuple(apart), conclusion.best, parameters(point, around, rest), conclusion.candidate, conclusion.standing
+        tuple(outlying), conclusion.best, parameters(point, around, rest), conclusion.candidate, conclusion.standing
     )
 
 
 def _fit_with_sign(model: ScalabilityModel, data: Observations, seed: int) -> tuple[PointFit, Spread]:
-    """Fit with s >= 0; where s ends at that bound and is significantly negative without it, keep the negative s."""
+    """Fit with s >= 0; if s ends at that bound and is significantly negative without it, keep the negative s."""
     point = fit_model(model, data)
     around = spread(point, data, seed)
     if model in (AMDAHL, GUSTAFSON, USL) and point.theta[1] <= 0:
@@ -173,5 +175,5 @@ def _describe(
 
 
 def _name(n: float, throughput: float, over: str, place: int, names: Sequence[str] | None) -> str:
-    """Return how a run is named in a sentence: by its name, or else by its figures."""
+    """Return a run's name for sentences, or its figures if it has none."""
     return names[place] if names else f"the run with {throughput:,.6g} at {n:g} {over}"

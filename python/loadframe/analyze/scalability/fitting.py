@@ -1,11 +1,11 @@
 """Fit scalability models, select one, and check its residuals.
 
-A model is taken over a simpler one only where it leaves significantly less at 5 % (Draper and Smith, "Applied
-Regression Analysis", 3rd ed. 1998, chapter 6; for nonlinear models Bates and Watts, "Nonlinear Regression Analysis",
-1988, section 3.10). The threshold falls with every run, so that more runs never say less. AICc, which is printed beside
-it, does not have that property: its penalty grows beyond bounds as the runs become few, and at six runs no curve can
-earn the USL's three parameters. Models that are not nested (a hard knee and the others) are compared by the same
-statistic with at least one degree of freedom, which takes the noise of the better one as known.
+A richer model replaces a simpler one only if its residual sum of squares is significantly smaller at 5 % (Draper and
+Smith, "Applied Regression Analysis", 3rd ed. 1998, chapter 6; for nonlinear models Bates and Watts, "Nonlinear
+Regression Analysis", 1988, section 3.10). The threshold falls with every run, so more runs never weaken a conclusion.
+AICc, which is also reported, lacks this property: its penalty grows without limit for few runs, and with six runs no
+curve can justify the USL's three parameters. Models that are not nested (a hard knee and the others) are compared by
+the same statistic with at least one degree of freedom, which treats the noise of the better one as known.
 """
 
 import math
@@ -27,15 +27,15 @@ from loadframe.analyze.scalability.solvers import (
     starts,
 )
 
-#: (s, k N_max^2) of further starts where a fit is repeated for data that may be far from the first.
+#: Additional starts (s, k N_max^2) for refits to data that may differ much from the first.
 _RESTARTS = ((0.0, 0.1), (0.2, 1.0), (0.0, 10.0))
 
 
 @dataclass(frozen=True, eq=False)
 class PointFit:
-    """The least-squares solution: full parameters, and the weighted sum of squares of all runs.
+    """Least-squares solution: full parameters, and the weighted sum of squares of all runs.
 
-    Parameters are (L, s, k), of the hard knee (L, C), of Gustafson's law (L, s). `bounds` is None for the hard knee.
+    Parameters are (L, s, k), (L, C) for the hard knee, or (L, s) for Gustafson's law. `bounds` is None for the knee.
     """
 
     model: ScalabilityModel
@@ -49,9 +49,9 @@ class PointFit:
 
 
 def bounds_for(model: ScalabilityModel, observations: Observations, *, superlinear: bool) -> Bounds:
-    """Return the limits of (s, k): from 0 to (1, infinity), fixed at 0 where the model lacks the parameter.
+    """Return the limits of (s, k): 0 to (1, infinity), and 0 for parameters that the model lacks.
 
-    A superlinear fit lets s go negative, as far as the throughput of the largest measured size stays finite.
+    A superlinear fit allows negative s while the throughput of the largest measured size is finite.
     """
     if model is GUSTAFSON:
         return Bounds((LEAST_SHARE if superlinear else 0.0, 0.0), (1.0, 0.0))
@@ -83,7 +83,7 @@ def fit_model(model: ScalabilityModel, observations: Observations, *, superlinea
 
 
 def fit_rows(fitted: PointFit, sizes: Array, means: Array, weights: Array) -> tuple[Array, Array]:
-    """Fit the same model to many data sets from a few starts; means and weights are (rows, sizes), a weight may be 0.
+    """Fit the same model to many data sets from a few starts; means and weights are (rows, sizes), weights may be 0.
 
     Returns full parameters (rows, parameters) and weighted sums of squares of the means (rows,).
     """
@@ -115,7 +115,7 @@ _SIGNIFICANT = 0.05
 
 
 def aicc(fitted: PointFit, observations: Observations) -> float | None:
-    """Return AICc, or None where there are too few runs for the model's parameters.
+    """Return AICc; None with too few runs for the model's parameters.
 
     Burnham and Anderson, "Model Selection and Multimodel Inference" (2nd ed., 2002), section 2.4: for least squares
     n ln(RSS / n) + 2 K + 2 K (K + 1) / (n - K - 1), where K counts the free parameters and the variance.
@@ -127,9 +127,9 @@ def aicc(fitted: PointFit, observations: Observations) -> float | None:
 
 
 def choose(fits: Sequence[PointFit], observations: Observations) -> PointFit:
-    """Return the simplest of the fits, given simplest first, that no richer one improves on significantly.
+    """Return the simplest fit that no richer one improves on significantly; `fits` are ordered from simple to rich.
 
-    A hard knee is a candidate only where at least two sizes lie on its ceiling: one alone fits any ceiling.
+    A hard knee is a candidate only with at least two sizes on its ceiling, since one size fits any ceiling.
     """
     fits = [fitted for fitted in fits if fitted.model is not KNEE or _on_ceiling(fitted, observations) > 1]
     best = fits[0]
@@ -142,13 +142,13 @@ def choose(fits: Sequence[PointFit], observations: Observations) -> PointFit:
 
 
 def possible(fits: Sequence[PointFit], observations: Observations) -> tuple[ModelName, ...]:
-    """Return the names of the models that leave no significantly greater sum of squares than the best of all does."""
+    """Return the names of the models whose sum of squares is not significantly larger than the smallest one."""
     least = min(fits, key=lambda fitted: _sum(fitted, observations))
     return tuple(fitted.model.name for fitted in fits if not _is_worse(fitted, least, observations))
 
 
 def _is_worse(fitted: PointFit, rival: PointFit, observations: Observations) -> bool:
-    """Whether a model leaves significantly more than its rival; never where the rival leaves no freedom to judge by."""
+    """Return whether a model fits significantly worse than its rival; False without degrees of freedom."""
     freedom = observations.freedom - rival.model.size
     if fitted is rival or freedom < 1:
         return False
@@ -169,7 +169,7 @@ def _on_ceiling(fitted: PointFit, observations: Observations) -> int:
 
 @dataclass(frozen=True)
 class LackOfFit:
-    """The F test of misfit against pure error between repeated runs; a small `p` means the curve misses the data."""
+    """F test of misfit against pure error between repeated runs; a small `p` means that the curve misses the data."""
 
     f: float
     p: float
@@ -178,7 +178,7 @@ class LackOfFit:
 def lack_of_fit(fitted: PointFit, observations: Observations) -> LackOfFit | None:
     """Test for lack of fit (Draper and Smith, "Applied Regression Analysis", 3rd ed., section 2.1).
 
-    None without repeated runs, or where the model has as many parameters as there are sizes.
+    None without repeated runs, or if the model has as many parameters as there are sizes.
     """
     sizes = len(observations.sizes)
     between, within = sizes - fitted.model.size, observations.freedom - sizes
@@ -192,7 +192,7 @@ def lack_of_fit(fitted: PointFit, observations: Observations) -> LackOfFit | Non
 def extrapolation_error(fitted: PointFit, observations: Observations) -> float | None:
     """Fit the model without the largest size and return its error there, relative to the measured mean.
 
-    0.1 means that the prediction was 10 % too high. None where the other sizes are too few for the model.
+    0.1 means that the prediction was 10 % too high. None if the other sizes are too few for the model.
     """
     rest = observations.without_largest()
     if len(rest.sizes) < max(fitted.model.size, 2):
@@ -204,7 +204,7 @@ def extrapolation_error(fitted: PointFit, observations: Observations) -> float |
 
 
 def r_squared(fitted: PointFit, observations: Observations) -> float | None:
-    """Return the share of throughput's variation that the curve explains (unweighted); None for constant data."""
+    """Return the coefficient of determination R^2 (unweighted); None for constant data."""
     values = np.concatenate(observations.runs)
     predicted = np.repeat(fitted.model.curve(fitted.theta, observations.sizes), observations.counts.astype(int))
     total = float(((values - values.mean()) ** 2).sum())

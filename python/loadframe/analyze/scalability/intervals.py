@@ -1,25 +1,24 @@
 """Intervals of a scalability fit, and of its peak.
 
-With repeated runs, the draws are a bootstrap: deviations of runs from the mean of their size, drawn anew and added to
-each size's mean. Three corrections keep it honest for the few repetitions that are usual:
+With repeated runs the draws are a bootstrap: deviations of runs from their size's mean are resampled and added to each
+size's mean. Three corrections make it valid for few repetitions:
 
-- Deviations are scaled by sqrt(r / (r - 1)), since r runs vary that much less about their own mean than about the
-  truth.
-- With fewer than five runs at some size, deviations are pooled over the sizes (relative to the mean, where residuals
-  are), because two or three runs say nearly nothing of their own spread. From five on, each size draws its own.
+- Deviations are scaled by sqrt(r / (r - 1)), since r runs vary less about their own mean than about the true mean.
+- If a size has fewer than five runs, deviations are pooled over the sizes (relative to the mean for relative
+  residuals), since two or three runs do not estimate their spread. Otherwise each size resamples its own.
 - Percentiles are widened from the normal to the t distribution (the expanded percentile interval of Hesterberg, "What
   Teachers Should Know About the Bootstrap", The American Statistician 69(4), 2015).
 
-Where runs were made in blocks, deviations are those within blocks. Each draw then scales them by sqrt(f / chi2(f)), f
-being their degrees of freedom, which widens the percentiles as the t distribution does, and the level of the curve (L,
-and C of the hard knee) also varies as the blocks' means leave it open (`observations.BlockEffects`).
+For runs in blocks, deviations are those within blocks. Each draw scales them by sqrt(f / chi2(f)) with their degrees of
+freedom f, which widens the percentiles like the t distribution. The level of the curve (L, and C of the hard knee) also
+varies by the uncertainty of the blocks' means (`observations.BlockEffects`).
 
-With one run per size, the parameters have the intervals value +- t(0.975, n - p) standard errors from the covariance
-s^2 (J'J)^-1, and what depends on several of them (peak, band) is taken from draws with that covariance.
+With one run per size, parameters have intervals value +- t(0.975, n - p) standard errors from the covariance
+s^2 (J'J)^-1. Functions of several parameters (peak, band) use draws with that covariance.
 
-A hard knee has no peak where its ceiling holds: where throughput does not fall along the sizes that lie on it. The knee
-fits data that rise and then stay. Data that rise and then fall slowly are often nearer to it than to the USL, whose
-bend is rounder, so that the knee being the better model does not say that nothing falls.
+A hard knee has no peak if its ceiling holds: if throughput does not fall along the sizes on it. The knee fits data that
+rise and then stay constant. Data that rise and then fall slowly are often closer to the knee than to the USL, whose
+bend is rounder. So a better fit of the knee alone does not exclude a fall.
 """
 
 from collections.abc import Collection
@@ -41,10 +40,10 @@ _RUNS_OF_THEIR_OWN = 5
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """What the data allow: parameters drawn (rows, parameters), and the interval's ends for each free parameter.
+    """Parameter draws (rows, parameters), and the ends of the interval of each free parameter.
 
-    Without any row the data leave no freedom to judge by, and every interval is unbounded. `levels` are the errors of
-    the level's logarithm that the draws have for the blocks' sake; None without blocks.
+    Without degrees of freedom there are no rows and all intervals are unbounded. `levels` are the errors of the level's
+    logarithm that the blocks add to the draws; None without blocks.
     """
 
     theta: Array
@@ -54,7 +53,7 @@ class Spread:
     levels: Array | None = None
 
     def interval(self, values: Array) -> tuple[Array, Array]:
-        """Return the ends of the 95 % interval of some quantity, given its values (rows, ...) in each draw."""
+        """Return the ends of the 95 % interval of a quantity, given its values (rows, ...) in each draw."""
         if not len(values):
             return np.zeros(values.shape[1:]), np.full(values.shape[1:], np.inf)
         return _ends(values, self.tail)
@@ -66,17 +65,17 @@ class Spread:
 
 
 def spread(fitted: PointFit, observations: Observations, seed: int) -> Spread:
-    """Return the spread by bootstrap where each size was run at least twice, else from the covariance."""
+    """Return the spread, by bootstrap if each size has at least two runs, otherwise from the covariance."""
     if observations.is_replicated:
         return _bootstrap(fitted, observations, np.random.default_rng(seed))
     return _from_covariance(fitted, observations, np.random.default_rng(seed))
 
 
 def parameters(fitted: PointFit, around: Spread, observations: Observations) -> dict[str, Estimate]:
-    """Return each free parameter's value and interval by its name.
+    """Return the value and interval of each free parameter by name.
 
-    A hard knee outside the measured sizes leaves its slope or its ceiling unbounded; the value is then the least one
-    that agrees with the data.
+    If a hard knee lies outside the measured sizes, its slope or ceiling is unbounded; the value is then the smallest
+    one that agrees with the data.
     """
     values = fitted.free()
     if fitted.bounds is None:
@@ -87,7 +86,7 @@ def parameters(fitted: PointFit, around: Spread, observations: Observations) -> 
 
 
 def _ends(values: Array, tail: float) -> tuple[Array, Array]:
-    # Order statistics and not interpolation: between a number and an infinity there is nothing to interpolate.
+    # Order statistics, since interpolation between a number and infinity is undefined.
     ordered = np.sort(np.where(np.isnan(values), np.inf, values), axis=0)
     index = round(tail * (len(ordered) - 1))
     return ordered[index], ordered[-1 - index]
@@ -113,10 +112,10 @@ def _bootstrap(fitted: PointFit, observations: Observations, random: np.random.G
             for run, scale, deviations in zip(observations.runs, observations.scale, at_size, strict=True)
         ]
     )
-    # What all runs of a size share does not show in their deviations. Sizes may share it as well, or not: both count.
+    # Deviations do not show an error common to a size, which sizes may share or not: add both kinds.
     shared = random.standard_normal(means.shape) + random.standard_normal((_DRAWS, 1))
     means += observations.scale * observations.resolution * shared
-    # Wild noise could make a mean of nothing; a throughput stays above 0.
+    # Keep the throughput positive under extreme noise.
     theta = refit(fitted, observations, np.maximum(means, observations.means / 1000))
     levels = blocks.level_errors(observations.pure_error / freedom, scales, random) if blocks else None
     if levels is not None:
@@ -157,19 +156,19 @@ def _from_covariance(fitted: PointFit, observations: Observations, random: np.ra
 
 
 def _moved(fitted: PointFit, theta: Array, levels: Array) -> Array:
-    """Return parameters (rows, parameters) of which those that are throughputs are multiplied by exp(levels)."""
+    """Return the parameters (rows, parameters) with the throughputs among them multiplied by exp(levels)."""
     factors = np.ones_like(theta)
     factors[:, : _throughputs(fitted)] = np.exp(levels)[:, None]
     return theta * factors
 
 
 def _throughputs(fitted: PointFit) -> int:
-    """Return how many parameters have the unit of throughput: L of every model comes first, then the knee's ceiling."""
+    """Return the number of parameters in units of throughput: L, and for the knee also the ceiling."""
     return 2 if fitted.bounds is None else 1
 
 
 def _limits(fitted: PointFit) -> tuple[Array, Array]:
-    """Return the least and greatest parameters: L and C stay above 0, s and k within their bounds."""
+    """Return the smallest and largest parameters: L and C stay above 0, s and k within their bounds."""
     if fitted.bounds is None:
         return np.nan_to_num(fitted.theta, posinf=0.0) / 1000, np.full(2, np.inf)
     least, greatest = [fitted.theta[0] / 1000, *fitted.bounds.lower], [np.inf, *fitted.bounds.upper]
@@ -177,14 +176,14 @@ def _limits(fitted: PointFit) -> tuple[Array, Array]:
 
 
 def _usl_root(fitted: PointFit, observations: Observations) -> Array:
-    """Return a square root of (J'J)^-1 over the free parameters (L, s, k), or (L, s) of Gustafson's law."""
+    """Return a square root of (J'J)^-1 over the free parameters (L, s, k), or (L, s) for Gustafson's law."""
     n, weights = observations.sizes, observations.weights(observations.means)
     if fitted.model is GUSTAFSON:
         derivatives = gustafson_jacobian(fitted.theta, n, weights)
     else:
         derivatives = jacobian(fitted.theta[None, :], n, weights)[0][:, : fitted.model.size]
         derivatives[:, 0] /= fitted.theta[0]
-    # Columns of unit length, because k's may be a million times the others'.
+    # Normalise the columns, because k's may be a million times larger.
     lengths = np.sqrt((derivatives**2).sum(axis=0))
     _, singular, directions = np.linalg.svd(derivatives / lengths, full_matrices=False)
     root: Array = directions.T / np.maximum(singular, 1e-12) / lengths[:, None]
@@ -192,9 +191,9 @@ def _usl_root(fitted: PointFit, observations: Observations) -> Array:
 
 
 def _knee_root(fitted: PointFit, observations: Observations) -> Array:
-    """Return the same for (L, C): sizes up to the break fix L, those above it fix C, independently.
+    """Return the same for (L, C): sizes up to the break determine L, those above it C, independently.
 
-    What no size lies on is infinite already, and needs no scatter.
+    A parameter without sizes is infinite and needs no spread.
     """
     n, squares = observations.sizes, observations.weights(observations.means) ** 2
     lam, ceiling = fitted.theta
@@ -205,13 +204,13 @@ def _knee_root(fitted: PointFit, observations: Observations) -> Array:
     return root
 
 
-#: A ceiling holds where its interval allows no greater fall than this from its first size to its last.
+#: A ceiling holds if its interval excludes a larger relative fall from its first to its last size.
 _NOTHING = -0.05
 
 
 @dataclass(frozen=True)
 class CeilingChange:
-    """By how much throughput changes on the ceiling, relative to it, from its first size to its last."""
+    """Relative change of throughput on the ceiling, from its first to its last size."""
 
     first: float
     last: float
@@ -219,14 +218,14 @@ class CeilingChange:
 
     @property
     def holds(self) -> bool:
-        """Whether a fall that is worth a word is excluded."""
+        """Whether the interval excludes a relevant fall."""
         return self.change.low >= _NOTHING
 
 
 def ceiling_change(knee: PointFit, observations: Observations) -> CeilingChange | None:
     """Return the change by a straight line through the residuals over log N, with its t interval.
 
-    None where fewer than two sizes lie on the ceiling, or where no degree of freedom is left.
+    None with fewer than two sizes on the ceiling, or without degrees of freedom.
     """
     lam, ceiling = knee.theta
     on = lam * observations.sizes > ceiling * (1 + 1e-12)
@@ -234,7 +233,7 @@ def ceiling_change(knee: PointFit, observations: Observations) -> CeilingChange 
     if on.sum() < 2 or freedom < 1:
         return None
     x, y = np.log(observations.sizes[on]), observations.means[on] / ceiling - 1
-    # What runs on the ceiling weigh, in units of the ceiling.
+    # Weights in units of the ceiling.
     weights = (observations.weights(observations.means)[on] * ceiling) ** 2
     x0, y0 = np.average(x, weights=weights), np.average(y, weights=weights)
     square = float((weights * (x - x0) ** 2).sum())
@@ -247,24 +246,24 @@ def ceiling_change(knee: PointFit, observations: Observations) -> CeilingChange 
     return CeilingChange(float(sizes[0]), float(sizes[-1]), change)
 
 
-#: A peak is claimed only where the measured sizes reach this share of it.
+#: A peak is claimed only if the measured sizes reach this share of it.
 PEAK_REACH = 0.7
 
-#: `shown`: the data show it. `beyond`: they show it, but too far beyond the largest size to be located.
-#: `none`: there is none up to the largest size. `open`: models that fit equally well within the noise disagree.
+#: `shown`: the data show a peak. `beyond`: they show one too far beyond the largest size to locate it.
+#: `none`: throughput has no peak up to the largest size. `open`: models that fit equally well disagree.
 PeakStanding = Literal["shown", "beyond", "none", "open"]
 
 
 @dataclass(frozen=True)
 class Peak:
-    """Where throughput is greatest, and how great it is there."""
+    """Size of the largest throughput, and the throughput there."""
 
     n: Estimate
     throughput: Estimate
 
 
 def peak_of(point: PointFit, around: Spread, smallest: float) -> Peak:
-    """Return the USL's peak with its intervals, not below 1 or the `smallest` size; infinite where kappa is 0."""
+    """Return the USL's peak with its intervals, at least 1 or the `smallest` size; infinite if kappa is 0."""
     least = min(smallest, 1.0)
     return Peak(
         around.estimate(float(peak_size(point.theta, least)), peak_size(around.theta, least)),
@@ -283,11 +282,11 @@ def standing_of(
     possible: Collection[ModelName],
     largest: float,
 ) -> PeakStanding:
-    """Return what may be said of the USL's peak, given the chosen model and those that the noise leaves possible.
+    """Return the conclusion about a peak, given the selected model and those that the noise leaves possible.
 
-    A peak is shown only where every model without one is rejected and kappa's interval lies above 0. There is none only
-    where the interval of the USL's peak lies beyond the largest measured size, or where the USL is rejected for a
-    straight line that rises (Gustafson's law) or for a hard knee whose ceiling holds.
+    `shown` requires that every model without a peak is rejected and kappa's interval is above 0. `none` requires that
+    the interval of the USL's peak is beyond the largest measured size, or that the USL is rejected for Gustafson's law
+    or for a hard knee whose ceiling holds.
     """
     if USL.name not in possible:
         holds = best == GUSTAFSON.name or (best == KNEE.name and ceiling is not None and ceiling.holds)
@@ -303,7 +302,7 @@ def _throughput_at_peak(theta: Array, least: float) -> Array:
     finite = np.isfinite(n)
     m = np.where(finite, n, 1.0)
     with np.errstate(divide="ignore"):
-        # Without kappa throughput grows towards Amdahl's ceiling L / s for ever.
+        # Without kappa throughput approaches Amdahl's ceiling L / s.
         peak: Array = np.where(
             finite, lam * m / (1 + sigma * (m - 1) + kappa * m * (m - 1)), lam / np.maximum(sigma, 0)
         )

@@ -1,13 +1,12 @@
-"""The curves of throughput against size, and what can be said of them in closed form.
+"""Models of throughput over size in closed form, without fitting.
 
-Universal Scalability Law: Gunther, "Guerrilla Capacity Planning" (Springer, 2007), chapters 4 to 6. Nothing is fitted
-here.
+Universal Scalability Law (USL): Gunther, "Guerrilla Capacity Planning" (Springer, 2007), chapters 4 to 6.
 
     X(N) = L N / D(N),   D(N) = 1 + s (N - 1) + k N (N - 1)
 
-L is the throughput of one (lambda), s contention (sigma), k coherency (kappa). k = 0 is Amdahl's law, s = k = 0 is
-linear scaling. The hard knee, min(L N, C), is what an unshared resource does that simply runs out. Where the work grows
-with N (weak scaling) there is also Gustafson's law, L (N - s (N - 1)), which is not a case of the USL.
+L is the throughput at N = 1 (lambda), s contention (sigma), k coherency (kappa). k = 0 is Amdahl's law, s = k = 0 is
+linear scaling. The hard knee, min(L N, C), describes an unshared resource that is exhausted. For work that grows with N
+(weak scaling) Gustafson's law applies, L (N - s (N - 1)), which is not a case of the USL.
 """
 
 from collections.abc import Callable
@@ -19,14 +18,14 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 ModelName = Literal["linear", "gustafson", "amdahl", "usl", "knee"]
-#: Whether the work stays as it is while N grows (strong), or grows with N (weak).
+#: Strong scaling: constant work while N grows; weak scaling: the work grows with N.
 Scaling = Literal["strong", "weak"]
 
 
 def usl_throughput(theta: Array, n: Array) -> Array:
     """Return X(N) for parameters (L, s, k) in the last axis of `theta`: shape `theta.shape[:-1] + n.shape`.
 
-    Where a superlinear fit (s < 0) has no finite throughput any more, the result is nan.
+    The result is nan where a superlinear fit (s < 0) has no finite throughput.
     """
     lam, sigma, kappa = (theta[..., i, None] for i in range(3))
     demand = 1 + sigma * (n - 1) + kappa * n * (n - 1)
@@ -47,7 +46,7 @@ def gustafson_throughput(theta: Array, n: Array) -> Array:
 
 
 def peak_size(theta: Array, least: float = 1.0) -> Array:
-    """Return N* = sqrt((1 - s) / k), not below `least`; infinite where k = 0."""
+    """Return N* = sqrt((1 - s) / k), at least `least`; infinite if k = 0."""
     sigma, kappa = theta[..., 1], theta[..., 2]
     with np.errstate(divide="ignore", invalid="ignore"):
         peak = np.sqrt(np.maximum(1 - sigma, 0) / kappa)
@@ -56,7 +55,7 @@ def peak_size(theta: Array, least: float = 1.0) -> Array:
 
 @dataclass(frozen=True)
 class ScalabilityModel:
-    """One rung of the ladder: its name, the names of its free parameters, its curve."""
+    """One model: its name, the names of its free parameters, and its curve."""
 
     name: ModelName
     parameters: tuple[str, ...]
@@ -64,7 +63,7 @@ class ScalabilityModel:
 
     @property
     def size(self) -> int:
-        """How many parameters are free."""
+        """Number of free parameters."""
         return len(self.parameters)
 
 
@@ -74,7 +73,7 @@ AMDAHL = ScalabilityModel("amdahl", ("lambda", "sigma"), usl_throughput)
 KNEE = ScalabilityModel("knee", ("lambda", "ceiling"), knee_throughput)
 USL = ScalabilityModel("usl", ("lambda", "sigma", "kappa"), usl_throughput)
 
-#: Simplest first: where two models are equally good, the earlier one is taken.
+#: From simple to rich; of two equally good models the earlier one is selected.
 LADDER = (LINEAR, AMDAHL, KNEE, USL)
 #: The models of each kind of scaling.
 LADDERS: dict[Scaling, tuple[ScalabilityModel, ...]] = {

@@ -1,14 +1,12 @@
-"""Repeated runs gathered by size: all that the fits need to know of the data.
+"""Repeated runs grouped by size: the data of the fits.
 
-A weighted least-squares fit to repeated runs is the fit to their means plus a constant (the pure error), because runs
-of one size share one prediction and one weight. So solvers see one row per distinct size, however many runs there are.
-Where runs were made in blocks, what the runs of a block have in common is removed first.
+A weighted least-squares fit to repeated runs equals the fit to their means plus a constant (the pure error), since runs
+of one size share prediction and weight. So solvers see one row per distinct size. Block effects are removed first.
 
-An experiment runs each size once in every block, and all runs of a block are faster or slower by a common factor: the
-machine had a good hour or a bad one. That factor says nothing of the curve's shape, so it is removed from the runs
-before anything is fitted (a two-way additive model of log throughput; Montgomery, "Design and Analysis of Experiments",
-8th ed. 2013, section 4.1). It does say how far the level (lambda, a ceiling, throughput at the peak) is known: as well
-with the precision of that many blocks, not of that many runs.
+An experiment runs each size once per block, and a common factor affects all runs of a block (the state of the machine).
+This factor does not affect the curve's shape, so it is removed before the fit (a two-way additive model of log
+throughput; Montgomery, "Design and Analysis of Experiments", 8th ed. 2013, section 4.1). It limits the precision of the
+level (lambda, a ceiling, throughput at the peak) to that of the number of blocks instead of the number of runs.
 """
 
 import math
@@ -21,13 +19,13 @@ import numpy as np
 from loadframe.analyze.scalability.models import Array
 from loadframe.base.errors import BadInput
 
-#: The greatest error of a level's logarithm.
+#: Largest error of a level's logarithm.
 _MOST = 200.0
 
 
 @dataclass(frozen=True, eq=False)
 class BlockEffects:
-    """Effects of the blocks on log throughput, summing to 0, and how many runs each block has."""
+    """Effects of the blocks on log throughput, which sum to 0, and the number of runs per block."""
 
     effects: Array
     runs: Array
@@ -43,25 +41,25 @@ class BlockEffects:
         return self.count - 1
 
     def level_errors(self, variance: float, scales: Array, random: np.random.Generator) -> Array:
-        """Draw errors of the level's logarithm that the noise within blocks does not explain, one for each of `scales`.
+        """Draw errors of the level's logarithm beyond the noise within blocks, one for each of `scales`.
 
-        `variance` is that of the noise within blocks, and `scales` the factors by which it was multiplied in each draw.
-        The variance of block means is drawn from its sampling distribution, and what the noise explains of it is taken
-        off: a generalised pivotal quantity (Weerahandi, "Generalized Confidence Intervals", Journal of the American
-        Statistical Association 88, 1993), as usual for variance components.
+        `variance` is the noise variance within blocks; `scales` are its factors in the draws. The variance of block
+        means is drawn from its sampling distribution, less the part that the noise explains. This is a generalised
+        pivotal quantity (Weerahandi, "Generalized Confidence Intervals", Journal of the American Statistical
+        Association 88, 1993), as usual for variance components.
         """
         between = float((self.effects**2).sum()) / random.chisquare(self.freedom, size=len(scales))
         explained = variance * scales * float((1 / self.runs).mean())
         errors: Array = np.sqrt(np.maximum(between - explained, 0.0) / self.count)
-        # Two blocks say so little of their variance that an error may be greater than a float has room for.
+        # With two blocks the drawn variance may be huge, so the errors are limited to the range of a float.
         return np.clip(errors * random.standard_normal(len(scales)), -_MOST, _MOST)
 
 
 def block_effects(sizes: Array, throughputs: Array, blocks: Sequence[object]) -> tuple[BlockEffects, Array] | None:
-    """Return the effects, and the factor of each run's block; None where they cannot be estimated.
+    """Return the effects, and the factor of each run's block; None if they cannot be estimated.
 
-    `sizes`, `throughputs` and `blocks` have an entry for each run. There are no effects where some run has no
-    block, where there is only one, where blocks share too few sizes, or where no degree of freedom is left.
+    `sizes`, `throughputs` and `blocks` have one entry per run. Not estimable: a run without a block, a single block,
+    blocks that share too few sizes, or no degree of freedom left.
     """
     if any(block is None for block in blocks):
         return None
@@ -83,11 +81,10 @@ def block_effects(sizes: Array, throughputs: Array, blocks: Sequence[object]) ->
 
 Residuals = Literal["relative", "absolute"]
 
-#: Throughputs are believed to this relative resolution where nothing else is said: exact data must not make a variance
-#: of nothing.
+#: Default relative resolution of throughputs: keeps the variance of exact data above 0.
 RESOLUTION = 1e-6
 
-#: Squares of what is nearer to 0 than this, or farther from it than the inverse, have no exact place in a float.
+#: Smallest number, and inverse of the largest, whose square is exact in a float.
 _LEAST = 1e-100
 _MOST_SIZES = 500
 
@@ -96,9 +93,9 @@ _MOST_SIZES = 500
 class Observations:
     """Runs by size: `sizes` ascending and distinct, `runs[i]` the throughputs at `sizes[i]`.
 
-    `places[i]` says which of the given pairs they are. With `blocks`, throughputs are without their block's effect.
+    `places[i]` are their indices among the input pairs. With `blocks`, throughputs are without block effects.
     `resolution` is the relative standard deviation of an error that all runs of a size share, such as that of a search
-    on a grid of rates: repeated runs do not show it.
+    on a grid of rates; repeated runs do not show it.
     """
 
     sizes: Array
@@ -125,22 +122,22 @@ class Observations:
 
     @property
     def freedom(self) -> int:
-        """Number of runs, less the degrees of freedom that the effects of blocks took."""
+        """Number of runs minus the degrees of freedom of the block effects."""
         return self.total - (self.blocks.freedom if self.blocks else 0)
 
     @property
     def is_replicated(self) -> bool:
-        """Whether each size was run at least twice, so that noise can be separated from misfit."""
+        """Whether each size has at least two runs, so that noise can be separated from misfit."""
         return all(run.size > 1 for run in self.runs)
 
     def weights(self, means: Array) -> Array:
-        """Return the weight of each size's mean: sqrt(runs), over the mean where residuals are relative."""
+        """Return the weight of each size's mean: sqrt(runs), divided by the mean for relative residuals."""
         roots = np.sqrt(self.counts)
         return roots / means if self.residuals == "relative" else np.broadcast_to(roots, means.shape)
 
     @property
     def scale(self) -> Array:
-        """What one run's deviation is divided by: the mean at its size (relative), or 1 (absolute)."""
+        """Divisor of a run's deviation: the mean at its size (relative), or 1 (absolute)."""
         return self.means if self.residuals == "relative" else np.ones_like(self.means)
 
     @property
@@ -150,7 +147,7 @@ class Observations:
 
     @property
     def least_sum(self) -> float:
-        """The sum of squares below which the data's own resolution hides any difference."""
+        """The sum of squares below which differences are within the data's resolution."""
         typical = 1.0 if self.residuals == "relative" else float(self.means.mean())
         return self.total * (self.resolution * typical) ** 2
 
@@ -159,7 +156,7 @@ class Observations:
         return replace(self, sizes=self.sizes[:-1], runs=self.runs[:-1], places=self.places[:-1])
 
     def without_run(self, size: int, run: int) -> "Observations":
-        """Return the same observations without one run, and without its size where that was its only one."""
+        """Return the observations without one run, and without its size if it was the only run there."""
         runs, places = list(self.runs), list(self.places)
         runs[size] = np.delete(runs[size], run)
         places[size] = places[size][:run] + places[size][run + 1 :]
@@ -179,9 +176,9 @@ def gather(
     blocks: Sequence[object] | None = None,
     without: Collection[int] = (),
 ) -> Observations:
-    """Gather (n, throughput) pairs by n; BadInput for numbers that are not positive and finite or under 3 sizes.
+    """Group (n, throughput) pairs by n; BadInput for numbers that are not positive and finite, or under 3 sizes.
 
-    `blocks` names the block of each pair, and `without` the positions of pairs to leave out.
+    `blocks` names the block of each pair; `without` holds the indices of pairs to omit.
     """
     for position, (n, throughput) in enumerate(pairs, start=1):
         _check(n, throughput, f"observation {position}")
@@ -213,22 +210,22 @@ def _check(n: float, throughput: float, where: str) -> None:
             raise BadInput(
                 f"the {what} {number:g} is not positive and finite",
                 where=where,
-                remedy="a fit needs sizes and throughputs above 0; leave failed runs out",
+                remedy="a fit needs sizes and throughputs above 0; remove failed runs",
             )
 
 
 def _check_range(sizes: Sequence[float], count: int) -> None:
-    """Refuse sizes of which none is above 1, and more distinct ones than the fit can take, in one message.
+    """Refuse, in one message, sizes that are all at most 1 and more distinct sizes than a fit takes.
 
-    Sizes below 1, such as average numbers of active sessions, are fitted like others: the models hold for real N.
+    Some sizes may be below 1, such as average numbers of active sessions: the models hold for real N.
     """
     what, remedies = [], []
     if (largest := max(sizes)) <= 1:
         factor = 10 ** math.ceil(math.log10(10 / largest))
-        what.append(f"the largest size, {largest:g}, is not above 1, and the models compare with the throughput at 1")
-        remedies.append(f"multiply all sizes by {factor:,}: n then counts in a smaller unit")
+        what.append(f"the largest size, {largest:g}, is not above 1, but the models refer to the throughput at 1")
+        remedies.append(f"multiply all sizes by {factor:,}, so that n counts a smaller unit")
     if count > _MOST_SIZES:
-        what.append(f"{count} distinct sizes are more than the {_MOST_SIZES} that a fit takes")
+        what.append(f"{count} distinct sizes exceed the limit of {_MOST_SIZES} for a fit")
         remedies.append("round sizes to two significant digits, so that equal ones count as repetitions")
     if what:
         raise BadInput("; ".join(what), remedy="; then ".join(remedies))

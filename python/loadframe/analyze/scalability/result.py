@@ -1,10 +1,10 @@
 """Result of a scalability analysis, and its outliers.
 
-Each run in turn is left out, a model is chosen for the rest, and the run is tested against it: the externally
-studentised residual (Cook and Weisberg, "Residuals and Influence in Regression", 1982, section 2.2.2), from the sums of
-squares with and without the run, so that the leverage of the largest sizes is accounted for. The greatest of n such
-residuals has Bonferroni's level. The worst run is set aside and the search begins anew, at most for a fifth of the
-runs. That is a hard-rejecting robust fit: many wild runs can hide each other from it, one or two cannot.
+Outliers are found by leaving out each run in turn, selecting a model for the rest, and testing the run against it. The
+test is the externally studentised residual (Cook and Weisberg, "Residuals and Influence in Regression", 1982, section
+2.2.2), from the sums of squares with and without the run, which accounts for the leverage of the largest sizes. The
+level is adjusted by Bonferroni for the maximum of n residuals. The worst run is removed and the search repeats, for at
+most a fifth of the runs. This hard-rejecting robust fit finds one or two wild runs; many can mask each other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,16 +21,16 @@ from loadframe.analyze.scalability.intervals import CeilingChange, Peak, PeakSta
 from loadframe.analyze.scalability.models import Array, ModelName, Scaling
 from loadframe.analyze.scalability.observations import Observations, Residuals
 
-#: The chance that a run of sound data is set aside.
+#: Probability that a valid run is rejected.
 _LEVEL = 0.01
 _MOST_SHARE = 0.2
-#: Of more runs than this a single one decides nothing, and the search would take long.
+#: Above this number of runs a single one has little influence, and the search would be slow.
 _MOST_RUNS = 500
 
 
 @dataclass(frozen=True)
 class Outlier:
-    """A run far off the curve of the others: its place among the given pairs, its deviation relative to that curve."""
+    """A run far off the curve of the others: its index among the input pairs, and its relative deviation."""
 
     place: int
     deviation: float
@@ -45,7 +45,7 @@ class _Suspect:
 
 
 def outliers(fits: Sequence[PointFit], observations: Observations) -> tuple[Outlier, ...]:
-    """Return the runs that are to be set aside, the worst first; `fits` are all models, fitted to all runs."""
+    """Return the runs to reject, the worst first; `fits` are all models fitted to all runs."""
     outliers: list[Outlier] = []
     most = int(_MOST_SHARE * observations.total) if observations.total <= _MOST_RUNS else 0
     while len(outliers) < most:
@@ -58,7 +58,7 @@ def outliers(fits: Sequence[PointFit], observations: Observations) -> tuple[Outl
 
 
 def _suspects(fits: Sequence[PointFit], observations: Observations) -> Iterator[_Suspect]:
-    """Yield each run with the p of its belonging to the curve that is chosen for the others."""
+    """Yield each run with its p under the curve selected for the others."""
     places = [(size, run) for size, runs in enumerate(observations.runs) for run in range(runs.size)]
     rests = [observations.without_run(*place) for place in places]
     means, weights = _left(observations, places)
@@ -102,9 +102,9 @@ def _left(observations: Observations, places: Sequence[tuple[int, int]]) -> tupl
 class ModelFit:
     """One model fitted to the data.
 
-    `residuals` has one number per observation, in the observations' order: (measured - predicted) / mean at that size,
-    or without the division where the fit is absolute. `extrapolation_error` is the relative error of predicting the
-    largest size from the others. AICc is None with too few runs for it.
+    `residuals` has one number per observation, in their order: (measured - predicted) / mean at that size, without the
+    division for an absolute fit. `extrapolation_error` is the relative error of predicting the largest size from the
+    others. AICc is None with too few runs.
     """
 
     name: ModelName
@@ -128,7 +128,7 @@ class ModelFit:
 
     @property
     def settled(self) -> bool:
-        """Whether the throughput of one is known to better than a half, a level that blocks share set aside."""
+        """Whether the interval of lambda, apart from the blocks' level, is at most as wide as its value."""
         lam = self.parameters["lambda"]
         low, high = lam.low, lam.high
         if self.spread.levels is not None:
@@ -146,7 +146,7 @@ class ModelFit:
 
 @dataclass(frozen=True, eq=False)
 class Robust:
-    """What the data say without the runs that lie far off the curve of all others: `outliers`, the worst first."""
+    """Result without the outliers; `outliers` lists them, the worst first."""
 
     outliers: tuple[Outlier, ...]
     best: ModelName
@@ -155,7 +155,7 @@ class Robust:
     standing: PeakStanding
 
     def as_dict(self) -> dict[str, Any]:
-        """Return for JSON the model and its parameters, and which observations (counted from 0) it is without."""
+        """Return the model, its parameters and the indices of the rejected observations for JSON."""
         return {
             "without": [{"observation": outlier.place, "deviation": outlier.deviation} for outlier in self.outliers],
             "best": self.best,
@@ -166,12 +166,11 @@ class Robust:
 
 @dataclass(frozen=True, eq=False)
 class ScalabilityFit:
-    """The ladder of models fitted to (n, throughput) observations, the one they support, and what to doubt.
+    """Fits of all models to (n, throughput) observations, the model that the data support, and warnings.
 
-    `over` names what n counts (nodes, clients, ...). `possible` are the models that the noise does not let reject,
-    `candidate` is the USL's peak, `ceiling` the change along that of the hard knee, and `standing` what may be said of
-    a peak. `robust` is None unless some run lies far off. `measured_at_one` is the mean throughput at n = 1, where
-    measured.
+    `over` says what n counts (nodes, clients, ...). `possible` are the models that the noise does not reject.
+    `candidate` is the USL's peak, `ceiling` the change along the hard knee's ceiling, `standing` the conclusion about a
+    peak. `robust` is None without outliers. `measured_at_one` is the mean throughput at n = 1, if measured.
     """
 
     over: str
@@ -195,11 +194,11 @@ class ScalabilityFit:
 
     @property
     def peak(self) -> Peak | None:
-        """The peak, where the data show one."""
+        """The peak if the data show one, otherwise None."""
         return self.candidate if self.standing == "shown" else None
 
     def scaled_speedup(self, n: float) -> Estimate | None:
-        """Return Gustafson's scaled speed-up n - s (n - 1) with its interval; None in strong scaling."""
+        """Return Gustafson's scaled speed-up n - s (n - 1) with its interval; None for strong scaling."""
         law = self.models.get("gustafson")
         if law is None:
             return None
@@ -208,11 +207,11 @@ class ScalabilityFit:
 
     @property
     def largest(self) -> float:
-        """The largest measured n; no curve is drawn beyond twice of it."""
+        """The largest measured n; curves are drawn up to twice this size."""
         return max(n for n, _ in self.observations)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what `loadframe fit --json` prints."""
+        """Return the document that `loadframe fit --json` prints."""
         scaled = self.scaled_speedup(self.largest)
         peak = self.peak and {"n": self.peak.n.as_dict(), "throughput": self.peak.throughput.as_dict()}
         return {

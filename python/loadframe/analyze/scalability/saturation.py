@@ -1,12 +1,12 @@
-"""Whether throughput falls, or only approaches a limit: curves that saturate smoothly, against the USL; pure.
+"""Test of a fall in throughput against smooth saturation: curves that approach a limit, against the USL; pure.
 
-A curve that rises to a limit and stays has no peak, and the USL, whose ceiling is softer, fits it with one. So a peak
-needs data that such curves miss. Two families of them are fitted, each with a level C, a size c at which it bends and a
-sharpness p from very soft to a hard knee, for u = N / c:
+A curve that rises to a limit and stays has no peak, but the USL, whose ceiling is softer, fits it with one. So a peak
+needs data that such curves miss. Two families are fitted, each with a level C, a bend at size c and a sharpness p, from
+very soft to a hard knee, for u = N / c:
 
     C u / (1 + u^p)^(1/p)    and    C (1 - exp(-u^p))^(1/p)
 
-The second approaches its limit faster; with p = 1 it is the exponential.
+The second approaches its limit faster; for p = 1 it is the exponential.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ from loadframe.analyze.scalability.fitting import PointFit
 from loadframe.analyze.scalability.models import Array
 from loadframe.analyze.scalability.observations import Observations
 
-#: The level of the test of the better family; `python -m benchmarks.simulate_curves 60 saturating` checks it.
+#: Level of the test of the better family; `python -m benchmarks.simulate_curves 60 saturating` checks it.
 _LEVEL = 0.05
-#: The grid from which fits start: sizes of the bend, and sharpnesses.
+#: Grid of starting points: number of bends, and sharpnesses.
 _BENDS, _SHARPNESSES = 60, np.geomspace(0.5, 16, 40)
-#: Logarithms of the least and the greatest sharpness.
+#: Logarithms of the smallest and the largest sharpness.
 _SHARPEST = (float(np.log(0.3)), float(np.log(30)))
 
 _Shape = Callable[[Array, Array], Array]
@@ -34,7 +34,7 @@ _SHAPES: tuple[_Shape, ...] = (
 
 
 def saturates(usl: PointFit, observations: Observations) -> bool:
-    """Whether a curve that approaches a limit is possible beside the USL, by an F test; True without freedom left."""
+    """Return whether a saturating curve is possible besides the USL, by an F test; True without degrees of freedom."""
     freedom = observations.freedom - usl.model.size
     if freedom < 1:
         return True
@@ -44,7 +44,7 @@ def saturates(usl: PointFit, observations: Observations) -> bool:
 
 
 def _least_squares(shape: _Shape, observations: Observations) -> float:
-    """Return the weighted sum of squares that the best curve of a family leaves of the means."""
+    """Return the smallest weighted sum of squares of a family's curves about the means."""
     sizes, means = observations.sizes, observations.means
     weights = observations.weights(means[None, :])[0]
     bends = np.geomspace(sizes[0] / 2, sizes[-1] * 4, _BENDS)

@@ -1,16 +1,16 @@
-"""The least-squares fit of each curve, for many data sets at once: the USL's by steps, the others' exactly.
+"""Least-squares fits of each curve to many data sets at once: iterative for the USL, exact for the others.
 
 The USL and its special cases: Levenberg-Marquardt with active bounds. A parameter at a bound that the gradient pushes
 outwards is held there for the step. One call solves thousands of resamples, because every step is a batch of 3 x 3
 systems. L is stepped as log L, so it stays positive. Marquardt's scaling by the diagonal makes the step independent of
 the parameters' very different orders (k is often 1e-6). More, "The Levenberg-Marquardt algorithm" (1978).
 
-The hard knee min(L N, C): where the break lies between two sizes, the sizes below it fix L and those above it fix C,
-each by a weighted mean. Where it lies on a size, C = L N_j leaves one parameter that is linear too. The least of these
-finitely many candidates is the solution, so no search is needed.
+The hard knee min(L N, C): if the break lies between two sizes, weighted means of the sizes below and above it give L
+and C. If it lies on a size, C = L N_j leaves one linear parameter. The best of these finitely many candidates is the
+solution, without a search.
 
-Gustafson's scaled speed-up ("Reevaluating Amdahl's Law", Communications of the ACM 31, 1988): where the work grows with
-N, a serial share s of the time leaves a scaled speed-up of S(N) = N - s (N - 1), which is linear in N.
+Gustafson's scaled speed-up ("Reevaluating Amdahl's Law", Communications of the ACM 31, 1988): if the work grows with N,
+a serial share s of the time gives a scaled speed-up of S(N) = N - s (N - 1), which is linear in N.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _GIVE_UP = 1e13
 
 @dataclass(frozen=True)
 class Bounds:
-    """Least and greatest (sigma, kappa); equal ends hold a parameter fixed."""
+    """Smallest and largest (sigma, kappa); equal ends fix a parameter."""
 
     lower: tuple[float, float]
     upper: tuple[float, float]
@@ -55,7 +55,7 @@ class Problems:
         return self.weights * (usl_throughput(theta, self.n) - self.means)
 
     def cost(self, theta: Array) -> Array:
-        """Return the sums of squares (rows,); infinite where the curve has no finite throughput."""
+        """Return the sums of squares (rows,); infinite for curves without a finite throughput."""
         residual = self.residual(theta)
         return np.where(np.isnan(residual).any(axis=1), np.inf, (residual**2).sum(axis=1))
 
@@ -71,7 +71,7 @@ def solve(problems: Problems, start: Array, bounds: Bounds) -> tuple[Array, Arra
         remaining = problems.rows(active)
         trial = _step(remaining, theta[active], damping[active], limits)
         trial_cost = remaining.cost(trial)
-        # Below N = 1 a curve may have no finite throughput, at the start and after the step.
+        # For N below 1 a curve may have no finite throughput, before or after the step.
         with np.errstate(invalid="ignore"):
             gain = cost[active] - trial_cost
         better = gain > 0
@@ -88,8 +88,8 @@ def solve(problems: Problems, start: Array, bounds: Bounds) -> tuple[Array, Arra
 def starts(n: Array, means: Array, weights: Array) -> Array:
     """Return starting points (rows, 3): the non-negative linear form's solution and a coarse grid.
 
-    The linear form is N / X = a + b (N - 1) + c N (N - 1) with L = 1/a, s = b/a, k = c/a; an error of X weighs X / N
-    times as much in it, relatively.
+    The linear form is N / X = a + b (N - 1) + c N (N - 1) with L = 1/a, s = b/a, k = c/a. An error of X has a relative
+    weight of X / N in it.
     """
     design = np.stack([np.ones_like(n), n - 1, n * (n - 1)], axis=1)
     rows = weights * means**2 / n
@@ -99,7 +99,7 @@ def starts(n: Array, means: Array, weights: Array) -> Array:
         grid.append((b / a, c / a))
     sk = np.array(grid)
     shape = usl_throughput(np.column_stack([np.ones(len(sk)), sk]), n)
-    # Given s and k the best L is linear least squares.
+    # For given s and k the best L follows by linear least squares.
     lam = (weights**2 * shape * means).sum(1) / (weights**2 * shape**2).sum(1)
     return np.column_stack([lam, sk])
 
@@ -118,7 +118,7 @@ def _step(problems: Problems, theta: Array, damping: Array, limits: Array) -> Ar
     held = ((theta <= lower) & (gradient >= 0)) | ((theta >= upper) & (gradient <= 0)) | (lower == upper)
     free = ~held
     normal = np.einsum("rni,rnj->rij", derivatives, derivatives) * free[:, :, None] * free[:, None, :]
-    # A held parameter's row is empty; a 1 on its diagonal keeps it where it is.
+    # The row of a fixed parameter is empty; a 1 on its diagonal keeps its value.
     diagonal = np.einsum("rii->ri", normal) * damping[:, None] + held
     damped = normal + np.eye(3) * diagonal[:, None, :]
     change = np.linalg.solve(damped, -(gradient * free)[..., None])[..., 0]
@@ -127,15 +127,15 @@ def _step(problems: Problems, theta: Array, damping: Array, limits: Array) -> Ar
     return np.clip(result, lower, upper)
 
 
-#: Rounding in C = L N_j must not decide on which side of the break a size lies.
+#: Tolerance that keeps rounding in C = L N_j from deciding the side of the break.
 _EXACT = 1 - 1e-12
 
 
 def solve_knee(n: Array, means: Array, weights: Array) -> tuple[Array, Array]:
     """Minimise sum((weights (min(L n, C) - means))^2) over (L, C) for each row; arguments as in `solve`.
 
-    C is infinite where no size lies on the ceiling, and L where all do: the data only bound it from below. Returns
-    parameters (rows, 2) and sums of squares (rows,).
+    C is infinite if no size lies on the ceiling, L if all do: the data only bound it from below. Returns parameters
+    (rows, 2) and sums of squares (rows,).
     """
     squares = np.broadcast_to(weights**2, means.shape)
     solution, least = np.empty((len(means), 2)), np.full(len(means), np.inf)
@@ -165,14 +165,14 @@ def _on_size(n: Array, means: Array, squares: Array, j: int) -> Array:
 
 def _between(n: Array, means: Array, squares: Array, j: int) -> Array:
     low, high = slice(None, j), slice(j, None)
-    # Where all sizes on one side weigh nothing, the quotient is nan, and no solution.
+    # If all sizes on one side have weight 0, the quotient is nan and not a solution.
     with np.errstate(invalid="ignore"):
         lam = (squares[:, low] * n[low] * means[:, low]).sum(1) / (squares[:, low] * n[low] ** 2).sum(1)
         ceiling = (squares[:, high] * means[:, high]).sum(1) / squares[:, high].sum(1)
     return np.column_stack([lam, ceiling])
 
 
-#: A serial share below this, of growth far beyond size, has no meaning.
+#: Smallest serial share; lower ones, of extreme superlinear growth, are meaningless.
 LEAST_SHARE = -100.0
 
 

@@ -1,8 +1,7 @@
-"""Reads (n, throughput) measurements from CSV text: a header and two columns, and a third named `block` if runs were
-made in blocks. It fits nothing.
+"""Parser of (n, throughput) tables in CSV text: a header and two columns, with an optional third column `block`.
 
-The delimiter is the one of comma, semicolon and tab that the header has; decimals have a point. A byte-order mark and
-either kind of line end are accepted, empty lines are skipped.
+The delimiter is the comma, semicolon or tab in the header; decimals use a point. A byte-order mark and any line ends
+are accepted; empty lines are skipped.
 """
 
 import csv
@@ -15,15 +14,15 @@ from loadframe.base.units import counted
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _SHAPE = (
-    "write a header line and then two columns, such as `nodes,throughput` and `4,3076.9`; a third column, `block`, is"
-    " for runs that were made in blocks"
+    "write a header line and then two columns, such as `nodes,throughput` and `4,3076.9`; add a third column, `block`,"
+    " for runs in blocks"
 )
 _BLOCK = "block"
 
 
 @dataclass(frozen=True)
 class Table:
-    """The observations of a file, what its header calls n and throughput, and each one's block; None without blocks."""
+    """Observations of a file, the header's names for n and throughput, and the block of each (None without blocks)."""
 
     over: str
     measure: str
@@ -32,7 +31,7 @@ class Table:
 
 
 def parse_table(content: bytes, name: str) -> Table:
-    """Return the table in a file's content; BadInput with `name` and the line if it is not such a table."""
+    """Return the table in a file's content; BadInput with `name` and the line if it is malformed."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -54,11 +53,11 @@ def parse_table(content: bytes, name: str) -> Table:
                 pairs.append(_pair(row, header, where))
                 blocks += row[2:]
     except csv.Error as error:
-        raise BadInput(f"no CSV: {error}", where=f"{name}:{rows.line_num}", remedy=_SHAPE) from error
+        raise BadInput(f"not CSV: {error}", where=f"{name}:{rows.line_num}", remedy=_SHAPE) from error
     if header is None:
         raise BadInput("the file is empty", where=name, remedy=_SHAPE)
     if not pairs:
-        raise BadInput("there is a header but no measurement below it", where=name, remedy=_SHAPE)
+        raise BadInput("the file has a header but no measurement", where=name, remedy=_SHAPE)
     return Table(header[0], header[1], tuple(pairs), tuple(blocks) or None)
 
 
@@ -67,9 +66,9 @@ def _header(row: list[str], where: str) -> list[str]:
         third = f", and the third is {row[2]!r}, not {_BLOCK}" if len(row) == 3 else ""
         raise BadInput(f"the header has {_columns(len(row))}, not 2{third}", where=where, remedy=_SHAPE)
     if any(_NUMBER.fullmatch(cell) for cell in row):
-        raise BadInput("the first line holds numbers where the header belongs", where=where, remedy=_SHAPE)
+        raise BadInput("the first line has numbers instead of a header", where=where, remedy=_SHAPE)
     if not all(row):
-        raise BadInput("a column has no name", where=where, remedy=_SHAPE)
+        raise BadInput("a column name is empty", where=where, remedy=_SHAPE)
     return row
 
 
@@ -78,7 +77,7 @@ def _pair(row: list[str], header: list[str], where: str) -> tuple[float, float]:
         what = f"the line has {_columns(len(row))}, the header has {len(header)}"
         raise BadInput(what, where=where, remedy=_SHAPE)
     if not all(row[2:]):
-        raise BadInput("the run has no block", where=where, remedy="name the block of each run, such as 1 or monday")
+        raise BadInput("the block of the run is empty", where=where, remedy="name the block, such as 1 or monday")
     n, throughput = (_number(cell, column, where) for cell, column in zip(row[:2], header[:2], strict=True))
     return n, throughput
 
@@ -88,13 +87,11 @@ def _number(cell: str, column: str, where: str) -> float:
         raise BadInput(
             f"{column} is {cell!r}, which is not a finite number",
             where=where,
-            remedy="write digits with a point for decimals; leave failed runs out",
+            remedy="write digits with a point for decimals; remove failed runs",
         )
     value = float(cell)
     if not 0 < value < float("inf"):
-        raise BadInput(
-            f"{column} is {cell}, and must be above 0 and finite", where=where, remedy="leave failed runs out"
-        )
+        raise BadInput(f"{column} must be above 0 and finite; got {cell}", where=where, remedy="remove failed runs")
     return value
 
 

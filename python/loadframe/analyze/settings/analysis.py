@@ -1,8 +1,8 @@
-"""A settings experiment, analysed: effects on each response, the ranking against the default, the winner, its
-confirmation. At each size of the cluster for itself, since the best setting moves with it.
+"""Analysis of a settings experiment: effects on each response, ranking against the default, winner, confirmation.
 
-Models and ratios are of valid runs. Runs in which the store failed are worse than any figure: a combination at which it
-fails more often than at the default does not win.
+Each cluster size is analysed separately, since the best setting depends on it. Models and ratios use valid runs. A run
+in which the store failed ranks below any figure: a combination at which the store fails more often than at the default
+does not win.
 """
 
 import itertools
@@ -32,14 +32,14 @@ from loadframe.analyze.settings.ranking import Numbers, Standing, rank
 from loadframe.analyze.settings.schemes import ADAPTIVE, CONFIRM
 from loadframe.record import Run
 
-#: Schemes that need not hold the best combination, which is then put together from what each setting does.
+#: Schemes that may lack the best combination, so the winner combines the best level of each setting.
 _FRACTIONS = ("fraction", "screening")
 
-#: An interaction of which more than this part is mixed into a term is that term as far as the design can tell.
+#: An interaction with more than this part in a term cannot be distinguished from the term.
 _WHOLE = 0.99
 _LISTED = 4
 
-#: Schemes that change a few settings of the default, whose effects are those of the setting alone.
+#: Schemes that change a few settings of the default, so effects are those of the changed settings alone.
 _ALONE = ("singles", "pairs", "triples")
 
 Levels = tuple[Any, ...]
@@ -47,24 +47,24 @@ Levels = tuple[Any, ...]
 
 @dataclass(frozen=True, eq=False)
 class Response:
-    """One measure's model on logarithms, and the p of each term, adjusted by Holm for all terms of the report."""
+    """Model of one measure on logarithms, with p per term, adjusted by Holm's method for all terms of the report."""
 
     measure: Measure
     model: EffectsModel
     adjusted: Mapping[Term, float]
 
     def claimed(self, term: Term) -> bool:
-        """Whether a term is more than noise."""
+        """Return whether a term is significant."""
         return self.adjusted.get(term, 1.0) < LEVEL
 
 
 @dataclass(frozen=True, eq=False)
 class SettingsAt:
-    """What a settings experiment says of one phase at one size.
+    """Result of a settings experiment for one phase at one size.
 
     `combinations` are levels in the order of `factors`; number 0 is the default. `costs` are CPU seconds of all nodes
-    per success, relative to the default, where nodes were watched. `winner` is None where nothing beats the default.
-    `failed` has, for each combination at which the store failed, in how many of how many runs.
+    per success, relative to the default, if nodes were monitored. `winner` is None if nothing beats the default.
+    `failed` gives the failed and all runs of each combination at which the store failed.
     """
 
     at: Mapping[str, Any]
@@ -77,7 +77,7 @@ class SettingsAt:
     costs: Mapping[int, float]
     winner: Levels | None
     confirmation: Comparison | None
-    #: The objective of each run in its order, with its combination: how an optimiser went.
+    #: The combination and objective of each run in order: the course of an optimiser.
     course: tuple[tuple[int, float], ...]
     warnings: tuple[Finding, ...]
     failed: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -85,20 +85,20 @@ class SettingsAt:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """A settings experiment, analysed."""
+    """Analysis of a settings experiment."""
 
     folder: RecordedExperiment
     results: tuple[SettingsAt, ...]
 
 
 def read_settings(path: Any) -> Settings:
-    """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
+    """Read and analyse an experiment's folder; BadInput if it is not one or is broken."""
     folder = read_experiment(path)
     return Settings(folder, tuple(analyse(folder.description, folder.counted)))
 
 
 def analyse(description: Mapping[str, Any], runs: Sequence[RecordedRun], *, costs: bool = True) -> list[SettingsAt]:
-    """Return what the runs say of each phase at each size; `description` is the content of experiment.json."""
+    """Return the result of each phase at each size; `description` is the content of experiment.json."""
     sizes: Mapping[str, Sequence[Any]] = description.get("at") or {}
     designs = []
     for levels in itertools.product(*(description["factors"][name] for name in sizes)):
@@ -113,7 +113,7 @@ def analyse(description: Mapping[str, Any], runs: Sequence[RecordedRun], *, cost
 
 
 def adjust_together(results: Sequence[Sequence[Response]]) -> list[tuple[Response, ...]]:
-    """Return the responses of each result, their p values adjusted by Holm for all terms of all responses."""
+    """Return the responses of each result, with p values adjusted by Holm's method for all terms of all responses."""
     places = [
         (number, index, fit.term, fit.p)
         for number, responses in enumerate(results)
@@ -132,7 +132,7 @@ def adjust_together(results: Sequence[Sequence[Response]]) -> list[tuple[Respons
 
 @dataclass(frozen=True, eq=False)
 class _Designed:
-    """The runs of one phase at one size: all, those of the design, and those with a figure, by their levels."""
+    """Runs of one phase at one size: all, those of the design (`designed`), and those with a figure (`used`)."""
 
     at: Mapping[str, Any]
     phase: str
@@ -168,21 +168,23 @@ def _responses(description: Mapping[str, Any], here: _Designed) -> tuple[Respons
     phase = here.phase
     others = [Measure(phase, "throughput"), Measure(phase, "p50", here.main), Measure(phase, "p99", here.main)]
     others = [other for other in others if other.kind not in RATES or _closed(here.used, phase)]
-    wanted = dict.fromkeys([here.objective, *others, *_apart(here.used, phase)])
-    modelled = (_response(measure, here, description) for measure in wanted)
+    measures = dict.fromkeys([here.objective, *others, *_execution_means(here.used, phase)])
+    modelled = (_response(measure, here, description) for measure in measures)
     return tuple(response for response in modelled if response.model.terms)
 
 
 def _analyse(
     description: Mapping[str, Any], here: _Designed, responses: tuple[Response, ...], costs: bool, results: int
 ) -> SettingsAt:
-    """Analyse one phase at one size; `results` is how many of these the report has."""
+    """Analyse one phase at one size; `results` is the number of such results in the report."""
     factors, objective, designed, used, rows = here.factors, here.objective, here.designed, here.used, here.rows
     default = (0,) * len(factors)
     with_figures = list(dict.fromkeys([default, *rows]))
-    died = [run for run in designed if run.requests_failed]
-    died_at = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in died]
-    numbers = {row: number for number, row in enumerate(dict.fromkeys([*with_figures, *died_at]))}
+    failed_runs = [run for run in designed if run.requests_failed]
+    failed_at = [
+        tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in failed_runs
+    ]
+    numbers = {row: number for number, row in enumerate(dict.fromkeys([*with_figures, *failed_at]))}
     combinations = tuple(
         tuple(levels[index] for levels, index in zip(factors.values(), row, strict=True)) for row in numbers
     )
@@ -190,8 +192,8 @@ def _analyse(
     logs = np.array([math.log(objective.of(run) or math.nan) for run in used])
     higher = objective.better == "higher"
     effects = _claimed_columns(responses[0], np.array(with_figures)) if responses else None
-    failures = _Failures(rows, died_at)
-    failed = {numbers[row]: failures.at(dict(enumerate(row))) for row in dict.fromkeys(died_at)}
+    failures = _Failures(rows, failed_at)
+    failed = {numbers[row]: failures.at(dict(enumerate(row))) for row in dict.fromkeys(failed_at)}
     ranked = rank(chosen, here.blocks, logs, higher=higher, effects=effects, results=results) if used else []
     standings = _without_survivors(ranked, list(numbers), failures)
     best = _winner(description["scheme"], responses, standings, factors, combinations, higher, failures)
@@ -209,17 +211,17 @@ def _analyse(
         confirmation=confirmation,
         course=tuple(zip(chosen, np.exp(logs).tolist(), strict=True)),
         warnings=(
-            *_failing(died, died_at, failures, factors),
+            *_failing(failed_runs, failed_at, failures, factors),
             *_doubts(description["scheme"], designed, responses, best, factors, confirmation),
         ),
         failed=failed,
     )
 
 
-def _apart(runs: Sequence[RecordedRun], phase: str) -> list[Measure]:
-    """Return the mean response time of each operation's first executions, and of later ones, where they are told apart.
+def _execution_means(runs: Sequence[RecordedRun], phase: str) -> list[Measure]:
+    """Return the mean response times of first and later executions of each operation, if these are distinguished.
 
-    A percentile of so few as there are of the first would say nothing.
+    First executions are too few for percentiles.
     """
     names = dict.fromkeys(
         f"{name}.{part}"
@@ -232,7 +234,7 @@ def _apart(runs: Sequence[RecordedRun], phase: str) -> list[Measure]:
 
 
 def _response(measure: Measure, here: _Designed, description: Mapping[str, Any]) -> Response:
-    # A value without an upper bound says nothing of an effect.
+    # A value without an upper bound cannot show an effect.
     known = [
         index for index, run in enumerate(here.used) if measure.of(run) and math.isfinite(measure.figure(run).high)
     ]
@@ -257,7 +259,7 @@ def _response(measure: Measure, here: _Designed, description: Mapping[str, Any])
 
 
 def _claimed_columns(response: Response, rows: Numbers) -> Array | None:
-    """Return the columns of the terms that are more than noise, with a row for each combination; None without any."""
+    """Return the columns of the significant terms, with a row for each combination; None without any."""
     levels = rows.max(axis=0) + 1
     claimed = [fit.term for fit in response.model.terms if response.claimed(fit.term)]
     columns = [columns_of(rows, levels.tolist(), term, balanced=response.model.balanced) for term in claimed]
@@ -265,15 +267,15 @@ def _claimed_columns(response: Response, rows: Numbers) -> Array | None:
 
 
 class _Failures:
-    """How often the store failed at some levels: among runs with figures and runs that failed."""
+    """Counts of failed runs and of runs with figures, by levels."""
 
     def __init__(self, rows: Sequence[tuple[int, ...]], failed: Sequence[tuple[int, ...]]) -> None:
-        """Take the levels of both kinds of runs, as indices in the order of the factors."""
+        """Store the levels of runs with figures and of failed runs, as indices in the order of the factors."""
         self._rows = rows
         self._failed = failed
 
     def at(self, levels: Mapping[int, int]) -> tuple[int, int]:
-        """Return how many runs failed, and of how many, at these levels of some factors."""
+        """Return the number of failed runs and of all runs at these levels of some factors."""
         failed, good = (
             sum(all(row[index] == level for index, level in levels.items()) for row in rows)
             for rows in (self._failed, self._rows)
@@ -281,7 +283,7 @@ class _Failures:
         return failed, failed + good
 
     def more_than_default(self, levels: Mapping[int, int]) -> bool:
-        """Whether a larger share of runs failed at these levels than at the default levels of the same factors."""
+        """Return whether the share of failed runs is larger at these levels than at the factors' default levels."""
         (failed, total), (before, total_before) = self.at(levels), self.at(dict.fromkeys(levels, 0))
         return failed * max(total_before, 1) > before * max(total, 1)
 
@@ -289,7 +291,7 @@ class _Failures:
 def _without_survivors(
     ranked: Sequence[Standing], rows: Sequence[tuple[int, ...]], failures: _Failures
 ) -> tuple[Standing, ...]:
-    """Return the ranking with combinations last, and without a probability, at which the store fails more often."""
+    """Return the ranking with the combinations last at which the store fails more often, without a probability."""
     failing = [
         replace(standing, better=None)
         for standing in ranked
@@ -300,21 +302,21 @@ def _without_survivors(
 
 
 def _failing(
-    died: Sequence[RecordedRun],
-    died_at: Sequence[tuple[int, ...]],
+    failed_runs: Sequence[RecordedRun],
+    failed_at: Sequence[tuple[int, ...]],
     failures: _Failures,
     factors: Mapping[str, Sequence[Any]],
 ) -> Iterator[Finding]:
     """Yield a finding for each combination at which the store failed."""
-    for row in dict.fromkeys(died_at):
+    for row in dict.fromkeys(failed_at):
         levels = [levels[index] for levels, index in zip(factors.values(), row, strict=True)]
-        runs = [run for run, at in zip(died, died_at, strict=True) if at == row]
+        runs = [run for run, at in zip(failed_runs, failed_at, strict=True) if at == row]
         failed, total = failures.at(dict(enumerate(row)))
         yield doubts.FailedCombination(_changed(factors, levels) or "the default", failed, total, runs_by_reason(runs))
 
 
 def _changed(factors: Mapping[str, Sequence[Any]], levels: Sequence[Any]) -> str:
-    """Return in words what differs from the default."""
+    """Return the differences from the default in words."""
     return ", ".join(
         f"{name.rpartition('.')[2]} {level}"
         for (name, factor), level in zip(factors.items(), levels, strict=True)
@@ -323,7 +325,7 @@ def _changed(factors: Mapping[str, Sequence[Any]], levels: Sequence[Any]) -> str
 
 
 def _row(factors: Mapping[str, Sequence[Any]], levels: Levels) -> dict[int, int]:
-    """Return the index of each factor's level, by the factor's own."""
+    """Return the level's index by the factor's index."""
     pairs = zip(factors.values(), levels, strict=True)
     return {index: _index(factor, level) for index, (factor, level) in enumerate(pairs)}
 
@@ -337,7 +339,7 @@ def _winner(
     higher: bool,
     failures: _Failures,
 ) -> Levels | None:
-    """Return the combination that looks best, if that is not the default and the store does not fail more often."""
+    """Return the best combination; None if it is the default or the store fails more often at it."""
     if scheme in _FRACTIONS and responses:
         levels = []
         for index, factor in enumerate(factors.values()):
@@ -367,7 +369,7 @@ def _confirmation(
     for label, levels in (("default", tuple(factor[0] for factor in factors.values())), ("winner", winner)):
         treatment = {**dict(zip(factors, levels, strict=True)), **at}
         again = [run for run in runs if run.id.startswith(CONFIRM) and _same(run.treatment, treatment)]
-        # A winner at which requests fail is not confirmed by them, although a comparison would count such runs.
+        # `strict`: failed requests count against the winner, although a comparison would accept such runs.
         groups.append(Group(label, tuple(again), strict=True))
     if not all(group.usable or group.failed for group in groups) or not groups[0].usable:
         return None
@@ -407,7 +409,7 @@ def _doubts(
 
 
 def _interactions(scheme: str, response: Response, factors: Sequence[str]) -> Finding:
-    """Say what else the effects that were found may be, in a design that only has main effects."""
+    """Return a finding about interactions that may explain the effects, for a design with main effects only."""
     aliased = {fit.term: aliases_text(response.model, fit.term, factors) for fit in response.model.terms}
     if not any(aliased.values()):
         return doubts.InteractionsUnknown(scheme, alone=not response.model.balanced)
@@ -418,9 +420,9 @@ def _interactions(scheme: str, response: Response, factors: Sequence[str]) -> Fi
 
 
 def aliases_text(model: EffectsModel, term: Term, factors: Sequence[str]) -> str:
-    """Name the interactions of two factors that a term may be instead: those mixed with it wholly, then those in part.
+    """Return in words the interactions of two factors that are aliased with a term: in whole, then in part.
 
-    Empty where there are none. Interactions of three are mixed with nearly everything, and rare.
+    Empty without any. Interactions of three are aliased with almost every term, and rare.
     """
     pairs = [alias for alias in model.aliases.get(term, ()) if len(alias.term) == 2]
     whole = [term_name(alias.term, factors) for alias in pairs if alias.part > _WHOLE]
@@ -436,19 +438,19 @@ def aliases_text(model: EffectsModel, term: Term, factors: Sequence[str]) -> str
 
 
 def term_name(term: Term, factors: Sequence[str]) -> str:
-    """Return a term's name, of settings by their own names."""
+    """Return a term's name, with short names of the settings."""
     return " × ".join(short(factors[index]) for index in term)
 
 
 def short(name: str) -> str:
-    """Return a factor's name without where it belongs: the setting's own name."""
+    """Return a factor's name without its prefix: the name of the setting."""
     for before in ("store.settings.", "store.limits.", "with."):
         name = name.removeprefix(before)
     return name.partition(".settings.")[2] or name if name.startswith("collections.") else name
 
 
 def _costs(runs: Sequence[RecordedRun], chosen: Sequence[int], phase: str) -> dict[int, float]:
-    """Return CPU seconds per success of each combination over the default's."""
+    """Return the CPU seconds per success of each combination, relative to the default's."""
     spent: dict[int, list[float]] = {}
     rate = Measure(phase, "throughput")
     for run, number in zip(runs, chosen, strict=True):
@@ -461,7 +463,7 @@ def _costs(runs: Sequence[RecordedRun], chosen: Sequence[int], phase: str) -> di
 
 
 def _cores(run: RecordedRun, phase: str) -> float:
-    # Read anew and let go of: experiments have thousands of runs.
+    # A fresh `Run` frees its content afterwards: experiments have thousands of runs.
     return cores_used(replace(run, run=Run(run.run.path)), phase) if run.run else 0.0
 
 

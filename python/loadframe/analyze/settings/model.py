@@ -1,11 +1,11 @@
 """Linear model of a designed experiment: coding of factors, effects, shares of variation, split plots.
 
-Shares are sums of squares over the total, as in Jain, "The Art of Computer Systems Performance Analysis" (1991),
-chapters 17 to 20. Factors that are hard to change are judged by how clusters in the same state differ, and the others
-by how runs on one cluster do (a split plot): a difference between clusters is not an effect. Without repetitions,
-two-level designs are judged by Lenth's pseudo standard error ("Quick and easy analysis of unreplicated factorials",
-Technometrics 31, 1989), which takes most effects for noise. Effects of a level alone are all measured against the same
-default runs, so their errors are correlated and Lenth's method does not apply.
+Shares are sums of squares divided by the total, as in Jain, "The Art of Computer Systems Performance Analysis" (1991),
+chapters 17 to 20. A split plot separates two errors: factors that are hard to change are tested against the differences
+between clusters in the same state, the others against those between runs on one cluster. Without repetitions, two-level
+designs use Lenth's pseudo standard error ("Quick and easy analysis of unreplicated factorials", Technometrics 31,
+1989), which treats most effects as noise. Effects of a level alone share the same default runs, so their errors are
+correlated and Lenth's method does not apply.
 """
 
 import itertools
@@ -23,18 +23,18 @@ from loadframe.analyze.figures import Stretch
 Array = npt.NDArray[np.float64]
 Term = tuple[int, ...]
 
-#: Interactions of more factors are left to the error, where there is one.
+#: Interactions of more factors are part of the error, if the design has one.
 MOST_FACTORS = 3
 
-#: Less of an interaction than this in an estimated term is of no account.
+#: Smaller parts of an interaction in an estimated term are ignored.
 _NO_PART = 0.05
 
 
 def columns_of(rows: npt.NDArray[np.int64], levels: Sequence[int], term: Term, *, balanced: bool) -> Array:
-    """Return the columns of a term: of one factor a column for each level but the default, of several their products.
+    """Return the columns of a term: for one factor one per level except the default, for several their products.
 
-    If `balanced`, columns sum to zero over the levels (the default is -1, so that two levels are -1 and +1), and a main
-    effect is the mean over the other factors; else they are 0 and 1, and it is the effect of the level alone.
+    If `balanced`, columns sum to zero over the levels (the default is -1, so two levels are -1 and +1), and a main
+    effect is the mean over the other factors. Otherwise columns are 0 and 1, and it is the effect of the level alone.
     """
     product = np.ones((len(rows), 1))
     for index in term:
@@ -47,9 +47,9 @@ def columns_of(rows: npt.NDArray[np.int64], levels: Sequence[int], term: Term, *
 
 
 def estimable_terms(rows: npt.NDArray[np.int64], levels: Sequence[int], *, balanced: bool) -> list[Term]:
-    """Return main effects, and interactions of two and of three factors as far as all of that size can be told apart.
+    """Return main effects, and interactions of two and three factors if all of that size can be estimated.
 
-    A fraction whose interactions are mixed with each other gives main effects only.
+    A fraction whose interactions are aliased with each other has main effects only.
     """
     factors = [index for index in range(len(levels)) if levels[index] > 1]
     terms: list[Term] = [(index,) for index in factors]
@@ -66,7 +66,7 @@ def estimable_terms(rows: npt.NDArray[np.int64], levels: Sequence[int], *, balan
 
 @dataclass(frozen=True)
 class Alias:
-    """An interaction that a design mixes into an estimated term, and the part of it that appears there, from 0 to 1."""
+    """An interaction that a design aliases with an estimated term, and its part there, from 0 to 1."""
 
     term: Term
     part: float
@@ -75,11 +75,11 @@ class Alias:
 def aliases(
     rows: npt.NDArray[np.int64], levels: Sequence[int], terms: Sequence[Term]
 ) -> Mapping[Term, tuple[Alias, ...]]:
-    """Return for each estimated term the interactions of two and of three factors that it may be mistaken for.
+    """Return the interactions of two and three factors that are aliased with each estimated term.
 
     The alias matrix (X'X)^-1 X'Z of Box and Wilson, "On the experimental attainment of optimum conditions" (Journal of
-    the Royal Statistical Society B 13, 1951): X holds the columns of the estimated terms, Z those of the others. For
-    factors of two levels at most, coded -1 and +1.
+    the Royal Statistical Society B 13, 1951): X holds the columns of the estimated terms, Z those of the others. Empty
+    for factors of more than two levels.
     """
     distinct = np.unique(rows, axis=0)
     factors = [index for index in range(len(levels)) if levels[index] > 1]
@@ -105,22 +105,22 @@ def aliases(
 
 
 def numbered(labels: Sequence[object]) -> npt.NDArray[np.int64]:
-    """Return a number for each label, counted from 0 by its first appearance."""
+    """Return a number for each label, counted from 0 in the order of first appearance."""
     numbers = {label: index for index, label in enumerate(dict.fromkeys(labels))}
     return np.array([numbers[label] for label in labels], dtype=np.int64)
 
 
 Labels = npt.NDArray[np.int64]
 
-#: Fewer effects than this have no noise of their own.
+#: Smallest number of effects for Lenth's method.
 _LEAST_FOR_LENTH = 4
-#: What rounding leaves of a zero.
+#: Rounding error of zero.
 _TINY = 1e-8
 
 
 @dataclass(frozen=True)
 class TermFit:
-    """One term: its share of the total variation, and the p of no effect (None where it cannot be computed)."""
+    """One term: its share of the total variation, and the p of no effect (None if it cannot be computed)."""
 
     term: Term
     share: float
@@ -129,9 +129,9 @@ class TermFit:
 
 @dataclass(frozen=True)
 class Contrast:
-    """The difference that one level makes against the default, or what two of two factors make together.
+    """The difference of one level from the default, or the interaction of two two-level factors.
 
-    In the unit of the response: with its 95 % interval, unbounded where the scatter of runs is unknown.
+    In the unit of the response, with its 95 % interval, which is unbounded if the variance of runs is unknown.
     """
 
     term: Term
@@ -147,39 +147,39 @@ class Contrast:
 
 @dataclass(frozen=True, eq=False)
 class EffectsModel:
-    """What a designed experiment says: terms, differences against the default, what blocks and errors vary."""
+    """Model of a designed experiment: terms, differences from the default, and the shares of blocks and errors."""
 
     terms: tuple[TermFit, ...]
     contrasts: tuple[Contrast, ...]
     block_share: float
     error_share: float
-    #: Degrees of freedom of the error that easy terms are judged by; 0 without repetitions.
+    #: Degrees of freedom of the error for factors that are easy to change; 0 without repetitions.
     freedom: int
     balanced: bool
-    #: Interactions that the design mixes into each term, so that they may be what was found instead.
+    #: Interactions that the design aliases with each term, so that they may explain its effect.
     aliases: Mapping[Term, tuple[Alias, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """The runs of a design: level numbers (0 is the default), response, block and cluster of each."""
+    """Runs of a design: level numbers (0 is the default), response, block and cluster of each."""
 
     rows: npt.NDArray[np.int64]
     response: Array
     blocks: Sequence[object]
     plots: Sequence[object]
-    #: How many levels each factor has, and whether it is hard to change.
+    #: Number of levels of each factor, and whether it is hard to change.
     levels: Sequence[int]
     hard: Sequence[bool]
-    #: Whether effects are those of a level alone, the others at their defaults, or means over the other factors.
+    #: Whether effects are those of a level with the others at their defaults, or means over the other factors.
     alone: bool = False
 
 
 def fit_model(data: Data) -> EffectsModel:
-    """Fit main effects and the interactions that the design can tell apart.
+    """Fit main effects and the interactions that the design can estimate.
 
-    What the runs that are there do not determine, such as the effect of a factor that has one level in all of them,
-    or that differs between blocks alone, is left out.
+    Effects that the existing runs do not determine are omitted, for example those of a factor with one level in all
+    runs, or with levels that differ only between blocks.
     """
     balanced = not data.alone
     terms = estimable_terms(data.rows, data.levels, balanced=balanced)
@@ -213,10 +213,10 @@ def fit_model(data: Data) -> EffectsModel:
 
 
 def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
-    """Return a model of logarithms with effects that are widened by the bounds of the values.
+    """Return a model of logarithms with effects widened by the bounds of the values.
 
-    A main effect is a difference of two means, and each may be off by the bounds. An interaction is a difference of
-    such differences. A term whose effects may all be 0 is not claimed.
+    A main effect is a difference of two means, and each mean may be off by the bounds. An interaction is a difference
+    of such differences. Terms whose effects may all be 0 lose their significance.
     """
     if bounds.is_exact:
         return model
@@ -225,7 +225,7 @@ def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
     def more(one: Contrast) -> float:
         return float(log_range * 2 ** (len(one.term) - 1))
 
-    # Without repetitions intervals are unbounded, and Lenth's p judges an effect.
+    # Without repetitions intervals are unbounded, so Lenth's p decides.
     clear = {
         one.term
         for one in model.contrasts
@@ -238,29 +238,29 @@ def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
 
 @dataclass(frozen=True, eq=False)
 class _Stratum:
-    """A least-squares fit of some terms, beside what they are compared within."""
+    """Least-squares fit of some terms within a stratum (blocks or clusters)."""
 
     #: The coefficients of each term that the runs determine.
     slices: Mapping[Term, slice]
     beta: Array
-    #: Leaves those sums of coefficients as they are which the runs determine: the row space of the columns.
+    #: Projection onto the row space of the columns: keeps the determined sums of coefficients.
     determined: Array
     #: Inverse of the columns' cross products; times the variance it is the covariance of beta.
     inverse: Array
     variance: float
     freedom: int
     squares: Mapping[Term, float]
-    #: The sum of squares that the terms leave.
+    #: The residual sum of squares.
     rest: float
     fitted: Array
-    #: Whether Lenth's method may judge the terms where no degree of freedom is left.
+    #: Whether Lenth's method may judge the terms without degrees of freedom.
     lenth: bool = False
 
 
 def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, units: int, lenth: bool) -> _Stratum:
-    """Fit terms after taking out `nuisance` (blocks or clusters); `units` is how many independent ones there are.
+    """Fit terms after projecting out `nuisance` (blocks or clusters); `units` is the number of independent values.
 
-    `lenth` says whether Lenth's method may judge the terms.
+    `lenth` allows Lenth's method.
     """
     slices: dict[Term, slice] = {}
     start = 0
@@ -278,14 +278,14 @@ def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, u
     rank = int(np.linalg.matrix_rank(matrix))
     freedom = max(units - int(nuisance.max() + 1) - rank, 0)
     if lenth and len(beta) == len(slices) >= _LEAST_FOR_LENTH:
-        # The few degrees that interactions of more factors leave judge worse than all effects together do.
+        # The few degrees of freedom of higher interactions are a worse error estimate than Lenth's from all effects.
         freedom = 0
     inverse = np.asarray(np.linalg.pinv(matrix.T @ matrix), dtype=np.float64)
     determined = np.asarray(np.linalg.pinv(matrix) @ matrix, dtype=np.float64)
     slices = {term: place for term, place in slices.items() if _is_apart(determined, place)}
     squares = {}
     for term, place in slices.items():
-        # What a term adds to all others: b' (V^-1) b over its own coefficients.
+        # The term's sum of squares given all others: b' (V^-1) b over its coefficients.
         part = np.linalg.pinv(inverse[place, place])
         squares[term] = float(beta[place] @ part @ beta[place])
     variance = rest / freedom if freedom else 0.0
@@ -293,13 +293,13 @@ def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, u
 
 
 def _is_apart(determined: Array, place: slice) -> bool:
-    """Return whether something of a term is determined, and no other term could be what was found instead."""
+    """Return whether a term is determined at least in part, and not confounded with another term."""
     others = np.delete(determined[place], np.r_[place], axis=1)
     return bool(np.trace(determined[place, place]) > 0.5 and np.allclose(others, 0.0, atol=_TINY))
 
 
 def _no_terms(response: Array, nuisance: Labels) -> _Stratum:
-    """Return the stratum of a design that can tell no term: the runs that are left do not vary any on its own."""
+    """Return the stratum of a design without estimable terms."""
     fitted = np.zeros(len(response))
     rest = float(((response - _project(response, nuisance)) ** 2).sum())
     return _Stratum({}, np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), 0.0, 0, {}, rest, fitted)
@@ -324,7 +324,7 @@ def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
 
 
 def _lenth(stratum: _Stratum) -> tuple[float, float] | None:
-    """Return Lenth's pseudo standard error of the coefficients and its degrees of freedom; None where it cannot be."""
+    """Return Lenth's pseudo standard error of the coefficients and its degrees of freedom; None if not applicable."""
     if not stratum.lenth or len(stratum.beta) > len(stratum.slices) or len(stratum.beta) < _LEAST_FOR_LENTH:
         return None
     sizes = np.abs(stratum.beta)
@@ -334,7 +334,7 @@ def _lenth(stratum: _Stratum) -> tuple[float, float] | None:
 
 
 def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list[Contrast]:
-    """Return each level against the default, and for pairs of two-level factors what both make beyond each alone."""
+    """Return each level against the default, and the interactions of pairs of two-level factors."""
     lenth = None if stratum.freedom else _lenth(stratum)
     contrasts = []
     named: dict[tuple[int, ...], Array]
@@ -360,7 +360,7 @@ def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list
 
 
 def _project(values: Array, labels: Labels) -> Array:
-    """Return the part of values (columns) that labels explain: means within each."""
+    """Return the part of values (columns) that labels explain: the mean within each label."""
     counts = np.bincount(labels)
     if values.ndim == 1:
         return (np.bincount(labels, weights=values) / counts)[labels]

@@ -1,10 +1,10 @@
-"""Combinations of settings against the default: by how much they differ, and how probably they are better.
+"""Ranking of combinations of settings: their ratios to the default, and the probability that they are better.
 
-The run is the unit, on a logarithmic scale. Repetitions share one spread, pooled over all combinations after blocks are
-taken out, so that few of each still say something.
+The unit is the run, on a log scale. All combinations share one spread, pooled after the blocks are removed, so that few
+repetitions of each are enough.
 
-The first of many combinations is the luckiest, so each is drawn towards what the combinations have in common: their
-mean, or what the settings that matter make of it. The ranking, its ratios and its probabilities are of these estimates.
+The best of many noisy estimates is too good on average, so each combination is shrunk towards the common part: the mean
+of all, or the values predicted by the significant settings. Ranking, ratios and probabilities use these estimates.
 """
 
 import math
@@ -23,11 +23,11 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Standing:
-    """A combination (its number), its runs, its ratio to the default, and the probability that it is the better one.
+    """A combination's number, its runs, its ratio to the default, and the probability that it is better.
 
-    `ratio` is the estimate after shrinkage, `measured` the ratio of the runs' means. The probability is that of
-    Student's t for the difference, and no more than the measured difference allows after adjustment for the number of
-    combinations; None where nothing was repeated, which leaves the ratio as it was measured.
+    `ratio` is the estimate after shrinkage, `measured` the ratio of the runs' means. The probability comes from
+    Student's t for the difference. It is at most the one of the measured difference, adjusted for the number of
+    combinations. It is None without repetitions, and the ratio is then the measured one.
     """
 
     combination: int
@@ -46,12 +46,12 @@ def rank(
     effects: Array | None = None,
     results: int = 1,
 ) -> list[Standing]:
-    """Return how each combination stands against combination 0, best first; empty where that was not run.
+    """Return the standing of each combination against combination 0, best first; empty if the default was not run.
 
-    `logs` are logarithms of the response, `higher` says whether more is better. `effects` are the columns of the terms
-    that matter, with a row for each combination by its number; what they explain is not drawn in. `results` is how
-    many such rankings one report has: without an effect that matters, the probabilities allow for the choice from all
-    of their combinations (Sidak 1967, conservative since all differences share the default's noise).
+    `logs` are logarithms of the response; `higher` says whether more is better. `effects` are the columns of the
+    significant terms, with a row for each combination by its number; values shrink towards their prediction. `results`
+    is the number of such rankings in the report. Without significant terms, the probabilities account for the choice
+    among all of their combinations (Sidak 1967, conservative since all differences share the default's noise).
     """
     numbers = np.asarray(combinations)
     if not (numbers == 0).any():
@@ -77,14 +77,14 @@ def rank(
         if better is not None and effects is None:
             _, alone = _against(measured, math.sqrt(noise[index] + noise[0]), freedom, number == 0, higher)
             chance = (alone or 0.0) ** (results * (len(distinct) - 1))
-            # Not below a half: that others were tried makes a lead uncertain, and no disadvantage.
+            # At least a half: the number of tried combinations makes a lead uncertain, but is not a disadvantage.
             better = min(better, max(chance, 0.5))
         standings.append(Standing(number, len(groups[index]), ratio, math.exp(measured), better))
     return sorted(standings, key=lambda standing: -standing.ratio.value if higher else standing.ratio.value)
 
 
 def _independent(effects: Array) -> Array | None:
-    """Return the columns with one for the mean, or None where they are not independent or leave nothing in common."""
+    """Return the columns with one for the mean; None if they are dependent or leave no common part."""
     columns = np.column_stack([np.ones(len(effects)), effects])
     whole = columns.shape[1] < len(columns) and np.linalg.matrix_rank(columns) == columns.shape[1]
     return columns if whole else None
@@ -98,13 +98,13 @@ def _against(
         return Estimate(1.0, 1.0, 1.0), None
     if not math.isfinite(error):
         return Estimate(value, 0.0, math.inf), None
-    wanted = difference if higher else -difference
-    better = float(special.stdtr(freedom, wanted / error)) if error else float(wanted > 0)
+    gain = difference if higher else -difference
+    better = float(special.stdtr(freedom, gain / error)) if error else float(gain > 0)
     return on_log_scale(value, half_width(error, freedom)), better
 
 
 def _block_effects(numbers: Numbers, labels: Numbers, logs: Array) -> Array:
-    """Return each run's block effect, estimated beside the combinations' means; 0 where there is one block."""
+    """Return each run's block effect, estimated together with the combinations' means; 0 for one block."""
     if not labels.max():
         return np.zeros(len(logs))
     effects = np.zeros(int(labels.max()) + 1)

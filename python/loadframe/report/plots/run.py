@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from loadframe.analyze.dips import DipsOfPhase, doings
+from loadframe.analyze.dips import DipsOfPhase, activity_series
 from loadframe.analyze.rates import RATES, THROUGHPUT, Rate
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
@@ -54,9 +54,9 @@ def store_activity(run: Run, panel: int) -> ActivityPanel:
     """Return the panel of that number (from 0) of what the store did in the measured phases of a run."""
     stretches: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for phase in run.summary.measured:
-        for doing in doings(run, phase, int(phase.duration)):
-            if doing.busy.mean() <= _MOST:
-                stretches[doing.words] += [(phase.begin + begin, phase.begin + end) for begin, end in doing.stretches]
+        for series in activity_series(run, phase, int(phase.duration)):
+            if series.busy.mean() <= _MOST:
+                stretches[series.words] += [(phase.begin + begin, phase.begin + end) for begin, end in series.stretches]
     rows = list(stretches.items())[:_ROWS]
     if not rows:
         return ActivityPanel()

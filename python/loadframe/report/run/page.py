@@ -61,7 +61,7 @@ def dips_text(at: DipsOfPhase) -> str:
         return f"{words} No telemetry says what the store did meanwhile."
     if (explained := at.explained) is None:
         return f"{words} {_undecided(at)}"
-    named = _listed([activity.doing.words for activity in at.claimed])
+    named = _listed([activity.series.words for activity in at.claimed])
     return (
         f"{words} {format_share(explained.lost)} of that was lost in seconds with more {named} than on average, which"
         f" are {format_share(explained.seconds)} of all seconds; chance would do as much in {_chance(at)} of cases."
@@ -74,7 +74,7 @@ def _undecided(at: DipsOfPhase) -> str:
     if first.overlap.lost < 2 * first.overlap.seconds:
         return "Nothing that was watched falls together with them."
     return (
-        f"{format_share(first.overlap.lost)} of that was lost in seconds with more {first.doing.words} than on average,"
+        f"{format_share(first.overlap.lost)} of that was lost in seconds with more {first.series.words} than on average,"
         f" which are {format_share(first.overlap.seconds)} of all seconds; since chance would do as much in"
         f" {format_share(first.overlap.p)} of cases, this run does not decide whether they are the reason."
     )
@@ -97,7 +97,7 @@ def dips_table(at: DipsOfPhase) -> Table | None:
         return None
     rows = [
         [
-            Cell(activity.doing.words, activity.doing.metric),
+            Cell(activity.series.words, activity.series.metric),
             Cell(format_share(activity.overlap.lost)),
             Cell(format_share(activity.overlap.seconds)),
             Cell(f"{activity.overlap.p:.2g}", tone="best" if activity.overlap.claimed else ""),
