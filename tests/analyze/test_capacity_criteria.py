@@ -171,7 +171,7 @@ def test_a_run_in_which_nobody_asked_for_what_has_bounds_says_nothing(path):
     judged = judge(two_operations(path), Slo.read({"operations": {"total": {"response": 1.0}}}), ["range_100"], None)
     assert (judged.outcome, judged.reasons) == (
         Outcome.INVALID,
-        ("the run has no requests of total, which has separate limits",),
+        ("the run lacks requests of total, which has separate limits",),
     )
 
 

@@ -99,7 +99,7 @@ def test_one_search_at_each_number_of_nodes_claims_no_interval():
     fitted, _ = curve(single)
     answer, words = said(150.0, single, fitted)
     assert (answer.nodes, answer.single) == (2, True)
-    assert "since one search at a number of nodes has no interval" in words
+    assert "since one search at a number of nodes does not give an interval" in words
     low, high = fitted.best_model.band([4.0])
     assert high[0] / low[0] > 1.01
 

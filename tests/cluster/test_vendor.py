@@ -188,7 +188,8 @@ def test_a_version_that_the_vendor_has_not_is_told_with_the_alternatives(cache, 
 
 
 @pytest.mark.parametrize(
-    ("version", "what"), [("8", "is not a complete version"), ("8.15", "complete version"), ("6.7.1", "not among the embedded")]
+    ("version", "what"),
+    [("8", "is not a complete version"), ("8.15", "complete version"), ("6.7.1", "not among the embedded")],
 )
 def test_a_version_that_may_be_many_is_asked_for_nowhere(cache, mirror, version, what):
     with pytest.raises(BadInput, match=what):

@@ -144,7 +144,7 @@ def test_the_terminal_has_the_measures_with_their_control(folder):
     read_report(folder).show(console)
     text = console.file.getvalue()
     assert "Step 1: add 1 (1 node, then 2; 2 min 20 s watched)" in text
-    (line,) = [line for line in text.splitlines() if line.startswith("lost work")]
+    (line,) = [line for line in text.splitlines() if line.startswith("throughput deficit")]
     assert line.count("[") == 2
 
 

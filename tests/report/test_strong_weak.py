@@ -167,13 +167,13 @@ GROWN = {"scaling": "weak", "grows": "documents"}
     [
         ({}, {}, "both experiments are of strong scaling"),
         (GROWN, GROWN, "both experiments are of weak scaling"),
-        ({}, {**GROWN, "kind": "compare"}, "an experiment of kind compare has no curve over nodes"),
-        ({"factors": {"clients": [1]}}, GROWN, "an experiment without nodes as a factor has no curve over nodes"),
+        ({}, {**GROWN, "kind": "compare"}, "an experiment of kind compare lacks a curve over nodes"),
+        ({"factors": {"clients": [1]}}, GROWN, "an experiment without nodes as a factor lacks a curve over nodes"),
         ({}, {**GROWN, "store": {"kind": "opensearch", "version": "3.7.0"}},
          "of different stores: store.version is 3.8.0 and 3.7.0"),
         ({}, {**GROWN, "workload": "ycsb/a"}, "of different workloads: workload is nyc_taxis and ycsb/a"),
         ({"with": {"size": 5}}, GROWN, "of different workloads: with.size is 5 and not set"),
-        ({}, {**GROWN, "measure": ["daily"]}, "no measured phase in common"),
+        ({}, {**GROWN, "measure": ["daily"]}, "lack a common measured phase"),
     ],
 )  # fmt: skip
 def test_what_is_no_pair_is_refused(tmp_path, first, second, what):

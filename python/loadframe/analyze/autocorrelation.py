@@ -1,7 +1,7 @@
 """Autocorrelation of a series by second, and its effect on means.
 
 Seconds of one run are correlated: caches, garbage collections and queues outlast them. The mean of n values of a
-first-order autoregressive series with lag-one correlation rho varies like that of n (1 - rho)/(1 + rho) independent
+first-order autoregressive series with lag-one correlation rho varies like a mean of n (1 - rho)/(1 + rho) independent
 values (Bartlett, "On the theoretical specification and sampling properties of autocorrelated time-series", 1946). This
 misses longer and periodic correlation; methods that use it document their remedy.
 """
@@ -39,7 +39,7 @@ def lag_one(residuals: Series) -> float:
 
 
 def effective_size(n: int, rho: float) -> float:
-    """Return the number of independent values whose mean has the same variance as n with lag-one correlation rho."""
+    """Return the effective number of independent values among n with lag-one correlation rho."""
     return n * (1 - rho) / (1 + rho)
 
 

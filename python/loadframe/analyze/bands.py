@@ -17,7 +17,7 @@ from loadframe.record import Run
 
 @dataclass(frozen=True)
 class Bands:
-    """Successful requests per bucket, the last of which is open-ended, and failed requests.
+    """Successful requests per bucket (the last bucket is open-ended), and failed requests.
 
     Times have the precision of the histograms: three digits.
     """
@@ -33,7 +33,7 @@ class Bands:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The share of all requests in each bucket, then that of failed requests; 0 without requests."""
+        """The share of all requests in each bucket, then the share of failed requests; 0 without requests."""
         return tuple(count / self.requests if self.requests else 0.0 for count in (*self.counts, self.failed))
 
     def as_dict(self) -> dict[str, Any]:

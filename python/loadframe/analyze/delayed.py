@@ -1,4 +1,4 @@
-"""Detection of delayed acknowledgements: an idle service whose responses all take about 40 or 200 ms.
+"""Detection of delayed acknowledgements: all responses of an idle service take about 40 or 200 ms.
 
 A service that writes a response in two parts without TCP_NODELAY sends the second only after the first is acknowledged
 (Nagle, RFC 896). The peer delays the acknowledgement (RFC 1122, 4.2.3.2): Linux by 40 ms, at most 200 ms.
@@ -24,7 +24,7 @@ _LEAST = 20
 
 @dataclass(frozen=True)
 class Delayed:
-    """The operations of a phase whose responses show the pattern."""
+    """Operations of a phase with the pattern in their responses."""
 
     phase: str
     operations: tuple[str, ...]
@@ -37,7 +37,7 @@ class Delayed:
 
 
 def delayed_of(run: Run, phase: PhaseSummary) -> Delayed | None:
-    """Return the operations of a phase that seem to wait for delayed acknowledgements; None without any."""
+    """Return the operations of a phase that seem to wait for delayed acknowledgements, or None without any."""
     used, tags = processes_of(run).get(phase.name, {}), set(run.histograms.tags())
     cpu = _cpu_per_request(used)
     alike = {}

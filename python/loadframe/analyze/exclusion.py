@@ -33,7 +33,7 @@ class SelectedRuns(Finding):
 
 
 def selected_runs(folder: RecordedExperiment, used: Sequence[RecordedRun] | None = None) -> SelectedRuns | None:
-    """Return a warning if exclusion correlates with a factor's level or with throughput; None otherwise.
+    """Return a warning if exclusion correlates with a factor's level or with throughput; otherwise None.
 
     `used` are the included runs, by default those of the folder.
     """

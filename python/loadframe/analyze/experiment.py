@@ -47,8 +47,8 @@ EXPERIMENT_FILE = "experiment.json"
 _RUNS = "runs"
 #: Components to blame for an invalid run, by precedence.
 _FAULTS: tuple[Fault, ...] = ("store", "generator", "cluster")
-#: Kinds of experiments whose figures include runs in which the store failed. The other kinds choose among treatments,
-#: and must not choose one whose requests fail.
+#: Kinds of experiments that include runs with store failures in their figures. The other kinds choose among
+#: treatments, and must not choose one with failing requests.
 _TAKE_FAULTS = ("scale", "compare", "elastic")
 
 
@@ -80,7 +80,7 @@ class RecordedRun:
 
     @property
     def failure(self) -> str | None:
-        """The recorded failure of a run whose status is `failed`."""
+        """The recorded failure of a run with status `failed`."""
         return self.run.summary.failure if self.run else None
 
     @property
@@ -90,7 +90,7 @@ class RecordedRun:
 
     @property
     def usable(self) -> bool:
-        """Whether the run is sound and its verdict has no reason that blames the store."""
+        """Whether the run is sound and its verdict does not blame the store."""
         return self.sound and not any(fault_of(reason.code) == "store" for reason in self.reasons)
 
     @cached_property
@@ -314,7 +314,7 @@ class RecordedExperiment:
 
     @property
     def unusable(self) -> tuple[RecordedRun, ...]:
-        """The runs without usable figures, except those that count as a failure of the store (a result)."""
+        """The runs without usable figures, except runs that count as a failure of the store (a result)."""
         whole = self.description["kind"] == "elastic"
         return tuple(run for run in self.runs if not run.store_failed and not (run.sound and (run.narrow or not whole)))
 

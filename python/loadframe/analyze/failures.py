@@ -63,7 +63,7 @@ class Failure:
 
 
 def failures(run: Run) -> tuple[Failure, ...]:
-    """Return the store's failures in a run, those of the whole run first."""
+    """Return the store's failures in a run, beginning with failures of the whole run."""
     summary = run.summary
     of_store: list[Failure] = []
     if summary.status == "failed" and summary.fault == "store":

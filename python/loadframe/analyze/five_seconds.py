@@ -75,7 +75,7 @@ def _spread(rates: Any) -> Spread:
 
 
 def least_and_p95(run: Run, phase: PhaseSummary, operation: str) -> tuple[float, float] | None:
-    """Return the minimum and the 95th percentile of an operation's successful response times, s; None without any."""
+    """Return minimum and 95th percentile of an operation's successful response times, s, or None without any."""
     tag = f"{phase.name}/{operation}/response"
     if tag not in run.histograms.tags():
         return None

@@ -64,7 +64,7 @@ def _numbers(levels: Sequence[Any]) -> tuple[list[float], str] | None:
 
 
 def _spacing(ascending: Sequence[float]) -> Spacing:
-    """Return the spacing whose gaps are more even: of the values (linear) or of their logarithms (log)."""
+    """Return the spacing with more even gaps: linear for the values, log for their logarithms."""
     if ascending[0] <= 0 or ascending[-1] < _WIDE * ascending[0]:
         return "linear"
     logs = [math.log(value) for value in ascending]

@@ -35,7 +35,7 @@ def slowest(runs: Sequence[RecordedRun]) -> float:
 
 
 def share(points: Sequence[tuple[Hashable, RecordedRun, float]]) -> float | None:
-    """Return the share of the variance between repetitions that the machine's pace explains; None with too few runs.
+    """Return the share of the variance between repetitions that the machine's pace explains, or None with too few runs.
 
     Each point is a treatment, a run and its value. The share is the squared correlation of the logarithms, each minus
     the mean of its treatment; 0 if faster results coincide with a slower machine.

@@ -32,7 +32,7 @@ Array = npt.NDArray[np.float64]
 
 #: Smallest number of requests beyond a percentile; with fewer it depends on single requests.
 ENOUGH = 10
-#: Smallest number of seconds whose variation is used.
+#: Smallest number of seconds from which a variation is estimated.
 _LEAST_SECONDS = 5
 #: Number of stretches of a run that are compared, if each has at least two seconds.
 _BATCHES = 8
@@ -115,7 +115,7 @@ def ranks(slow: Array, counts: Array, quantile: float) -> tuple[float, float]:
 
 
 def is_too_short(slow: Iterable[Array], counts: Array) -> bool:
-    """Return whether the slow requests by second, for several percentiles, show changes as long as the run."""
+    """Return whether the slow requests by second, for several percentiles, change too slowly for the run."""
     busy = counts > 0
     shares = [above[busy] / counts[busy] for above in slow]
     return any(independent_values(share) < _LEAST_INDEPENDENT for share in shares)

@@ -55,7 +55,7 @@ class UsedAt:
     process: str
     runs: int
     cores: Estimate
-    per_request: Estimate | None  #: None unless every run has it
+    per_request: Estimate | None  #: None if a run lacks it
 
     def as_dict(self) -> dict[str, Any]:
         """Return the means for JSON: cores, and times in s."""

@@ -15,7 +15,7 @@ RateName = Literal["throughput", "documents"]
 
 @dataclass(frozen=True)
 class Rate:
-    """One rate: the name of the measure, its unit, what it counts, and its column in the series of a run."""
+    """One rate: the name of the measure, its unit, the counted items, and its column in the series of a run."""
 
     name: RateName
     unit: str

@@ -115,14 +115,14 @@ def _sittings(runs: Sequence[RecordedRun]) -> list[int | None]:
 
 
 def block_of(run: RecordedRun) -> Hashable:
-    """Return an identifier of the run's block, unique to its experiment's folder; None without a block."""
+    """Return an identifier of the run's block, unique to its experiment's folder, or None without a block."""
     if run.block is None or run.run is None:
         return None
     return run.run.path.parent, run.block
 
 
 def blocks_of(runs: Sequence[RecordedRun]) -> list[Hashable]:
-    """Return an identifier of each run's block in an experiment; None without a block.
+    """Return an identifier of each run's block in an experiment, or None without a block.
 
     Parts of a block from several sessions are separate blocks, since a session affects only its runs.
     """

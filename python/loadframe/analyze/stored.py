@@ -52,7 +52,7 @@ def stored_at(folder: RecordedExperiment) -> Sequence[EventsOfRun]:
 
 
 def seconds_at_risk(run: Run, stored: StoredEvents) -> float | None:
-    """Return the time in which a run's missing events arrived, s; None without a killed node or acknowledged events."""
+    """Return the time in which missing events arrived, s, or None without a killed node or acknowledged events."""
     killed = [event["time"] for event in run.events if event["kind"] == KILLED]
     begun = [phase.start for phase in run.summary.phases if phase.sources]
     if not (killed and begun and stored.acknowledged_at_kill):

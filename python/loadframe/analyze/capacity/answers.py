@@ -61,7 +61,7 @@ class Search:
 
     @property
     def nearest(self) -> Attempt | None:
-        """The failed trial with the lowest rate above the answer; None without one."""
+        """The failed trial with the lowest rate above the answer, or None without one."""
         held = (self.answer and self.answer.rate) or 0.0
         failed = [
             attempt for attempt in self.attempts if attempt.judgement.outcome is Outcome.FAILED and attempt.rate > held
@@ -106,7 +106,7 @@ class Capacity:
 
     @property
     def documents(self) -> Estimate | None:
-        """The capacity in documents/s, by the documents per request of passed trials; None without documents."""
+        """The capacity in documents/s, by the documents per request of passed trials, or None without documents."""
         passed = [
             attempt.documents
             for search in self.searches

@@ -118,7 +118,7 @@ class _Bounded:
 
     @property
     def errors(self) -> float | None:
-        """The share of failed requests; None without requests."""
+        """The share of failed requests, or None without requests."""
         return self.failed / self.due if self.due else None
 
     @property
@@ -163,7 +163,7 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judg
     # Users wait for their answers, so a closed load has a bounded number of requests in flight.
     growth = max((_growth(run, phase) for phase in measured), default=0.0) if rate is not None else 0.0
     worst = max(judged, key=lambda bounded: bounded.pressure)
-    # A store that failed has not sustained the load, whatever the figures are.
+    # A store that failed has not sustained the load, even if the figures are good.
     lost = (*(failure.words for failure in failures(run) if failure.of_run), *earlier)
     together = tuple(broken(slo, rate, None, None, achieved, growth, load=True))
     reasons = (*lost, *(words for bounded in judged for words in bounded.broken()), *together)
@@ -225,7 +225,7 @@ def _bounded(run: RecordedRun, slo: Slo, phases: Sequence[PhaseSummary], users: 
                 grouped.get(name, others).append((phase.name, name))
     for name, bounds in named.items():
         if not grouped[name]:
-            raise LookupError(f"the run has no requests of {name}, which has separate limits")
+            raise LookupError(f"the run lacks requests of {name}, which has separate limits")
         yield _figures(run, name, bounds, grouped[name], users)
     if slo.response is not None and (others or not named):
         yield _figures(run, None, slo, others, users)
@@ -259,7 +259,7 @@ def _figures(
 
 
 def _response(run: RecordedRun, place: tuple[str, str], entry: OperationFigures, slo: Slo) -> Figure | None:
-    """Return an operation's percentile of response times with its bounds; None without requests."""
+    """Return an operation's percentile of response times with its bounds, or None without requests."""
     latency = _latency(entry, slo)
     value = latency.at(slo.percentile) if latency else None
     if value is None:
@@ -267,7 +267,7 @@ def _response(run: RecordedRun, place: tuple[str, str], entry: OperationFigures,
     if slo.of != "failures":
         known = run.figure(place[0], "response" if slo.of == "successes" else "all", place[1], slo.percentile)
         return known if known.counts else Figure(value, value, value, "good")
-    # Runs record no bounds for failures alone: use those of all requests.
+    # Runs do not record bounds for failures alone, so use the bounds of all requests.
     whole = run.figure(place[0], "all", place[1], slo.percentile)
     bounded = whole.state == "bounded"
     return Figure(value, 0.0 if bounded else value, value, "bounded" if bounded else "good", whole.reasons)
@@ -324,7 +324,7 @@ def growth(backlog: Sequence[float]) -> float:
 
 
 def _latency(operation: OperationFigures, slo: Slo) -> Latency | None:
-    """Return the response times that the SLO limits; None for runs of versions that did not record them."""
+    """Return the response times that the SLO limits, or None for runs of versions that did not record them."""
     return {"successes": operation.response, "all": operation.all, "failures": operation.failure}[slo.of]
 
 

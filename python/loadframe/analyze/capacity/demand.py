@@ -37,7 +37,7 @@ class Demand:
     measured: bool  #: the number of nodes was measured; else it comes from the curve
     extrapolated: bool  #: it exceeds the largest measured number of nodes
     reach: int  #: the largest number of nodes with a known capacity, measured or from the curve
-    #: Whether some number of nodes has only one search, whose bracket is not an interval.
+    #: Whether some number of nodes has only one search, which gives a bracket instead of an interval.
     single: bool
 
 
@@ -112,7 +112,7 @@ def _first(rate: float, known: Mapping[int, float]) -> int | None:
 
 
 def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
-    """Return the answer as a sentence with its basis; `unit` is that of the load."""
+    """Return the answer as a sentence with its basis; `unit` is the unit of the load."""
     load = f"{answer.words} ({format_count(answer.rate)} {unit})" if answer.words else ""
     load = load or f"{format_count(answer.rate)} {unit}"
     if not largest:
@@ -127,7 +127,7 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
         )
     count = format_nodes(answer.nodes)
     if answer.single:
-        sure = "only an indication, since one search at a number of nodes has no interval"
+        sure = "only an indication, since one search at a number of nodes does not give an interval"
     elif answer.least == answer.nodes == answer.most:
         sure = "the 95 % intervals allow no other number"
     else:

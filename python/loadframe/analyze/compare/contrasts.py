@@ -28,7 +28,7 @@ from loadframe.base.errors import BadInput
 
 @dataclass(frozen=True)
 class ContrastValues:
-    """Both groups' values in a measure, and their ratio; None if a group has no positive value.
+    """Both groups' values in a measure, and their ratio; None if a group lacks a positive value.
 
     `without_logarithm` counts, by group label, the runs excluded from the ratio because their value is 0.
     """

@@ -41,7 +41,7 @@ class Difference:
 
 
 def differences(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[Difference, ...]:
-    """Return the entries whose values differ between the groups."""
+    """Return the entries with different values in the two groups."""
     one, other = _values(first), _values(second)
     differences = []
     for key in dict.fromkeys([*one, *other]):

@@ -14,8 +14,8 @@ The analysis uses logarithms, so a difference is a ratio and its interval stays 
 - **One session per group** does not show the variance between sessions. The analysis adds an assumed variance; without
   it, the interval holds for these two sessions only.
 
-Both groups are assumed to have the same noise (relative to their level), except runs without blocks whose numbers are
-very unequal. The assumption is not checked; with equal numbers the t test hardly depends on it.
+Both groups are assumed to have the same noise (relative to their level), except for very unequal numbers of runs
+without blocks. The assumption is not checked; with equal numbers the t test hardly depends on it.
 """
 
 import math

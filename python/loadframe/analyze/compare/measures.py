@@ -134,7 +134,7 @@ def measures_of(runs: Sequence[RecordedRun], kinds: Sequence[str] = USUAL) -> tu
 
 
 def _phases(runs: Sequence[RecordedRun]) -> list[str]:
-    """Return the names of the measured phases; if there are none, those of the preparing phases."""
+    """Return the names of the measured phases; if there are none, of the preparing phases."""
     phases = [phase for run in runs if run.run for phase in run.run.summary.phases]
     measured = dict.fromkeys(phase.name for phase in phases if not phase.prepares)
     return list(measured or dict.fromkeys(phase.name for phase in phases))

@@ -17,7 +17,7 @@ _TRIMMED = 0.2
 
 
 def paired_contrast(observations: Sequence[Observation], first: Hashable, second: Hashable) -> ContrastFit | None:
-    """Return the trimmed mean of the blocks' log differences; None with fewer than two blocks that have both groups.
+    """Return the trimmed mean of the blocks' log differences, or None with fewer than two blocks that have both groups.
 
     Several runs of a group in a block count as their median.
     """
@@ -37,7 +37,7 @@ def paired_contrast(observations: Sequence[Observation], first: Hashable, second
 def unpaired_contrast(
     observations: Sequence[Observation], first: Hashable, second: Hashable, *, by_session: bool
 ) -> ContrastFit | None:
-    """Return the difference of trimmed means of logarithms; None with fewer than two values on a side.
+    """Return the difference of trimmed means of logarithms, or None with fewer than two values on a side.
 
     The values are runs, or the medians of sessions if `by_session` is set.
     """

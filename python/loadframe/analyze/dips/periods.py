@@ -22,7 +22,7 @@ _SHORTEST = 4
 _LEAST = 40
 _SURROGATES = 200
 _LEVEL = 0.01
-#: Of several maxima with at least this share of the highest, the first is the period and the others its multiples.
+#: Maxima with at least this share of the highest count: the first is the period, the others its multiples.
 _NEARLY = 0.7
 #: Dips below this share of the level are ignored.
 _SHALLOW = 0.05
@@ -53,7 +53,7 @@ class Dips:
 
 
 def periodic_dips(throughput: Series) -> Dips | None:
-    """Return the periodic dips in throughputs of successive seconds, 1/s; None without any."""
+    """Return the periodic dips in throughputs of successive seconds, 1/s, or None without any."""
     values = np.asarray(throughput, dtype=float)
     if len(values) < _LEAST or values.mean() <= 0 or np.ptp(values) == 0:
         return None

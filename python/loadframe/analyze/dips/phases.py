@@ -79,7 +79,7 @@ _DIPS, _MOST = 3, 1 / 3
 
 
 def irregular_dips(throughput: Series) -> Dips | None:
-    """Return the dips in throughputs of successive seconds, 1/s, at any distances; None without any."""
+    """Return the dips in throughputs of successive seconds, 1/s, at any distances, or None without any."""
     values = np.asarray(throughput, dtype=float)
     if len(values) < _LEAST or values.mean() <= 0:
         return None

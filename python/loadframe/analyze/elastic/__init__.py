@@ -1,6 +1,6 @@
-"""From an elastic experiment's folder to its answer: for each change under each load its measures, with intervals.
+"""Analysis of an elastic experiment: measures of each change under each load, with intervals.
 
-Invalid, failed and missing runs are left out of everything that is computed, and listed.
+Invalid, failed and missing runs are excluded and listed.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Elasticity:
-    """An elastic experiment, analysed: its folder, and each transition under each load."""
+    """Analysis of an elastic experiment: its folder, and each transition under each load."""
 
     folder: RecordedExperiment
     groups: tuple[Group, ...]
@@ -52,7 +52,7 @@ class Elasticity:
 
 
 def read_elasticity(path: Path) -> Elasticity:
-    """Read and analyse an experiment's folder; BadInput if it is not one, or is broken."""
+    """Read and analyse an experiment's folder; BadInput if it is not one or is broken."""
     folder = read_experiment(path)
     return Elasticity(folder, read_groups(folder))
 
@@ -84,7 +84,7 @@ def _group(group: Group) -> Mapping[str, Any]:
 
 
 def _joins(step: StepMeasures) -> Mapping[str, Any] | None:
-    """Return in how many runs a node joined, with the interval of the share; None where none was to."""
+    """Return the number of runs in which the node joined, and their share; None if no node was to join."""
     if step.joins is None:
         return None
     joined, total = step.joins

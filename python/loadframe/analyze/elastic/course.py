@@ -1,13 +1,13 @@
 """Course of one elastic run, second by second, with the changes of its cluster.
 
-A second without a response has no percentile, and a line drawn across such seconds hides the outage. But requests were
+A percentile needs a response, and a line drawn across such seconds hides the outage. But requests were
 in flight, and their waiting times so far are lower bounds of their response times:
 
 - The run records at the end of each second the number of unanswered requests and the age of the oldest.
 - A request that ends in second j with a response time R was in flight for at least R - (j - i) at the end of an earlier
-  second i. This also covers recordings without the former.
+  second i. This also covers recordings without these figures.
 
-The population of a second is the requests that ended in it, and those that waited throughout it. In a second without a
+The population of a second is the requests that ended in it or waited throughout it. In a second without a
 response, it is all requests known to have waited at its end. A second with neither is unknown.
 """
 
@@ -140,7 +140,7 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """Figures by whole second, all operations together; response times are those of the main operation.
+    """Figures by whole second: throughput of all operations, response times of the main operation.
 
     Second i covers `start` + i to `start` + i + 1. Throughput is in the unit of `rate`; if the phase ingests events, it
     counts only these. Response times cover the requests answered in a second and those that waited throughout it, with
@@ -286,7 +286,7 @@ def _done(run: Run, phase: str, operation: str, start: float, first: int) -> lis
 
     answered, early = seconds("response", ""), seconds("response", "/warmup")
     counted = {**early, **answered}
-    # A second at the end of the warm-up has both; its figures are those of the measurement.
+    # A second at the end of the warm-up has both; the measurement takes precedence.
     done = [Done(second, histogram, None) for second, histogram in sorted(counted.items())]
     done += [Done(second, None, histogram) for second, histogram in early.items() if second in answered]
     for suffix in ("", "/warmup"):

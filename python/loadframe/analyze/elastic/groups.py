@@ -1,7 +1,7 @@
 """Runs of one transition under one load: their courses, their steps, and each step's measures over repetitions.
 
 Demand d(t) is the smallest number of nodes that sustains the load, from a measured capacity curve. Supply s(t) counts
-the nodes that serve balanced data, not those that have booted. Over a time T:
+the nodes that serve balanced data, which is later than their start. Over a time T:
 
     under-provisioning accuracy (1/T) integral max(d - s, 0) / d        time share (1/T) integral [d > s]
     over-provisioning accuracy  (1/T) integral max(s - d, 0) / d        time share (1/T) integral [s > d]
@@ -209,7 +209,7 @@ def _steps(
             number=number,
             change=words[number],
             before=median(change.before for change in changes[number]),
-            # The size after the change, from runs in which it was made if there are any.
+            # The size after the change, if possible from runs in which it succeeded.
             after=median(change.after for change in made[number] or changes[number]),
             horizon=median(change.end - change.begin for change in changes[number]),
             measures={

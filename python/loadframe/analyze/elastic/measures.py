@@ -12,7 +12,7 @@ by simulation (benchmarks/simulate_elasticity.py).
 
 Symbols: x(t) throughput (requests, documents or events per second), L(t) the 99th percentile of response times, t0 the
 time of the change. x0 and L0 are medians over a window W before t0, x1 and L1 over the last W of the analysed horizon
-H. x~ and L~ are 10-second running medians. Times are in s since t0. The measures are those of the elasticity
+H. x~ and L~ are 10-second running medians. Times are in s since t0. The measures come from the elasticity
 literature, on a common axis.
 """
 
@@ -140,7 +140,7 @@ def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
 
 
 def disturbed(course: Course, change: ChangeInRun, window: float) -> Disturbed | None:
-    """Return the disturbed seconds of a run; None without levels."""
+    """Return the disturbed seconds of a run, or None without levels."""
     level = levels(course, change, window)
     if level is None:
         return None
@@ -188,7 +188,7 @@ def measure(course: Course, change: ChangeInRun, window: float, during: Disturbe
     if not change.open:
         before, _ = _windows(course, change, window)
         values["break_even"] = break_even(x, level.x0, long_run_deviation(course.throughput[before]), window)
-    # A failed change has no gain.
+    # Failed changes bring nothing.
     if not change.open and made:
         values["growth"] = Value(level.x1 / level.x0)
         if change.after != change.before and change.before and change.after:
@@ -280,7 +280,7 @@ def stabilisation(course: Course, change: ChangeInRun, window: float, level: Lev
 
 
 def break_even(x: Series, x0: float, deviation: float, window: float) -> Value:
-    """Return the time at which the deficit since the change is made up; 0 without a deficit, censored if it remains.
+    """Return the time at which throughput has made up the deficit; 0 without a deficit, censored if it remains.
 
     A deficit counts if it exceeds 3 standard errors: of the sum over its seconds, and of x0 as a median over W.
     `deviation` is the long-run standard deviation of x, 1/s.
@@ -288,7 +288,7 @@ def break_even(x: Series, x0: float, deviation: float, window: float) -> Value:
     total = np.cumsum(x - x0)
     worst = int(np.argmin(total))
     lasting = worst + 1
-    # The variance of a median is pi/2 times that of a mean.
+    # The variance of a median is pi/2 times the variance of a mean.
     if total[worst] >= -_ERRORS * deviation * np.sqrt(lasting + lasting**2 * np.pi / 2 / window):
         return Value(0.0)
     recovered = np.flatnonzero(total[worst:] >= 0)
@@ -302,7 +302,7 @@ def running_median(series: Series) -> Series:
     if not len(series):
         return series
     with warnings.catch_warnings():
-        # Ten unknown seconds have no median.
+        # The median of ten unknown seconds is nan.
         warnings.filterwarnings("ignore", "All-NaN slice")
         medians: Series = np.nanmedian(np.lib.stride_tricks.sliding_window_view(padded, _RUNNING), axis=1)
     return medians

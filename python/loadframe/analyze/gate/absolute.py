@@ -1,9 +1,9 @@
 """Absolute checks of a gate: bounds on new runs, and failures of the store.
 
-Response times and throughput are judged by the interval of their geometric mean, shares of requests by the one-sided
-95 % limits of the mean share. A bound holds if the whole interval is within it, and is broken if the whole interval is
-beyond it. A bound of 0, and a bound on the slowest response, concern the actual requests of the runs; these are counted
-and have no interval.
+Response times and throughput are judged by the interval of their geometric mean, shares of requests by the one-sided 95
+% limits of the mean share. A bound holds if the whole interval is within it, and is broken if the whole interval is
+beyond it. A bound of 0, and a bound on the slowest response, concern the actual requests of the runs; these are
+counted, without an interval.
 
 Runs that are missing because of the generator or an unknown cause do not count. Runs in which the store failed, and
 runs without any success, are results.
@@ -104,7 +104,7 @@ def failed_runs(new: Group, baseline: Group | None, treatment: Mapping[str, Any]
     if any(_lost_documents(run) for run in new.runs):
         title = "acknowledged documents"
         standing, why = _failed(new, baseline, _lost_documents, "acknowledged documents are missing in")
-        # A store guarantees what it acknowledged, so one lost document is a regression.
+        # Stores guarantee acknowledged documents, so a single lost one is a regression.
         if baseline is None or not any(_lost_documents(run) for run in baseline.runs):
             standing = "regression"
         checks.append(Check(Measure("all phases", "lost documents"), treatment, standing, why, title=title))

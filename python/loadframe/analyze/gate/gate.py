@@ -4,7 +4,7 @@ The joint check of a kind is the ratio of geometric means over all operations an
 this mean while independent noise averages out, so it detects changes that no single check does. It is estimated like
 any other ratio, without weights from the data.
 
-A share of errors that was 0 has no useful ratio, so its rise is judged in percentage points.
+The ratio to a share of 0 is undefined, so the rise of errors is judged in percentage points.
 
 A rise is significant only against two sources of chance. Runs differ in their shares: the difference of the mean shares
 is tested like other differences between runs, with blocks and sessions. And failures are counts: given their total, the
@@ -66,7 +66,7 @@ _Unit = tuple[int, Hashable, Hashable]
 def joint_estimate(
     contrasts: Sequence[Contrast], baseline: Group, new: Group, session_spread: float
 ) -> RatioEstimate | None:
-    """Return the ratio of the geometric mean over all these measures; None if a side has no value.
+    """Return the ratio of the geometric mean over all these measures; None if a side lacks values.
 
     Runs of different treatments form one unit if they are of the same block, or else if they have the same number
     within their treatment and session.
@@ -156,13 +156,13 @@ def _greatest_rise(measure: Measure, baseline: Group, new: Group) -> float:
         mean_share([measure.failures(run) for run in group.usable], sessions_of(group.usable), ONE_SIDED)
         for group in (baseline, new)
     )
-    # A single earlier run has no limit, but a share is at least 0.
+    # The limit of a single earlier run is unbounded, but a share is at least 0.
     fall = before.value - max(before.low, 0.0)
     return now.value - before.value + math.hypot(now.high - now.value, fall)
 
 
 def more_errors(measure: Measure, baseline: Group, new: Group) -> float:
-    """Return the one-sided p of "the share of failed requests did not rise"; 1 if a side has no request."""
+    """Return the one-sided p of "the share of failed requests did not rise"; 1 if a side lacks requests."""
     runs = [(side, run) for side, group in enumerate((baseline, new)) for run in group.usable]
     sessions = sessions_of([run for _, run in runs], [side for side, _ in runs])
     observations = []
@@ -241,7 +241,7 @@ def judge_gate(
     if not across:
         _require_same_treatment(baseline, new)
     if history:
-        # A share of errors that is almost always 0 has no level that could shift.
+        # Shares of errors are almost always 0, so they lack a level that could shift.
         baseline, shifts = since_last_change(baseline, [kind for kind in kinds if kind != "errors"])
         warnings += shifts
     comparison = compare([baseline, new], kinds, level=thresholds.level, session_spread=session_spread, intended=across)

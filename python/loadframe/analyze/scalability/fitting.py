@@ -115,7 +115,7 @@ _SIGNIFICANT = 0.05
 
 
 def aicc(fitted: PointFit, observations: Observations) -> float | None:
-    """Return AICc; None with too few runs for the model's parameters.
+    """Return AICc, or None with too few runs for the model's parameters.
 
     Burnham and Anderson, "Model Selection and Multimodel Inference" (2nd ed., 2002), section 2.4: for least squares
     n ln(RSS / n) + 2 K + 2 K (K + 1) / (n - K - 1), where K counts the free parameters and the variance.
@@ -142,7 +142,7 @@ def choose(fits: Sequence[PointFit], observations: Observations) -> PointFit:
 
 
 def possible(fits: Sequence[PointFit], observations: Observations) -> tuple[ModelName, ...]:
-    """Return the names of the models whose sum of squares is not significantly larger than the smallest one."""
+    """Return the names of the models without a significantly larger sum of squares than the best one."""
     least = min(fits, key=lambda fitted: _sum(fitted, observations))
     return tuple(fitted.model.name for fitted in fits if not _is_worse(fitted, least, observations))
 
@@ -204,7 +204,7 @@ def extrapolation_error(fitted: PointFit, observations: Observations) -> float |
 
 
 def r_squared(fitted: PointFit, observations: Observations) -> float | None:
-    """Return the coefficient of determination R^2 (unweighted); None for constant data."""
+    """Return the coefficient of determination R^2 (unweighted), or None for constant data."""
     values = np.concatenate(observations.runs)
     predicted = np.repeat(fitted.model.curve(fitted.theta, observations.sizes), observations.counts.astype(int))
     total = float(((values - values.mean()) ** 2).sum())

@@ -16,9 +16,9 @@ varies by the uncertainty of the blocks' means (`observations.BlockEffects`).
 With one run per size, parameters have intervals value +- t(0.975, n - p) standard errors from the covariance
 s^2 (J'J)^-1. Functions of several parameters (peak, band) use draws with that covariance.
 
-A hard knee has no peak if its ceiling holds: if throughput does not fall along the sizes on it. The knee fits data that
-rise and then stay constant. Data that rise and then fall slowly are often closer to the knee than to the USL, whose
-bend is rounder. So a better fit of the knee alone does not exclude a fall.
+A hard knee excludes a peak if its ceiling holds: if throughput does not fall along the sizes on it. The knee fits data
+that rise and then stay constant. Data that rise and then fall slowly are often closer to the knee than to the USL with
+its rounder bend. So a better fit of the knee alone does not exclude a fall.
 """
 
 from collections.abc import Collection
@@ -250,7 +250,7 @@ def ceiling_change(knee: PointFit, observations: Observations) -> CeilingChange 
 PEAK_REACH = 0.7
 
 #: `shown`: the data show a peak. `beyond`: they show one too far beyond the largest size to locate it.
-#: `none`: throughput has no peak up to the largest size. `open`: models that fit equally well disagree.
+#: `none`: throughput does not peak up to the largest size. `open`: models that fit equally well disagree.
 PeakStanding = Literal["shown", "beyond", "none", "open"]
 
 
@@ -282,7 +282,7 @@ def standing_of(
     possible: Collection[ModelName],
     largest: float,
 ) -> PeakStanding:
-    """Return the conclusion about a peak, given the selected model and those that the noise leaves possible.
+    """Return the conclusion about a peak, given the selected model and the models that the noise leaves possible.
 
     `shown` requires that every model without a peak is rejected and kappa's interval is above 0. `none` requires that
     the interval of the USL's peak is beyond the largest measured size, or that the USL is rejected for Gustafson's law

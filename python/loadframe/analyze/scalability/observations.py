@@ -6,7 +6,7 @@ of one size share prediction and weight. So solvers see one row per distinct siz
 An experiment runs each size once per block, and a common factor affects all runs of a block (the state of the machine).
 This factor does not affect the curve's shape, so it is removed before the fit (a two-way additive model of log
 throughput; Montgomery, "Design and Analysis of Experiments", 8th ed. 2013, section 4.1). It limits the precision of the
-level (lambda, a ceiling, throughput at the peak) to that of the number of blocks instead of the number of runs.
+level (lambda, a ceiling, throughput at the peak) by the number of blocks instead of the number of runs.
 """
 
 import math
@@ -84,7 +84,7 @@ Residuals = Literal["relative", "absolute"]
 #: Default relative resolution of throughputs: keeps the variance of exact data above 0.
 RESOLUTION = 1e-6
 
-#: Smallest number, and inverse of the largest, whose square is exact in a float.
+#: Smallest number, and inverse of the largest, with an exact square in a float.
 _LEAST = 1e-100
 _MOST_SIZES = 500
 

@@ -198,7 +198,7 @@ class ScalabilityFit:
         return self.candidate if self.standing == "shown" else None
 
     def scaled_speedup(self, n: float) -> Estimate | None:
-        """Return Gustafson's scaled speed-up n - s (n - 1) with its interval; None for strong scaling."""
+        """Return Gustafson's scaled speed-up n - s (n - 1) with its interval, or None for strong scaling."""
         law = self.models.get("gustafson")
         if law is None:
             return None

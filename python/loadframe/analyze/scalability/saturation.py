@@ -1,7 +1,7 @@
 """Test of a fall in throughput against smooth saturation: curves that approach a limit, against the USL; pure.
 
-A curve that rises to a limit and stays has no peak, but the USL, whose ceiling is softer, fits it with one. So a peak
-needs data that such curves miss. Two families are fitted, each with a level C, a bend at size c and a sharpness p, from
+A curve that rises to a limit and stays lacks a peak, but the USL, with its softer ceiling, fits one. So a peak needs
+data that such curves miss. Two families are fitted, each with a level C, a bend at size c and a sharpness p, from
 very soft to a hard knee, for u = N / c:
 
     C u / (1 + u^p)^(1/p)    and    C (1 - exp(-u^p))^(1/p)

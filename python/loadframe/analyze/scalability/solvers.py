@@ -71,7 +71,7 @@ def solve(problems: Problems, start: Array, bounds: Bounds) -> tuple[Array, Arra
         remaining = problems.rows(active)
         trial = _step(remaining, theta[active], damping[active], limits)
         trial_cost = remaining.cost(trial)
-        # For N below 1 a curve may have no finite throughput, before or after the step.
+        # For N below 1 the throughput of a curve may be infinite, before or after the step.
         with np.errstate(invalid="ignore"):
             gain = cost[active] - trial_cost
         better = gain > 0

@@ -122,7 +122,7 @@ def _generator(above: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
 
 
 def _is_generators(run: RecordedRun, phase: str) -> bool:
-    """Return whether the generator made the run invalid, or its throughput has no upper bound."""
+    """Return whether the generator made the run invalid, or its throughput is unbounded above."""
     throughput = run.figure(phase, "throughput")
     return run.fault == "generator" or (throughput.counts and not isfinite(throughput.high))
 

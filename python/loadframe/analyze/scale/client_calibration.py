@@ -1,6 +1,6 @@
 """Calibration of the number of clients: every node busy, none overloaded.
 
-The bounds are those of the elasticity paper: every node between 20 % and 90 % of its CPUs. If no CPU limit applies to
+The elasticity paper gives the bounds: every node between 20 % and 90 % of its CPUs. If no CPU limit applies to
 the nodes, only throughput shows whether there are enough clients.
 """
 
@@ -76,7 +76,7 @@ def every_clients() -> list[int]:
 
 
 def calibrate(nodes: int | None, trials: Sequence[ClientsTried]) -> Calibration | None:
-    """Return the calibrated number of clients from all runs at a number of nodes; None without CPU limits."""
+    """Return the calibrated number of clients from all runs at a number of nodes, or None without CPU limits."""
     known = [trial for trial in trials if trial.idlest is not None and trial.busiest is not None]
     if not known:
         return None

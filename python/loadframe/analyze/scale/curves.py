@@ -249,7 +249,7 @@ def _fit_within_bounds(
 
 
 def _all_of(estimate: Estimate, others: Sequence[Estimate]) -> Estimate:
-    """Return an estimate whose interval covers the others' intervals."""
+    """Return an estimate with an interval that covers the others' intervals."""
     return Estimate(
         estimate.value,
         min(estimate.low, *(other.low for other in others)),

@@ -62,7 +62,7 @@ class Law:
 
     def _ratio(self, theta: Any, nodes: float, fewest: float) -> float:
         above, below = self.model.point.model.curve(theta, np.array([nodes, fewest], dtype=float)).tolist()
-        # Beyond its pole a superlinear law has no finite throughput.
+        # The throughput of a superlinear law is infinite beyond its pole.
         return math.inf if math.isnan(above) else above / below
 
     def as_dict(self, nodes: int | None) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
     ]
     if not pairs:
         raise BadInput(
-            "the experiments have no measured phase in common at equal factor levels",
+            "the experiments lack a common measured phase at equal factor levels",
             where=f"{first} and {second}",
             remedy="measure the same phase in both, with the same levels of all factors but nodes and clients",
         )
@@ -191,7 +191,7 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
     elif len(fewest) > 1:
         refusal = (
             f"the strong curve starts at {format_nodes(min(measured['strong']))} and the weak one at"
-            f" {format_nodes(min(measured['weak']))}, so their speed-ups have no common base"
+            f" {format_nodes(min(measured['weak']))}, so their speed-ups lack a common base"
         )
     if refusal:
         return CurvePair(curves, laws, (), None, None, refusal)
@@ -246,7 +246,7 @@ def _read(path: Path) -> tuple[Sweep, Scaling]:
     if description["kind"] != "scale" or "nodes" not in description["factors"]:
         reason = f"of kind {description['kind']}" if description["kind"] != "scale" else "without nodes as a factor"
         raise BadInput(
-            f"an experiment {reason} has no curve over nodes",
+            f"an experiment {reason} lacks a curve over nodes",
             where=str(path),
             remedy="name two experiments of kind scale over nodes, one strong and one weak",
         )

@@ -78,7 +78,7 @@ def _curve(curve: Curve) -> dict[str, Any]:
     return {"nodes": curve.nodes, "fit": curve.fit and curve.fit.as_dict(), "refusal": curve.refusal}
 
 
-#: Family of stores that are services, which report times of their own parts.
+#: Family of stores that are services and report the times of their parts.
 _SERVICES = "http"
 
 

@@ -143,7 +143,7 @@ def points(
 
 
 def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
-    """Return the main operation of a phase, whose response times represent it: the one with the most successes.
+    """Return the main operation of a phase, which represents its response times: it has the most successes.
 
     Operations that stand for several requests (a user's journey) take precedence. Only sound runs count if there are
     any.

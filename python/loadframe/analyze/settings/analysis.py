@@ -39,7 +39,7 @@ _FRACTIONS = ("fraction", "screening")
 _WHOLE = 0.99
 _LISTED = 4
 
-#: Schemes that change a few settings of the default, so effects are those of the changed settings alone.
+#: Schemes that change a few settings of the default, so effects belong to the changed settings alone.
 _ALONE = ("singles", "pairs", "triples")
 
 Levels = tuple[Any, ...]
@@ -132,7 +132,7 @@ def adjust_together(results: Sequence[Sequence[Response]]) -> list[tuple[Respons
 
 @dataclass(frozen=True, eq=False)
 class _Designed:
-    """Runs of one phase at one size: all, those of the design (`designed`), and those with a figure (`used`)."""
+    """Runs of one phase at one size: all, the design's (`designed`), and the ones with a figure (`used`)."""
 
     at: Mapping[str, Any]
     phase: str
@@ -259,7 +259,7 @@ def _response(measure: Measure, here: _Designed, description: Mapping[str, Any])
 
 
 def _claimed_columns(response: Response, rows: Numbers) -> Array | None:
-    """Return the columns of the significant terms, with a row for each combination; None without any."""
+    """Return the columns of the significant terms, with a row for each combination, or None without any."""
     levels = rows.max(axis=0) + 1
     claimed = [fit.term for fit in response.model.terms if response.claimed(fit.term)]
     columns = [columns_of(rows, levels.tolist(), term, balanced=response.model.balanced) for term in claimed]

@@ -171,7 +171,7 @@ class Data:
     #: Number of levels of each factor, and whether it is hard to change.
     levels: Sequence[int]
     hard: Sequence[bool]
-    #: Whether effects are those of a level with the others at their defaults, or means over the other factors.
+    #: Whether effects are of a level with the others at their defaults, or means over the other factors.
     alone: bool = False
 
 
