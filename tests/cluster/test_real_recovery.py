@@ -161,8 +161,6 @@ def wait_for_answer(cluster: Cluster) -> None:
 
 def known_delay(kind: str, outage: Callable[[Cluster], None], clients: int) -> str | None:
     """Return why recovery may take longer than a second, if it may."""
-    if kind == "cassandra" and outage is kill:
-        return "the CQL library waits up to 10 s before it connects to a node again"
     if kind == "postgresql" and outage is not kill and clients == 500:
         return "hundreds of logins take two busy cores seconds"
     return None

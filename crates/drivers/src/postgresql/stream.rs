@@ -4,13 +4,12 @@ use std::io;
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use super::error::failure;
 use crate::net::deadline::Limit;
 use crate::net::target_node::Host;
 use crate::net::tls::{Tls, refusal};
-use crate::net::wire::Wire;
+use crate::net::wire::{Wire, dial};
 
 /// SSLRequest: its length, and the number that it has instead of the protocol's version.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
@@ -30,22 +29,11 @@ pub async fn connect(host: &Host, tls: Option<&Tls>, limit: Limit) -> Result<Wir
 }
 
 async fn open(host: &Host, tls: Option<&Tls>) -> io::Result<Wire> {
-    let mut last = io::Error::other("no address");
-    for address in &host.addresses {
-        let mut stream = match TcpStream::connect(address).await {
-            Ok(stream) => stream,
-            Err(error) => {
-                last = error;
-                continue;
-            }
-        };
-        stream.set_nodelay(true)?;
-        let Some(tls) = tls else { return Ok(Wire::Plain(stream)) };
-        stream.write_all(&SSL_REQUEST).await?;
-        if stream.read_u8().await? != WILLING {
-            return Err(io::Error::other("the server does not speak TLS"));
-        }
-        return Ok(Wire::Tls(Box::new(tls.handshake(&host.name, stream).await?)));
+    let mut stream = dial(host).await?;
+    let Some(tls) = tls else { return Ok(Wire::Plain(stream)) };
+    stream.write_all(&SSL_REQUEST).await?;
+    if stream.read_u8().await? != WILLING {
+        return Err(io::Error::other("the server does not speak TLS"));
     }
-    Err(last)
+    Ok(Wire::Tls(Box::new(tls.handshake(&host.name, stream).await?)))
 }
