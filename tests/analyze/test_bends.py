@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from loadframe.analyze.scale.bends import Bend
+from loadframe.analyze.scale.bends import BEND
 from loadframe.analyze.scale.sweep import read_sweep
 from simulated import Truth, write_experiment
 
@@ -23,9 +23,9 @@ def test_a_curve_that_keeps_up_has_no_bend(tmp_path):
 
 def test_a_bend_says_how_many_clients_really_got_on(tmp_path):
     (result,) = bends(tmp_path / "e", replace(BENT, node_cpu=0.2), clients=(1, 4, 16, 32))
-    assert (result.nodes, result.clients) == (1, 32)
-    assert result.effective == pytest.approx(32 / (1 + 0.3 * 31), rel=0.15)
-    assert result.reasons == ()
+    assert (result.figures["nodes"], result.figures["clients"]) == (1, 32)
+    assert result.figures["effective"] == pytest.approx(32 / (1 + 0.3 * 31), rel=0.15)
+    assert result.figures["reasons"] == ()
     assert "no monitored resource was saturated" in result.cause
 
 
@@ -45,13 +45,13 @@ def test_a_bend_says_how_many_clients_really_got_on(tmp_path):
 )  # fmt: skip
 def test_what_is_used_up_is_named_with_its_figures(tmp_path, truth, said):
     (result,) = bends(tmp_path / "e", replace(BENT, **truth), clients=(1, 16))
-    assert result.reasons == (said,)
-    assert isinstance(result, Bend)
+    assert result.figures["reasons"] == (said,)
+    assert result.rule == BEND
     assert said in result.cause
     assert result.remedy
 
 
 def test_a_generator_that_ended_the_curve_is_named(tmp_path):
     (result,) = bends(tmp_path / "e", replace(BENT, node_cpu=0.2), clients=(1, 4, 8), saturated=["b1-nodes1-clients8"])
-    assert result.clients == 4
-    assert "the load generator was the limit" in result.reasons[0]
+    assert result.figures["clients"] == 4
+    assert "the load generator was the limit" in result.figures["reasons"][0]

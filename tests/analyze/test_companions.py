@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from pytest import approx
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.scale import pitfalls
+from loadframe.analyze.scale import warnings
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.analyze.scale.telemetry import by_source, cpu_shares
 from loadframe.cluster.node import Node
@@ -36,7 +36,7 @@ def test_the_bound_of_idle_nodes_is_for_those_that_keep_data(tmp_path):
 def test_a_node_beside_idle_routers_is_not_hot(tmp_path):
     truth = Truth(node_cpu=0.49, companions=IDLE)
     (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
-    assert not [warning for warning in curves.warnings if isinstance(warning, pitfalls.HotNode)]
+    assert not [warning for warning in curves.warnings if warning.rule == warnings.HOT_NODE]
 
 
 def test_triggers_and_policies_look_at_those_that_keep_data():

@@ -8,9 +8,9 @@ from courses import course, grown, pieces
 
 from loadframe.analyze.elastic import by_chance, drifted
 from loadframe.analyze.elastic.course import Event
-from loadframe.analyze.elastic.doubts import UnknownLatency, doubts
 from loadframe.analyze.elastic.measures import ChangeInRun, Value, disturbed, measure, running_median
 from loadframe.analyze.elastic.repeated import repeated
+from loadframe.analyze.elastic.warnings import UNKNOWN_LATENCY, warnings
 from loadframe.analyze.estimate import mean_interval
 
 #: A node is asked for at 120 s, joins at 150 s and has its data at 200 s; half the work is lost until 220 s.
@@ -75,7 +75,7 @@ def test_silence_of_which_nothing_is_known_is_counted_and_makes_bounds_of_latenc
     assert result["dory"].censored
     steps = [{name: repeated(name, 1, {1: value}, {}) for name, value in result.items()}]
     [doubt] = [
-        warning for warning in doubts({"window": 60}, 2, 2, steps, policy=False) if isinstance(warning, UnknownLatency)
+        warning for warning in warnings({"window": 60}, 2, 2, steps, policy=False) if warning.rule == UNKNOWN_LATENCY
     ]
     assert "10 s passed without an answer" in doubt.cause
 

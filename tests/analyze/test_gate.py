@@ -7,9 +7,9 @@ import shutil
 import pytest
 
 from loadframe.analyze.compare import Group, read_groups
-from loadframe.analyze.compare.doubts import OtherPace
 from loadframe.analyze.compare.estimate_ratio import Observation, estimate_ratio
 from loadframe.analyze.compare.measures import Measure
+from loadframe.analyze.compare.warnings import OTHER_SPEED
 from loadframe.analyze.figures import Stretch
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
 from loadframe.analyze.gate.checks import Question, together
@@ -95,7 +95,7 @@ def test_what_the_machine_explains_or_hides_is_not_told(paced, new, standing, wh
     gate = judge(paced, new, "usual", kinds=["throughput"])
     assert gate.standing == standing
     assert why in gate.checks[0].why
-    (warning,) = [warning for warning in gate.warnings if isinstance(warning, OtherPace)]
+    (warning,) = [warning for warning in gate.warnings if warning.rule == OTHER_SPEED]
     assert f"25 % {'faster' if new in ('sped', 'hidden') else 'slower'} when {new} was measured" in warning.cause
 
 
@@ -118,7 +118,7 @@ def test_runs_of_a_version_that_took_no_yardstick_are_judged_without(paced, tmp_
         file.write_text(json.dumps(manifest))
     gate = judge(tmp_path, "slowed", "usual", kinds=["throughput"])
     assert gate.standing == "regression"
-    assert not [warning for warning in gate.warnings if isinstance(warning, OtherPace)]
+    assert not [warning for warning in gate.warnings if warning.rule == OTHER_SPEED]
 
 
 def test_too_few_runs_tell_nothing(results):
@@ -136,7 +136,7 @@ def test_invalid_runs_tell_nothing(tmp_path, results):
     assert gate.standing == "undecided"
     (check,) = gate.checks
     assert check.why == "none of 6 runs can be used, for reasons that are not the store's"
-    assert gate.warnings[0].cause.startswith("6 of 6 runs of busy are left out: they failed or are missing, or")
+    assert gate.warnings[0].cause.startswith("6 of 6 runs of busy are excluded: they failed or are missing, or")
 
 
 def test_noise_that_hides_what_must_be_caught_is_not_passed(tmp_path):

@@ -267,7 +267,7 @@ def test_one_run_at_whose_end_most_users_had_no_answer_stops_a_gate_with_bounds(
 def test_a_gate_names_each_run_that_is_left_out_with_its_reason():
     new = [*runs("new", 4), *with_reason("new", "generator_failed", count=6)[4:]]
     gate = judge(new, runs("old"))
-    (warning,) = [warning for warning in gate.warnings if "left out" in warning.cause]
+    (warning,) = [warning for warning in gate.warnings if "are excluded" in warning.cause]
     assert "b4-new, b5-new: because of generator_failed" in warning.cause
     assert gate.as_dict()["excluded"] == [
         {"run": name, "reason": "because of generator_failed"} for name in ("b4-new", "b5-new")

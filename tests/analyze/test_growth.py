@@ -130,14 +130,14 @@ def test_a_drift_that_documents_explain_is_said_and_no_reason():
     assert judged.valid
     [words] = judged.recorded().explained
     assert words.startswith("in phase load throughput moved by -4")
-    assert "documents grew from 0 to 12,000, with which add took longer; documents came at an even pace" in words
+    assert "documents grew from 0 to 12,000, which slowed add; documents grew at an even rate" in words
 
 
 def test_a_drift_that_they_explain_in_part_is_a_reason_by_its_rest():
     judged = verdict(rest=np.linspace(1.2, 0.8, SECONDS), rate=STAGES)
     [reason] = judged.reasons
     assert reason.code == "unsteady"
-    assert reason.cause.endswith(f"over {SECONDS} s, beside what the documents explain")
+    assert reason.cause.endswith(f"over {SECONDS} s, after removing the effect of document growth")
     assert judged.explained == ()
 
 
@@ -154,7 +154,7 @@ def test_a_drift_that_they_explain_in_part_is_a_reason_by_its_rest():
 def test_a_drift_without_growth_stays_a_reason(unlike):
     judged = verdict(**unlike)
     assert [reason.code for reason in judged.reasons] == ["unsteady"]
-    assert "beside" not in judged.reasons[0].cause
+    assert "document growth" not in judged.reasons[0].cause
 
 
 def test_documents_count_from_the_warm_up_on_by_what_each_operation_adds():

@@ -54,4 +54,4 @@ def test_shares_of_few_requests_are_not_judged():
 def test_the_worst_of_several_is_named_and_the_others_are_counted():
     (reason,) = reasons({}, {"began_late": 0.1}, {"began_late": 0.3})
     cause = reason.as_dict()["cause"]
-    assert "rank 2 (m2) began 300 ms" in cause and "1 more" in cause
+    assert "rank 2 (m2) started 300 ms" in cause and "1 more" in cause

@@ -22,5 +22,5 @@ def test_a_curve_that_may_saturate_is_left_open_and_says_why():
     runs, _ = experiment(SATURATING["exponential"], whole(32, 12), 1, noise=0.02, spread=0, seed=1)
     result = fit(runs)
     assert (result.peak, result.standing) == (None, "open")
-    assert any(isinstance(warning, warnings.PerhapsSaturated) for warning in result.warnings)
+    assert any(warning.rule == warnings.PERHAPS_SATURATED for warning in result.warnings)
     assert "a curve that approaches a limit without falling fits as well" in sentence(result)

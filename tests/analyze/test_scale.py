@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.compare import read_runs
-from loadframe.analyze.scale import pitfalls
+from loadframe.analyze.scale import warnings
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound
 from loadframe.base.errors import BadInput
@@ -34,10 +34,6 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def curves(experiment):
     (curves,) = read_sweep(experiment).curves
     return curves
-
-
-def kinds(warnings):
-    return {type(warning) for warning in warnings}
 
 
 def test_the_curve_over_clients_has_the_parameters_it_was_made_from(curves):
@@ -180,7 +176,7 @@ def test_two_node_counts_are_compared_but_not_fitted(tmp_path):
 
 def test_clients_that_stay_while_nodes_grow_are_a_pitfall(tmp_path):
     (curves,) = read_sweep(write_experiment(tmp_path / "e", clients=(8,), repetitions=1)).curves
-    assert pitfalls.ClientsFixed in kinds(curves.warnings)
+    assert any(warning.rule == warnings.CLIENTS_FIXED for warning in curves.warnings)
 
 
 def test_a_good_experiment_has_no_pitfall(curves):
@@ -190,47 +186,47 @@ def test_a_good_experiment_has_no_pitfall(curves):
 def test_uneven_shards_and_clipped_replicas_are_pitfalls(tmp_path):
     truth = Truth(parameters={"shards": 4, "replicas": 2})
     (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
-    assert pitfalls.ReplicasClipped(2, (1, 2)) in curves.warnings
-    assert not any(isinstance(warning, pitfalls.ShardsUneven) for warning in curves.warnings)
+    assert warnings.REPLICAS_CLIPPED(replicas=2, nodes=(1, 2)) in curves.warnings
+    assert not any(warning.rule == warnings.SHARDS_UNEVEN for warning in curves.warnings)
     truth = Truth(parameters={"shards": 4, "replicas": 0})
     (curves,) = read_sweep(write_experiment(tmp_path / "f", truth, clients=(4, 8), repetitions=1)).curves
-    assert pitfalls.ShardsUneven(4, (3,)) in curves.warnings
+    assert warnings.SHARDS_UNEVEN(shards=4, nodes=(3,)) in curves.warnings
 
 
 def test_data_that_fit_in_memory_on_some_sizes_only_are_a_pitfall(tmp_path):
     truth = Truth(reads={1: 5e7, 2: 100.0, 3: 0.0})
     (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
-    warning = next(warning for warning in curves.warnings if isinstance(warning, pitfalls.DataOutgrowsMemory))
-    assert warning.reading == (1,)
+    warning = next(warning for warning in curves.warnings if warning.rule == warnings.DATA_OUTGROWS_MEMORY)
+    assert warning.figures["reading"] == (1,)
 
 
 def test_a_generator_that_shares_full_cores_is_a_pitfall(tmp_path):
     truth = Truth(usable=2, busy=0.97)
     (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
-    assert pitfalls.SharedCores(1.5, 2) in curves.warnings
-    assert any(isinstance(warning, pitfalls.MachineFull) for warning in curves.warnings)
+    assert warnings.SHARED_CORES(wanted=1.5, usable=2) in curves.warnings
+    assert any(warning.rule == warnings.MACHINE_FULL for warning in curves.warnings)
 
 
 def test_a_hypervisor_that_takes_processors_is_a_pitfall(tmp_path):
     truth = Truth(stolen=0.12)
     (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
-    [warning] = [warning for warning in curves.warnings if isinstance(warning, pitfalls.ProcessorsStolen)]
-    assert warning.mean == pytest.approx(0.12)
+    [warning] = [warning for warning in curves.warnings if warning.rule == warnings.PROCESSORS_STOLEN]
+    assert warning.figures["mean"] == pytest.approx(0.12)
     assert "took 12 % of this machine's processors" in warning.cause
 
 
 def test_a_machine_that_is_slower_beside_some_runs_is_a_pitfall(tmp_path):
     path = write_experiment(tmp_path / "e", Truth(), nodes=(1,), clients=(4, 8), repetitions=2)
     (curves,) = read_sweep(path).curves
-    assert not [warning for warning in curves.warnings if isinstance(warning, pitfalls.PaceVaried)]
+    assert not [warning for warning in curves.warnings if warning.rule == warnings.SPEED_VARIED]
     file = path / "runs" / "b2-nodes1-clients8" / "manifest.json"
     manifest = json.loads(file.read_text())
     manifest["hardware"]["yardstick"] = [0.0021, 0.0023]
     file.write_text(json.dumps(manifest))
     (curves,) = read_sweep(path).curves
-    [warning] = [warning for warning in curves.warnings if isinstance(warning, pitfalls.PaceVaried)]
-    assert "up to 1.3 times as long" in warning.cause
-    assert warning.share is None
+    [warning] = [warning for warning in curves.warnings if warning.rule == warnings.SPEED_VARIED]
+    assert "by a factor of up to 1.3" in warning.cause
+    assert warning.figures["share"] is None
 
 
 @pytest.mark.parametrize(("node_sigma", "told"), [(0.1, False), (0.5, True)])
@@ -238,10 +234,12 @@ def test_requests_that_more_nodes_make_dearer_are_a_pitfall(tmp_path, node_sigma
     truth = Truth(node_sigma=node_sigma, node_cpu=0.4, noise=0.0)
     path = write_experiment(tmp_path / "e", truth, nodes=(1, 3), clients=(4, 8), repetitions=2)
     (curves,) = read_sweep(path).curves
-    warnings = [warning for warning in curves.warnings if isinstance(warning, pitfalls.DearerRequests)]
-    assert [warning.nodes for warning in warnings] == [(1, 3)] * told
-    for warning in warnings:
-        assert warning.cost == pytest.approx((0.4 / truth.throughput(1, 8), 1.2 / truth.throughput(3, 8)), rel=0.02)
+    findings = [warning for warning in curves.warnings if warning.rule == warnings.DEARER_REQUESTS]
+    assert [warning.figures["nodes"] for warning in findings] == [(1, 3)] * told
+    for warning in findings:
+        assert warning.figures["cost"] == pytest.approx(
+            (0.4 / truth.throughput(1, 8), 1.2 / truth.throughput(3, 8)), rel=0.02
+        )
         assert "with 3 nodes and" in warning.cause
 
 
@@ -251,9 +249,9 @@ def test_requests_that_more_nodes_make_dearer_are_a_pitfall(tmp_path, node_sigma
 def test_one_node_without_cpu_beside_idle_ones_is_a_pitfall(tmp_path, first, others, told):
     truth = Truth(node_cpu=first, others_cpu=others)
     (curves,) = read_sweep(write_experiment(tmp_path / "e", truth, clients=(4, 8), repetitions=1)).curves
-    warnings = [warning for warning in curves.warnings if isinstance(warning, pitfalls.HotNode)]
-    assert [warning.nodes for warning in warnings] == [(2, 3)] * told
-    for warning in warnings:
+    findings = [warning for warning in curves.warnings if warning.rule == warnings.HOT_NODE]
+    assert [warning.figures["nodes"] for warning in findings] == [(2, 3)] * told
+    for warning in findings:
         assert "with 2 and 3 nodes one node used 98 % of its CPU limit and the others 20 %: " in warning.cause
 
 
@@ -267,10 +265,10 @@ def test_how_much_of_the_scatter_goes_with_the_machine_is_told(tmp_path):
     shares = {}
     for name in ("machine", "own"):
         (pitfall,) = [
-            warning for warning in pitfalls.pitfalls(read_runs(str(tmp_path / name)), "range_100", ())
-            if isinstance(warning, pitfalls.PaceVaried)
+            warning for warning in warnings.warnings(read_runs(str(tmp_path / name)), "range_100", ())
+            if warning.rule == warnings.SPEED_VARIED
         ]  # fmt: skip
-        shares[name] = pitfall.share
+        shares[name] = pitfall.figures["share"]
     assert shares["machine"] == pytest.approx(1, abs=0.01)
     assert shares["own"] < 0.2
 
@@ -284,17 +282,17 @@ def test_nodes_on_cores_of_their_own_share_none_and_may_have_too_few(tmp_path):
             manifest.write_text(json.dumps(content))
         (curves,) = read_sweep(path).curves
         return [
-            warning for warning in curves.warnings if isinstance(warning, pitfalls.SharedCores | pitfalls.CrowdedCores)
+            warning for warning in curves.warnings if warning.rule in (warnings.SHARED_CORES, warnings.CROWDED_CORES)
         ]
 
-    assert warned((0,), None) == [pitfalls.CrowdedCores(1.5, 1)]
+    assert warned((0,), None) == [warnings.CROWDED_CORES(wanted=1.5, cores=1)]
     assert warned((0, 1), None) == []
     assert warned(None, 1) == []
 
 
 def test_an_open_load_is_no_capacity(tmp_path):
     (curves,) = read_sweep(write_experiment(tmp_path / "e", Truth(rate=50.0), clients=(4, 8), repetitions=1)).curves
-    assert pitfalls.OpenLoad("range_100") in curves.warnings
+    assert warnings.OPEN_LOAD(phase="range_100") in curves.warnings
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"experiment": "e", "factors": {}, "measure": []}'])

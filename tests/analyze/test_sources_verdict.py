@@ -33,14 +33,14 @@ def verdict(source, *, disturbed=False):
 def test_a_stream_whose_events_are_all_in_the_store_is_valid():
     judged = verdict(ALL_THERE)
     assert judged.valid
-    assert judged.not_judged == ("steadiness of phase ingest: its events come when they come",)
+    assert judged.not_judged == ("steadiness of phase ingest: its sources determine the load",)
 
 
 @pytest.mark.parametrize("disturbed", [False, True])
 def test_events_that_are_left_over_make_a_run_invalid_whatever_happened_to_the_cluster(disturbed):
     (reason,) = verdict(replace(ALL_THERE, left_over=7), disturbed=disturbed).reasons
-    assert (reason.code, reason.fault) == ("left_over", "store")
-    assert "7 of 90 events that were accepted from ads are left over" in reason.cause
+    assert (reason.code, reason.rule.fault) == ("left_over", "store")
+    assert "7 of 90 events accepted from ads are left over" in reason.cause
 
 
 STORED = StoredEvents(collection="ads-*", documents=70, events={"bid": 70, "win": 7}, indexed=80, unique=True)
@@ -74,7 +74,7 @@ def test_what_the_store_has_of_the_events_is_told_in_words():
 def test_a_reader_that_uses_most_of_its_core_makes_a_run_invalid(address, remedy):
     assert verdict(replace(ALL_THERE, reader_cpu_share=0.8)).valid
     (reason,) = verdict(replace(ALL_THERE, reader_cpu_share=0.93, address=address)).reasons
-    assert (reason.code, reason.fault) == ("reader_cpu", "generator")
+    assert (reason.code, reason.rule.fault) == ("reader_cpu", "generator")
     assert "a thread that reads ads used 93 % of its core (limit 80 %)" in reason.cause
     assert remedy in reason.remedy
 

@@ -66,4 +66,4 @@ def test_growth_beyond_size_is_flagged_with_its_negative_share():
     result = fit(grown(-0.1, noise=0.005), scaling="weak")
     assert result.best == "gustafson"
     assert result.best_model.parameters["serial"].high < 0
-    assert any(isinstance(warning, warnings.Superlinear) for warning in result.warnings)
+    assert any(warning.rule == warnings.SUPERLINEAR for warning in result.warnings)

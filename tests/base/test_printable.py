@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from commands import within
-from loadframe.analyze.finding import Finding
+from loadframe.analyze.finding import Rule
 from loadframe.analyze.gate import Gate
 from loadframe.base.printable import printable
 from loadframe.cli import output
@@ -62,18 +62,11 @@ def test_a_message_about_a_name_is_safe(tmp_path):
     assert not {"\x1b", "\x9b", "\u202e"} & set(said)
 
 
-class Odd(Finding):
-    """A finding about a name that would steer a terminal."""
-
-    def _cause(self) -> str:
-        return "of a\x1b[2Jb\x9b1mc\u202ed"
-
-    def _remedy(self) -> str:
-        return "nothing"
+ODD = Rule("odd", "of a\x1b[2Jb\x9b1mc\u202ed", "nothing")
 
 
 def test_a_report_without_a_console_of_its_own_prints_no_control_characters(capsys):
-    print_gate(Gate("new", (), (Odd(),), None, False))
+    print_gate(Gate("new", (), (ODD(),), None, False))
     shown = capsys.readouterr().out
     assert "of abcd" in shown
     assert not {"\x1b", "\x9b", "\u202e"} & set(shown)

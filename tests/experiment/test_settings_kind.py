@@ -144,7 +144,7 @@ def test_of_a_screening_only_what_stands_out_is_put_together(opened):
     (result,) = read_settings(folder.path).results
     assert result.winner == ("512m", 5, 10)
     assert any(
-        "cannot separate interactions: what is shown as the effect of heap may be that of shards × hits"
+        "cannot separate interactions: the effect of heap may be that of shards × hits"
         in warning.cause
         for warning in result.warnings
     )

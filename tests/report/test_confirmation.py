@@ -101,7 +101,7 @@ def test_the_confirmation_is_that_of_the_objective(runs, objective, change):
     ("valid", "cause"),
     [
         ({"b1-x0", "b1-x1"}, "no combination has two valid runs"),
-        ({"b1-x0", "b1-x1", "b2-x1"}, "effects and differences between blocks use up the valid runs"),
+        ({"b1-x0", "b1-x1", "b2-x1"}, "estimating effects and block differences uses up the valid runs"),
     ],
 )
 def test_runs_that_do_not_show_how_they_scatter_answer_nothing(runs, valid, cause):

@@ -53,7 +53,7 @@ def test_the_report_says_how_many_joined_with_an_interval_and_names_the_others(f
     report.show(console)
     for text in (" ".join(report.page.split()), " ".join(console.file.getvalue().split())):
         assert "2 of 5 joined (40 % [5, 85]), those after 15" in text
-        assert "n 3 of 5 runs the change (add 1) was not made (b1-grow-steady, b3-grow-steady, b4-grow-steady)" in text
+        assert "n 3 of 5 runs the change (add 1) failed (b1-grow-steady, b3-grow-steady, b4-grow-steady)" in text
         assert CAUSE in text
     (transition,) = report.document["transitions"]
     joins = transition["steps"][0]["joins"]

@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
 
 def test_levels_at_which_the_store_failed_are_known(folder):
     (curves,) = read_sweep(folder).curves
-    told = [(level.clients, level.failed, level.total, level.shown) for level in curves.failed]
+    told = [tuple(level.figures[key] for key in ("clients", "failed", "total", "shown")) for level in curves.failed]
     assert told == [(4, 2, 2, False), (8, 1, 2, True)]
     assert [treatment.clients for treatment in curves.treatments] == [1, 2, 8, 16]
 
@@ -69,5 +69,5 @@ def test_a_run_that_was_made_again_has_failed_all_the_same(tmp_path):
         writer.finish(manifest, {"status": "failed", "failure": "node-0 ended", "fault": "store"})
     (curves,) = read_sweep(path).curves
     (level,) = curves.failed
-    assert (level.clients, level.failed, level.total) == (4, 1, 3)
+    assert tuple(level.figures[key] for key in ("clients", "failed", "total")) == (4, 1, 3)
     assert f"{name}, attempt 1: node-0 ended" in level.cause

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from loadframe.analyze.compare import Measure
-from loadframe.analyze.finding import Finding
+from loadframe.analyze.finding import Rule
 from loadframe.analyze.gate import Bound, Check, Gate
 from loadframe.report.gate import headline, junit, markdown
 
@@ -46,21 +46,9 @@ def test_markdown_is_a_table_that_no_name_can_break():
     assert all(row.replace("\\|", "").count("|") == 6 for row in rows)
 
 
-class Said(Finding):
-    """A warning whose words come from a run folder."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def _cause(self) -> str:
-        return self._text
-
-    _remedy = _cause
-
-
 def test_markdown_shows_names_as_they_are_and_lets_none_become_html_or_markup():
     evil = "<img src=x onerror=alert(1)> [a](https://evil.example) **b** `c` @team\n# d \x1b[31m&amp;"
-    warning = Said(evil)
+    warning = Rule("evil", "{text}", "{text}")(text=evil)
     checks = (Check(Measure(evil, "p99", evil), {"nodes": evil}, "regression", evil, bound=Bound("p99", 0.1)),)
     lines = markdown(Gate(evil, checks, (warning,), None, False)).splitlines()
     assert len([line for line in lines if "img" in line]) == 3, "each text stays on its line"

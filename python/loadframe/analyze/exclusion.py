@@ -1,38 +1,25 @@
 """Test for selection bias: whether excluded runs differ from included ones in their levels or their throughput."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, excluded
-from loadframe.analyze.finding import Finding
+from loadframe.analyze.finding import Finding, Rule
 
 #: Significance level of the adjusted p.
 _LEVEL = 0.05
 
 
-@dataclass(frozen=True)
-class SelectedRuns(Finding):
-    """Exclusion correlates with a factor's level or with throughput."""
-
-    left_out: int
-    total: int
-    among: str
-    p: float
-
-    def _cause(self) -> str:
-        return (
-            f"exclusion correlates with the result: the {self.left_out} excluded of {self.total} runs {self.among}"
-            f" (p = {self.p:.2g})"
-        )
-
-    def _remedy(self) -> str:
-        return "remove the reasons and repeat the experiment, or expect a bias"
+SELECTED_RUNS = Rule(
+    "selected_runs",
+    "exclusion correlates with the result: the {left_out} excluded of {total} runs {among} (p = {p:.2g})",
+    "remove the reasons and repeat the experiment, or expect a bias",
+)
 
 
-def selected_runs(folder: RecordedExperiment, used: Sequence[RecordedRun] | None = None) -> SelectedRuns | None:
+def selected_runs(folder: RecordedExperiment, used: Sequence[RecordedRun] | None = None) -> Finding | None:
     """Return a warning if exclusion correlates with a factor's level or with throughput; otherwise None.
 
     `used` are the included runs, by default those of the folder.
@@ -42,7 +29,7 @@ def selected_runs(folder: RecordedExperiment, used: Sequence[RecordedRun] | None
     return _selection(folder.runs, folder.used if used is None else used, levels)
 
 
-def selected_in_groups(groups: Mapping[str, tuple[Sequence[RecordedRun], Sequence[RecordedRun]]]) -> list[SelectedRuns]:
+def selected_in_groups(groups: Mapping[str, tuple[Sequence[RecordedRun], Sequence[RecordedRun]]]) -> list[Finding]:
     """Return a warning if exclusion correlates with a group or with throughput; `groups` have all and used runs."""
     runs, used = ([run for pair in groups.values() for run in pair[index]] for index in (0, 1))
     levels: list[Mapping[str, Sequence[RecordedRun]]] = []
@@ -78,7 +65,7 @@ def _selection(
     runs: Sequence[RecordedRun],
     used_runs: Sequence[RecordedRun],
     factors: Sequence[Mapping[str, Sequence[RecordedRun]]],
-) -> SelectedRuns | None:
+) -> Finding | None:
     """Return a warning if exclusion correlates with a level or with throughput.
 
     `factors` map each level's text to its runs. Fisher's exact test compares each level with the others. The
@@ -95,7 +82,9 @@ def _selection(
         return None
     p, among = min(tests)
     adjusted = min(p * len(tests), 1.0)
-    return SelectedRuns(len(left_out), len(made), among, adjusted) if adjusted < _LEVEL else None
+    return (
+        SELECTED_RUNS(left_out=len(left_out), total=len(made), among=among, p=adjusted) if adjusted < _LEVEL else None
+    )
 
 
 def _by_level(

@@ -7,19 +7,17 @@ its figures. Failures within a run (requests, cluster changes) are counted.
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from loadframe.analyze.finding import Finding
 from loadframe.analyze.verdict.rules import (
-    ChangeFailed,
-    ClusterState,
-    CopiesLost,
-    DocumentsLost,
-    Dropped,
-    Errors,
-    LeftOver,
-    MachineSilent,
-    MissingEvents,
-    NodeLost,
+    CHANGE_FAILED,
+    CLUSTER_STATE,
+    MACHINE_SILENT,
+    RULES,
+    FailureKind,
+    change_failed_text,
+    documents_lost,
 )
 from loadframe.record import Run
 from loadframe.record.attempts import earlier_attempts
@@ -27,28 +25,14 @@ from loadframe.record.schema import EVENTS_FILE
 from loadframe.record.schema.event_kinds import FAILED
 from loadframe.record.schema.summary import PhaseSummary, RecordedReason
 
-#: Failures of the whole run: missing documents, lost replicas, a lost node, no success, most users stuck, or an aborted
-#: run. Failures within a run: failed requests, unanswered requests, a failed cluster change.
-Kind = Literal["documents", "copies", "node", "success", "users", "run", "requests", "unanswered", "change"]
-_OF_RUN: tuple[Kind, ...] = ("documents", "copies", "node", "success", "users", "run")
-#: Reasons of a verdict that are failures of the store.
-_KINDS: Mapping[str, Kind] = {
-    DocumentsLost.code: "documents",
-    MissingEvents.code: "documents",
-    CopiesLost.code: "copies",
-    NodeLost.code: "node",
-    Errors.code: "requests",
-    Dropped.code: "requests",
-    LeftOver.code: "requests",
-    ChangeFailed.code: "change",
-}
+_OF_RUN: tuple[FailureKind, ...] = ("documents", "copies", "node", "success", "users", "run")
 
 
 @dataclass(frozen=True)
 class Failure:
     """A failure of the store: its kind, its description, and the number of requests if it is of requests."""
 
-    kind: Kind
+    kind: FailureKind
     words: str
     requests: int | None = None
 
@@ -70,9 +54,9 @@ def failures(run: Run) -> tuple[Failure, ...]:
         of_store.append(Failure("run", (summary.failure or "the store failed").strip().splitlines()[0]))
     reasons = recorded_reasons(run)
     # An unreachable machine takes its replicas with it, which is not the store's failure.
-    silent = any(reason.code == MachineSilent.code for reason in reasons)
+    silent = any(reason.code == MACHINE_SILENT.code for reason in reasons)
     for reason in reasons:
-        kind = _KINDS.get(reason.code)
+        kind = RULES[reason.code].failure if reason.code in RULES else None
         if kind and not (silent and kind == "copies"):
             of_store.append(Failure(kind, reason.cause))
     if summary.status == "done":
@@ -98,23 +82,22 @@ def recorded_reasons(run: Run) -> tuple[RecordedReason, ...]:
     function replaces these by the reasons of this version.
     """
     recorded = run.summary.verdict.reasons if run.summary.verdict else ()
-    if not any(reason.code == ClusterState.code for reason in recorded):
+    if not any(reason.code == CLUSTER_STATE.code for reason in recorded):
         return recorded
     there = (run.path / EVENTS_FILE).is_file()
     changes = {reason.cause: reason for reason in failed_changes(run.events if there else ())}
     return tuple(
         RecordedReason(**failure.as_dict())
-        if reason.code == ClusterState.code
-        and (failure := DocumentsLost.read(reason.cause) or changes.get(reason.cause))
+        if reason.code == CLUSTER_STATE.code and (failure := documents_lost(reason.cause) or changes.get(reason.cause))
         else reason
         for reason in recorded
     )
 
 
-def failed_changes(events: Iterable[Mapping[str, Any]]) -> list[ChangeFailed]:
+def failed_changes(events: Iterable[Mapping[str, Any]]) -> list[Finding]:
     """Return the cluster changes that the store failed to complete, from a run's events."""
     return [
-        ChangeFailed(ChangeFailed.sentence(event["step"], event["change"], event["cause"]))
+        CHANGE_FAILED(what=change_failed_text(event["step"], event["change"], event["cause"]))
         for event in events
         if event["kind"] == FAILED and event.get("fault", "store") == "store"
     ]

@@ -1,27 +1,112 @@
-"""What is said about a result in words: a cause with its figures and a remedy. The base of all warnings."""
+"""Rules and findings: a rule has the sentences, a finding adds the figures of one case."""
 
-from abc import ABC, abstractmethod
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from string import Formatter
+from typing import Any
+
+from loadframe.base.units import (
+    counted,
+    format_change,
+    format_count,
+    format_duration,
+    format_nodes,
+    format_share,
+    format_size,
+)
+
+#: A sentence of a rule: a template such as `used {share:share} of its core`, or a function of some figures.
+Sentence = str | Callable[..., str]
+
+#: Format specifications of templates, beside Python's and `counted NOUN`.
+_FORMATS: Mapping[str, Callable[[Any], str]] = {
+    "change": format_change,
+    "count": format_count,
+    "duration": format_duration,
+    "nodes": lambda sizes: format_nodes(*sizes),
+    "share": format_share,
+    "share1": partial(format_share, digits=1),
+    "size": format_size,
+}
 
 
-class Finding(ABC):
-    """Something to know before believing a result; each subclass carries its figures and states both sentences."""
+class _Template(Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec in _FORMATS:
+            return _FORMATS[format_spec](value)
+        if format_spec.startswith("counted "):
+            return counted(value, format_spec.removeprefix("counted "))
+        return str(super().format_field(value, format_spec))
+
+
+_TEMPLATE = _Template()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A kind of finding: its code in JSON, the sentence for what was seen and why it matters, and what to do.
+
+    Call it with the figures of a case to make a finding.
+    """
+
+    code: str
+    cause: Sentence
+    remedy: Sentence
+
+    def __call__(self, **figures: Any) -> "Finding":
+        """Return a finding. TypeError if a figure is missing that a sentence needs."""
+        if missing := self._needed - figures.keys():
+            raise TypeError(f"rule {self.code} needs {', '.join(sorted(missing))}")
+        return Finding(self, figures)
+
+    @cached_property
+    def _needed(self) -> frozenset[str]:
+        return frozenset().union(*(_needed(sentence) for sentence in (self.cause, self.remedy)))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to know before you rely on a result: a rule that applies, with the figures of the case."""
+
+    rule: Rule
+    figures: Mapping[str, Any]
+
+    def __hash__(self) -> int:
+        return hash((self.rule.code, self.cause))
+
+    @property
+    def code(self) -> str:
+        """The code of its rule."""
+        return self.rule.code
 
     @property
     def cause(self) -> str:
-        """What was seen, with its figures."""
-        return self._cause()
+        """What was seen, with its figures, and why it matters."""
+        return _render(self.rule.cause, self.figures)
 
     @property
     def remedy(self) -> str:
         """What to do about it."""
-        return self._remedy()
+        return _render(self.rule.remedy, self.figures)
 
     def as_dict(self) -> dict[str, str]:
-        """Return cause and remedy for JSON."""
-        return {"cause": self.cause, "remedy": self.remedy}
+        """Return code, cause and remedy for JSON, and the phase if the finding is about one."""
+        phase = {"phase": self.figures["phase"]} if "phase" in self.figures else {}
+        return {"code": self.code, "cause": self.cause, "remedy": self.remedy, **phase}
 
-    @abstractmethod
-    def _cause(self) -> str: ...
 
-    @abstractmethod
-    def _remedy(self) -> str: ...
+def _needed(sentence: Sentence) -> set[str]:
+    """Return the names of the figures that a sentence cannot do without."""
+    if isinstance(sentence, str):
+        return {name for _, name, _, _ in _TEMPLATE.parse(sentence) if name}
+    parameters = inspect.signature(sentence).parameters.values()
+    return {parameter.name for parameter in parameters if parameter.default is parameter.empty}
+
+
+def _render(sentence: Sentence, figures: Mapping[str, Any]) -> str:
+    if isinstance(sentence, str):
+        return _TEMPLATE.vformat(sentence, (), figures)
+    names = inspect.signature(sentence).parameters
+    return sentence(**{name: figure for name, figure in figures.items() if name in names})

@@ -28,12 +28,11 @@ import numpy as np
 import numpy.typing as npt
 
 from loadframe.analyze.compare import Group, Measure
-from loadframe.analyze.compare.doubts import failed_and_left_out
 from loadframe.analyze.compare.measures import measures_of
+from loadframe.analyze.compare.warnings import failed_and_excluded
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.finding import Finding
+from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.sessions import sessions_of, started
-from loadframe.base.units import format_change
 
 Array = npt.NDArray[np.float64]
 
@@ -186,40 +185,18 @@ def _describe(logs: Array, p_values: dict[int, float]) -> list[ChangePoint]:
     ]
 
 
-@dataclass(frozen=True)
-class Shift(Finding):
-    """A change of level in the history."""
-
-    measure: str
-    point: ChangePoint
-    run: str
-
-    def _cause(self) -> str:
-        return (
-            f"{self.measure} changed by {format_change(self.point.change)} with the session of run {self.run} of the"
-            f" history (p = {self.point.p:.1g}); the comparison uses only the runs since then"
-        )
-
-    def _remedy(self) -> str:
-        return "unless this change was accepted, it is a regression that passed earlier"
-
-
-@dataclass(frozen=True)
-class ShortHistory(Finding):
-    """Too few sessions to detect a change."""
-
-    sessions: int
-    needed: int
-
-    def _cause(self) -> str:
-        some = "one session" if self.sessions == 1 else f"{self.sessions} sessions"
-        return (
-            f"the history has {some}: with fewer than {self.needed}, a change of level cannot be separated from"
-            " differences between sessions, so the comparison uses all runs"
-        )
-
-    def _remedy(self) -> str:
-        return "if the store changed during the history, name only the runs since then"
+LEVEL_CHANGE = Rule(
+    "level_change",
+    "{measure} changed by {change:change} in the session of run {run} of the history (p = {p:.1g}); the comparison uses"
+    " runs from that session on",
+    "if you did not accept that change, it is a regression that passed earlier",
+)
+SHORT_HISTORY = Rule(
+    "short_history",
+    "the history has {sessions:counted session}: with fewer than {needed}, a change of its level cannot be separated"
+    " from variance between sessions, so all of its runs are compared",
+    "if the store changed in between, name only the runs after that change",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +228,14 @@ def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list
             for point in change_points(row.values, level=level):
                 session = row.sessions[point.index]
                 run = next(run for run in usable if numbers[id(run)] == session)
-                findings.append(Shift(row.measure.name, point, f"{run.id} ({started(run)})"))
+                findings.append(
+                    LEVEL_CHANGE(
+                        measure=row.measure.name,
+                        change=point.change,
+                        p=point.p,
+                        run=f"{run.id} ({started(run)})",
+                    )
+                )
                 first = max(first, session)
         since = [run for run in usable if numbers[id(run)] >= first]
         # A run without figures is kept by its start time.
@@ -260,14 +244,14 @@ def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list
         kept += [*since, *(run for run in others if not started(run) or started(run) >= begin)]
     count, needed = len(set(numbers.values())), fewest_sessions(level)
     if runs and count < needed:
-        findings.append(ShortHistory(count, needed))
+        findings.append(SHORT_HISTORY(sessions=count, needed=needed))
     members = {id(run) for run in kept}
     before = replace(
         history,
         label=f"{history.label} before its last change",
         runs=tuple(run for run in history.runs if id(run) not in members),
     )
-    return replace(history, runs=tuple(kept)), [*findings, *failed_and_left_out([before])]
+    return replace(history, runs=tuple(kept)), [*findings, *failed_and_excluded([before])]
 
 
 def _series(runs: Sequence[RecordedRun], numbers: dict[int, int], kinds: Sequence[str]) -> list[_Series]:
@@ -283,4 +267,4 @@ def _series(runs: Sequence[RecordedRun], numbers: dict[int, int], kinds: Sequenc
     return series
 
 
-__all__ = ["ChangePoint", "Shift", "ShortHistory", "change_points", "since_last_change"]
+__all__ = ["LEVEL_CHANGE", "SHORT_HISTORY", "ChangePoint", "change_points", "since_last_change"]

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadframe.analyze.finding import Finding
 from loadframe.analyze.verdict.growth import growth
 from loadframe.analyze.verdict.judge import JudgedPhase, judge
-from loadframe.analyze.verdict.rules import Reason
 from loadframe.analyze.verdict.self_monitor import (
     both,
     combine,
@@ -153,7 +153,7 @@ def summarize(
     events: Sequence[Mapping[str, Any]] = (),
     failure: str | None = None,
     stored: Sequence[StoredEvents] = (),
-    failures: Sequence[Reason] = (),
+    failures: Sequence[Finding] = (),
 ) -> Summary:
     """Return the summary of a completed run: its phases, generator and verdict.
 

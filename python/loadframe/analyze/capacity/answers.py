@@ -18,8 +18,9 @@ from loadframe.analyze.capacity.order import OrderEffect, order_effect
 from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
 from loadframe.analyze.capacity.thresholds import Array, Thresholds, thresholds
 from loadframe.analyze.estimate import ONE_SIDED, Estimate, mean_interval, mean_share, proportion, requests_needed
-from loadframe.analyze.exclusion import SelectedRuns, selected_runs
+from loadframe.analyze.exclusion import selected_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
+from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import RATES, THROUGHPUT
 from loadframe.record import Run
 
@@ -185,7 +186,7 @@ class Capacities:
         return tuple(attempt for attempt in attempts if attempt.judgement.outcome is Outcome.INVALID)
 
     @property
-    def selection(self) -> SelectedRuns | None:
+    def selection(self) -> Finding | None:
         """The warning that the invalid trials are not a random selection; None if it does not apply."""
         names = {attempt.run for attempt in self.invalid}
         if not names:

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from loadframe.analyze.compare import doubts
+from loadframe.analyze.compare import warnings as rules
 from loadframe.analyze.compare.differences import Difference, differences
 from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
 from loadframe.analyze.compare.groups import Group, is_robust, treatments_text
@@ -222,9 +222,9 @@ def compare(
                 remedy="compare experiments with the same estimate",
             )
     warnings = [
-        *doubts.failed_and_left_out(groups),
+        *rules.failed_and_excluded(groups),
         *selected_in_groups({group.label: (group.runs, group.usable) for group in groups}),
-        *doubts.faulty_runs(groups),
+        *rules.faulty_runs(groups),
     ]
     raw: list[Contrast] = []
     differing = {}
@@ -238,12 +238,16 @@ def compare(
         for first, second, treatment in pairs:
             for measure in measures_of([*first.usable, *second.usable], kinds):
                 values = contrast_values(measure, first, second, session_spread)
-                warnings += [doubts.NothingDone(*case, measure) for case in values.without_logarithm]
+                warnings += [
+                    rules.NOTHING_DONE(label=label, count=count, measure=measure)
+                    for label, count in values.without_logarithm
+                ]
                 if values.estimate:
                     raw.append(_contrast(measure, first, second, treatment, values, values.estimate))
         if not intended and len(pairs) == 1 and baseline.treatments != group.treatments and not pairs[0][2]:
             treatments = treatments_text(baseline.treatments[0], group.treatments[0])
-            warnings.append(doubts.OtherTreatment(baseline.label, group.label, treatments))
+            labels = {"first": baseline.label, "second": group.label}
+            warnings.append(rules.OTHER_TREATMENT(**labels, difference=treatments))
         differing[group.label] = differences(baseline.known, group.known)
         estimates = [contrast.estimate for contrast in raw if contrast.label == group.label]
         warnings += _conditions(baseline, group, differing[group.label], estimates, session_spread, intended)
@@ -262,7 +266,7 @@ def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple
     common = [treatment for treatment in baseline.treatments if treatment in group.treatments]
     for side in (baseline, group):
         if common and len(side.treatments) > len(common):
-            warnings.append(doubts.Unmatched(side.label, len(side.treatments) - len(common)))
+            warnings.append(rules.UNMATCHED(label=side.label, count=len(side.treatments) - len(common)))
     return [(baseline.at(treatment), group.at(treatment), treatment) for treatment in common]
 
 
@@ -314,7 +318,7 @@ def _few(contrasts: Sequence[Contrast]) -> list[Finding]:
     """Return a warning for each pair of group sizes without degrees of freedom."""
     unknown = [contrast for contrast in contrasts if not contrast.estimate.freedom]
     sizes = dict.fromkeys((len(contrast.first), len(contrast.second)) for contrast in unknown)
-    return [doubts.TooFewRuns(n, m) for n, m in sizes]
+    return [rules.TOO_FEW_RUNS(first=n, second=m) for n, m in sizes]
 
 
 def _conditions(
@@ -326,22 +330,23 @@ def _conditions(
     intended: bool,
 ) -> list[Finding]:
     warnings: list[Finding] = []
+    labels = {"first": baseline.label, "second": group.label}
     machine = tuple(difference for difference in differences if difference.of_machine)
     if machine:
-        warnings.append(doubts.OtherMachine(baseline.label, group.label, machine))
+        warnings.append(rules.OTHER_MACHINE(**labels, differences=machine))
     load = tuple(difference for difference in differences if difference.of_load)
     if load and not intended and baseline.treatments == group.treatments:
-        warnings.append(doubts.OtherLoad(baseline.label, group.label, load))
+        warnings.append(rules.OTHER_LOAD(**labels, differences=load))
     instants = [[started(run) for run in side.usable] for side in (baseline, group)]
     apart = any(not estimate.knows_sessions for estimate in estimates)
     if apart:
-        warnings.append(doubts.OneSessionEach(baseline.label, group.label, session_spread))
-    if not doubts.interleaved(*instants):
+        warnings.append(rules.ONE_SESSION_EACH(**labels, spread=session_spread))
+    if not rules.interleaved(*instants):
         if all(len(instant) > 1 for instant in instants) and not apart:
-            warnings.append(doubts.NotInterleaved(baseline.label, group.label))
+            warnings.append(rules.NOT_INTERLEAVED(**labels))
         factor = pace(baseline.usable, group.usable)
         if factor != 1:
-            warnings.append(doubts.OtherPace(baseline.label, group.label, factor))
+            warnings.append(rules.OTHER_SPEED(**labels, factor=factor))
     return warnings
 
 

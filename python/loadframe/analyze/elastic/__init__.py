@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.analyze.elastic.course import Course
-from loadframe.analyze.elastic.doubts import by_chance, drifted
 from loadframe.analyze.elastic.groups import Group, read_groups
 from loadframe.analyze.elastic.measures import Value
 from loadframe.analyze.elastic.repeated import MEASURES, Named, Repeated, StepMeasures
+from loadframe.analyze.elastic.warnings import by_chance, drifted
 from loadframe.analyze.estimate import proportion
 from loadframe.analyze.exclusion import excluded_document
 from loadframe.analyze.experiment import RecordedExperiment, read_experiment

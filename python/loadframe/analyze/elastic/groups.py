@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from loadframe.analyze.elastic import warnings as rules
 from loadframe.analyze.elastic.course import Course, Event, Series, deaths, read_course
-from loadframe.analyze.elastic.doubts import doubts, failed_runs
 from loadframe.analyze.elastic.measures import ChangeInRun, Value, change_failed, disturbed, measure, service
 from loadframe.analyze.elastic.repeated import MEASURES, UNUSUAL, StepMeasures, repeated
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
@@ -165,8 +165,11 @@ def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
     else:
         steps, scores = _steps(with_event, controls, courses, description, is_open=is_open), {}
     broken = [run for run in folder.counted if treatment.items() <= run.treatment.items() and run.store_failed]
-    warnings = (*failed_runs(broken, steps),)
-    warnings += doubts(description, len(with_event), len(controls), [step.measures for step in steps], policy=policy)
+    measures = [step.measures for step in steps]
+    warnings = (
+        *rules.failed_runs(broken, steps),
+        *rules.warnings(description, len(with_event), len(controls), measures, policy=policy),
+    )
     rate = next((course.rate for course in courses.values()), rate)
     return Group(transition, load, is_open, rate, with_event, controls, invalid, courses, steps, scores, warnings)
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from loadframe.analyze.compare import Group, Measure
-from loadframe.analyze.compare.doubts import runs_by_reason
 from loadframe.analyze.compare.measures import measures_of
+from loadframe.analyze.compare.warnings import runs_by_reason
 from loadframe.analyze.estimate import ONE_SIDED, geometric_mean, mean_share, proportion, requests_needed
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.failures import chance_of_more

@@ -28,14 +28,14 @@ from typing import Any
 from scipy import special
 
 from loadframe.analyze.compare import SESSION_SPREAD, Comparison, Contrast, Group, Measure, compare
-from loadframe.analyze.compare.doubts import OtherPace, failed_and_left_out, faulty_runs
 from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
 from loadframe.analyze.compare.groups import treatments_text
 from loadframe.analyze.compare.measures import measures_of
+from loadframe.analyze.compare.warnings import OTHER_SPEED, failed_and_excluded, faulty_runs
 from loadframe.analyze.estimate import ONE_SIDED, mean_share
 from loadframe.analyze.experiment import RecordedRun, excluded
 from loadframe.analyze.figures import Stretch
-from loadframe.analyze.finding import Finding
+from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.gate.absolute import against_bound, errors_needed, failed_runs, without_figure
 from loadframe.analyze.gate.checks import Check, Question, Standing, against_baseline, one_sided_p, together
 from loadframe.analyze.gate.power import Graph
@@ -45,20 +45,11 @@ from loadframe.analyze.sessions import block_of, sessions_of
 from loadframe.base.errors import BadInput
 from loadframe.base.units import format_share
 
-
-@dataclass(frozen=True)
-class MissingTreatments(Finding):
-    """Treatments of the baseline that the new runs lack."""
-
-    label: str
-    count: int
-
-    def _cause(self) -> str:
-        return f"{self.label} lacks {self.count} of the baseline's treatments, so these are not checked"
-
-    def _remedy(self) -> str:
-        return "measure all of them, or use a baseline with fewer"
-
+MISSING_TREATMENTS = Rule(
+    "missing_treatments",
+    "{label} lacks {count} of the baseline's treatments, so these are not checked",
+    "measure all of them, or use a baseline with fewer",
+)
 
 _Unit = tuple[int, Hashable, Hashable]
 
@@ -232,7 +223,7 @@ def judge_gate(
     operation was not measured.
     """
     _require_measured(new, watch)
-    warnings: list[Finding] = [] if baseline else failed_and_left_out([new])
+    warnings: list[Finding] = [] if baseline else failed_and_excluded([new])
     checks = _bounds(new, thresholds.bounds)
     if baseline is None:
         warnings += faulty_runs([new])
@@ -245,7 +236,7 @@ def judge_gate(
         baseline, shifts = since_last_change(baseline, [kind for kind in kinds if kind != "errors"])
         warnings += shifts
     comparison = compare([baseline, new], kinds, level=thresholds.level, session_spread=session_spread, intended=across)
-    pace = next((warning.factor for warning in comparison.warnings if isinstance(warning, OtherPace)), 1.0)
+    pace = next((warning.figures["factor"] for warning in comparison.warnings if warning.rule == OTHER_SPEED), 1.0)
     checks += _against(comparison, thresholds, pace, session_spread, watch)
     for first, second, treatment in _pairs(baseline, new):
         failed = [*failed_runs(second, first, treatment), *without_figure(second, first, treatment, kinds)]
@@ -254,7 +245,7 @@ def judge_gate(
             checks += _unknown(first, second, treatment, kinds, comparison, failed)
     missing = _missing(baseline, new)
     if missing:
-        warnings.append(MissingTreatments(new.label, missing))
+        warnings.append(MISSING_TREATMENTS(label=new.label, count=missing))
     warnings += comparison.warnings
     incomplete = bool(missing) or not comparison.contrasts
     left_out = (*new.left_out, *baseline.left_out)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from loadframe.analyze.scalability import warnings as rules
 from loadframe.analyze.scalability.fitting import (
     PointFit,
     aicc,
@@ -37,7 +38,6 @@ from loadframe.analyze.scalability.models import (
 from loadframe.analyze.scalability.observations import RESOLUTION, Observations, Residuals, gather
 from loadframe.analyze.scalability.result import ModelFit, Outlier, Robust, ScalabilityFit, outliers
 from loadframe.analyze.scalability.saturation import saturates
-from loadframe.analyze.scalability.warnings import doubts
 
 
 def fit(
@@ -94,7 +94,7 @@ def fit(
         standing=standing,
         robust=robust,
         measured_at_one=measured_at_one,
-        warnings=doubts(
+        warnings=rules.warnings(
             data,
             over=over,
             models=models,

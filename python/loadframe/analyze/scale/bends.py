@@ -4,12 +4,11 @@ The report states the observation, not the cause: a queue shows where requests w
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from statistics import fmean
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.finding import Finding
+from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.scale.telemetry import cpu_shares, growth, samples
 from loadframe.analyze.scale.treatments import Treatment
 from loadframe.base.units import format_count, format_nodes, format_share
@@ -22,27 +21,20 @@ _CPU, _MACHINE, _THROTTLED, _GARBAGE, _STORAGE = 0.9, 0.95, 0.05, 0.1, 0.2
 _POOLS = ("search", "write", "get")
 
 
-@dataclass(frozen=True)
-class Bend(Finding):
-    """Throughput stopped growing with the clients; `reasons` are the saturated resources, the strongest first."""
+def _bend(nodes: int | None, clients: int, effective: float, reasons: Sequence[str]) -> str:
+    """Return the cause; `reasons` are the saturated resources, the strongest first.
 
-    nodes: int | None
-    clients: int
-    #: Effective concurrency: the clients that would achieve this throughput at the speed of a single one.
-    effective: float
-    reasons: tuple[str, ...]
-    advice: str
-
-    def _cause(self) -> str:
-        at = f"at {format_nodes(self.nodes)} " if self.nodes else ""
-        seen = "; ".join(self.reasons) if self.reasons else "no monitored resource was saturated"
-        return f"{at}effective concurrency was {format_count(self.effective)} of {self.clients} clients: {seen}"
-
-    def _remedy(self) -> str:
-        return self.advice
+    `effective` is the effective concurrency: the clients that would achieve this throughput at the speed of one alone.
+    """
+    at = f"at {format_nodes(nodes)} " if nodes else ""
+    seen = "; ".join(reasons) if reasons else "no monitored resource was saturated"
+    return f"{at}effective concurrency was {format_count(effective)} of {clients} clients: {seen}"
 
 
-def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment], best: Treatment) -> Bend | None:
+BEND = Rule("bend", _bend, "{advice}")
+
+
+def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment], best: Treatment) -> Finding | None:
     """Return why throughput bends over the clients at one number of nodes; None if it does not.
 
     The function examines the `best` treatment, and larger numbers of clients for a saturated generator. If the
@@ -64,7 +56,13 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
     above = [run for run in runs if run.nodes == best.nodes and (run.clients(phase) or 0) > (best.clients or 0)]
     signs = [*_seen(here, phase), *_generator(above, phase)]
     advice = signs[0][1] if signs else "monitor more of the store, or use its slow log and profiler"
-    return Bend(best.nodes, best.clients or 0, effective, tuple(reason for reason, _ in signs), advice)
+    return BEND(
+        nodes=best.nodes,
+        clients=best.clients or 0,
+        effective=effective,
+        reasons=tuple(reason for reason, _ in signs),
+        advice=advice,
+    )
 
 
 def _seen(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:

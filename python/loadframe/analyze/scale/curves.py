@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from loadframe.analyze.compare.doubts import runs_by_reason
+from loadframe.analyze.compare.warnings import runs_by_reason
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.finding import Finding
+from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.scalability import ScalabilityFit, Scaling, fit
-from loadframe.analyze.scale.bends import Bend, bend
+from loadframe.analyze.scale import warnings as rules
+from loadframe.analyze.scale.bends import bend
 from loadframe.analyze.scale.client_calibration import Calibration, calibrate, clients_tried
-from loadframe.analyze.scale.pitfalls import pitfalls
 from loadframe.analyze.scale.treatments import (
     Noise,
     Point,
@@ -26,37 +26,28 @@ from loadframe.analyze.scale.treatments import (
     speedup_of,
 )
 from loadframe.base.errors import BadInput
-from loadframe.base.units import format_count, format_nodes
+from loadframe.base.units import counted, format_nodes
 
 
-@dataclass(frozen=True)
-class FailedLevel(Finding):
-    """Store failures at one number of nodes and clients; `listed` groups the failed runs by reason."""
-
-    nodes: int | None
-    clients: int | None
-    failed: int
-    total: int
-    listed: str
-    #: Whether other runs of the level are on the curves.
-    shown: bool
-
-    @property
-    def level(self) -> str:
-        """The level in words."""
-        nodes = [format_nodes(self.nodes)] if self.nodes else []
-        clients = [f"{format_count(self.clients)} client{'s' * (self.clients != 1)}"] if self.clients else []
-        return ", ".join([*nodes, *clients]) or "the only level"
-
-    def _cause(self) -> str:
-        rest = "the curves include only the other runs" if self.shown else "the curves lack this level"
-        return f"at {self.level} the store failed in {self.failed} of {self.total} runs ({self.listed}): {rest}"
-
-    def _remedy(self) -> str:
-        return "the curves describe a store that did not fail; find the cause of the failures"
+def _level(nodes: int | None, clients: int | None) -> str:
+    parts = [format_nodes(nodes) if nodes else "", counted(clients, "client") if clients else ""]
+    return ", ".join(filter(None, parts)) or "the only level"
 
 
-def failed_levels(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment]) -> tuple[FailedLevel, ...]:
+def _failed_level(nodes: int | None, clients: int | None, failed: int, total: int, listed: str, shown: bool) -> str:
+    """Return the cause; `listed` has the failed runs. `shown`: whether other runs of the level are on the curves."""
+    rest = "the curves include only the other runs" if shown else "the curves lack this level"
+    return f"at {_level(nodes, clients)} the store failed in {failed} of {total} runs ({listed}): {rest}"
+
+
+FAILED_LEVEL = Rule(
+    "failed_level",
+    _failed_level,
+    "the curves describe a store that did not fail; find the cause of the failures",
+)
+
+
+def failed_levels(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment]) -> tuple[Finding, ...]:
     """Return the levels at which the store failed in some runs; `treatments` are on the curves."""
     by_level: dict[tuple[int | None, int | None], list[RecordedRun]] = defaultdict(list)
     for run in runs:
@@ -72,7 +63,16 @@ def failed_levels(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[
                 if (treatment.nodes, treatment.clients) == (nodes, clients)
                 for point in treatment.points
             )
-            levels.append(FailedLevel(nodes, clients, len(failed), total, runs_by_reason(failed), on_curves))
+            levels.append(
+                FAILED_LEVEL(
+                    nodes=nodes,
+                    clients=clients,
+                    failed=len(failed),
+                    total=total,
+                    listed=runs_by_reason(failed),
+                    shown=on_curves,
+                )
+            )
     return tuple(levels)
 
 
@@ -118,11 +118,11 @@ class PhaseCurves:
     over_nodes: Curve | None
     speedups: tuple[SpeedUp, ...]
     at_edge: tuple[int, ...]
-    bends: tuple[Bend, ...]
+    bends: tuple[Finding, ...]
     calibrations: tuple[Calibration, ...]
     warnings: tuple[Finding, ...]
     #: The levels at which the store failed, with or without a point on the curves.
-    failed: tuple[FailedLevel, ...] = ()
+    failed: tuple[Finding, ...] = ()
 
 
 def phase_curves(
@@ -176,7 +176,7 @@ def phase_curves(
             )
         ),
         calibrations=tuple(filter(None, (_calibration(runs, phase, nodes, rate) for nodes in by_nodes))),
-        warnings=(*failed, *pitfalls(runs, phase, best)),
+        warnings=(*failed, *rules.warnings(runs, phase, best)),
         failed=failed,
     )
 

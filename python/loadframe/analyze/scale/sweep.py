@@ -30,10 +30,8 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
         "treatments": [_treatment(treatment) for treatment in curves.treatments],
         "failed": [
             {
-                "nodes": level.nodes,
-                "clients": level.clients,
-                "failed": level.failed,
-                "runs": level.total,
+                **{key: level.figures[key] for key in ("nodes", "clients", "failed")},
+                "runs": level.figures["total"],
                 **level.as_dict(),
             }
             for level in curves.failed
@@ -52,7 +50,7 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
             for row in curves.speedups
         ],
         "bends": [
-            {"nodes": bend.nodes, "clients": bend.clients, "effective": bend.effective, **bend.as_dict()}
+            {key: bend.figures[key] for key in ("nodes", "clients", "effective")} | bend.as_dict()
             for bend in curves.bends
         ],
         "calibrations": [vars(calibration) for calibration in curves.calibrations],

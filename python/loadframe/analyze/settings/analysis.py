@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from loadframe.analyze.compare import LEVEL, Comparison, Group, Measure, compare
-from loadframe.analyze.compare.doubts import runs_by_reason
+from loadframe.analyze.compare.warnings import runs_by_reason
 from loadframe.analyze.estimate import holm
 from loadframe.analyze.executions import AGAIN, FIRST
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
@@ -26,7 +26,7 @@ from loadframe.analyze.rates import RATES
 from loadframe.analyze.scale.telemetry import cores_used
 from loadframe.analyze.scale.treatments import main_operation
 from loadframe.analyze.sessions import blocks_of
-from loadframe.analyze.settings import doubts
+from loadframe.analyze.settings import warnings as rules
 from loadframe.analyze.settings.model import Array, Data, EffectsModel, Term, columns_of, fit_model, widened
 from loadframe.analyze.settings.ranking import Numbers, Standing, rank
 from loadframe.analyze.settings.schemes import ADAPTIVE, CONFIRM
@@ -312,7 +312,12 @@ def _failing(
         levels = [levels[index] for levels, index in zip(factors.values(), row, strict=True)]
         runs = [run for run, at in zip(failed_runs, failed_at, strict=True) if at == row]
         failed, total = failures.at(dict(enumerate(row)))
-        yield doubts.FailedCombination(_changed(factors, levels) or "the default", failed, total, runs_by_reason(runs))
+        yield rules.FAILED_COMBINATION(
+            combination=_changed(factors, levels) or "the default",
+            failed=failed,
+            total=total,
+            listed=runs_by_reason(runs),
+        )
 
 
 def _changed(factors: Mapping[str, Sequence[Any]], levels: Sequence[Any]) -> str:
@@ -390,19 +395,19 @@ def _doubts(
     usable = Counter(_key(run.treatment) for run in designed if run.usable)
     missing = treatments - set(usable)
     if missing:
-        findings.append(doubts.Incomplete(len(missing), len(treatments)))
+        findings.append(rules.INCOMPLETE(missing=len(missing), total=len(treatments)))
     if not responses and scheme not in ADAPTIVE:
-        findings.append(doubts.NothingVaried())
+        findings.append(rules.NOTHING_VARIED())
     if responses:
         model = responses[0].model
         if not model.freedom:
             judged = any(fit.p is not None for fit in model.terms)
-            findings.append(doubts.Unrepeated(judged, max(usable.values()) > 1))
+            findings.append(rules.UNREPEATED(judged=judged, repeated=max(usable.values()) > 1))
         varied = sum(len(levels) > 1 for levels in factors.values())
         if varied > 1 and scheme in (*_FRACTIONS, "singles") and all(len(fit.term) == 1 for fit in model.terms):
             findings.append(_interactions(scheme, responses[0], tuple(factors)))
     if winner is not None and confirmation is None:
-        findings.append(doubts.NotConfirmed(_changed(factors, winner)))
+        findings.append(rules.NOT_CONFIRMED(winner=_changed(factors, winner)))
     if confirmation:
         findings += confirmation.warnings
     return findings
@@ -412,11 +417,10 @@ def _interactions(scheme: str, response: Response, factors: Sequence[str]) -> Fi
     """Return a finding about interactions that may explain the effects, for a design with main effects only."""
     aliased = {fit.term: aliases_text(response.model, fit.term, factors) for fit in response.model.terms}
     if not any(aliased.values()):
-        return doubts.InteractionsUnknown(scheme, alone=not response.model.balanced)
+        return rules.INTERACTIONS_UNKNOWN(scheme=scheme, alone=not response.model.balanced)
     claimed = [term for term, others in aliased.items() if others and response.claimed(term)]
-    return doubts.Aliased(
-        scheme, tuple((term_name(term, factors), aliased[term]) for term in claimed or list(aliased)[:1])
-    )
+    effects = tuple((term_name(term, factors), aliased[term]) for term in claimed or list(aliased)[:1])
+    return rules.ALIASED(scheme=scheme, effects=effects)
 
 
 def aliases_text(model: EffectsModel, term: Term, factors: Sequence[str]) -> str:

@@ -1,117 +1,408 @@
-"""The reasons for which a run is invalid: each has its figures, its cause, its remedy, and whose fault it is."""
+"""Validity rules: why a run is invalid, who is to blame, and which figures that affects.
 
-import functools
+A fault of the store is a result: the run counts. A fault of the generator bounds figures or makes them unknown. A
+cluster in another state than the treatment names excludes the run.
+"""
 
-from loadframe.analyze.verdict.generator import (
-    AWAY_LIMIT,
-    BEGAN_LATE_LIMIT,
-    CEILING_LIMIT,
-    CPU_LIMIT,
-    NETWORK_LIMIT,
-    STALL_LIMIT,
-    THROTTLED_LIMIT,
-    WAITED_LIMIT,
-    BeganLate,
-    Broke,
-    GeneratorBusy,
-    Late,
-    LeftOver,
-    LoopLag,
-    MissingEvents,
-    NearCeiling,
-    NetworkBusy,
-    ReaderBusy,
-    Stalled,
-    Starved,
-    Straggler,
-    Throttled,
-    lateness_limit,
-)
-from loadframe.analyze.verdict.reason import Effect, Fault, Reason
-from loadframe.analyze.verdict.requests import (
-    ACHIEVED_LIMIT,
-    DROPPED_LIMIT,
-    ERROR_LIMIT,
-    Backlog,
-    ChangeFailed,
-    ClusterState,
-    CopiesLost,
-    DocumentsLost,
-    Dropped,
-    Errors,
-    MachineSilent,
-    NodeLost,
-    NotAchieved,
-    NothingMeasured,
-    Unsteady,
-)
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
-__all__ = [
-    "ACHIEVED_LIMIT",
-    "AWAY_LIMIT",
-    "BEGAN_LATE_LIMIT",
-    "CEILING_LIMIT",
-    "CPU_LIMIT",
-    "DROPPED_LIMIT",
-    "ERROR_LIMIT",
-    "NETWORK_LIMIT",
-    "STALL_LIMIT",
-    "THROTTLED_LIMIT",
-    "WAITED_LIMIT",
-    "Backlog",
-    "BeganLate",
-    "Broke",
-    "ChangeFailed",
-    "ClusterState",
-    "CopiesLost",
-    "DocumentsLost",
-    "Dropped",
-    "Effect",
-    "Errors",
-    "Fault",
-    "GeneratorBusy",
-    "Late",
-    "LeftOver",
-    "LoopLag",
-    "MachineSilent",
-    "MissingEvents",
-    "NearCeiling",
-    "NetworkBusy",
-    "NodeLost",
-    "NotAchieved",
-    "NothingMeasured",
-    "ReaderBusy",
-    "Reason",
-    "Stalled",
-    "Starved",
-    "Straggler",
-    "Throttled",
-    "Unsteady",
-    "effect_of",
-    "fault_of",
-    "lateness_limit",
-]
+from loadframe.analyze.finding import Finding, Rule
+from loadframe.base.units import format_change, format_duration, format_share
+
+#: The component to blame.
+Fault = Literal["store", "generator", "cluster"]
+
+#: What a rule does to the figures of its phase (see `figures`):
+#: result     nothing: the store behaved like this;
+#: late       response times include the lateness of requests; counts and service times hold;
+#: delayed    response and service times include delays of the event loops, and closed loops did less because of them;
+#: saturated  throughput is a lower bound; response and service times are upper bounds;
+#: partial    the load was incomplete for a part of the window;
+#: unknown    no figure describes the store at its treatment.
+Effect = Literal["result", "late", "delayed", "saturated", "partial", "unknown"]
+
+#: Failures of the whole run: missing documents, lost replicas, a lost node, no success, most users stuck, or an aborted
+#: run. Failures within a run: failed requests, unanswered requests, a failed cluster change.
+FailureKind = Literal["documents", "copies", "node", "success", "users", "run", "requests", "unanswered", "change"]
+
+#: A busier worker sends its next burst late, and the run measures the worker's speed instead of the store's.
+CPU_LIMIT = 0.8
+#: A worker that waits for a core for a larger share of the time has less of a core than `CPU_LIMIT`. The effect of
+#: shorter waits on response times shows in lateness and lag.
+WAITED_LIMIT = 0.2
+#: Stolen or throttled time above 1 % shows in the 99th percentile.
+STOLEN_SHARE = 0.01
+THROTTLED_LIMIT = 0.01
+#: Above this, queues build up in front of an interface at every burst.
+NETWORK_LIMIT = 0.8
+#: Share of the requests per second that calibration measured for one core.
+CEILING_LIMIT = 0.8
+#: Lateness adds to response times. The limit is the larger of a time in s, which an idle machine stays below, and a
+#: share of the 99th percentile of response times.
+LATENESS_LIMIT = 1e-3
+LATENESS_SHARE = 0.05
+#: A stall of this length (s) takes half of a one-second interval.
+STALL_LIMIT = 0.5
+#: A closed load that stalls for a share of the time falls short by that share, whatever its response times are.
+AWAY_LIMIT = 0.02
+#: A rank that starts later than this (s) misses a visible share of its first second.
+BEGAN_LATE_LIMIT = 0.05
+#: Below this share of its rate, an open load was not achieved.
+ACHIEVED_LIMIT = 0.99
+#: Percentiles cover the requests that were sent. Where one in a thousand was dropped, p99.9 means nothing.
+DROPPED_LIMIT = 1e-3
+#: Throughput and percentiles cover successes. Where one request in a hundred failed, p99 means nothing.
+ERROR_LIMIT = 0.01
+
+#: The validity rules by code.
+RULES: dict[str, "ValidityRule"] = {}
+
+
+@dataclass(frozen=True)
+class ValidityRule(Rule):
+    """A reason for which a run is invalid. It registers itself in `RULES`; a code may not be used twice.
+
+    `judged_if_disturbed`: whether it also applies to runs whose cluster was changed on purpose. `severity` names the
+    figure by which the worst of several findings is chosen. `failure` is the kind of the store's failure, if it is one.
+    """
+
+    # The defaults are the gravest: an unknown reason must not turn into a result.
+    fault: Fault = "generator"
+    effect: Effect = "unknown"
+    judged_if_disturbed: bool = True
+    severity: str | None = None
+    failure: FailureKind | None = None
+
+    def __post_init__(self) -> None:
+        if self.code in RULES:
+            raise ValueError(f"there are two validity rules {self.code}")
+        RULES[self.code] = self
 
 
 def fault_of(code: str) -> Fault:
-    """Return whose fault a recorded reason is; the generator's where this version does not know the code."""
-    known = _by_code().get(code)
-    return known.fault if known else "generator"
+    """Return the component to blame for a recorded reason; the generator if the code is unknown."""
+    return RULES[code].fault if code in RULES else "generator"
 
 
 def effect_of(code: str) -> Effect:
-    """Return what a recorded reason does to the figures of its phase; `unknown` where the code is not known."""
-    known = _by_code().get(code)
-    return known.effect if known else "unknown"
+    """Return what a recorded reason does to the figures of its phase; `unknown` if the code is unknown."""
+    return RULES[code].effect if code in RULES else "unknown"
 
 
-@functools.cache
-def _by_code() -> dict[str, type[Reason]]:
-    kinds: dict[str, type[Reason]] = {}
-    below = list(Reason.__subclasses__())
-    while below:
-        kind = below.pop()
-        below += kind.__subclasses__()
-        if "code" in vars(kind):
-            kinds[kind.code] = kind
-    return kinds
+def lateness_limit(response: float | None) -> float:
+    """Return how late (s) requests may be sent or answers be read, by the p99 of response times (s; None: unknown)."""
+    return max(LATENESS_LIMIT, LATENESS_SHARE * (response or 0.0))
+
+
+def _limit(response: float | None) -> str:
+    return (
+        f"limit {format_duration(lateness_limit(response))}, the larger of {format_duration(LATENESS_LIMIT)} and"
+        f" {format_share(LATENESS_SHARE)} of the p99 response time"
+    )
+
+
+def _stolen(share: float) -> str:
+    if share <= STOLEN_SHARE:
+        return ""
+    return f"; the hypervisor took {format_share(share)} of this machine's processor time"
+
+
+def _unless_stolen(remedy: str) -> Callable[[float], str]:
+    """Return a sentence that is `remedy`, or another one if the hypervisor took processor time."""
+
+    def sentence(stolen: float) -> str:
+        if stolen > STOLEN_SHARE:
+            return "measure when other guests of this host are idle, or on a machine with dedicated processors"
+        return remedy
+
+    return sentence
+
+
+def _late(phase: str, place: str, lateness: float, response: float | None, stolen: float) -> str:
+    share = f", {format_share(lateness / response)} of the p99 response time" if response else ""
+    return (
+        f"in phase {phase}{place} requests were sent late: p99 {format_duration(lateness)}{share} ({_limit(response)})"
+        f"{_stolen(stolen)}"
+    )
+
+
+def _loop_lag(phase: str, place: str, lag: float, response: float, stolen: float) -> str:
+    return (
+        f"in phase {phase}{place} the generator's event loops lagged: p99 {format_duration(lag)},"
+        f" {format_share(lag / response)} of the p99 response time ({_limit(response)}){_stolen(stolen)}"
+    )
+
+
+def _stalled(phase: str, place: str, longest: float, away: float, stolen: float) -> str:
+    return (
+        f"in phase {phase}{place} the generator stalled for up to {format_duration(longest)} at a time, and for"
+        f" {format_share(away, 1)} of the time in total (limits {format_duration(STALL_LIMIT)} and"
+        f" {format_share(AWAY_LIMIT)}){_stolen(stolen)}"
+    )
+
+
+def _others(others: int, what: str) -> str:
+    return f"; {others} more {'rank' if others == 1 else 'ranks'} {what} too" if others else ""
+
+
+def _began_late(phase: str, rank: str, late: float, others: int) -> str:
+    return (
+        f"in phase {phase} {rank} started {format_duration(late)} after the others"
+        f" (limit {format_duration(BEGAN_LATE_LIMIT)}){_others(others, 'started late')}"
+    )
+
+
+def _straggler(phase: str, rank: str, share: float, limit: float, others: int) -> str:
+    return (
+        f"in phase {phase} {rank} did {format_share(share)} of the work of the median rank"
+        f" (limit {format_share(limit)}){_others(others, 'fell behind')}"
+    )
+
+
+def _busy_reader(shared: bool) -> str:
+    if shared:
+        return "give the generator more threads and send over as many connections, or send slower"
+    return "use a lower rate, or let several ranks read a part of the source each"
+
+
+def _unsteady(phase: str, change: float, seconds: int, settled: bool, beside_documents: bool) -> str:
+    how = "drifted" if settled else "had not settled when the window began"
+    rest = ", after removing the effect of document growth" if beside_documents else ""
+    return f"in phase {phase} throughput {how}: {format_change(change)} over {seconds} s{rest}"
+
+
+def _missing_documents(collection: str, held: int, acknowledged: int) -> str:
+    return f"{acknowledged - held:,} of {acknowledged:,} acknowledged documents are missing in {collection}"
+
+
+# The generator. `place` is empty, or names the rank: ` on rank 3 (m2)`.
+GENERATOR_FAILED = ValidityRule(
+    "generator_failed",
+    "{what}",
+    "repeat the run; the report shows what was recorded before the failure",
+)
+GENERATOR_CPU = ValidityRule(
+    "generator_cpu",
+    "in phase {phase}{place} a generator thread used {share:share} of its core"
+    f" (limit {format_share(CPU_LIMIT)})",
+    "give the generator more threads (it had {threads}) or a separate machine, or reduce the load",
+    effect="saturated",
+    severity="share",
+)
+STARVED = ValidityRule(
+    "starved",
+    "in phase {phase}{place} a generator thread waited for a core for {share:share} of the time because other processes"
+    f" used it (limit {format_share(WAITED_LIMIT)})",
+    "stop other programs on this machine, or reserve cores for the generator with --cores",
+    effect="delayed",
+    severity="share",
+)
+THROTTLED = ValidityRule(
+    "throttled",
+    "in phase {phase}{place} the generator was throttled for {share:share} of the time because its control group had"
+    f" exhausted its CPU quota (limit {format_share(THROTTLED_LIMIT)})",
+    "raise the CPU quota of the container or job that runs loadframe, or run loadframe outside it",
+    effect="delayed",
+    severity="share",
+)
+NETWORK = ValidityRule(
+    "network",
+    "in phase {phase} the busiest network interface of this machine carried {share:share} of its speed"
+    f" (limit {format_share(NETWORK_LIMIT)})",
+    "use a faster network, generate the load from more machines, or request smaller answers",
+    effect="saturated",
+    severity="share",
+)
+GENERATOR_CEILING = ValidityRule(
+    "generator_ceiling",
+    "in phase {phase} each generator thread sent {share:share} of the highest rate that calibration measured on this"
+    f" machine (limit {format_share(CEILING_LIMIT)})",
+    "give the generator more threads (it had {threads}) or more machines, or reduce the load",
+    effect="saturated",
+    severity="share",
+)
+LATENESS = ValidityRule(
+    "lateness",
+    _late,
+    _unless_stolen("reserve cores for the generator with --cores, give it more threads, or lower the rate"),
+    effect="late",
+    severity="lateness",
+)
+LOOP_LAG = ValidityRule(
+    "loop_lag",
+    _loop_lag,
+    _unless_stolen(
+        "other processes used the generator's cores: confine the nodes to other cores with --cores, or stop other"
+        " programs"
+    ),
+    effect="delayed",
+    severity="lag",
+)
+STALLED = ValidityRule(
+    "stalled",
+    _stalled,
+    _unless_stolen(
+        "reserve cores for the generator with --cores, and look for what stops it: a suspended process or machine,"
+        " swapping, a debugger"
+    ),
+    effect="delayed",
+    severity="longest",
+)
+BEGAN_LATE = ValidityRule(
+    "began_late", _began_late, "run nothing else on that machine, or give it fewer ranks", effect="partial"
+)
+STRAGGLER = ValidityRule(
+    "straggler",
+    _straggler,
+    "check that machine and its network path to the nodes, or remove it from the run",
+    effect="saturated",
+    judged_if_disturbed=False,
+)
+READER_CPU = ValidityRule(
+    "reader_cpu",
+    "in phase {phase} a thread that reads {source} used {share:share} of its core"
+    f" (limit {format_share(CPU_LIMIT)})",
+    _busy_reader,
+    effect="saturated",
+)
+
+# The store: results, which affect no figure.
+NOT_ACHIEVED = ValidityRule(
+    "not_achieved",
+    "in phase {phase} the load achieved only {achieved:share1} of the offered rate in time",
+    "the rate exceeds the capacity: lower it, or treat this run as an overload test",
+    fault="store",
+    effect="result",
+    judged_if_disturbed=False,
+)
+BACKLOG = ValidityRule(
+    "backlog",
+    "in phase {phase} the measured window answered {inherited:count} requests that were due in the warm-up, and reached"
+    " {achieved:share1} of the offered rate: response times include the backlog",
+    "lengthen the warm-up until the backlog is gone, or lower the rate",
+    fault="store",
+    effect="result",
+    judged_if_disturbed=False,
+)
+DROPPED = ValidityRule(
+    "dropped",
+    "in phase {phase} {dropped:count} of {due:count} requests of {operation} were dropped, because too many were in"
+    " flight",
+    "lower the rate, or raise the stream's max_in_flight",
+    fault="store",
+    effect="result",
+    judged_if_disturbed=False,
+    failure="requests",
+)
+ERRORS = ValidityRule(
+    "errors",
+    "in phase {phase} {failed:count} of {requests:count} requests of {operation} failed ({classes}; limit"
+    f" {format_share(ERROR_LIMIT)})",
+    "look at the answers with `loadframe check` and at the store's log; throughput counts successes only",
+    fault="store",
+    effect="result",
+    judged_if_disturbed=False,
+    failure="requests",
+)
+NOTHING_MEASURED = ValidityRule(
+    "nothing_measured",
+    "no request of {operation} was answered in the measured window of phase {phase}",
+    "measure for longer, or look at the answers with `loadframe check`",
+    fault="store",
+    effect="result",
+)
+UNSTEADY = ValidityRule(
+    "unsteady",
+    _unsteady,
+    "lengthen the warm-up; if throughput still drifts, look at merges, compactions and caches of the store",
+    fault="store",
+    effect="result",
+    judged_if_disturbed=False,
+)
+LEFT_OVER = ValidityRule(
+    "left_over",
+    "in phase {phase} {left_over:count} of {accepted:count} events accepted from {source} are left over: the store"
+    " neither acknowledged nor refused them",
+    "send slower than the store ingests events, or let the phase end with the source (until: exhausted)",
+    fault="store",
+    effect="result",
+    failure="requests",
+)
+MISSING_EVENTS = ValidityRule(
+    "missing_events",
+    "{missing:count} of {indexed:count} events that the store acknowledged are not in {collection} after the load",
+    "check the store's log for nodes that failed; with an asynchronous translog such a node loses events",
+    fault="store",
+    effect="result",
+    failure="documents",
+)
+NODE_LOST = ValidityRule(
+    "node_lost",
+    "the store did not survive the load: {loss}",
+    "look at the node's log; give it more memory, or less load",
+    fault="store",
+    effect="result",
+    failure="node",
+)
+COPIES_LOST = ValidityRule(
+    "copies_lost",
+    "the store lost replicas under the load: {loss}",
+    "see the nodes' logs; give the store more memory, or less load",
+    fault="store",
+    effect="result",
+    failure="copies",
+)
+DOCUMENTS_LOST = ValidityRule(
+    "documents_lost",
+    _missing_documents,
+    "see the store's log and its durability settings; another program may have deleted documents",
+    fault="store",
+    effect="result",
+    failure="documents",
+)
+CHANGE_FAILED = ValidityRule(
+    "change_failed",
+    "{what}",
+    "see the node's log; give the change more time or resources",
+    fault="store",
+    effect="result",
+    failure="change",
+)
+
+# The cluster.
+CLUSTER_STATE = ValidityRule(
+    "cluster_state",
+    "{deviation}",
+    "repair the cluster, or change the treatment to match its state, then run again",
+    fault="cluster",
+)
+MACHINE_SILENT = ValidityRule(
+    "machine_silent",
+    "in phase {phase} the machine {machine} did not answer for {seconds:duration}",
+    "check that machine and the network to it, then run again",
+    fault="cluster",
+)
+
+#: How runs record that a collection and the acknowledgements differ.
+_DIFFERENCE = re.compile(
+    r"(?P<collection>.+) holds (?P<held>[\d,]+) documents, but (?P<acknowledged>[\d,]+) were acknowledged"
+)
+
+
+def documents_lost(difference: str) -> Finding | None:
+    """Return the loss that a sentence of `document_counts` reports; None if no document is missing."""
+    match = _DIFFERENCE.fullmatch(difference)
+    if match is None:
+        return None
+    held, acknowledged = (int(match[key].replace(",", "")) for key in ("held", "acknowledged"))
+    if held >= acknowledged:
+        return None
+    return DOCUMENTS_LOST(collection=match["collection"], held=held, acknowledged=acknowledged)
+
+
+def change_failed_text(step: int, change: str, cause: str) -> str:
+    """Return the words for a change of the cluster that failed."""
+    return f"step {step}, {change}, failed: {cause}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import psutil
 
 from loadframe.analyze.rates import RateName
-from loadframe.analyze.verdict.rules import ChangeFailed
+from loadframe.analyze.verdict.rules import change_failed_text
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_duration
 from loadframe.cluster import Balancing, Cluster
@@ -260,7 +260,7 @@ class Director(RunHook):
             )
             self._writer.event(FAILED, step=number, change=words, cause=error.what, fault=fault)
             if fault != "store":
-                self._deviations.append(ChangeFailed.sentence(number, words, error.what))
+                self._deviations.append(change_failed_text(number, words, error.what))
             return
         change.over, change.finished = self._now(), True
         self._writer.event(OVER, step=number, change=words)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from loadframe.analyze.failures import failed_changes
+from loadframe.analyze.finding import Finding
 from loadframe.analyze.summary import summarize
-from loadframe.analyze.verdict.rules import CopiesLost, DocumentsLost, Reason
+from loadframe.analyze.verdict.rules import COPIES_LOST, documents_lost
 from loadframe.base import folders, interrupts
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.printable import without_compressed
@@ -198,7 +199,7 @@ class Session:
             # A state that the first phase waits out is not one that it was measured in.
             self._await_ready(phases[0])
             deviations, meanwhile = self._deviations(), list[str]()
-            failures: list[Reason] = []
+            failures: list[Finding] = []
             interrupts.check()
             outcomes: list[Outcome] = []
             events = EventCount(self.cluster, phases)
@@ -228,7 +229,7 @@ class Session:
                 lost = [text for text in self.cluster.losses() if text not in deviations] if since else []
                 # A copy that was in service when the load began is the store's to keep.
                 copies = self.cluster.lost_copies() if since and not lost else []
-                failures += [CopiesLost(text) for text in copies if text in since]
+                failures += [COPIES_LOST(loss=text) for text in copies if text in since]
                 meanwhile += [text for text in since if text not in copies]
             # Whatever else is wrong with the cluster then follows from what it lost.
             deviations += [] if lost else meanwhile
@@ -271,7 +272,7 @@ class Session:
         hook: RunHook,
         outcomes: list[Outcome],
         deviations: list[str],
-        failures: list[Reason],
+        failures: list[Finding],
         events: EventCount,
         closing: Closing | None,
     ) -> LoadframeError | None:
@@ -322,7 +323,7 @@ class Session:
             for difference in self._differences(phase, outcome):
                 writer.event("documents differ", phase=phase.name, difference=difference)
                 self.listener.remark(difference)
-                if lost := DocumentsLost.read(difference):
+                if lost := documents_lost(difference):
                     failures.append(lost)
                 else:
                     deviations.append(difference)

@@ -1,0 +1,141 @@
+"""Rules about what weakens a comparison: too few runs, drift, different conditions."""
+
+from collections.abc import Iterable, Sequence
+
+from loadframe.analyze.compare.differences import Difference
+from loadframe.analyze.compare.groups import Group
+from loadframe.analyze.compare.measures import Measure
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.finding import Finding, Rule
+from loadframe.base.units import counted, format_share
+
+
+def _nothing_done(label: str, count: int, measure: Measure) -> str:
+    return (
+        f"{counted(count, 'run')} of {label} had a {measure.phrase} of 0: ratios exclude these runs, because 0 has no"
+        " logarithm"
+    )
+
+
+def _other_machine(first: str, second: str, differences: Sequence[Difference]) -> str:
+    return f"{first} and {second} ran on different machines ({'; '.join(map(str, differences))})"
+
+
+def _other_speed(first: str, second: str, factor: float) -> str:
+    """Return the cause; `factor` is the speed of the machine relative to the runs of `first`."""
+    change = f"{format_share(abs(factor - 1))} {'faster' if factor > 1 else 'slower'}"
+    return (
+        f"the machine was {change} when {second} was measured than when {first} was, by the CPU time of a reference"
+        " benchmark: this effect cannot be separated from a difference between the groups"
+    )
+
+
+def _other_load(first: str, second: str, differences: Sequence[Difference]) -> str:
+    listed = "; ".join(map(str, differences[:3]))
+    more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
+    return f"{first} and {second} ran under different loads ({listed}{more})"
+
+
+def _unmatched(label: str, count: int) -> str:
+    return f"{counted(count, 'treatment')} of {label} {'has' if count == 1 else 'have'} no counterpart to compare with"
+
+
+TOO_FEW_RUNS = Rule(
+    "too_few_runs",
+    "{first:counted run} against {second} do not show the run-to-run variance: no difference can be significant, and no"
+    " interval is known",
+    "take at least three valid runs of each; `loadframe plan` shows which difference more runs would detect",
+)
+ONE_SESSION_EACH = Rule(
+    "one_session_each",
+    "{first} and {second} were measured in one session each, one after the other: a difference between the groups"
+    " cannot be separated from one between the sessions. The intervals assume a standard deviation between sessions of"
+    " {spread:share1}",
+    "measure both in one session, interleaved, as experiments of kind compare do; or measure each in several sessions;"
+    " or set the variance between sessions of this machine with --session-spread",
+)
+NOTHING_DONE = Rule(
+    "nothing_done", _nothing_done, "find out why no request succeeded: this is worse than any ratio shows"
+)
+FAULTY_RUNS = Rule(
+    "faulty_runs",
+    "in {faulty} of {total} runs of {label} the store was at fault (errors, drops, unsteadiness): the figures include"
+    " these runs, with the throughput and response times of their successes only",
+    "see the reasons with `loadframe report`; bound or measure errors, and response times of all requests (all-p99)",
+)
+FAILED_RUNS = Rule(
+    "failed_runs",
+    "the store failed in {failed} of {total} runs of {label}: {listed}. The figures do not cover failed runs, so no"
+    " advantage is claimed",
+    "find out why the store failed, and measure again",
+)
+EXCLUDED_RUNS = Rule(
+    "excluded_runs",
+    "{excluded} of {total} runs of {label} are excluded: they failed or are missing, or their generator or cluster was"
+    " at fault ({listed})",
+    "remove the cause and measure again",
+)
+NOT_INTERLEAVED = Rule(
+    "not_interleaved",
+    "all runs of {first} came before or after those of {second}: drift between them counts as a difference",
+    "interleave them, as experiments of kind compare do, or repeat both and see whether the result holds",
+)
+OTHER_MACHINE = Rule(
+    "other_machine",
+    _other_machine,
+    "measure both on one machine: machines usually differ by more than versions do",
+)
+OTHER_SPEED = Rule(
+    "other_speed",
+    _other_speed,
+    "interleave them, as experiments of kind compare do, or measure on a machine with dedicated processors",
+)
+OTHER_LOAD = Rule(
+    "other_load",
+    _other_load,
+    "unless you want to compare loads, give both the same workload, parameters and generator",
+)
+OTHER_TREATMENT = Rule(
+    "other_treatment",
+    "{first} and {second} were measured at different treatments ({difference})",
+    "unless you want to compare treatments, name runs of one treatment",
+)
+UNMATCHED = Rule("unmatched", _unmatched, "compare runs of the same treatments, or two single treatments")
+
+
+def faulty_runs(groups: Sequence[Group]) -> list[Finding]:
+    """Return a finding for each group with runs in which the store was at fault."""
+    return [
+        FAULTY_RUNS(label=group.label, faulty=len(group.faulty), total=len(group.usable))
+        for group in groups
+        if group.faulty
+    ]
+
+
+def runs_by_reason(runs: Iterable[RecordedRun]) -> str:
+    """Return each reason with the names of its runs: how the store failed, or else why they are excluded."""
+    reasons: dict[str, list[str]] = {}
+    for run in runs:
+        reasons.setdefault(run.why_failed or run.why, []).append(run.id)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
+
+
+def failed_and_excluded(groups: Sequence[Group]) -> list[Finding]:
+    """Return a finding for the failed runs of each group, and one for runs that are excluded for other reasons."""
+    findings: list[Finding] = []
+    for group in groups:
+        failed = group.failed
+        excluded = [run for run in group.left_out if run not in failed]
+        total = len(group.runs)
+        if failed:
+            listed = runs_by_reason(failed)
+            findings.append(FAILED_RUNS(label=group.label, failed=len(failed), total=total, listed=listed))
+        if excluded:
+            listed = runs_by_reason(excluded)
+            findings.append(EXCLUDED_RUNS(label=group.label, excluded=len(excluded), total=total, listed=listed))
+    return findings
+
+
+def interleaved(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Return whether two sorted lists of times overlap."""
+    return bool(first and second) and not (first[-1] < second[0] or second[-1] < first[0])

@@ -1,0 +1,236 @@
+"""Rules about what makes a scale experiment misleading, by manifests, summaries and telemetry."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from loadframe.analyze import pace
+from loadframe.analyze.compare import Measure
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.finding import Finding, Rule
+from loadframe.analyze.scale.telemetry import cores_used, cpu_shares, samples
+from loadframe.analyze.scale.treatments import Treatment
+from loadframe.base.units import format_duration, format_nodes, format_share, format_shares
+
+#: Reads from storage above this (B/s) are more than housekeeping.
+_READS = 2**20
+#: Hosts whose nodes run on the machine that generates the load.
+_HERE = ("local", "netns", "container")
+#: A machine busier than this has no CPU left for its nodes.
+_BUSY = 0.95
+#: Above this average loss, figures vary from minute to minute.
+_STOLEN = 0.02
+#: CPU time per request with many nodes over that with few, above which it is reported.
+_DEARER = 1.25
+#: Share of its CPU limit from which a node is saturated, and share of its use below which the others count as idle.
+_USED_UP, _IDLE_BESIDE = 0.9, 0.6
+#: Ratio of the reference benchmark's times above which the speed of the machine affects comparisons.
+_PACES = 1.15
+_DEDICATED = "repeat on a machine with dedicated processors; more repetitions reduce the run-to-run variance"
+
+
+def _shared_cores(wanted: float | None, usable: int) -> str:
+    nodes = "nodes without a CPU limit" if wanted is None else f"nodes limited to {wanted:g} CPUs in total"
+    return f"{nodes} and the generator share this machine's {usable} CPUs"
+
+
+def _dearer_requests(nodes: tuple[int, int], cost: tuple[float, float]) -> str:
+    """Return the cause; `cost` is the CPU time of all nodes per request, s, with few and with many nodes."""
+    (few, many), (cheap, dear) = nodes, cost
+    return (
+        f"the nodes used {format_duration(dear)} of CPU time per request with {format_nodes(many)} and"
+        f" {format_duration(cheap)} with {format_nodes(few)}: part of the capacity of the added nodes is spent on"
+        " overhead"
+    )
+
+
+def _hot_node(nodes: Sequence[int], busiest: float, others: tuple[float, float]) -> str:
+    """Return the cause; `busiest` and `others` are shares of the CPU limit."""
+    rest = "the other" if tuple(nodes) == (2,) else "the others"
+    return (
+        f"with {format_nodes(*nodes)} one node used {format_share(busiest)} of its CPU limit and {rest}"
+        f" {format_shares(*others)}: the work is unevenly distributed, and that node limits throughput"
+    )
+
+
+def _speed_varied(factor: float, share: float | None) -> str:
+    """Return the cause; `share` is the share of the run-to-run variance of throughput that correlates with it."""
+    variance = f", which explains {format_share(share)} of the run-to-run variance" if share is not None else ""
+    return (
+        f"the CPU time of the reference benchmark differed by a factor of up to {factor:.1f} between runs: the speed of"
+        f" the machine varied{variance}"
+    )
+
+
+CLIENTS_FIXED = Rule(
+    "clients_fixed",
+    "the number of clients stays at {clients:g} while nodes are added",
+    "make clients a factor: few clients cannot saturate many nodes, so the curve bends for lack of load",
+)
+OPEN_LOAD = Rule(
+    "open_load",
+    "phase {phase} has an open load: its throughput is the offered rate, not the capacity of the cluster",
+    "measure capacity with closed clients, and latency at a rate below it",
+)
+REPLICAS_CLIPPED = Rule(
+    "replicas_clipped",
+    "the workload sets {replicas:counted replica}, but {nodes:nodes} cannot hold that many copies: the small clusters"
+    " did less work",
+    lambda replicas: f"start at {replicas + 1} nodes, or measure without replicas",
+)
+SHARDS_UNEVEN = Rule(
+    "shards_uneven",
+    "{shards} shards cannot be distributed evenly over {nodes:nodes}: some nodes have less work",
+    "choose a number of shards that each number of nodes divides, or one that grows with the nodes",
+)
+DATA_OUTGROWS_MEMORY = Rule(
+    "data_outgrows_memory",
+    "{reading:nodes} read up to {rate:size}/s from storage while others read almost nothing: sizes whose data fit in"
+    " memory are compared with sizes whose data do not",
+    "give each node more memory or use less data, so that the data fit in memory at all sizes or at none",
+)
+SHARED_CORES = Rule(
+    "shared_cores",
+    _shared_cores,
+    "limit the nodes so that a core is left for each generator thread, or use separate machines",
+)
+CROWDED_CORES = Rule(
+    "crowded_cores",
+    "nodes limited to {wanted:g} CPUs in total have {cores:counted core}: they cannot reach their limits",
+    "give the nodes more cores, or lower limits",
+)
+MACHINE_FULL = Rule(
+    "machine_full",
+    "with {nodes:nodes} the whole machine was up to {busy:share} busy: its processors, not the cluster, may limit"
+    " throughput",
+    "use lower CPU limits per node, fewer nodes, or separate machines",
+)
+PROCESSORS_STOLEN = Rule(
+    "processors_stolen",
+    "the hypervisor took {mean:share} of this machine's processors during the measurements, {most:share} in the worst"
+    " run: the capacity of the machine varied",
+    _DEDICATED,
+)
+DEARER_REQUESTS = Rule(
+    "dearer_requests",
+    _dearer_requests,
+    "look at the work that nodes do for each other (replication, forwarding, shards per search) and while idle, and"
+    " give each node its own processors: nodes on one machine share its caches",
+)
+HOT_NODE = Rule(
+    "hot_node",
+    _hot_node,
+    "check which shards, keys or roles the requests use, on which node these are, and whether clients use all nodes"
+    " (`spread` in the file); telemetry.parquet names the node. Until then more nodes do not help",
+)
+SPEED_VARIED = Rule("speed_varied", _speed_varied, _DEDICATED)
+
+
+def warnings(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment]) -> tuple[Finding, ...]:
+    """Return findings about the usable runs of a phase; `best` has one treatment per number of nodes, ascending."""
+    usable = [run for run in runs if run.sound and run.phase(phase)]
+    by_nodes: dict[int, list[RecordedRun]] = defaultdict(list)
+    for run in usable:
+        by_nodes[run.nodes or 1].append(run)
+    return (
+        *_about_load(usable, by_nodes, phase),
+        *_about_data(by_nodes),
+        *_about_storage(by_nodes, phase),
+        *_about_work(usable, phase, best),
+        *_about_machine(usable, by_nodes, phase),
+    )
+
+
+def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phase: str) -> Iterator[Finding]:
+    streams = [stream for run in usable for stream in run.streams(phase)]
+    if any(stream.is_open for stream in streams):
+        yield OPEN_LOAD(phase=phase)
+    clients = {stream.clients for stream in streams if isinstance(stream.clients, int)}
+    if len(by_nodes) > 1 and len(clients) == 1:
+        yield CLIENTS_FIXED(clients=clients.pop())
+
+
+def _about_data(by_nodes: Mapping[int, Sequence[RecordedRun]]) -> Iterator[Finding]:
+    uneven: dict[int, list[int]] = defaultdict(list)
+    clipped: dict[int, list[int]] = defaultdict(list)
+    for nodes, runs in by_nodes.items():
+        parameters = runs[0].manifest.workload.parameters
+        shards, replicas = parameters.get("shards"), parameters.get("replicas")
+        if isinstance(shards, int) and isinstance(replicas, int) and shards * (1 + replicas) % nodes:
+            uneven[shards].append(nodes)
+        if isinstance(replicas, int) and replicas + 1 > nodes:
+            clipped[replicas].append(nodes)
+    if len(by_nodes) > 1:
+        yield from (
+            REPLICAS_CLIPPED(replicas=replicas, nodes=tuple(sorted(nodes))) for replicas, nodes in clipped.items()
+        )
+    yield from (SHARDS_UNEVEN(shards=shards, nodes=tuple(sorted(nodes))) for shards, nodes in uneven.items())
+
+
+def _about_storage(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) -> Iterator[Finding]:
+    rates = {}
+    for nodes, runs in by_nodes.items():
+        read = [value for run in runs for value in samples(run, phase, "node:", "process.read")]
+        if read:
+            rates[nodes] = fmean(read)
+    reading = tuple(sorted(nodes for nodes, rate in rates.items() if rate > _READS))
+    if reading and any(rate < _READS / 10 for rate in rates.values()):
+        yield DATA_OUTGROWS_MEMORY(reading=reading, rate=max(rates.values()))
+
+
+def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatment]) -> Iterator[Finding]:
+    by_id = {run.id: run for run in usable}
+    runs = {
+        treatment.nodes or 1: [(by_id[point.run], point.throughput / point.per_request) for point in treatment.points]
+        for treatment in best
+    }
+    costs = {nodes: fmean(cores_used(run, phase) / rate for run, rate in pairs) for nodes, pairs in runs.items()}
+    few, many = min(costs, default=0), max(costs, default=0)
+    if few < many and costs[few] and costs[many] > _DEARER * costs[few]:
+        yield DEARER_REQUESTS(nodes=(few, many), cost=(costs[few], costs[many]))
+    hot = {}
+    for nodes, pairs in runs.items():
+        shares = [sorted(used) for run, _ in pairs if len(used := cpu_shares(run, phase).values()) > 1]
+        if shares and all(used[-1] >= _USED_UP and fmean(used[:-1]) <= _IDLE_BESIDE * used[-1] for used in shares):
+            hot[nodes] = shares
+    if hot:
+        every = [used for shares in hot.values() for used in shares]
+        others = [share for used in every for share in used[:-1]]
+        yield HOT_NODE(nodes=tuple(hot), busiest=min(used[-1] for used in every), others=(min(others), max(others)))
+
+
+def _about_machine(
+    usable: Sequence[RecordedRun], by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str
+) -> Iterator[Finding]:
+    for run in sorted(usable, key=lambda candidate: candidate.nodes or 1, reverse=True)[:1]:
+        manifest = run.manifest
+        store, limits = manifest.store, manifest.store.limits
+        cpus, cores, apart = limits.cpus, limits.cores, limits.cores_each
+        nodes = store.nodes or 1
+        wanted = cpus * nodes if cpus and limits.in_force else None
+        threads = manifest.generator.threads or 1
+        usable_cpus = manifest.hardware.usable
+        here = store.origin in ("embedded", "vendor", "installed") and store.host in _HERE
+        if cores or apart:
+            have = apart * nodes if apart else len(cores or ())
+            if wanted and wanted > have:
+                yield CROWDED_CORES(wanted=wanted, cores=have)
+        elif here and usable_cpus and (wanted is None or wanted + threads > usable_cpus):
+            yield SHARED_CORES(wanted=wanted, usable=usable_cpus)
+    stolen = [fmean(values) for run in usable if (values := samples(run, phase, "host", "cpu.stolen"))]
+    if stolen and fmean(stolen) > _STOLEN:
+        yield PROCESSORS_STOLEN(mean=fmean(stolen), most=max(stolen))
+    factor = pace.slowest(usable)
+    if factor > _PACES:
+        throughput = Measure(phase, "throughput")
+        points = [(json.dumps(run.treatment), run, throughput.of(run) or 0.0) for run in usable]
+        yield SPEED_VARIED(factor=factor, share=pace.share(points))
+    busy = {}
+    for nodes, runs in by_nodes.items():
+        shares = [fmean(values) for run in runs if (values := samples(run, phase, "host", "cpu.busy"))]
+        if shares and max(shares) > _BUSY:
+            busy[nodes] = max(shares)
+    if busy:
+        yield MACHINE_FULL(nodes=tuple(sorted(busy)), busy=max(busy.values()))

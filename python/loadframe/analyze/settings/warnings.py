@@ -1,0 +1,72 @@
+"""Rules about what weakens the conclusions of a settings experiment."""
+
+from collections.abc import Sequence
+
+from loadframe.analyze.finding import Rule
+
+_REPEAT_EXCLUDED = "find out why runs were excluded, and repeat them"
+
+
+def _unrepeated(judged: bool, repeated: bool) -> str:
+    """Return the cause; `judged`: whether effects have a p, `repeated`: whether a combination has two valid runs."""
+    how = "effects are judged against each other (Lenth)" if judged else "no effect has an interval"
+    if repeated:
+        return (
+            "estimating effects and block differences uses up the valid runs, and none remains to estimate the"
+            f" run-to-run variance: {how}"
+        )
+    return f"no combination has two valid runs: {how}"
+
+
+def _aliased(scheme: str, effects: Sequence[tuple[str, str]]) -> str:
+    """Return the cause; `effects` pair each effect with the interactions that it may be instead."""
+    listed = "; ".join(f"the effect of {name} may be that of {others}" for name, others in effects)
+    return f"the scheme {scheme} cannot separate interactions: {listed}"
+
+
+def _interactions_unknown(scheme: str, alone: bool) -> str:
+    """Return the cause; `alone`: whether the scheme changes one setting at a time."""
+    if alone:
+        return f"the scheme {scheme} changes one setting at a time: interactions of settings were not measured"
+    return f"the scheme {scheme} cannot separate interactions of two settings from each other"
+
+
+def _failed_combination(combination: str, failed: int, total: int, listed: str) -> str:
+    rest = "it has no figures" if failed == total else "its figures come from the other runs"
+    return f"the store failed in {failed} of {total} runs at {combination} ({listed}): {rest}"
+
+
+UNREPEATED = Rule(
+    "unrepeated", _unrepeated, lambda repeated: _REPEAT_EXCLUDED if repeated else "take two repetitions or more"
+)
+NOTHING_VARIED = Rule(
+    "nothing_varied",
+    "no effect can be estimated: each setting that differs between valid runs differs together with others",
+    _REPEAT_EXCLUDED,
+)
+ALIASED = Rule(
+    "aliased",
+    _aliased,
+    "run a full or finer factorial of the few settings with large effects, or the same design with all levels exchanged"
+    " (its fold-over)",
+)
+INTERACTIONS_UNKNOWN = Rule(
+    "interactions_unknown",
+    _interactions_unknown,
+    "follow with a full or finer factorial of the few settings with large effects",
+)
+INCOMPLETE = Rule(
+    "incomplete",
+    "{missing} of {total} combinations have no valid run, which unbalances the design",
+    _REPEAT_EXCLUDED,
+)
+FAILED_COMBINATION = Rule(
+    "failed_combination",
+    _failed_combination,
+    "find out why the store failed before you choose this combination or a similar one",
+)
+NOT_CONFIRMED = Rule(
+    "not_confirmed",
+    "{winner} was chosen because it looked best, so its lead is overestimated",
+    "measure it again together with the default, with confirm: in the experiment file",
+)
