@@ -96,7 +96,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("bench w.yaml --duration soon", "'soon' is not a duration", "250ms"),
         ("bench w.yaml --duration 0s", "--duration 0 measures nothing", "more than 0"),
         ("bench w.yaml --rate 0", "--rate 0 measures nothing", "more than 0"),
-        ("bench w.yaml --memory 9m", "bytes of memory for a node", "at least 64m"),
+        ("bench w.yaml --memory 9m", "the memory limit of a node must be at least 64m", "1g"),
         ("bench w.yaml --memory 900t --nodes 2", "2 nodes of 900 TiB are 1,800 TiB of memory", "less memory"),
         ("bench w.yaml --hosts a:1 --cluster b", "--hosts and --cluster contradict each other", "one of them"),
         ("bench w.yaml --hosts a:1 --nodes 2", "--hosts and --nodes contradict each other", "one of them"),
@@ -111,10 +111,10 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("bench w.yaml --output w.yaml", "w.yaml: it exists already", "--output"),
         ("bench w.yaml --output w.yaml/run", "w.yaml is not a folder", "--output"),
         ("bench w.yaml --hosts localhost:", "invalid address 'localhost:'", "host:port"),
-        ("bench w.yaml --cluster none", "there is no cluster 'none'", "loadframe cluster up"),
+        ("bench w.yaml --cluster none", "cluster 'none' does not exist", "loadframe cluster up"),
         ("fit /dev/zero", "/dev/zero: this is a device, and not a file", "name a file or a pipe"),
-        ("cluster up " + "a" * 300, "is not a valid name for a cluster", "up to 41 small letters"),
-        ("cluster status ../x", "'../x' is not a valid name for a cluster", "up to 41 small letters"),
+        ("cluster up " + "a" * 300, "is not a valid cluster name", "up to 41 lower-case letters"),
+        ("cluster status ../x", "'../x' is not a valid cluster name", "up to 41 lower-case letters"),
         ("bench w.yaml --hosts 127.0.0.1:99999", "127.0.0.1:99999: invalid port 99999", "from 1 to 65535"),
         ("run e.yaml --output w.yaml", "w.yaml: the experiment cannot be recorded there", "--output"),
         ("run e.yaml --output .", ".: the folder is not empty, and does not hold an experiment", "--output"),
@@ -187,7 +187,9 @@ def test_without_java_no_node_starts(refused, monkeypatch, tmp_path, words):
     (tmp_path / "java").mkdir()
     monkeypatch.setenv("LOADFRAME_JAVA_HOME", "java")
     said = refused(*words.split())
-    assert a_message(said, what=f"{tmp_path}/java: no Java", remedy="LOADFRAME_JAVA_HOME"), said
+    assert a_message(said, what=f"{tmp_path}/java: this folder is not a Java runtime", remedy="LOADFRAME_JAVA_HOME"), (
+        said
+    )
 
 
 def test_a_java_that_is_too_old_is_told_with_its_version(refused, monkeypatch, tmp_path):
@@ -197,7 +199,9 @@ def test_a_java_that_is_too_old_is_told_with_its_version(refused, monkeypatch, t
     (tmp_path / "java" / "bin" / "java").chmod(0o755)
     monkeypatch.setenv("LOADFRAME_JAVA_HOME", str(tmp_path / "java"))
     said = refused("bench", "w.yaml")
-    assert a_message(said, what="Java 21 or newer is needed, and this is 17.0.1", remedy="LOADFRAME_JAVA_HOME"), said
+    assert a_message(
+        said, what="the store requires Java 21 or newer, but this is 17.0.1", remedy="LOADFRAME_JAVA_HOME"
+    ), said
 
 
 def test_an_experiment_on_a_machine_that_lacks_what_it_needs_makes_no_run_and_can_be_mended(state, monkeypatch):
@@ -217,7 +221,7 @@ def test_without_network_the_first_download_is_one_message(refused, cache, monke
     for name in ("NO_PROXY", "no_proxy", "LOADFRAME_MAVEN"):
         monkeypatch.delenv(name, raising=False)
     said = refused("bench", "w.yaml")
-    assert a_message(said, what="the package registry cannot be reached", remedy="needs the network"), said
+    assert a_message(said, what="could not reach the package registry", remedy="needs network access"), said
     assert not list(cache.rglob("*.jar*"))
 
 
@@ -241,7 +245,9 @@ def on_a_small_disk(place: Path, size: str, *words: object) -> tuple[int, str, l
 def test_without_room_for_the_stores_software_nothing_is_fetched(state, cache):
     status, said, left = on_a_small_disk(cache, "1m", "bench", "w.yaml")
     assert status == 2
-    assert a_message(said, what="no room on the disk: fetching opensearch 3.8.0 needs", remedy="LOADFRAME_CACHE"), said
+    assert a_message(said, what="no room on the disk: downloading opensearch 3.8.0 needs", remedy="LOADFRAME_CACHE"), (
+        said
+    )
     assert not any(path.name.endswith(".jar") for path in cache.rglob("*"))
     assert left == ["stores"]
 

@@ -49,7 +49,7 @@ def test_a_cluster_stays_up_and_comes_back_with_its_data(cluster):
     assert "trial    running  opensearch 3.8.0  1" in cluster("status").stdout
     again = cluster("up", "trial")
     assert again.returncode == 2
-    assert "cluster trial is running already" in again.stderr
+    assert "cluster trial is already running" in again.stderr
 
     process = trial.nodes[0].process
     assert cluster("down", "trial").returncode == 0
@@ -77,7 +77,7 @@ def test_a_cluster_stays_up_and_comes_back_with_its_data(cluster):
 def test_a_cluster_that_does_not_exist_is_bad_input(cluster, word):
     answer = cluster(word, "trial")
     assert answer.returncode == 2
-    assert answer.stderr.startswith("loadframe: there is no cluster 'trial'")
+    assert answer.stderr.startswith("loadframe: cluster 'trial' does not exist")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_cluster_that_does_not_exist_is_bad_input(cluster, word):
     [
         (("--store", "opensaerch"), "did you mean opensearch?"),
         (("--nodes", "0"), "0 is not in the range 1<=x<=1000"),
-        (("--cpus", "0"), "0.0 CPUs for a node"),
+        (("--cpus", "0"), "the CPU limit of a node must be 0.01 to 4096 cores; got 0.0"),
         (("--memory", "much"), "'much' is not a size"),
         (("--memory", "200m"), "leaves a node of 200 MiB too little"),
         (("--set", "heap"), "--set 'heap' lacks a value"),
@@ -124,7 +124,7 @@ def test_pausing_and_resuming_twice_is_said_and_is_no_event(cluster):
         ["node resumed"],
         [],
     ]
-    assert [answer.stderr.strip() for answer in said] == ["", "node-0 is paused already", "", "node-0 is not paused"]
+    assert [answer.stderr.strip() for answer in said] == ["", "node-0 is already paused", "", "node-0 is not paused"]
 
 
 #: What takes longer to import than to look at a cluster.

@@ -53,7 +53,7 @@ def test_a_registry_out_of_reach_matters_only_until_the_stores_are_here(monkeypa
     checks = findings("--network")
     installed = all(check["state"] == "ok" for name, check in checks.items() if name.startswith(EMBEDDED))
     assert checks["package registry"]["state"] == ("optional" if installed else "lacking")
-    assert "cannot be reached" in checks["package registry"]["finding"]
+    assert "could not reach" in checks["package registry"]["finding"]
 
 
 def test_only_what_limits_is_called_limited(monkeypatch, tmp_path):

@@ -61,7 +61,7 @@ def test_the_postgresql_of_the_path_is_listed_as_the_default_beside_the_one_of_t
 
 def test_doctor_names_the_postgresql_of_the_path(other_postgres):
     checks = {check["name"]: check for check in json.loads(loadframe("doctor", "--json").stdout)}
-    assert checks["postgresql 9.9.9"]["finding"].startswith(f"here, in {other_postgres}; nodes run it")
+    assert checks["postgresql 9.9.9"]["finding"].startswith(f"installed in {other_postgres}; nodes use it")
 
 
 def test_a_store_that_was_not_fetched_yet_says_so(tmp_path, monkeypatch):

@@ -120,7 +120,7 @@ def test_a_descriptor_of_another_release_is_written_anew(cache, mirror, distribu
 
 def test_an_interrupted_download_goes_on_where_it_was(cache, mirror, distribution):
     mirror.cut = {"two"}
-    with pytest.raises(BadInput, match="the package registry cannot be reached"):
+    with pytest.raises(BadInput, match="could not reach the package registry"):
         artefacts.install(distribution, told)
     home = artefacts.home(distribution)
     assert (home / "lib" / "one-1.0.jar").exists()
@@ -133,7 +133,7 @@ def test_an_interrupted_download_goes_on_where_it_was(cache, mirror, distributio
 
 def test_a_file_with_another_checksum_never_gets_into_its_place(cache, mirror, distribution):
     mirror.contents["org.example:one:1.0"] = b"!" * 100_000
-    with pytest.raises(LoadframeError, match=r"org\.example:one:1\.0 arrived with another checksum than listed"):
+    with pytest.raises(LoadframeError, match=r"org\.example:one:1\.0 had a wrong checksum"):
         artefacts.install(distribution, told)
     assert not (artefacts.home(distribution) / "lib" / "one-1.0.jar").exists()
 
@@ -143,14 +143,14 @@ def test_without_network_there_is_one_message_with_a_remedy(cache, monkeypatch, 
     monkeypatch.setattr(artefacts, "_PAUSE", 0.01)
     with pytest.raises(BadInput) as caught:
         artefacts.install(distribution, told)
-    assert str(caught.value).startswith("the package registry cannot be reached (")
+    assert str(caught.value).startswith("could not reach the package registry (")
     assert "HTTPS_PROXY" in str(caught.value)
     assert caught.value.exit_status == 2
 
 
 def test_without_room_nothing_is_fetched(cache, mirror, distribution):
     huge = Jar("org.example:one:1.0", "lib", 2**60, "0" * 64)
-    with pytest.raises(BadInput, match=r"no room on the disk: fetching example 1\.0 needs 1,048,576 TiB"):
+    with pytest.raises(BadInput, match=r"no room on the disk: downloading example 1\.0 needs 1,048,576 TiB"):
         artefacts.install(Distribution("example", "1.0", 21, (huge,), ()), told)
     assert mirror.asked == []
 
@@ -205,7 +205,7 @@ def test_root_whose_files_are_private_still_makes_a_cache_that_others_can_read(c
 def test_the_lines_of_a_download_tell_its_size(cache, mirror, distribution):
     lines: list[str] = []
     artefacts.install(distribution, lines.append)
-    assert lines == ["Fetching example 1.0: 391 KiB to fetch"]
+    assert lines == ["Downloading example 1.0: 391 KiB to fetch"]
 
 
 def test_a_killed_download_leaves_nothing_that_passes_for_whole(cache, mirror, distribution):

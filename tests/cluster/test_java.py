@@ -39,13 +39,13 @@ def test_the_users_own_java_comes_first(fake):
 @pytest.mark.parametrize(("version", "shown"), [("17.0.15", "17.0.15"), ("1.8.0_412", "8.0_412")])
 def test_a_java_that_is_too_old_is_refused_with_its_version(fake, version, shown):
     fake(version)
-    with pytest.raises(BadInput, match=f"Java 21 or newer is needed, and this is {shown}"):
+    with pytest.raises(BadInput, match=f"requires Java 21 or newer, but this is {shown}"):
         java.find(21, None)
 
 
 def test_a_folder_without_java_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("LOADFRAME_JAVA_HOME", str(tmp_path))
-    with pytest.raises(BadInput, match="no Java: there is no bin/java"):
+    with pytest.raises(BadInput, match="bin/java is missing"):
         java.find(21, None)
 
 
@@ -91,5 +91,5 @@ def test_a_java_of_this_machine_is_taken_where_the_newer_one_does_not_do(tmp_pat
 
 def test_a_java_that_is_too_new_is_refused_with_its_version(fake):
     fake("21.0.1")
-    with pytest.raises(BadInput, match=r"Java 11 to 17 is needed, and this is 21\.0\.1"):
+    with pytest.raises(BadInput, match=r"requires Java 11 to 17, but this is 21\.0\.1"):
         java.find(11, None, 17)

@@ -114,21 +114,21 @@ def test_shrinking_below_the_copies_is_refused_with_nothing_changed(cluster, toy
         cluster.shrink()
     assert toy.told == []
     assert cluster.deviations() == []
-    with pytest.raises(BadInput, match="a cluster of 2 nodes cannot lose 2"):
+    with pytest.raises(BadInput, match="cannot remove 2 of 2 nodes"):
         cluster.shrink(2)
 
 
 def test_a_node_that_is_gone_or_stands_still_cannot_hand_over_its_data(cluster, toy):
     cluster.kill("node-1")
     with pytest.raises(
-        BadInput, match=r"node-1 is gone, and nobody can have its data(.|\n)*loadframe cluster up trial"
+        BadInput, match=r"node-1 is not running, so its data cannot be moved(.|\n)*loadframe cluster up trial"
     ):
         cluster.shrink("node-1")
     assert cluster.mend()
     cluster.pause("node-1")
-    with pytest.raises(BadInput, match=r"node-1 is paused, and nobody can have .*\n.*cluster resume trial node-1"):
+    with pytest.raises(BadInput, match=r"node-1 is paused, so its data cannot be .*\n.*cluster resume trial node-1"):
         cluster.shrink("node-1")
-    with pytest.raises(BadInput, match=r"node-1 is paused, and cannot take its share"):
+    with pytest.raises(BadInput, match=r"node-1 is paused, so it cannot take its share"):
         cluster.shrink("node-0")
     cluster.resume("node-1")
     assert [step for step, *_ in toy.told] == [], "the store was asked"
@@ -138,7 +138,7 @@ def test_a_node_that_is_gone_or_stands_still_cannot_hand_over_its_data(cluster, 
 
 def test_a_cluster_with_a_node_that_is_gone_or_stands_still_does_not_grow(cluster, toy):
     cluster.kill("node-1")
-    with pytest.raises(BadInput, match=r"node-1 is gone, and a node that joins(.|\n)*loadframe cluster up trial"):
+    with pytest.raises(BadInput, match=r"node-1 is not running, but a joining node(.|\n)*loadframe cluster up trial"):
         cluster.grow()
     toy.joins_without_all = True
     assert cluster.grow() == ["node-2"], "a store whose nodes can join without the others"
@@ -148,7 +148,7 @@ def test_a_cluster_with_a_node_that_is_gone_or_stands_still_does_not_grow(cluste
     events = []
     with (
         cluster.telling(events.append),
-        pytest.raises(BadInput, match=r"node-0 is paused, and a node that joins.*\n.*cluster resume trial node-0"),
+        pytest.raises(BadInput, match=r"node-0 is paused, but a joining node.*\n.*cluster resume trial node-0"),
     ):
         cluster.grow()
     cluster.resume("node-0")
@@ -170,7 +170,7 @@ def test_pausing_a_paused_node_and_resuming_a_running_one_are_no_events(cluster)
 
 def test_an_unknown_node_is_answered_with_the_nearest(cluster):
     for change in (cluster.shrink, cluster.kill, cluster.pause, cluster.resume):
-        with pytest.raises(BadInput, match=r"no node 'nod-1'\n  did you mean node-1\?"):
+        with pytest.raises(BadInput, match=r"unknown node 'nod-1' of the cluster\n  did you mean node-1\?"):
             change("nod-1")
 
 
@@ -179,7 +179,7 @@ def test_a_node_that_dies_while_it_joins_is_shown_by_its_last_words_and_is_no_me
     toy.during["join"] = lambda: _wait(lambda: not cluster.nodes[2].alive)
     with pytest.raises(LoadframeError) as caught:
         cluster.grow()
-    assert "node-2 ended with status 1 while taking node-2 in; the end of its log:" in str(caught.value)
+    assert "node-2 ended with status 1 while adding node-2; the end of its log:" in str(caught.value)
     assert "I was built to die" in str(caught.value)
     assert cluster.size == len(cluster.nodes) == 2
     assert cluster.deviations() == []
@@ -190,7 +190,7 @@ def test_a_node_that_dies_while_the_data_is_balanced_is_noticed_and_stays_a_memb
     with pytest.raises(LoadframeError, match=r"node-2 ended.* while balancing the data; the end of its log"):
         cluster.grow()
     assert cluster.size == 3
-    assert "node-2 is gone, killed on purpose" in cluster.deviations()
+    assert "node-2 has ended, killed on purpose" in cluster.deviations()
 
 
 def test_a_store_that_never_balances_ends_at_the_time_limit_with_its_state(cluster, toy):
@@ -200,7 +200,7 @@ def test_a_store_that_never_balances_ends_at_the_time_limit_with_its_state(clust
         cluster.grow(report=lines.append, within=0.5)
     assert cluster.size == 3
     assert cluster.deviations() == ["node-2 is balancing"]
-    assert any("node-2 stay" in line for line in lines)
+    assert any("node-2 remain" in line for line in lines)
     toy.during.clear()
     assert cluster.mend()
     assert cluster.deviations() == []
@@ -218,7 +218,7 @@ def test_an_interrupt_leaves_a_cluster_that_knows_its_state(cluster, toy, step, 
         cluster.grow(report=lines.append)
     assert cluster.size == saved().spec.nodes == size
     assert all(node.process.alive() for node in cluster.nodes)
-    assert "member" in lines[-1]
+    assert ("member" if step == "balance" else "did not join") in lines[-1]
 
 
 def test_an_interrupt_while_a_node_leaves_keeps_it(cluster, toy):
@@ -230,7 +230,7 @@ def test_an_interrupt_while_a_node_leaves_keeps_it(cluster, toy):
     with pytest.raises(KeyboardInterrupt):
         cluster.shrink("node-1", lines.append)
     assert toy.told[-1] == ("stay", "node-1")
-    assert "node-1 stays a member" in lines[-1]
+    assert "node-1 remains a member" in lines[-1]
     assert cluster.deviations() == []
 
 
@@ -305,7 +305,7 @@ def test_killing_a_node_of_a_cluster_that_was_deleted_meanwhile_is_refused(toy, 
 
 def test_a_rack_is_killed_as_a_whole_and_its_nodes_come_back_to_it(toy, state):
     spec = ClusterSpec(store="toy", nodes=3, racks=("left", "right"))
-    with pytest.raises(BadInput, match="toy is not told of racks here"):
+    with pytest.raises(BadInput, match="does not support racks for toy"):
         Cluster.start(spec)
     toy.knows_racks = True
     events = []
@@ -319,7 +319,7 @@ def test_a_rack_is_killed_as_a_whole_and_its_nodes_come_back_to_it(toy, state):
             ("node-0", "node-2"),
             {"rack": "left"},
         )
-        with pytest.raises(BadInput, match="no node of the rack left runs"):
+        with pytest.raises(BadInput, match="no node of rack left is running"):
             cluster.kill("left")
         assert cluster.mend()
         assert {node.name: node.rack for node in toy.planned[-3:]} == {
@@ -336,8 +336,8 @@ def test_a_killed_node_is_a_deviation_until_it_is_mended(cluster):
         cluster.kill("node-1")
         _wait(lambda: not cluster.nodes[1].alive)
         assert cluster.addresses == [cluster.nodes[0].address], "clients go on asking a node that is gone"
-        assert cluster.deviations() == ["node-1 is gone, killed on purpose"]
-        with pytest.raises(BadInput, match="node-1 does not run"):
+        assert cluster.deviations() == ["node-1 has ended, killed on purpose"]
+        with pytest.raises(BadInput, match="node-1 is not running"):
             cluster.pause("node-1")
         assert cluster.mend()
     assert [event.kind for event in events] == ["node killed", "node restarted"]
@@ -407,7 +407,7 @@ def test_what_a_first_start_that_was_cut_off_left_is_cleared_away(cluster, toy):
     lines = []
     with Cluster.start(ClusterSpec(store="toy", nodes=1, name="trial"), lines.append) as again:
         assert len(again.nodes) == 1
-    assert "removing what a start of trial that was cut off has left" in lines
+    assert "removing the remains of an interrupted start of trial" in lines
 
 
 def test_data_of_a_newer_version_is_not_given_to_an_older_one(cluster, toy):
@@ -425,10 +425,10 @@ def test_a_node_whose_folder_is_gone_is_not_started_empty(cluster):
     _wait(lambda: not cluster.nodes[1].alive)
     folder = cluster.nodes[1].folder
     folder.rename(folder.with_name("aside"))
-    with pytest.raises(BadInput, match="the data of node-1 is not where it was left"):
+    with pytest.raises(BadInput, match="the folder with the data of node-1 is missing"):
         cluster.mend()
     cluster.stop()
-    with pytest.raises(BadInput, match="the data of node-1 is not where it was left"):
+    with pytest.raises(BadInput, match="the folder with the data of node-1 is missing"):
         Cluster.start(saved().spec)
     assert not folder.exists()
     folder.with_name("aside").rename(folder)
@@ -476,7 +476,7 @@ def test_a_folder_that_is_no_clusters_is_left_alone(toy, state):
     mine = named.folder_of("trial") / "thesis.tex"
     mine.parent.mkdir(parents=True)
     mine.write_text("dear to somebody")
-    with pytest.raises(BadInput, match="this folder does not belong to a cluster, and is not empty") as caught:
+    with pytest.raises(BadInput, match="the folder for the cluster is not empty") as caught:
         Cluster.start(ClusterSpec(store="toy", name="trial"))
     assert caught.value.where == str(mine.parent)
     assert mine.read_text() == "dear to somebody"
@@ -511,7 +511,7 @@ def test_a_full_disk_is_noticed_before_a_node_starts(cluster, monkeypatch):
 def test_somebody_elses_cluster_is_not_changed(cluster, toy):
     with Cluster.attach(cluster.addresses, "toy") as attached:
         for change in (attached.grow, attached.shrink, lambda: attached.kill("node-0")):
-            with pytest.raises(BadInput, match="loadframe did not start this cluster"):
+            with pytest.raises(BadInput, match="cannot change a cluster that it did not start"):
                 change()
 
 

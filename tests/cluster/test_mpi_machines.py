@@ -35,5 +35,5 @@ def test_ranks_start_nodes_on_their_machines_and_load_them(slurm, state, tmp_pat
 
 
 def test_without_ranks_there_are_no_machines():
-    with pytest.raises(BadInput, match="the machines of --host mpi are those of the ranks, and none were started"):
+    with pytest.raises(BadInput, match="--host mpi uses the machines of the ranks, but no ranks were started"):
         choice.find("mpi").require()

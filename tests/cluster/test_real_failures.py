@@ -82,7 +82,7 @@ def test_root_that_keeps_clusters_where_its_servers_cannot_go_is_told_so(state):
 
 def test_without_the_software_and_without_network_nothing_starts(state, cache, monkeypatch):
     monkeypatch.setenv("LOADFRAME_MAVEN", "http://127.0.0.1:9")
-    with pytest.raises(BadInput, match="the package registry cannot be reached"):
+    with pytest.raises(BadInput, match="could not reach the package registry"):
         Cluster.start(ClusterSpec(name="trial"))
     assert not any(path.is_dir() for path in state.glob("clusters/*"))
     shutil.rmtree(cache)

@@ -113,7 +113,7 @@ def test_each_node_keeps_to_a_core_of_its_own():
         assert len(first.cores) == 1
         assert cluster.cores_left
         assert not cluster.cores_left & set(first.cores)
-        assert not [line for line in said if "shares them" in line]
+        assert not [line for line in said if "load generator shares" in line]
         cluster.grow()
         one, two = (os.sched_getaffinity(node.pid) for node in cluster.nodes)
         assert one == set(first.cores)

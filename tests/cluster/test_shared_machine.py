@@ -106,7 +106,7 @@ def test_a_way_that_limits_each_process_by_itself_is_refused(toy, state, monkeyp
     toy.routers, toy.together = 1, True
     monkeypatch.setattr(LocalHost, "_limiter", (SystemdLimiter(), None))
     with (
-        pytest.raises(BadInput, match="share the limits of a node, and systemd-run gives each limits of its own"),
+        pytest.raises(BadInput, match="must share its limits, which systemd-run does not support"),
         Cluster.start(ClusterSpec(store="toy", nodes=1, limits=LIMITS)),
     ):
         pass

@@ -85,7 +85,7 @@ def test_no_node_outlives_a_step_that_has_lost_its_launcher(slurm, job, state):
         while cluster.nodes[0].alive and time.monotonic() < end:
             time.sleep(0.1)
         assert not cluster.nodes[0].alive
-        assert "nothing is known of node-0: the connection to n1 has ended" in cluster.deviations()
+        assert "the state of node-0 is unknown: the connection to n1 has ended" in cluster.deviations()
 
 
 def test_when_the_job_is_cancelled_the_nodes_are_gone_and_that_is_told(slurm, job, state):
@@ -95,7 +95,7 @@ def test_when_the_job_is_cancelled_the_nodes_are_gone_and_that_is_told(slurm, jo
         while any(node.alive for node in cluster.nodes) and time.monotonic() < end:
             time.sleep(0.1)
         assert [node.alive for node in cluster.nodes] == [False, False]
-        assert "nothing is known of node-0: the connection to n1 has ended" in cluster.deviations()
+        assert "the state of node-0 is unknown: the connection to n1 has ended" in cluster.deviations()
     assert left_of(slurm, job) == []
 
 
@@ -115,12 +115,12 @@ def test_a_machine_takes_as_many_nodes_as_it_says(job):
     for _ in range(3):
         taken.append(host.place(taken).hostname)
     assert taken == ["n3", "n1", "n3"]
-    with pytest.raises(BadInput, match="more nodes are asked for than the machines take, which is 3: n3 2, n1 1"):
+    with pytest.raises(BadInput, match="the machines have slots for only 3 nodes: n3 2, n1 1"):
         host.place(taken)
 
 
 def test_too_few_machines_are_said_before_anything_is_started(slurm, job, state):
-    with pytest.raises(BadInput, match="more nodes are asked for than the machines take, which is 3"):
+    with pytest.raises(BadInput, match="the machines have slots for only 3 nodes"):
         Cluster.start(spec(nodes=4))
     experiment = (
         "experiment: e\nstore: {kind: redis, host: slurm}\nworkload: ycsb/b\nkind: scale\nfactors: {nodes: [1, 4]}"
@@ -129,9 +129,9 @@ def test_too_few_machines_are_said_before_anything_is_started(slurm, job, state)
     words = (LOADFRAME, "run", state / "e.yaml", "--output", state / "results")
     done = slurm.run(*words, SLURM_JOB_ID=job, LOADFRAME_STATE=str(state))
     assert done.returncode == 2, done.stderr
-    assert "more nodes are asked for than the machines take, which is 3" in done.stderr
+    assert "the machines have slots for only 3 nodes" in done.stderr
     assert list((state / "results" / "runs").iterdir()) == []
-    with pytest.raises(BadInput, match="machine n9 is not part of job"):
+    with pytest.raises(BadInput, match="machine n9 is not part of Slurm job"):
         Cluster.start(spec(machines=("n1", "n9")))
     assert not (state / "passing").exists() or not list((state / "passing").iterdir())
 
@@ -159,7 +159,7 @@ def test_what_a_job_has_left_in_a_folder_that_machines_share_is_taken_up_on_anot
     (state / "clusters/kept/node-0/.start").write_text("another start")
     with slurm.allocation(1, "--nodelist=n3") as environment:
         monkeypatch.setenv("SLURM_JOB_ID", environment["SLURM_JOB_ID"])
-        with pytest.raises(BadInput, match="the data of node-0 cannot be reached: the machine is not part of job"):
+        with pytest.raises(BadInput, match="could not reach the data of node-0: the machine is not part of Slurm job"):
             Cluster.start(spec(name="kept"))
 
 
@@ -189,7 +189,7 @@ def test_data_on_disks_of_a_job_is_brought_home_at_its_end_and_taken_along_by_th
 def test_outside_of_a_job_there_are_no_machines(monkeypatch, state):
     for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(BadInput, match="this is not a job of Slurm"):
+    with pytest.raises(BadInput, match="this process is not in a Slurm job"):
         Cluster.start(spec())
 
 

@@ -67,7 +67,7 @@ def test_those_that_are_too_many_resign_before_they_are_restarted(toy):
         assert electing(fewer) == ["node-0"]
         assert fewer.deviations() == []
     assert toy.told[-2:] == [("resign", "node-1"), ("stay", "node-1")]
-    assert "restarting node-1, which is not to be elected any more" in lines
+    assert "restarting node-1 without its vote" in lines
 
 
 def test_records_of_before_say_that_all_may_be_elected(toy):

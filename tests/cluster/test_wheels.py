@@ -18,15 +18,15 @@ def no_index(monkeypatch):
 
 def test_what_is_fetched_is_told_by_the_name_that_people_know_and_with_its_size(cache):
     lines = []
-    with pytest.raises(BadInput, match=r"toy 1\.0 cannot be had: (.|\n)*the Python package index"):
+    with pytest.raises(BadInput, match=r"could not get toy 1\.0: (.|\n)*the Python package index"):
         java.install(WHEEL, "toy 1.0", lines.append)
-    assert lines == ["fetching toy 1.0: 40 MiB, as the package no-such-server 1.0"]
+    assert lines == ["downloading toy 1.0: 40 MiB, as the package no-such-server 1.0"]
     assert [path.suffix for path in (cache / "wheels").iterdir()] == [".lock"]
 
 
 def test_without_room_nothing_is_fetched(cache, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("usage", (), {"free": 100 * 2**20}))
     lines = []
-    with pytest.raises(BadInput, match=r"no room on the disk: fetching and unpacking toy 1\.0 needs 200 MiB"):
+    with pytest.raises(BadInput, match=r"no room on the disk: downloading and unpacking toy 1\.0 needs 200 MiB"):
         java.install(WHEEL, "toy 1.0", lines.append)
     assert lines == []

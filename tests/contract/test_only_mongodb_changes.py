@@ -66,7 +66,7 @@ def test_another_serves_when_the_primary_is_killed_or_leaves(things, tmp_path):
     with loaded(things, tmp_path / "killed") as outcome:
         assert until(lambda: cluster.count("things") > 0)
         cluster.kill(killed)
-        assert until(lambda: f"{killed} is gone, killed on purpose" in cluster.deviations())
+        assert until(lambda: f"{killed} has ended, killed on purpose" in cluster.deviations())
         assert until(lambda: elected(cluster))
         before = cluster.count("things")
         assert until(lambda: cluster.count("things") > before), "the load goes to the new primary"

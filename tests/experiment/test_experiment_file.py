@@ -60,7 +60,7 @@ def test_nodes_on_other_machines_say_which_and_how(load):
     assert "machines" not in load(EXPERIMENT).describe()["store"], "folders of before cannot go on"
     with pytest.raises(BadInput, match=r"(?s)e\.yaml:\d+:\d+: .*machines is for nodes on other machines.*host: ssh"):
         load(EXPERIMENT.replace("limits: {", "machines: [a], limits: {"))
-    with pytest.raises(BadInput, match=r"(?s)e\.yaml:\d+:\d+: .*'a b' does not name a machine"):
+    with pytest.raises(BadInput, match=r"(?s)e\.yaml:\d+:\d+: .*'a b' is not a machine name"):
         load(EXPERIMENT.replace("limits: {", "host: ssh, machines: [a b], limits: {"))
 
 

@@ -85,7 +85,7 @@ def _assert_failed_everywhere(folder, died):
     """Assert that a run that the store did not survive is a failure for capacity, the gate, a comparison and scale."""
     judged = judge(Run(folder.runs_path / died), Slo(response=3600.0, errors=1.0), ["look"], None)
     assert judged.outcome is Outcome.FAILED
-    assert any("did not survive the load: node-0 is gone" in reason for reason in judged.reasons)
+    assert any("did not survive the load: node-0 has ended" in reason for reason in judged.reasons)
     recorded = read_experiment(folder.path)
     assert died in [run.id for run in recorded.failed]
     # Numbers of clients are of no interest here.
@@ -122,7 +122,7 @@ def test_when_a_node_dies_its_run_says_so_and_the_rest_gets_a_new_cluster(experi
     assert addresses[0] == addresses[1] != addresses[2] == addresses[3]
     lost = runs[second].raw_summary
     assert not lost["verdict"]["valid"]
-    assert [reason["code"] for reason in lost["verdict"]["reasons"] if "node-0 is gone" in reason["cause"]] == [
+    assert [reason["code"] for reason in lost["verdict"]["reasons"] if "node-0 has ended" in reason["cause"]] == [
         "node_lost"
     ]
     assert not any(reason["code"] == "cluster_state" for reason in lost["verdict"]["reasons"])

@@ -60,20 +60,20 @@ def test_outside_of_a_job_and_after_it_there_is_none(slurm, monkeypatch):
     for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
         monkeypatch.delenv(name, raising=False)
     assert allocation.current() is None
-    with pytest.raises(BadInput, match="not a job of Slurm"):
+    with pytest.raises(BadInput, match="not in a Slurm job"):
         allocation.require()
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-    with pytest.raises(BadInput, match="there is no job 99999 of Slurm"):
+    with pytest.raises(BadInput, match="Slurm job 99999 does not exist"):
         allocation.of_job("99999")
     with slurm.allocation(1) as environment:
         job = environment["SLURM_JOB_ID"]
     slurm.wait(job)
-    with pytest.raises(BadInput, match=f"job {job} of Slurm holds no machines: it is cancelled"):
+    with pytest.raises(BadInput, match=f"Slurm job {job} holds no machines; its state is cancelled"):
         allocation.of_job(job)
 
 
 def test_a_machine_without_slurm_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BadInput, match="squeue is not installed here"):
+    with pytest.raises(BadInput, match="squeue is not installed, or not in PATH"):
         allocation.require()

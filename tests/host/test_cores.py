@@ -47,9 +47,9 @@ def test_nodes_that_need_every_core_take_the_generators_too(machine):
 def test_more_nodes_than_cores_are_refused(machine):
     machine(2)
     assert cores.shortage(EACH, 2) is None
-    with pytest.raises(BadInput, match="3 nodes with 1 core each need 3, and there are 2 cores"):
+    with pytest.raises(BadInput, match="3 nodes with 1 core each need 3 cores; this machine has 2"):
         cores.require(EACH, 3)
-    with pytest.raises(BadInput, match="2 nodes with 2 cores each need 4, and there is 1 core"):
+    with pytest.raises(BadInput, match="2 nodes with 2 cores each need 4 cores; this machine has 1"):
         cores.require(Limits(cores=(1,), cores_each=2), 2)
 
 
@@ -84,6 +84,6 @@ def test_companions_get_what_nodes_leave(machine):
 def test_a_set_that_all_share_leaves_the_generator_one(machine):
     machine(2)
     cores.require(Limits(cores=(1,)), 5)
-    with pytest.raises(BadInput, match="the generator has none for itself"):
+    with pytest.raises(BadInput, match="leaves none for the load generator"):
         cores.require(Limits(cores=(0, 1)), 1)
     assert not cores.generator_shares(Limits(), 5)

@@ -28,7 +28,11 @@ while True:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"), [({"read": 100}, "100 bytes/s for read"), ({"write_operations": 0.5}, "0.5/s for write_oper")]
+    ("asked", "words"),
+    [
+        ({"read": 100}, "read must be at least 4k/s; got 100 bytes/s"),
+        ({"write_operations": 0.5}, "write_operations must be at least 1/s; got 0.5/s"),
+    ],
 )
 def test_a_limit_that_would_stop_a_server_is_refused(asked, words):
     with pytest.raises(BadInput, match=words):
@@ -58,7 +62,7 @@ def test_version_2_is_told_in_one_line_and_max_lifts_a_limit(tmp_path):
 
 
 def test_a_folder_in_memory_is_on_no_disk():
-    with pytest.raises(OSError, match="is on no disk"):
+    with pytest.raises(OSError, match="is not on a local disk"):
         device_of(Path("/proc/self"))
 
 
@@ -78,7 +82,7 @@ def test_limits_of_a_disk_that_cannot_be_enforced_are_said_and_the_others_hold(m
         pytest.skip("no way to enforce limits works here")
     how, reason = LocalHost().limited_by(Limits(cpus=0.5, disk=DiskLimits(write=2**20)), Path("/proc/self"))
     assert how == LIMITER.name
-    assert reason is not None and "is on no disk" in reason
+    assert reason is not None and "is not on a local disk" in reason
 
 
 @pytest.mark.alone

@@ -37,14 +37,14 @@ def test_a_range_without_a_free_port_is_told_with_a_way_out(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         monkeypatch.setattr("loadframe.host.local.PORTS", range(port, port + 1))
-        with pytest.raises(BadInput, match=f"there are no 1 free ports from {port} to {port}") as caught:
+        with pytest.raises(BadInput, match=f"fewer than 1 ports from {port} to {port} are free") as caught:
             LocalHost().free_ports(1)
     assert "--port" in str(caught.value.remedy)
 
 
 @pytest.mark.parametrize("port", [0, 80, 65536])
 def test_a_number_that_is_no_port_for_a_node_is_refused(port):
-    with pytest.raises(BadInput, match="is not a valid port for a node"):
+    with pytest.raises(BadInput, match="the port of a node must be"):
         LocalHost().free_ports(1, port)
 
 

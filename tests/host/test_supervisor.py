@@ -27,7 +27,6 @@ STARTER = """
 import sys, time
 from pathlib import Path
 from loadframe.host import Command, Limits
-from loadframe.host import Limits, guard
 from loadframe.host.local import LocalHost
 folder = Path(sys.argv[1]) / "cluster" / "node"
 folder.mkdir(parents=True)
@@ -167,7 +166,7 @@ def test_a_node_that_ends_by_itself_tells_its_status_and_leaves_its_log(start, f
 
 
 def test_a_command_that_cannot_be_executed_is_one_clear_error(start):
-    with pytest.raises(LoadframeError, match="cannot be run: No such file or directory"):
+    with pytest.raises(LoadframeError, match=r"could not run .*: No such file or directory"):
         start("", python="/nowhere/java")
 
 

@@ -46,5 +46,5 @@ def test_a_corpus_that_only_rank_0_sees_is_refused(monkeypatch):
         assert done.returncode == 2, done.stderr
         assert "rank 1 on " in done.stderr
         assert "No such file or directory" in done.stderr
-        assert "have the machines of all ranks see the same files" in done.stderr
+        assert "provide the files that rank 0 reads at the same paths" in done.stderr
         assert list((folder / "state" / "passing").iterdir()) == []

@@ -13,8 +13,8 @@ from loadframe.ranks import liveness
 BOOT = "this machine"
 DOOR = f"""\
 import time
-from loadframe.ranks import pulse
-print(*pulse.door({BOOT!r})[:2], sep="|", flush=True)
+from loadframe.ranks import liveness
+print(*liveness.door({BOOT!r})[:2], sep="|", flush=True)
 time.sleep(600)
 """
 
@@ -32,7 +32,7 @@ def neighbour():
 def lost(silence, silent):
     """Ask until it has been looked for."""
     until = time.monotonic() + 60
-    while not silence._seen and time.monotonic() < until:
+    while not silence._result and time.monotonic() < until:
         silence.lost(silent)
         time.sleep(0.01)
     return silence.lost(silent)
@@ -46,7 +46,7 @@ def test_a_process_that_gets_no_core_is_waited_for_but_not_for_ever(neighbour):
     process, silence = neighbour
     os.kill(process.pid, signal.SIGSTOP)
     assert lost(silence, liveness.SILENCE + 1) is None
-    assert "though its process is there" in silence.lost(liveness.HUNG + 1)
+    assert "although its process is running" in silence.lost(liveness.HUNG + 1)
 
 
 def test_a_process_that_has_ended_is_lost_at_the_first_look(neighbour):
@@ -58,4 +58,4 @@ def test_a_process_that_has_ended_is_lost_at_the_first_look(neighbour):
 
 def test_one_that_cannot_be_looked_for_is_lost_when_it_was_silent_for_long():
     assert lost(liveness.Silence(BOOT), liveness.DOUBT + 1) is None
-    assert "has not been heard of for 16 s" in lost(liveness.Silence(BOOT), liveness.SILENCE + 1)
+    assert "has been silent for 16 s" in lost(liveness.Silence(BOOT), liveness.SILENCE + 1)

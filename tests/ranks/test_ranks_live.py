@@ -273,7 +273,7 @@ def test_an_mpirun_of_the_users_own_starts_ranks_as_well(workload, monkeypatch):
     # More than were started: said, and nothing is started.
     refused = loadframe(*bench("small.yaml", "--ranks", "5"), before=before)
     assert refused.returncode == 2
-    assert "5 ranks are asked for, and 2 were started" in refused.stderr
+    assert "5 ranks requested, but only 2 were started" in refused.stderr
     Path("few.yaml").write_text(WORKLOAD.replace("120", "1").replace("SECONDS", "2s"))
     few = loadframe(*bench("few.yaml"), before=before)
     assert few.returncode == 2 and "2 ranks are to send the 1 documents of trips" in few.stderr

@@ -58,7 +58,7 @@ def test_clocks_that_cannot_be_compared_are_refused(top):
     compare_clocks(top, 30.0)
     error = refusal(top)
     assert isinstance(error, BadInput) and error.exit_status == 2
-    assert re.search(r"the clock of rank (3 on m2|5 on m3) can be compared with rank 0's to 15000 ms only", error.what)
+    assert re.search(r"the clock of rank (3 on m2|5 on m3) can be compared with rank 0's only to 15000 ms", error.what)
 
 
 def test_a_node_that_some_ranks_do_not_reach_is_named_with_them(top):
@@ -87,7 +87,10 @@ def test_what_a_rank_cannot_prepare_is_said_with_its_name(top):
 
 @pytest.mark.parametrize(
     ("version", "engine", "words"),
-    [("0.2.0", 7, "rank 1 on m2 is loadframe 0.2.0"), ("0.1.0", 8, "rank 1 on m2 is loadframe another build of 0.1.0")],
+    [
+        ("0.2.0", 7, "rank 1 on m2 has loadframe 0.2.0"),
+        ("0.1.0", 8, "rank 1 on m2 has loadframe another build of 0.1.0"),
+    ],
 )
 def test_ranks_of_other_versions_are_refused(version, engine, words):
     first = Rank(0, "m1", "a", (0,), "0.1.0", 7)

@@ -1,4 +1,4 @@
-"""A cluster's life: its software fetched, its nodes started on a host under limits, watched, stopped."""
+"""Cluster lifecycle: install the software, start nodes on a host under limits, change, observe and stop them."""
 
 from loadframe.cluster.cluster import Cluster
 from loadframe.cluster.node import Node

@@ -1,7 +1,7 @@
-"""Installs a store's distribution into the cache: fetches what is missing, verifies it, puts it in its place.
+"""Installation of a store's distribution in the cache: download missing files, verify and place them.
 
-Resumes where an earlier attempt stopped, file by file. Two loadframes at once take turns. A file that is not what the
-list says never gets into its place; one that was changed there later is fetched again.
+Installation resumes file by file. Concurrent loadframe processes wait for each other. Files with a wrong checksum
+are discarded; files that were changed after installation are downloaded again.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _STAMP = "installed.json"
 
 
 def home(distribution: Distribution) -> Path:
-    """Return where the distribution is, or will be."""
+    """Return the installation folder, which may not exist yet."""
     if distribution.wheel:
         return java.home(distribution.wheel)
     if distribution.environment:
@@ -37,7 +37,7 @@ def home(distribution: Distribution) -> Path:
 
 
 def installed(distribution: Distribution) -> bool:
-    """Whether every file is in its place, unchanged since it was verified (by size and time of change)."""
+    """Whether all files are installed, and unchanged by size and modification time."""
     target = home(distribution)
     if distribution.wheel or distribution.environment:
         return target.exists()
@@ -45,12 +45,15 @@ def installed(distribution: Distribution) -> bool:
         not _unverified(distribution, target)
         and (distribution.archive is None or _unpacked(distribution.archive, target))
         and all((target / path).is_dir() for path in distribution.folders)
-        and all(_reads(target / path, text) for path, text in distribution.texts)
+        and all(_has_text(target / path, text) for path, text in distribution.texts)
     )
 
 
 def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
-    """Return the folder of the complete distribution; BadInput without network or room, with nothing half-written."""
+    """Install the distribution if necessary and return its folder.
+
+    BadInput without network access or disk space. Verified files are kept for the next attempt.
+    """
     name = f"{distribution.store} {distribution.version}"
     if distribution.wheel:
         return java.install(distribution.wheel, name, report)
@@ -63,15 +66,15 @@ def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
     lock = target.with_name(f"{target.name}.lock")
     with (
         folders.writing("the store's files", target),
-        folders.locked(lock, lambda: report(f"another loadframe fetches {name}; waiting for it")),
+        folders.locked(lock, lambda: report(f"another loadframe process is downloading {name}; waiting for it")),
     ):
-        missing = [jar for jar in _unverified(distribution, target) if not _good(target / jar.path, jar)]
+        missing = [jar for jar in _unverified(distribution, target) if not _matches(target / jar.path, jar)]
         if missing:
-            folders.require_room(target, sum(jar.size for jar in missing), f"fetching {name}")
-            _fetch(missing, target, f"Fetching {name}", report)
+            folders.require_room(target, sum(jar.size for jar in missing), f"downloading {name}")
+            _fetch(missing, target, f"Downloading {name}", report)
         if (archive := distribution.archive) and not _unpacked(archive, target):
-            folders.require_room(target, 3 * archive.file.size, f"fetching and unpacking {name}")
-            _fetch([archive.file], target, f"Fetching {name}", report)
+            folders.require_room(target, 3 * archive.file.size, f"downloading and unpacking {name}")
+            _fetch([archive.file], target, f"Downloading {name}", report)
             unpack(target / archive.file.path, archive, target)
         for path in distribution.folders:
             folders.make(target / path)
@@ -82,17 +85,17 @@ def install(distribution: Distribution, report: Callable[[str], None]) -> Path:
 
 
 def _unverified(distribution: Distribution, target: Path) -> list[Jar]:
-    """Return the jars that are not there as the stamp says they were when their checksum was right."""
+    """Return the jars that are missing, or differ from the stamp that was written after verification."""
     stamp = _stamp(target)
-    return [jar for jar in distribution.jars if stamp.get(jar.path) != [jar.sha256, *_signs(target / jar.path)]]
+    return [jar for jar in distribution.jars if stamp.get(jar.path) != [jar.sha256, *_size_and_time(target / jar.path)]]
 
 
 def _unpacked(archive: Archive, target: Path) -> bool:
-    """Whether all that the archive holds is there as it was when it was unpacked."""
+    """Whether all files of the archive are unchanged since they were unpacked."""
     written = _stamp(target).get(archive.file.path)
     if not written or written[0] != archive.file.sha256:
         return False
-    return all(_signs(target / path) == signs for path, signs in written[1].items())
+    return all(_size_and_time(target / path) == expected for path, expected in written[1].items())
 
 
 def _stamp(target: Path) -> dict[str, Any]:
@@ -104,16 +107,16 @@ def _stamp(target: Path) -> dict[str, Any]:
 
 
 def _tree(target: Path) -> dict[str, list[int]]:
-    """Return what marks each file of the installation as unchanged."""
+    """Return size and modification time of each file of the installation."""
     paths = (path for path in target.rglob("*") if path.is_file() and path.name != _STAMP)
-    return {str(path.relative_to(target)): _signs(path) for path in paths}
+    return {str(path.relative_to(target)): _size_and_time(path) for path in paths}
 
 
-def _reads(path: Path, content: str) -> bool:
+def _has_text(path: Path, content: str) -> bool:
     return path.exists() and path.read_text() == content
 
 
-def _signs(path: Path) -> list[int]:
+def _size_and_time(path: Path) -> list[int]:
     try:
         status = path.stat()
     except OSError:
@@ -121,7 +124,7 @@ def _signs(path: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns]
 
 
-def _good(path: Path, jar: Jar) -> bool:
+def _matches(path: Path, jar: Jar) -> bool:
     if not path.exists() or path.stat().st_size != jar.size:
         return False
     with path.open("rb") as handle:
@@ -129,7 +132,7 @@ def _good(path: Path, jar: Jar) -> bool:
 
 
 def _write_stamp(distribution: Distribution, target: Path) -> None:
-    stamp: dict[str, Any] = {jar.path: [jar.sha256, *_signs(target / jar.path)] for jar in distribution.jars}
+    stamp: dict[str, Any] = {jar.path: [jar.sha256, *_size_and_time(target / jar.path)] for jar in distribution.jars}
     if archive := distribution.archive:
         stamp[archive.file.path] = [archive.file.sha256, _tree(target)]
     _place_text(target / _STAMP, json.dumps(stamp))
@@ -145,13 +148,13 @@ def _place_text(path: Path, content: str) -> None:
 
 def _fetch(jars: list[Jar], target: Path, what: str, report: Callable[[str], None]) -> None:
     staging = target.with_name(f"{target.name}.part")
-    # Half files of an attempt that was killed: whole ones were moved to their place at once.
+    # Remove partial downloads of a killed attempt. Complete files were moved out at once.
     shutil.rmtree(staging, ignore_errors=True)
     stop = threading.Event()
     with Download(what, sum(jar.size for jar in jars), report) as progress:
         pool = ThreadPoolExecutor(_THREADS)
         try:
-            # The large files first, so that the last download is not a large one, alone.
+            # Large files first, so that no large download runs alone at the end.
             futures = [
                 pool.submit(_fetch_one, jar, target, staging, progress, stop)
                 for jar in sorted(jars, key=lambda jar: -jar.size)
@@ -166,18 +169,18 @@ def _fetch(jars: list[Jar], target: Path, what: str, report: Callable[[str], Non
 
 
 def _fetch_one(jar: Jar, target: Path, staging: Path, progress: Download, stop: threading.Event) -> None:
-    # The registry's client takes a third of a second to import, which only a first start should cost.
+    # Lazy: the registry client takes 0.3 s to import.
     from loadframe.cluster.registry import RegistryError, download
 
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            # By place, since two modules may have a jar of the same name.
+            # One folder per destination: jars of two modules can have the same name.
             path = download(jar, staging / jar.place, progress.advance, stop)
         except RegistryError:
             if attempt == _ATTEMPTS or stop.wait(attempt * _PAUSE):
                 raise
             continue
-        if _good(path, jar):
+        if _matches(path, jar):
             folders.make((target / jar.path).parent)
             path.chmod(0o644)
             path.replace(target / jar.path)
@@ -185,6 +188,6 @@ def _fetch_one(jar: Jar, target: Path, staging: Path, progress: Download, stop: 
         progress.advance(-jar.size)
         path.unlink(missing_ok=True)
     raise LoadframeError(
-        f"{jar.coordinates} arrived with another checksum than listed, {_ATTEMPTS} times",
-        remedy="a proxy or mirror on the way may have changed it; try another network",
+        f"{jar.coordinates} had a wrong checksum {_ATTEMPTS} times",
+        remedy="a proxy or mirror may have changed the file; try another network",
     )

@@ -1,4 +1,4 @@
-"""What every change of a running cluster needs: its parts, its patience, and how its end is told."""
+"""Context of one change of a running cluster: its objects, timeouts and events."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,58 +18,58 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ClusterChange:
-    """One change of one cluster, from its beginning to its end."""
+    """Context of one change of one cluster."""
 
     store: Store
     host: Host
     roster: Roster
     folder: Path
-    report: Report  #: told in words what begins, and in which state an interrupted change leaves the cluster
+    report: Report  #: receives progress messages, and the state in which an interrupted change leaves the cluster
     emit: Listener
-    within: float  #: s that each step may take
-    tell: Tell | None  #: told about once a second how far the data has come
-    throttled: bool  #: whether the CPU quota is in force, for those that come
-    kept: bool  #: whether the cluster outlives this process, and so those that come do
-    password: str = field(repr=False)  #: of the store's administrator; empty if the store has none
+    within: float  #: timeout of each step in s
+    tell: Tell | None  #: receives the progress of data movement about once a second
+    throttled: bool  #: whether new nodes get their CPU quota
+    kept: bool  #: whether the cluster, including new nodes, outlives this process
+    password: str = field(repr=False)  #: password of the store's administrator; empty if the store has none
 
     @property
     def spec(self) -> ClusterSpec:
-        """What the cluster is to be like, by now."""
+        """Current specification of the cluster."""
         assert self.roster.spec
         return self.roster.spec
 
     @property
     def addresses(self) -> list[str]:
-        """Where to ask the members."""
+        """Addresses of the members that answer clients."""
         return [node.address for node in self.roster.asked]
 
     def patience(self, what: str, concerned: Sequence[Node]) -> Patience:
-        """Wait for something: the nodes that it concerns must live, and so must each other one that does now."""
+        """Return a watch for one step. It fails if one of the concerned nodes, or another running node, ends."""
         others = [node for node in self.roster.nodes if node.alive and node not in concerned]
         return Patience(what, [*concerned, *others], self.within, self.tell)
 
     def happened(self, kind: str, numbers: Sequence[int]) -> None:
-        """Tell of nodes by the names of their first processes, and of their machines where those are others."""
+        """Emit an event for nodes, by the names of their first processes, with the names of remote machines."""
         nodes = [self.roster.of(number)[0] for number in numbers]
         machines = dict.fromkeys(node.machine.hostname for node in nodes if node.machine and not node.machine.here)
         detail = {"machines": ", ".join(machines)} if machines else {}
         self.emit(ClusterEvent(kind, tuple(node.name for node in nodes), detail))
 
     def require_awake(self, node: Node, consequence: str) -> None:
-        """BadInput if a node is gone, paused or cut off; `consequence` says why it is needed."""
+        """Raise BadInput if a node has ended, is paused or cut off; `consequence` completes the message."""
         name = self.spec.name or "NAME"
         if not node.alive:
-            how, remedy = "gone", f"start it again with `loadframe cluster up {name}`"
+            how, remedy = "not running", f"restart it with `loadframe cluster up {name}`"
         elif node.paused:
-            how, remedy = "paused", f"let it go on with `loadframe cluster resume {name} {node.name}`"
+            how, remedy = "paused", f"resume it with `loadframe cluster resume {name} {node.name}`"
         elif node.cut:
-            how, remedy = "cut off", f"undo that with `loadframe cluster link {name} {node.name} --restore`"
+            how, remedy = "cut off", f"restore its link with `loadframe cluster link {name} {node.name} --restore`"
         else:
             return
         raise BadInput(f"{node.name} is {how}, {consequence}", remedy=f"{remedy}, and try again")
 
     def equip(self, name: str) -> None:
-        """Give a node that was started its quota, and the cluster's length of life."""
+        """Apply the CPU quota to a new node if the cluster is throttled, and keep it if the cluster is kept."""
         process = next(node.process for node in self.roster.nodes if node.name == name)
         assert process
         if self.throttled:
@@ -78,5 +78,5 @@ class ClusterChange:
             process.keep()
 
     def mark(self, number: int, state: State) -> None:
-        """Write down what a node is in the middle of."""
+        """Store a state of a node in the record."""
         self.roster.advance(self.roster.of(number), state)

@@ -1,4 +1,4 @@
-"""What this machine can do for clusters and measurements, and what it lacks. Changes nothing."""
+"""Checks of `loadframe doctor`: features and shortages of this machine. Changes nothing permanently."""
 
 import os
 import shutil
@@ -21,17 +21,17 @@ from loadframe.host.netns import NetnsHost
 from loadframe.host.runtimes import RUNTIMES
 from loadframe.store.search.node_settings import FILES, Machine
 
-#: Bytes: a node with its default heap and what a JVM takes besides, and its software and first data.
+#: Bytes per node: memory with the default heap and the JVM's overhead; disk for software and first data.
 _NODE_MEMORY = 2**30
 _NODE_DISK = 2**30
 
 
 @dataclass(frozen=True)
 class Check:
-    """One finding.
+    """Result of one check.
 
-    `state` is `ok`, `limited` (measurements or clusters are restricted by it), `optional` (only what its finding names
-    needs it) or `lacking` (an embedded store cannot be started without it).
+    `state`: `ok`; `limited` (measurements or clusters are restricted); `optional` (only the named feature needs it);
+    `lacking` (embedded stores cannot start).
     """
 
     name: str
@@ -41,7 +41,7 @@ class Check:
 
 
 def checks(network: bool) -> Iterator[Check]:
-    """Look at this machine; only with `network` at the package registry."""
+    """Run the checks. With `network`, also check the package registry."""
     yield _cores()
     yield _memory()
     yield from _disks()
@@ -61,7 +61,7 @@ def _cores() -> Check:
     cores = len(os.sched_getaffinity(0))
     if cores > 1:
         return Check("cores", "ok", f"{cores}")
-    return Check("cores", "limited", "1, which the generator and the nodes share", "measure on a machine with more")
+    return Check("cores", "limited", "1, shared by generator and nodes", "measure on a machine with more cores")
 
 
 def _memory() -> Check:
@@ -80,7 +80,7 @@ def _disks() -> Iterator[Check]:
         yield Check(
             f"disk for {purpose}",
             "ok" if enough else "lacking",
-            f"{format_size(free)} free in {folder}{'' if os.access(there, os.W_OK) else ', which cannot be written'}",
+            f"{format_size(free)} free in {folder}{'' if os.access(there, os.W_OK) else ', which is not writable'}",
             None if enough else f"free some space, or set {variable} to another folder",
         )
 
@@ -90,7 +90,7 @@ def _limits() -> Iterator[Check]:
     for limiter in limiters():
         obstacle = limiter.obstacle()
         if obstacle is None:
-            # The first that works is taken; what stands against those before it limits nothing.
+            # Only the first limiter that works is used, so obstacles of the others do not matter.
             yield Check(f"limits by {limiter.name}", "ok", "CPU and memory of each node can be limited")
             return
         obstacles.append(f"{limiter.name}: {obstacle}")
@@ -99,16 +99,16 @@ def _limits() -> Iterator[Check]:
 
 
 def _hosts() -> Iterator[Check]:
-    """Say where nodes can run besides on this machine as it is; nothing else needs that."""
+    """Yield checks of the optional hosts for nodes."""
     network, host = NetnsHost().obstacle, f"--host {NetnsHost.name}"
     if network is None:
-        yield Check(host, "ok", "each node can have a network of its own, with links that are shaped and cut")
+        yield Check(host, "ok", "each node can have its own network link, which can be shaped and cut")
     else:
         yield Check(host, "optional", network, "run as root, with the packages iproute2 and util-linux")
     if shutil.which("ssh"):
-        yield Check("--host ssh", "ok", "nodes can run on machines that ssh reaches without a password")
+        yield Check("--host ssh", "ok", "nodes can run on machines that accept ssh without a password")
     else:
-        yield Check("--host ssh", "optional", "there is no ssh", "install OpenSSH's client (openssh-client)")
+        yield Check("--host ssh", "optional", "ssh is not installed", "install the OpenSSH client (openssh-client)")
     obstacles = [(runtime, runtime.obstacle()) for runtime in RUNTIMES]
     working = [runtime.name for runtime, obstacle in obstacles if obstacle is None]
     if working:
@@ -128,22 +128,22 @@ def _user() -> Check:
         return Check(
             "user for servers",
             "limited",
-            f"{user}, since we are root; {named} for postgresql and applications, since user {user} can make no user "
-            f"namespace: other processes of user {named} can read passwords and memory of their nodes",
-            "permit unprivileged user namespaces, and install unshare (util-linux)",
+            f"{user}, because loadframe runs as root; {named} for postgresql and applications, because user {user} "
+            f"cannot create a user namespace: other processes of user {named} can read their passwords and memory",
+            "allow unprivileged user namespaces, and install unshare (util-linux)",
         )
-    return Check("user for servers", "ok", "yourself" if user is None else f"{user}, since we are root")
+    return Check("user for servers", "ok", "you" if user is None else f"{user}, because loadframe runs as root")
 
 
 def _authentication() -> Check:
-    """Name the stores whose nodes answer every local user."""
+    """Check which stores accept every local user."""
     kinds = (store for store in stores.stores().values() if not store.administrator)
     open_to_all = ", ".join(store.kind for store in kinds if not store.only_elsewhere)
     return Check(
         "authentication",
         "optional",
-        f"every user of this machine can use nodes of {open_to_all}, which require no password here",
-        "start these stores on a machine that is yours alone",
+        f"every local user can access nodes of {open_to_all}, which start without a password",
+        "start these stores only on a machine without other users",
     )
 
 
@@ -158,12 +158,12 @@ def _java() -> Check:
 def _software() -> Iterator[Check]:
     for store in stores.stores().values():
         if store.versions and (present := store.found_here()):
-            finding = f"here, in {present.home}; nodes run it unless --version or --home asks for another"
+            finding = f"installed in {present.home}; nodes use it unless --version or --home selects another"
             yield Check(f"{store.kind} {present.version}", "ok", finding)
         for version in store.versions:
             distribution = store.distribution(version)
             here = artefacts.installed(distribution)
-            finding = "here" if here else f"not here yet, {format_size(distribution.size)} to fetch at the first start"
+            finding = "in the cache" if here else f"the first start downloads {format_size(distribution.size)}"
             yield Check(f"{store.kind} {version}", "ok" if here else "optional", finding)
 
 
@@ -171,7 +171,7 @@ def _files() -> Check:
     machine = Machine.here()
     if machine.opens_enough:
         return Check("open files", "ok", "unlimited" if machine.files < 0 else f"{machine.files}")
-    finding = f"{machine.files}, where a loaded node may want {FILES}; opensearch and elasticsearch do not start"
+    finding = f"{machine.files}, while a loaded node may need {FILES}; opensearch and elasticsearch do not start"
     return Check("open files", "limited", f"{finding} on --host {NetnsHost.name}", f"`ulimit -Hn {FILES}`")
 
 
@@ -193,4 +193,4 @@ def _registry() -> Check:
         except RegistryError as error:
             needed = not all(artefacts.installed(distribution) for distribution in distributions)
             return Check("package registry", "lacking" if needed else "optional", error.what, error.remedy)
-    return Check("package registry", "ok", f"answers ({smallest.coordinates} was fetched)")
+    return Check("package registry", "ok", f"reachable ({smallest.coordinates} was downloaded)")

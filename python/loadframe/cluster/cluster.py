@@ -1,4 +1,4 @@
-"""A cluster as the rest of loadframe uses it: started here, kept by an earlier command, or only attached to."""
+"""Cluster that loadframe started, kept from an earlier command, or attached to."""
 
 import contextlib
 import shlex
@@ -33,7 +33,7 @@ from loadframe.store.access import Auth, Tls, require_known, split_address
 
 Report = Callable[[str], None]
 
-#: s that `stop` waits for a change that is under way in another thread.
+#: Seconds that `stop` waits for a change in another thread.
 _LAST_CHANGE = 60.0
 
 
@@ -42,9 +42,9 @@ def _silent(_message: str) -> None:
 
 
 class Cluster(ClusterView):
-    """Nodes that serve one data set, and what can be done to them.
+    """Nodes of one data set, and operations on them.
 
-    As a context it stops the nodes that it started, and no others.
+    As a context manager, it stops the nodes that it started itself.
     """
 
     def __init__(
@@ -52,46 +52,49 @@ class Cluster(ClusterView):
     ) -> None:
         """Use `start`, `attach` or `load` instead."""
         super().__init__(store, roster, attached=attached)
-        #: Where its nodes' folders are, if loadframe started them.
+        #: Folder of the cluster, or None if loadframe did not start it.
         self._folder = folder
-        #: What is left to clean up when the nodes are stopped: nothing, unless this object started them.
+        #: Whether this object started the nodes and must stop them.
         self._ours = False
-        #: Of the store's administrator, or of the stores behind an application.
+        #: Password of the store's administrator, or of the stores behind an application.
         self._password: str | None = ""
         self._listeners: list[Listener] = []
-        #: Held while it changes: one change at a time.
+        #: Serializes changes.
         self._changing = threading.Lock()
-        #: Whether `stop` was called: no change begins after it.
+        #: Whether `stop` was called; later changes are refused.
         self._stopped = False
 
     @staticmethod
     def require(spec: ClusterSpec, report: Report = _silent) -> Store:
-        """Fetch and check what starting such a cluster needs, and start nothing; return the kind of store.
+        """Install and check the software and the machines for a cluster without starting it; return the store.
 
-        BadInput for whatever is missing.
+        BadInput if something is missing.
         """
         return Cluster.software(spec, report).store
 
     @staticmethod
     def software(spec: ClusterSpec, report: Report = _silent) -> Software:
-        """Fetch and check what starting such a cluster needs, and return it. BadInput for what is missing."""
+        """Install and check the software and the machines for a cluster without starting it; return the software.
+
+        BadInput if something is missing.
+        """
         return prepare(stores.find(spec.store), spec, spec.place(), report)
 
     @staticmethod
     def require_kind(store: str) -> None:
-        """BadInput where there is no such kind of store, or where the file that should have it has none."""
+        """Raise BadInput if the store is unknown, or its file defines none."""
         stores.find(store)
 
     @staticmethod
     def require_encryption(spec: ClusterSpec) -> None:
-        """BadInput where that kind of store cannot have the encryption that the spec asks for."""
+        """Raise BadInput if the store does not support the encryption of the spec."""
         stores.find(spec.store).require_encryption(spec.encryption, spec.settings, spec.nodes)
 
     @staticmethod
     def cores(spec: ClusterSpec) -> list[tuple[int, ...]] | None:
-        """Return the cores of each node of a new cluster on this machine, in order; None where they are not told apart.
+        """Return the cores of each node of a new local cluster, or None if nodes share cores or run on other machines.
 
-        BadInput where there are too few.
+        BadInput if there are too few cores.
         """
         if spec.limits.cores_each is None or not all(machine.here for machine in spec.place().machines):
             return None
@@ -99,23 +102,23 @@ class Cluster(ClusterView):
 
     @staticmethod
     def prospect(spec: ClusterSpec) -> dict[str, Any]:
-        """Return what a plan can know of such a cluster before it is started, as `target` has it afterwards."""
+        """Return the part of `target` that is known before the start."""
         store = stores.find(spec.store)
         return {"store": store.software(version(store, spec))}
 
     @staticmethod
     def start_seconds(store: str, nodes: int) -> float:
-        """Return about how long starting and stopping a new cluster of that kind of store takes, s."""
+        """Return the approximate time to start and stop a new cluster, in s."""
         first, further = stores.find(store).start_seconds
         return first + further * (nodes - 1)
 
     @classmethod
     def start(cls, spec: ClusterSpec, report: Report = _silent) -> Self:
-        """Start a cluster and return when every node sees it complete and ready, with the limits in force.
+        """Start a cluster and wait until every node sees it complete and ready, with the limits applied.
 
-        BadInput when the machine or the spec do not allow it, LoadframeError when a node does not come up; then
-        nothing is left running. A name that is in use by a running cluster is BadInput, that of a stopped one starts it
-        again with its data.
+        A stopped cluster of the same name is started again with its data. BadInput if a cluster of that name runs, or
+        the machine or the spec does not permit a start. LoadframeError if a node fails. After an error, no node is left
+        running.
         """
         store, host = stores.find(spec.store), spec.place()
         if spec.name is None:
@@ -124,21 +127,21 @@ class Cluster(ClusterView):
             saved = named.load(spec.name)
             if saved and saved.running:
                 raise BadInput(
-                    f"cluster {spec.name} is running already",
-                    remedy=f"use it, change it with `loadframe cluster grow|shrink {spec.name}`, or stop it with "
+                    f"cluster {spec.name} is already running",
+                    remedy=f"use it, resize it with `loadframe cluster grow|shrink {spec.name}`, or stop it with "
                     f"`loadframe cluster down {spec.name}`",
                 )
             if saved and not saved.formed:
-                report(f"removing what a start of {spec.name} that was cut off has left")
+                report(f"removing the remains of an interrupted start of {spec.name}")
                 named.delete(spec.name)
                 saved = None
-            # A start that was cut off early has left these alone.
+            # An interrupted start leaves only these.
             known = (credentials.FILE, credentials.FOLDER)
             if saved is None and folder.exists() and any(path.name not in known for path in folder.iterdir()):
                 raise BadInput(
-                    "this folder does not belong to a cluster, and is not empty",
+                    "the folder for the cluster is not empty, and lacks a cluster record",
                     where=str(folder),
-                    remedy="move it away, or delete it",
+                    remedy="move it to another place, or delete it",
                 )
             return cls._start(store, spec, host, folder, saved, report)
 
@@ -161,7 +164,7 @@ class Cluster(ClusterView):
                 require_reads(software, str(saved.facts.get("version", "")), folder)
                 moving.clear(roster, report)
             how, reason = launch.limits_in_force(host, spec.limits, folder, report)
-            report(f"starting {_nodes(before.nodes)} of {store.kind} {software.version}")
+            report(f"starting {format_nodes(before.nodes)} of {store.kind} {software.version}")
             roster.facts |= {
                 "version": software.version,
                 "origin": software.origin,
@@ -169,7 +172,7 @@ class Cluster(ClusterView):
                 "limited_by": how,
                 "limits_missing": reason,
             }
-            cluster._let_in(new=saved is None)
+            cluster._set_access(new=saved is None)
             change = cluster._change(report)
             if saved:
                 moved = moving.move(
@@ -180,7 +183,7 @@ class Cluster(ClusterView):
             else:
                 establish(change, software)
             if software.origin == "installed" and spec.image is not None:
-                # What a container finds on its own PATH may be another version than what this machine has there.
+                # The store in the container image can have another version than the one on this machine.
                 roster.facts["version"] = cluster.store.version(cluster.addresses)
                 roster.write()
             cluster.throttle(True)
@@ -190,7 +193,7 @@ class Cluster(ClusterView):
                 shrink(change, roster.numbers[: spec.nodes - 1 : -1])
             scale_in.settle(change, software)
         except BaseException:
-            # Whatever ended it, an interrupt too: no node may go on without its cluster.
+            # On any error, including interrupts: do not leave nodes running.
             cluster._stop_nodes()
             if moved:
                 moved.undo(report)
@@ -204,10 +207,10 @@ class Cluster(ClusterView):
 
     @classmethod
     def attach(cls, hosts: Sequence[str], store: str = "opensearch", access: Access = OPEN) -> Self:
-        """Return an existing cluster, reached at these `host:port`; LoadframeError when none of them answers.
+        """Return an existing cluster at these `host:port`; LoadframeError if none of them answers.
 
-        BadInput for a certificate that does not verify, when the cluster denies access, when it is another product
-        than `store`, and when the hosts are not of one cluster.
+        BadInput if a certificate is invalid, access is denied, the product is not `store`, or the hosts belong to
+        different clusters.
         """
         kind = stores.find(store).with_access(access)
         require_known(hosts)
@@ -223,23 +226,23 @@ class Cluster(ClusterView):
 
     @classmethod
     def load(cls, name: str) -> Self:
-        """Return a named cluster that `keep` left running; BadInput when there is none, or when it is stopped."""
+        """Return a named cluster that runs; BadInput if it does not exist, is stopped, or its state is unknown."""
         saved = named.existing(name)
         if not saved.running and saved.unknown:
             raise BadInput(
-                f"it is not known whether cluster {name} runs: {saved.unknown[0]}",
-                remedy="make its machines reachable; if they are gone for good, delete it with "
+                f"the state of cluster {name} is unknown: {saved.unknown[0]}",
+                remedy="make its machines reachable; if they no longer exist, delete it with "
                 f"`loadframe cluster down {name} --delete-data`",
             )
         if not saved.running:
             raise BadInput(f"cluster {name} is stopped", remedy=f"start it with `loadframe cluster up {name}`")
         roster = Roster(saved.spec, saved.facts, saved.nodes, formed=saved.formed, copies=saved.copies)
         cluster = cls(stores.find(saved.spec.store), roster, named.folder_of(name))
-        cluster._let_in(new=False)
+        cluster._set_access(new=False)
         return cluster
 
-    def _let_in(self, *, new: bool) -> None:
-        """Log in as the store's administrator, where the cluster has one, and use TLS, where clients are to do so."""
+    def _set_access(self, *, new: bool) -> None:
+        """Set the administrator's credentials if the store has them, and TLS if clients use it."""
         assert self._folder and self.spec
         folder = self._folder if self.spec.name else None
         self._password = credentials.password(self.store, self.spec.settings, folder, new=new)
@@ -260,9 +263,9 @@ class Cluster(ClusterView):
 
     @contextlib.contextmanager
     def telling(self, listener: Listener) -> Iterator[None]:
-        """Have each event told while this is entered, from the thread that makes the change.
+        """Call `listener` for each event in this context, from the thread that makes the change.
 
-        What other commands do to a named cluster meanwhile is told when it is left.
+        Events of other commands on a named cluster are delivered on exit.
         """
         named_folder = self._folder if self.spec and self.spec.name else None
         since = event_log.length(named_folder) if named_folder else 0
@@ -278,30 +281,32 @@ class Cluster(ClusterView):
     def grow(
         self, nodes: int = 1, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None
     ) -> list[str]:
-        """Add nodes like those that it has, and return their names when the data is balanced; see growth.grow.
+        """Add nodes, wait until the data is balanced, and return their names; see scale_out.grow.
 
-        Each step may take `within` s. Load may run meanwhile, and follows.
+        `within` is the timeout of each step in s. Load may run in the meantime, and clients rebalance.
         """
         if nodes < 1:
-            raise BadInput(f"{nodes} nodes to add", remedy="add 1 or more")
+            raise BadInput(f"the number of nodes to add must be at least 1; got {nodes}", remedy="add 1 or more")
         with self._held(report):
             return grow(self._change(report, within, tell), nodes)
 
     def shrink(
         self, nodes: int | str = 1, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None
     ) -> list[str]:
-        """Take the node of that name out, or as many of those that came last; see shrinking.shrink."""
+        """Remove the node of that name, or the given number of nodes, newest first; see scale_in.shrink."""
         with self._held(report):
             if isinstance(nodes, str):
                 numbers = [self._numbered(nodes)]
             elif nodes < 1:
-                raise BadInput(f"{nodes} nodes to remove", remedy="remove 1 or more")
+                raise BadInput(
+                    f"the number of nodes to remove must be at least 1; got {nodes}", remedy="remove 1 or more"
+                )
             else:
                 numbers = self._roster.numbers[::-1][:nodes]
             return shrink(self._change(report, within, tell), numbers)
 
     def mend(self, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None) -> bool:
-        """Start nodes that are gone, and finish what was cut off; return whether there was anything to do."""
+        """Restart ended nodes and finish interrupted changes; return False if nothing was necessary."""
         with self._held(report):
             change = self._change(report, within, tell)
             if not recovery.needed(change):
@@ -310,15 +315,15 @@ class Cluster(ClusterView):
             return True
 
     def kill(self, name: str) -> None:
-        """End a node's process at once (SIGKILL), also in the middle of a change, or those of all nodes of a rack.
+        """Kill a node, or all running nodes of a rack, with SIGKILL, even during a change.
 
-        Their data stays where it is.
+        Data folders are kept.
         """
         nodes = self._on_rack(name) or [self._named(name)]
         for process in [self._process(node) for node in nodes]:
             process.kill()
         ended = {node.name: node.pid for node in nodes}
-        # One that another command has started again meanwhile is not what was killed.
+        # Another command may have restarted the node in the meantime; that process was not killed.
         self._roster.edit(
             nodes, lambda node: replace(node, state=State.KILLED) if node.pid == ended[node.name] else node
         )
@@ -326,31 +331,31 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(events.KILLED, names, {} if names == (name,) else {"rack": name}))
 
     def _on_rack(self, name: str) -> list[Node]:
-        """Return the nodes of a rack that run; none where there is no rack of that name."""
+        """Return the running nodes of a rack; empty if the rack is unknown, BadInput if none runs."""
         spec = self._of_ours()
         if name not in spec.racks:
             return []
-        there = [node for node in self.nodes if spec.rack_of(node.number) == name and node.alive]
-        if not there:
-            raise BadInput(f"no node of the rack {name} runs", remedy="see `loadframe cluster status`")
-        return there
+        running = [node for node in self.nodes if spec.rack_of(node.number) == name and node.alive]
+        if not running:
+            raise BadInput(f"no node of rack {name} is running", remedy="see `loadframe cluster status`")
+        return running
 
     def pause(self, name: str, report: Report = _silent) -> None:
-        """Have a node stand still (SIGSTOP): it keeps its connections, and answers nothing.
+        """Suspend a node (SIGSTOP): its connections stay open, but it does not answer.
 
-        Nothing happens to one that is paused already: `report` is told so, and there is no event.
+        If it is already paused, only `report` is called; there is no event.
         """
         process = self._process(self._named(name))
         if process.paused():
-            report(f"{name} is paused already")
+            report(f"{name} is already paused")
             return
         process.pause()
         self._emit(ClusterEvent(events.PAUSED, (name,)))
 
     def resume(self, name: str, report: Report = _silent) -> None:
-        """Let a paused node go on (SIGCONT).
+        """Continue a paused node (SIGCONT).
 
-        Nothing happens to one that is not paused: `report` is told so, and there is no event.
+        If it is not paused, only `report` is called; there is no event.
         """
         process = self._process(self._named(name))
         if not process.paused():
@@ -360,7 +365,7 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(events.RESUMED, (name,)))
 
     def cut(self, name: str) -> None:
-        """Cut a node's link: in silence nothing gets there or comes from there any more. Needs the host netns."""
+        """Drop all packets on a node's link, in both directions. Requires the host netns."""
         with self._roster.held():
             node, link = self._linked(name)
             link.cut()
@@ -368,7 +373,7 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(events.CUT, (name,)))
 
     def restore(self, name: str) -> None:
-        """Undo a cut; the link's shape is as it was."""
+        """Undo a cut; the shape of the link is kept."""
         with self._roster.held():
             node, link = self._linked(name)
             link.restore()
@@ -376,9 +381,9 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(events.RESTORED, (name,)))
 
     def shape(self, name: str, *, delay: float = 0.0, loss: float = 0.0, rate: float | None = None) -> None:
-        """Have a node's link delay packets (s, one way), lose a share of them, or carry `rate` bytes per second.
+        """Set the delay (s, one way), packet loss (share) and rate (bytes/s) of a node's link.
 
-        It holds in each direction and replaces what was asked for before. Needs the host netns.
+        Applies in each direction and replaces the previous shape. Requires the host netns.
         """
         shape = Shape(delay, loss, rate)
         with self._roster.held():
@@ -392,13 +397,13 @@ class Cluster(ClusterView):
         link = self._process(node).link
         if link is None:
             raise BadInput(
-                f"{name} has no link of its own: the nodes share this machine's network",
-                remedy="start the cluster with --host netns, which gives each node its own",
+                f"{name} has no link: the nodes share this machine's network",
+                remedy="start the cluster with --host netns, which gives each node its own link",
             )
         return node, link
 
     def configure(self, settings: Mapping[str, Any]) -> None:
-        """Change settings of the store while it runs; BadInput where that takes a restart."""
+        """Change store settings at run time; BadInput for settings that require a restart."""
         self._of_ours()
         self.store.configure(self.addresses, settings)
         self._emit(ClusterEvent(events.CONFIGURED, ()))
@@ -406,23 +411,25 @@ class Cluster(ClusterView):
     def _numbered(self, name: str) -> int:
         node = self._named(name)
         if node.number is None:
-            raise BadInput(f"{name} is a {node.role}, which stays as nodes come and go", remedy="name another node")
+            raise BadInput(
+                f"{name} is a {node.role}, not a data node, and cannot be removed", remedy="name a data node"
+            )
         return node.number
 
     def _process(self, node: Node) -> Process:
         self._of_ours()
         if node.process is None or not node.process.alive():
-            raise BadInput(f"{node.name} does not run", remedy="see `loadframe cluster status`")
+            raise BadInput(f"{node.name} is not running", remedy="see `loadframe cluster status`")
         return node.process
 
     @contextlib.contextmanager
     def _held(self, report: Report = _silent) -> Iterator[None]:
-        """Keep others, here and in other commands, from changing the cluster meanwhile."""
+        """Hold the locks for a change, in this process and against other commands."""
         spec = self._of_ours()
         lock = named.locked(spec.name, report) if spec.name else contextlib.nullcontext()
         with self._changing, lock:
             if self._stopped:
-                raise LoadframeError("the cluster was stopped", remedy="start it again before you change it")
+                raise LoadframeError("the cluster was stopped", remedy="start it again, then change it")
             with self._roster.change():
                 yield
 
@@ -449,16 +456,16 @@ class Cluster(ClusterView):
             listener(event)
 
     def throttle(self, on: bool) -> None:
-        """Apply the CPU quota that was asked for, or lift it, as a phase that only prepares may want."""
+        """Apply or lift the CPU quota and disk limits, for example lift them for a preparation phase."""
         for node in self._roster.nodes:
             if node.process:
                 node.process.throttle(on)
         self._throttled = on
 
     def console(self) -> str | None:
-        """Return a command line that connects to a named cluster by hand, without the password; None if there is none.
+        """Return a command line that connects to a named cluster, or None if the store has no console.
 
-        It names the file with the password.
+        It contains the path of the password file, not the password.
         """
         if not (self.store.console and self._password and self._folder and self._of_ours().name):
             return None
@@ -466,18 +473,18 @@ class Cluster(ClusterView):
         return self.store.console.format(host=host, port=port, file=shlex.quote(str(credentials.file_of(self._folder))))
 
     def keep(self) -> None:
-        """Let a named cluster outlive this command; `load` finds it again."""
+        """Let a named cluster outlive this process; `load` finds it again."""
         if self.spec is None or self.spec.name is None:
-            raise BadInput("only a cluster with a name can be kept", remedy="give it one")
+            raise BadInput("only a cluster with a name can be kept", remedy="give it a name")
         for node in self._roster.nodes:
             if node.process:
                 node.process.keep()
         self._ours = False
 
     def stop(self) -> None:
-        """Stop all nodes of a cluster that loadframe started. Data stays if it has a name.
+        """Stop all nodes of a cluster that loadframe started. The data is kept if it has a name.
 
-        Nodes that a change in another thread starts meanwhile are stopped as well.
+        Waits for a change in another thread, and stops the nodes that it started.
         """
         self._stop_nodes()
         self._roster.write()
@@ -491,7 +498,7 @@ class Cluster(ClusterView):
             self._changing.release()
         self._stop_processes([node.process for node in self._roster.nodes if node.process and node.alive])
         if self._folder and self.spec and self.spec.name is None:
-            # Guards remove the one on their machine, and there may have been none on this.
+            # Supervisors remove this folder on the nodes' machines; this machine may have had no node.
             credentials.discard(self._folder)
             with contextlib.suppress(OSError):
                 self._folder.rmdir()
@@ -499,14 +506,10 @@ class Cluster(ClusterView):
     @staticmethod
     def _stop_processes(processes: Sequence[Process]) -> None:
         for process in processes:
-            # On a fraction of a CPU a server takes long to say goodbye. One that stays throttled stops all the same.
+            # Lift the quota, because a throttled server shuts down slowly. Ignore errors: it stops anyway.
             with contextlib.suppress(LoadframeError):
                 process.throttle(False)
             process.request_stop()
             process.resume()
         for process in processes:
             process.stop()
-
-
-def _nodes(count: int) -> str:
-    return format_nodes(count)

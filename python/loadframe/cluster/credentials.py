@@ -1,11 +1,10 @@
-"""Certificates and passwords of clusters that Loadframe starts.
+"""Certificates and passwords of clusters that loadframe starts.
 
-It is made here with the cluster's first start, kept in the cluster's folder, where only its owner can read it, and
-deleted with it. Nodes get a new certificate at each start, for the address that they have then. So a cluster may be
-started again elsewhere, and may grow.
+The certificate authority is created at the first start, in the cluster's folder, readable only for its owner. Nodes get
+a new certificate at each start, for their current address, so a cluster can move and grow.
 
-It is random. That of a cluster with a name is kept beside its record, where only its owner can read it; that of another
-cluster is in this process alone, and in the folders of its nodes.
+Passwords are random. A named cluster's password is a file next to its record, readable only for its owner. The password
+of an unnamed cluster exists only in this process and in the folders of its nodes.
 """
 
 from collections.abc import Mapping
@@ -18,29 +17,29 @@ from loadframe.base.errors import BadInput
 from loadframe.store import Store
 from loadframe.store.encryption import Certificates
 
-#: In the cluster's folder, here.
+#: Folder of the authority, in the cluster's folder on this machine.
 FOLDER = "authority"
 _CERTIFICATE, _KEY = "certificate.pem", "key.pem"
-#: Of the authority, and of a node, which gets a new one whenever it starts.
+#: Validity in days: of the authority, and of a node's certificate, which is renewed at each start.
 _DAYS, _NODE_DAYS = 3650, 825
 _NAME = "loadframe cluster"
 
 
 def certificate(folder: Path) -> Path:
-    """Return the file by which clients of the cluster in that folder verify its nodes; it is made if it is missing."""
+    """Return the file of the cluster's CA certificate; create the authority if it is missing."""
     place = folder / FOLDER
     if not (place / _CERTIFICATE).exists():
         from loadframe._engine import make_authority
 
-        told, key = make_authority(_NAME, _DAYS)
+        content, key = make_authority(_NAME, _DAYS)
         folders.make(place)
         _write(place / _KEY, key)
-        _write(place / _CERTIFICATE, told)
+        _write(place / _CERTIFICATE, content)
     return place / _CERTIFICATE
 
 
 def certify(folder: Path, name: str, address: str) -> Certificates:
-    """Return a certificate for the node of that name at that IP address, by the authority in the cluster's folder."""
+    """Return a certificate for a node and its IP address, signed by the cluster's authority."""
     from loadframe._engine import issue_certificate
 
     ours = certificate(folder)
@@ -49,7 +48,7 @@ def certify(folder: Path, name: str, address: str) -> Certificates:
 
 
 def discard(folder: Path) -> None:
-    """Remove the authority of the cluster in that folder, if it has one."""
+    """Remove the cluster's authority, if it has one."""
     nofollow.remove_tree(folder / FOLDER)
 
 
@@ -58,20 +57,20 @@ def _write(file: Path, text: str) -> None:
         handle.write(text)
 
 
-#: In the folder of a cluster with a name.
+#: File in the folder of a named cluster.
 FILE = "password"
 
 
 def file_of(folder: Path) -> Path:
-    """Return the file with the password of the cluster in that folder."""
+    """Return the password file of a cluster."""
     return folder / FILE
 
 
 def password(store: Store, settings: Mapping[str, Any], folder: Path | None, *, new: bool) -> str | None:
-    """Return the password of the cluster in that folder, or of one without a name.
+    """Return the password of the cluster in that folder, or a new one without a folder.
 
-    Empty if neither the store nor any behind an application has one. A `new` cluster gets a password unless it has one;
-    None for a cluster that is not new and has none, since an earlier version of loadframe made it.
+    Empty if neither the store nor a store behind an application has passwords. If the cluster is `new`, creates a
+    missing password. None for an existing cluster without a password, made by an earlier version.
     """
     if not any(one.administrator for one in (store, *store.parts(settings).values())):
         return ""
@@ -81,13 +80,13 @@ def password(store: Store, settings: Mapping[str, Any], folder: Path | None, *, 
     if new and not file.exists():
         folders.make(folder)
         with folders.writing("the cluster's password", file):
-            # In one step: a kill leaves a whole password or none.
+            # Atomic: after a kill, the file is complete or missing.
             nofollow.write_text(folder, FILE, token_urlsafe(24), durable=True)
     return file.read_text() if file.exists() else None
 
 
 def require(password: str | None, folder: Path) -> str:
-    """Return the password; BadInput for a cluster that has none: its new nodes would need one, and its others not."""
+    """Return the password; BadInput for a cluster without one, which new nodes could not join."""
     if password is None:
         raise BadInput(
             f"cluster {folder.name} has no password: an earlier version of loadframe made it",

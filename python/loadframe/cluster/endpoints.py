@@ -1,4 +1,4 @@
-"""Which address and ports each process of a cluster gets, beside those that it has already."""
+"""Assignment of addresses and ports to the processes of a cluster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from loadframe.store import Store
 
 @dataclass(frozen=True)
 class Seat:
-    """Where a process listens."""
+    """Address and ports of a process."""
 
     address: str
     port: int
@@ -29,13 +29,13 @@ def seats(
     present: Sequence[Node],
     before: Sequence[Node] = (),
 ) -> list[Seat]:
-    """Return a seat for a process of each number on its machine; BadInput when there are not so many.
+    """Return an endpoint for each process on its machine; BadInput if too few ports are free.
 
-    With one address for all nodes of a machine the ports differ, from the spec's on if it says one. With an address for
-    each, as some stores and some hosts want it, all have the same ports: those of the nodes that are present.
+    If the nodes of a machine share one address, their ports differ, counting up from the spec's port if it has one. If
+    each has its own address, all use the same ports, those of the nodes in `present`.
 
-    `before` are the same processes as they were. One that comes back to others that run gets its ports again where they
-    are free: that is where the others look for it, who may not be able to elect anybody without it.
+    `before` are the same processes at their last start. When they return to a running cluster, they keep their ports if
+    these are free: the other nodes look for them there, and may need them for an election.
     """
     if store.own_address and not all(machine.here for machine in machines):
         return _apart(store, spec, machines, present)
@@ -87,7 +87,7 @@ def _seats_on(
 
 
 def _apart(store: Store, spec: ClusterSpec, machines: Sequence[Machine], present: Sequence[Node]) -> list[Seat]:
-    """Return seats at the same ports on machines that have one address each."""
+    """Return endpoints with the same ports, on machines with one address each."""
     if present:
         port, peer_port = _port(present[0].address), _port(str(present[0].peer_address))
     else:
@@ -105,20 +105,18 @@ def _apart(store: Store, spec: ClusterSpec, machines: Sequence[Machine], present
 def seats_again(
     kind: str, reason: str, machines: Sequence[Machine], nodes: Sequence[Node], first: int | None
 ) -> list[Seat]:
-    """Return the seats that nodes had before, of a kind of store whose nodes keep them; BadInput where one is taken.
+    """Return the endpoints that nodes had before, for stores whose nodes keep them; BadInput if one is in use.
 
-    `reason` is why they do, `first` the port that is asked for. Further ports are in the nodes' folders.
+    `reason` says why nodes keep them, and `first` is the requested port. Other ports are stored in the nodes' folders.
     """
     kept = f"nodes of {kind} keep their addresses ({reason})"
     if first is not None and first != _port(nodes[0].address):
-        raise BadInput(
-            f"{kept}, and {nodes[0].name} has been at {nodes[0].address}", remedy="leave --port out, or give that port"
-        )
+        raise BadInput(f"{kept}, and {nodes[0].name} has {nodes[0].address}", remedy="omit --port, or give this port")
     for machine, node in zip(machines, nodes, strict=True):
         if machine.own_addresses == (_host(node.address) == machine.address):
             raise BadInput(
-                f"{kept}, and {node.name} has been at {node.address}",
-                remedy="start the cluster with the --host that it was made with",
+                f"{kept}, and {node.name} has {node.address}",
+                remedy="start the cluster with the --host that it was created with",
             )
         try:
             machine.free_ports(1, _port(node.address), [_host(node.address)])
@@ -126,13 +124,13 @@ def seats_again(
             raise BadInput(
                 f"{kept}, and that of {node.name} is in use",
                 where=node.address,
-                remedy=f"stop what listens there (`ss -ltnp sport = :{_port(node.address)}` names it)",
+                remedy=f"stop the program that listens there (`ss -ltnp sport = :{_port(node.address)}` names it)",
             ) from error
     return [Seat(_host(node.address), _port(node.address), _port(str(node.peer_address)), ()) for node in nodes]
 
 
 def _kept(machine: Machine, nodes: Sequence[Node]) -> tuple[list[int], list[int]] | None:
-    """Return the ports that processes had at the machine's address; None if one cannot be had again."""
+    """Return the previous ports of processes at the machine's address, or None if one is in use."""
     if any(node.peer_address is None or _host(node.address) != machine.address for node in nodes):
         return None
     ports = [_port(node.address) for node in nodes]
@@ -146,7 +144,7 @@ def _kept(machine: Machine, nodes: Sequence[Node]) -> tuple[list[int], list[int]
 
 
 def _addresses(machine: Machine, numbers: Sequence[int | None], taken: set[str]) -> list[str]:
-    """Return for each process the address of its number, or the next one that is not taken."""
+    """Return an address for each process: the address of its number, or the next free one."""
     addresses = []
     for number in numbers:
         address = next(
@@ -160,7 +158,7 @@ def _addresses(machine: Machine, numbers: Sequence[int | None], taken: set[str])
 
 
 def _distinct(machine: Machine, wanted: int, taken: set[int]) -> list[int]:
-    """Return free ports beside those that are taken, though nobody listens there yet."""
+    """Return free ports that are not in `taken`."""
     return [port for port in machine.free_ports(wanted + len(taken)) if port not in taken][:wanted]
 
 

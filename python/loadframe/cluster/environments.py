@@ -1,6 +1,6 @@
-"""Virtual environments of Python in the cache, one for each requirements file with hashes: for the user's own programs.
+"""Python virtual environments in the cache, one per requirements file with hashes, for the user's applications.
 
-The package installer fetches what the file lists, from where it is set up to fetch from, and verifies it by the hashes.
+pip or uv installs the packages from its configured index and verifies their hashes.
 """
 
 import os
@@ -16,35 +16,38 @@ from loadframe.base import folders
 from loadframe.base.errors import BadInput
 from loadframe.store.distribution import Environment
 
-#: Bytes that an environment may take, with what is fetched for it.
+#: Disk space in bytes that an installation may need.
 _ROOM = 2**28
-#: A user in no special group, by the number that stands for nobody.
+#: Id of an unprivileged user, to test access.
 _ANYBODY = 65_534
 
 
 def home(environment: Environment) -> Path:
-    """Return where it is, or will be; each version of Python has its own."""
+    """Return the folder of the environment, one per Python version. It may not exist yet."""
     return folders.cache() / "environments" / f"python{_python().version}-{environment.digest}"
 
 
 def install(environment: Environment, name: str, report: Callable[[str], None]) -> Path:
-    """Return the folder of the environment, in which everybody may run `bin/python`; `name` is the program, for people.
+    """Create the environment if necessary and return its folder; all users can run its `bin/python`.
 
-    BadInput for a file that has no hashes, or packages that cannot be had here, and without room or network.
+    `name` is the program in messages. BadInput if hashes are missing, packages are not available, or disk space or
+    network is lacking.
     """
     target = home(environment)
     folders.make(target.parent)
     lock = target.with_name(f"{target.name}.lock")
-    with folders.locked(lock, lambda: report(f"another loadframe installs what {name} needs; waiting for it")):
+    with folders.locked(
+        lock, lambda: report(f"another loadframe process is installing the packages of {name}; waiting for it")
+    ):
         if target.exists():
             return target
-        folders.require_room(target.parent, _ROOM, f"installing what {name} needs")
-        report(f"installing what {name} needs, from {environment.where}")
+        folders.require_room(target.parent, _ROOM, f"installing the packages of {name}")
+        report(f"installing the packages of {name}, from {environment.where}")
         draft = target.with_name(f"{target.name}.part")
         shutil.rmtree(draft, ignore_errors=True)
         try:
-            made = [str(_python().path), "-m", "venv", "--without-pip", "--symlinks", str(draft)]
-            subprocess.run(made, check=True, capture_output=True)
+            command = [str(_python().path), "-m", "venv", "--without-pip", "--symlinks", str(draft)]
+            subprocess.run(command, check=True, capture_output=True)
             if environment.lock.strip():
                 _fill(draft, environment)
         except BaseException:
@@ -56,7 +59,7 @@ def install(environment: Environment, name: str, report: Callable[[str], None]) 
 
 
 def _fill(draft: Path, environment: Environment) -> None:
-    """Install the packages into an environment that has none; `uv` does it in seconds where it is there."""
+    """Install the packages into an empty environment, with `uv` if available, else with pip."""
     wanted = draft / "requirements.lock"
     wanted.write_text(environment.lock)
     python = draft / "bin" / "python"
@@ -69,33 +72,32 @@ def _fill(draft: Path, environment: Environment) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
-        told = next((line for line in reversed(lines) if line.startswith(("ERROR", "error"))), " ".join(lines[-3:]))
+        cause = next((line for line in reversed(lines) if line.startswith(("ERROR", "error"))), " ".join(lines[-3:]))
         raise BadInput(
-            f"its packages cannot be installed: {told.removeprefix('ERROR: ').strip()}",
+            f"could not install its packages: {cause.removeprefix('ERROR: ').strip()}",
             where=environment.where,
-            remedy="each package needs its version and hashes (`uv pip compile --generate-hashes`), and a wheel for"
-            f" Python {_python().version}; and the Python package index, or the mirror that pip is set up for, has to"
-            " be within reach",
+            remedy="pin each package with version and hashes (`uv pip compile --generate-hashes`); each needs a wheel "
+            f"for Python {_python().version}; check that the Python package index, or pip's mirror, is reachable",
         )
 
 
 @dataclass(frozen=True)
 class _Python:
     path: Path
-    version: str  #: its first two numbers
+    version: str  #: major and minor version
 
 
 @cache
 def _python() -> _Python:
-    """Return an interpreter for environments: that of loadframe, or the system's where root's own is root's alone."""
+    """Return an interpreter for environments: loadframe's, or the system's if other users cannot access loadframe's."""
     for path in (Path(getattr(sys, "_base_executable", sys.executable)), Path("/usr/bin/python3")):
         if os.geteuid() != 0 or (path.exists() and folders.reachable(path.resolve().parent, _ANYBODY)):
-            said = "import sys; print('%d.%d' % sys.version_info[:2])"
-            done = subprocess.run([path, "-c", said], capture_output=True, text=True, check=False)
+            program = "import sys; print('%d.%d' % sys.version_info[:2])"
+            done = subprocess.run([path, "-c", program], capture_output=True, text=True, check=False)
             if done.returncode == 0:
                 return _Python(path, done.stdout.strip())
     raise BadInput(
-        "root's servers run as another user, who cannot enter the folder of this Python",
+        "servers do not run as root, and their user cannot access this Python",
         where=sys.executable,
-        remedy="install the system's package python3, or do not run as root",
+        remedy="install the system package python3, or run loadframe as an ordinary user",
     )

@@ -1,4 +1,4 @@
-"""What was done to a named cluster, by whichever command, so that a run that goes on meanwhile hears of it."""
+"""Log of events of a named cluster, so that a run sees the changes that other commands make."""
 
 import contextlib
 import dataclasses
@@ -14,14 +14,14 @@ _FILE = "events.jsonl"
 
 
 def write(folder: Path, event: ClusterEvent) -> None:
-    """Add an event, if it can be: a full disk does not undo what has happened."""
+    """Append an event. Write errors are ignored, because the change has already happened."""
     line = json.dumps({**dataclasses.asdict(event), "by": os.getpid()}) + "\n"
     with contextlib.suppress(OSError), open(folder / _FILE, "a", opener=ours_alone) as file:
         file.write(line)
 
 
 def length(folder: Path) -> int:
-    """Return how many bytes were written so far."""
+    """Return the current size of the log in bytes."""
     try:
         return (folder / _FILE).stat().st_size
     except FileNotFoundError:
@@ -29,7 +29,7 @@ def length(folder: Path) -> int:
 
 
 def by_others(folder: Path, since: int) -> Iterator[ClusterEvent]:
-    """Yield the events that other processes have written after that many bytes."""
+    """Yield the events of other processes after byte `since`."""
     try:
         with (folder / _FILE).open() as file:
             file.seek(since)

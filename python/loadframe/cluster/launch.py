@@ -1,4 +1,4 @@
-"""Starting nodes: software, folders, processes, and the wait until the cluster is complete. Stops nothing."""
+"""Start of nodes: folders, processes, and the wait until the cluster is complete. Stops nothing."""
 
 import contextlib
 import time
@@ -25,10 +25,10 @@ from loadframe.host.base import Command, Host
 from loadframe.host.limits import Limits
 from loadframe.store import Installation, NodeSpec, Store
 
-#: Seconds. Three nodes on two slow cores that others use as well need a minute; more than this is a failure.
+#: Timeout in seconds. Three nodes need a minute on two slow, busy cores.
 _READY_WITHIN = 240.0
 _POLL = 0.2
-#: Bytes that a node's files take before it holds any data, with room for a first bit.
+#: Disk space of a new node in bytes, including some first data.
 _ROOM_PER_NODE = 256 * 2**20
 
 
@@ -45,19 +45,18 @@ def start(
     state: State = State.SETTLED,
     size: int | None = None,
 ) -> None:
-    """Start processes at once, below `folder`, beside those of the roster, into which each goes as soon as it runs.
+    """Start processes in addition to those of the roster; add each to the roster as soon as it runs.
 
-    `password` is that of the store's administrator, empty if the store has none.
-
-    `size` is how many nodes the cluster is to have then, if not as many as the spec says. Whoever catches an error here
-    finds in the roster what to stop. The plan's facts go to the roster's.
+    `folder` is the cluster's folder on this machine. `password` is that of the store's administrator, or empty. `size`
+    is the number of nodes after this start, by default the spec's. Side effect: the plans' facts go into the roster.
+    After an error, the caller must stop the processes that are in the roster.
     """
     folders.make(folder)
     machines = placement.places(host, planned, roster.nodes)
     if any(process.spec.shares for process in planned) and any(machine.own_addresses for machine in machines):
         raise BadInput(
-            f"processes are to share a machine, and on the host {spec.host} each is a machine of its own",
-            remedy="leave the setting layout out, or take another host",
+            f"the layout puts several processes on one machine, but the host {spec.host} gives each its own machine",
+            remedy="omit the setting layout, or use another host",
         )
     users = {machine.hostname: server_user(machine, software.store) for machine in machines}
     for hostname, count in Counter(machine.hostname for machine in machines).items():
@@ -142,7 +141,7 @@ def start(
 
 
 def _software(spec: ClusterSpec, installation: Installation) -> tuple[Path, ...]:
-    """Return the folders that a node reads; a program of the PATH is the system's, and a container has its own."""
+    """Return the software folders that a node reads. Programs in PATH are part of the system or the image."""
     user = Path(spec.home).expanduser().absolute() if spec.home else None
     parts = (installation, *installation.parts.values())
     homes = [place for part in parts for place in (part.home if part.home.is_dir() else None, part.java)]
@@ -150,10 +149,10 @@ def _software(spec: ClusterSpec, installation: Installation) -> tuple[Path, ...]
 
 
 def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int = 0) -> None:
-    """Return when each of the nodes that clients ask sees the cluster ready, with `size` data-bearing nodes.
+    """Wait until each of the nodes that serve clients sees the cluster ready with `size` data nodes.
 
-    There may be as many `more` of which it is not known whether they are members. LoadframeError with the log's end
-    when one never does, or when one ends.
+    `more` further nodes may or may not be members. StoreFailed, with the end of its log, if a node ends or is not ready
+    in time.
     """
     deadline = time.monotonic() + _READY_WITHIN
     waiting = [node for node in nodes if node.serves]
@@ -172,12 +171,12 @@ def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int =
 
 
 def limits_in_force(host: Host, limits: Limits, folder: Path, report: Report) -> tuple[str, str | None]:
-    """Return how the limits are enforced and why they are not, having warned in that case."""
-    told = {machine.hostname: machine.limited_by(limits, machine.folder(folder)) for machine in host.machines}
-    how = ", ".join(sorted({how for how, _ in told.values()}))
-    reasons = {name: reason for name, (_, reason) in told.items() if reason}
-    alone = len(told) == 1
+    """Return the limiter, and the reason if limits cannot be enforced; report a warning in that case."""
+    results = {machine.hostname: machine.limited_by(limits, machine.folder(folder)) for machine in host.machines}
+    how = ", ".join(sorted({how for how, _ in results.values()}))
+    reasons = {name: reason for name, (_, reason) in results.items() if reason}
+    alone = len(results) == 1
     reason = "; ".join(why if alone else f"{name}: {why}" for name, why in reasons.items()) or None
     if reason:
-        report(f"warning: nodes run without the limits asked for, which cannot be enforced here ({reason})")
+        report(f"warning: nodes run without the requested limits, because this machine cannot enforce them ({reason})")
     return how, reason

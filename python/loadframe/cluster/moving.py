@@ -1,8 +1,7 @@
-"""Brings the data of a stopped cluster's nodes to the machines on which they are to be started.
+"""Transfer of a stopped cluster's data to the machines on which its nodes will start.
 
-Until the cluster is ready there, what it was made of stays where it was, untouched, and is what is written down: should
-anything fail, that is still the cluster, and what was copied is removed, by the next command at the latest. Nothing is
-ever started without its data.
+Until the cluster is ready there, the original data stays unchanged and in the record. If the transfer fails, the next
+command at the latest removes the copies. A node never starts without its data.
 """
 
 import contextlib
@@ -27,7 +26,7 @@ from loadframe.host.base import Host, Machine
 from loadframe.host.local import LocalHost
 from loadframe.store import Store
 
-#: Bytes that go at once, and nodes whose data goes at a time.
+#: Size of a piece in bytes, and number of nodes that are transferred concurrently.
 _PIECE, _AT_ONCE = 4 * 2**20, 4
 
 Report = Callable[[str], None]
@@ -37,19 +36,19 @@ Report = Callable[[str], None]
 class _Move:
     node: Node
     target: Machine
-    place: Path  #: of its folder there
-    copied: bool = True  #: otherwise the machine sees the folder where it is
+    place: Path  #: folder on the target
+    copied: bool = True  #: False if the target already sees the folder
 
 
 class Moved:
-    """What has gone elsewhere. It is either committed, and gone from where it was, or undone."""
+    """Completed transfer, to be committed or undone."""
 
     def __init__(self, roster: Roster, saved: Saved, moves: Sequence[_Move]) -> None:
-        """Remember how it was before."""
+        """Store the state before the transfer."""
         self._roster, self._saved, self._moves = roster, saved, moves
 
     def commit(self, report: Report) -> None:
-        """Have the cluster be where it is now, and remove the copies that it was made of."""
+        """Make the new location permanent and remove the original data."""
         record = self._saved.spec.to_record()
         moves = [move for move in self._moves if move.copied]
         former = [Copy(move.node.name, str(move.node.on), str(move.node.folder), record) for move in moves]
@@ -62,7 +61,7 @@ class Moved:
         clear(self._roster, report)
 
     def undo(self, report: Report) -> None:
-        """Remove what was copied, and have the cluster be where it was; nothing when it was committed."""
+        """Restore the record and remove the copies. Does nothing after `commit`."""
         if not self._moves:
             return
         marks = {node.name: node.mark for node in self._roster.nodes}
@@ -74,13 +73,13 @@ class Moved:
 
 
 def clear(roster: Roster, report: Report) -> None:
-    """Remove the copies that the cluster does not consist of. One that cannot be reached is named, and stays noted."""
+    """Remove obsolete copies of nodes' data. Copies on unreachable machines are reported and stay in the record."""
     nodes, gone = {node.name: node for node in roster.nodes}, []
     for copy in roster.copies:
         try:
             _clear(copy, nodes.get(copy.node))
         except LoadframeError as error:
-            report(f"warning: a copy of {copy.node} stays on {copy.machine} in {copy.folder} for now ({error.what})")
+            report(f"warning: could not remove a copy of {copy.node} on {copy.machine} in {copy.folder} ({error.what})")
         else:
             gone.append(copy)
     if gone:
@@ -88,7 +87,7 @@ def clear(roster: Roster, report: Report) -> None:
 
 
 def _clear(copy: Copy, node: Node | None) -> None:
-    """Remove a copy, unless it is what the node goes on with: machines may see one folder under several names."""
+    """Remove a copy, unless it is the node's current folder under another name."""
     place, token = Path(copy.folder), token_hex(8)
     if node is None or node.machine is None or node.folder is None:
         copy.place().call(copying.discard, place)
@@ -112,20 +111,21 @@ def move(
     user: Callable[[Machine], int | None],
     report: Report,
 ) -> Moved:
-    """Have the data of all nodes on the machines of the host where they are to run, and note that in the roster.
+    """Transfer the data of all nodes to the machines of the host, and store that in the roster.
 
-    `folder` is the cluster's here. The first `staying` nodes get places that they keep; the others, whose data goes to
-    those, are put where there is least. BadInput, with nothing changed, when data cannot be reached or has no place.
+    `folder` is the cluster's folder on this machine. The first `staying` nodes get regular places. The others will hand
+    over their data and leave, so they go to the least loaded machines. BadInput, with nothing changed, if data is not
+    reachable or has no place.
     """
     nodes = [node for node in roster.nodes if node.state != State.LEFT]
     targets = _targets(store, nodes, host, staying)
     _require_movable(store, roster, nodes, targets)
-    wanted = [_Move(node, targets[node.name], targets[node.name].folder(folder) / node.name) for node in nodes]
+    planned = [_Move(node, targets[node.name], targets[node.name].folder(folder) / node.name) for node in nodes]
     stop = threading.Event()
     jobs: list[Future[_Move]] = []
     try:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            jobs = [pool.submit(_bring, one, user(one.target), folder, roster, report, stop) for one in wanted]
+            jobs = [pool.submit(_bring, one, user(one.target), folder, roster, report, stop) for one in planned]
             try:
                 moves = [job.result() for job in jobs]
             except BaseException:
@@ -136,26 +136,26 @@ def move(
         clear(roster, report)
         raise
     if not any(made.copied for made in moves):
-        # Its folders are those that it had: what is written down has to keep up with them.
+        # Nothing was copied, so the record can follow the roster at once.
         roster.before = None
     roster.update(put=[replace(made.node, machine=made.target, folder=made.place, process=None) for made in moves])
     return Moved(roster, saved, moves)
 
 
 def _require_movable(store: Store, roster: Roster, nodes: Sequence[Node], targets: Mapping[str, Machine]) -> None:
-    """BadInput for nodes that keep their addresses and are to go to a machine that has others."""
+    """Raise BadInput for nodes that keep their addresses and would have to change machines."""
     reason = store.keeps_addresses(roster.spec.settings if roster.spec else {})
     for node in nodes if reason else ():
         if targets[node.name].hostname != node.on:
             raise BadInput(
-                f"nodes of {store.kind} keep their addresses ({reason}), and {node.name} has been at {node.address}",
+                f"nodes of {store.kind} keep their addresses ({reason}), and {node.name} has {node.address}",
                 where=node.on,
-                remedy="start the cluster on the machines that it was on, or fill a new one",
+                remedy="start the cluster on its previous machines, or create and fill a new one",
             )
 
 
 def _targets(store: Store, nodes: Sequence[Node], host: Host, staying: int) -> Mapping[str, Machine]:
-    """Return each node's machine: that on which its data is, if it is one of the host's, or another with room."""
+    """Return each node's machine: the one with its data, if it belongs to the host, or another with a free slot."""
     known = {machine.hostname: machine for machine in host.machines}
     numbers = sorted({node.number for node in nodes if node.number is not None})
     of_number: dict[int, Machine] = {
@@ -164,7 +164,7 @@ def _targets(store: Store, nodes: Sequence[Node], host: Host, staying: int) -> M
     for position, number in enumerate(numbers):
         if number not in of_number:
             taken = [machine.hostname for machine in of_number.values()]
-            of_number[number] = host.place(taken) if position < staying else _for_a_while(store, host, taken)
+            of_number[number] = host.place(taken) if position < staying else _temporary(store, host, taken)
     beside = list(of_number.values()) or list(host.machines)
     chosen = {}
     for position, node in enumerate(nodes):
@@ -175,10 +175,10 @@ def _targets(store: Store, nodes: Sequence[Node], host: Host, staying: int) -> M
     return chosen
 
 
-def _for_a_while(store: Store, host: Host, taken: Sequence[str]) -> Machine:
-    """Return a machine for a node that leaves once its data is with the others.
+def _temporary(store: Store, host: Host, taken: Sequence[str]) -> Machine:
+    """Return a machine for a node that will leave after it has handed over its data.
 
-    If all are full it is the one with the fewest; BadInput where a machine cannot have two.
+    If all are full, it is the one with the fewest nodes; BadInput if a machine cannot run two nodes.
     """
     try:
         return host.place(taken)
@@ -186,18 +186,18 @@ def _for_a_while(store: Store, host: Host, taken: Sequence[str]) -> Machine:
         emptiest = min(host.machines, key=lambda machine: taken.count(machine.hostname))
         if store.own_address and not emptiest.here:
             raise BadInput(
-                f"nodes of {store.kind} are all at the same port, so a machine takes one, and those that are to leave"
-                " have to run until their data is with the others",
+                f"nodes of {store.kind} all use the same port, so each machine runs only one. Nodes that will be"
+                " removed must also run until the others have their data",
                 where=full.where,
-                remedy="name as many machines as it has nodes, or shrink it before it is stopped",
+                remedy="name a machine for each stored node, or shrink the cluster before you stop it",
             ) from full
         return emptiest
 
 
 def bring_home(name: str, report: Report) -> None:
-    """Have the data of a stopped cluster on this machine, where it is started next unless that is told otherwise.
+    """Transfer the data of a stopped cluster to this machine, which then becomes its default host.
 
-    BadInput, with nothing changed, when it runs, and as `move` says.
+    BadInput, with nothing changed, if it runs or `move` refuses.
     """
     saved = named.existing(name)
     if saved.running or not saved.formed:
@@ -213,43 +213,43 @@ def bring_home(name: str, report: Report) -> None:
 
 
 def _bring(
-    wanted: _Move, user: int | None, cluster: Path, roster: Roster, report: Report, stop: threading.Event
+    move: _Move, user: int | None, cluster: Path, roster: Roster, report: Report, stop: threading.Event
 ) -> _Move:
-    """Have a node's folder on its machine, and return where it is; `cluster` is the cluster's folder here."""
-    node, target = wanted.node, wanted.target
+    """Transfer one node's folder to its target, and return the result; `cluster` is the local cluster folder."""
+    node, target = move.node, move.target
     source, folder = node.machine, node.folder
     assert source and folder
     token = token_hex(8)
     try:
-        there = source.call(copying.sign, folder, token)
+        exists = source.call(copying.sign, folder, token)
     except LoadframeError as error:
         if folder.parent != cluster or node.mark is None or not copying.marked(folder, node.mark):
             raise BadInput(
-                f"the data of {node.name} cannot be reached: {error.what}",
+                f"could not reach the data of {node.name}: {error.what}",
                 where=error.where,
-                remedy=f"{error.remedy or 'make that machine reachable'}; nothing was changed. If it is gone for good,"
-                " so is that data: delete the cluster with `loadframe cluster down NAME --delete-data`",
+                remedy=f"{error.remedy or 'make that machine reachable'}; nothing was changed. If the machine no"
+                " longer exists, its data is lost: delete the cluster with `loadframe cluster down NAME --delete-data`",
             ) from error
-        # That machine and this one share the folder, so what it wrote last is here.
+        # The folder is on a shared file system: its last mark is visible here.
         source = LocalHost()
-        there = source.call(copying.sign, folder, token)
-    if not there:
+        exists = source.call(copying.sign, folder, token)
+    if not exists:
         raise _missing(node)
     try:
-        if target.call(copying.signed, wanted.place, token):
-            return replace(wanted, copied=False)
+        if target.call(copying.signed, move.place, token):
+            return replace(move, copied=False)
         entries = source.call(copying.entries, folder)
         size = sum(entry.size for entry in entries)
-        draft = target.call(copying.begin, wanted.place, size, f"the data of {node.name}")
+        draft = target.call(copying.begin, move.place, size, f"the data of {node.name}")
         assert roster.spec
-        roster.note(put=[Copy(node.name, target.hostname, str(wanted.place), roster.spec.to_record())])
+        roster.note(put=[Copy(node.name, target.hostname, str(move.place), roster.spec.to_record())])
         try:
             report(f"copying the data of {node.name} from {source.hostname} to {target.hostname}: {format_size(size)}")
             if target.call(copying.signed, folder, token):
                 target.call(copying.copy, folder, draft)
             else:
                 _send(source, folder, target, draft, entries, stop)
-            target.call(copying.settle, draft, wanted.place, entries, user)
+            target.call(copying.settle, draft, move.place, entries, user)
         except BaseException:
             with contextlib.suppress(LoadframeError):
                 target.call(copying.discard, draft)
@@ -257,27 +257,27 @@ def _bring(
     finally:
         with contextlib.suppress(LoadframeError):
             source.call(copying.unsign, folder)
-    return wanted
+    return move
 
 
 def require_there(node: Node) -> None:
-    """BadInput for a node whose folder is gone: started without it, it would come back empty."""
+    """Raise BadInput for a node whose folder is missing: it would start empty."""
     if node.machine and node.folder and not node.machine.call(files.exists, node.folder):
         raise _missing(node)
 
 
 def _missing(node: Node) -> BadInput:
     return BadInput(
-        f"the data of {node.name} is not where it was left",
+        f"the folder with the data of {node.name} is missing",
         where=f"{node.on}: {node.folder}",
-        remedy="bring it back there, or delete the cluster with `loadframe cluster down NAME --delete-data`",
+        remedy="restore the folder, or delete the cluster with `loadframe cluster down NAME --delete-data`",
     )
 
 
 def _send(
     source: Machine, folder: Path, target: Machine, draft: Path, entries: Sequence[copying.Entry], stop: threading.Event
 ) -> None:
-    """Send a folder's files to a machine that does not see them; LoadframeError as soon as `stop` is set."""
+    """Send a folder's files to a machine that does not see them; LoadframeError if `stop` is set."""
     for entry in entries:
         if entry.folder or entry.link is not None:
             continue

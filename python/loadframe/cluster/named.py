@@ -1,4 +1,4 @@
-"""The folders of clusters: those with a name, which can outlive a command, and the passing ones without."""
+"""Folders and records of clusters: named ones, which can outlive a command, and temporary ones without a name."""
 
 import contextlib
 import difflib
@@ -19,59 +19,59 @@ from loadframe.host import copying, files, identity
 from loadframe.host.base import Host, Machine, Process
 
 _RECORD = "cluster.json"
-#: Machines that are asked at once whether they answer.
+#: Machines that are contacted concurrently.
 _AT_ONCE = 32
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of a node's data that the cluster does not consist of: one that was cut off, or the one before a move."""
+    """Obsolete copy of a node's data: of an interrupted transfer, or the original after a completed one."""
 
     node: str
     machine: str
-    folder: str  #: there
-    host: Mapping[str, Any]  #: that the machine is one of, as the record of the spec which names it
+    folder: str  #: on the machine
+    host: Mapping[str, Any]  #: record of the spec whose host includes the machine
 
     def place(self) -> Machine:
-        """Return its machine; BadInput when that is none any more."""
+        """Return its machine; BadInput if that is no longer available."""
         return ClusterSpec.from_record(self.host).place().machine(self.machine)
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A named cluster as it was written down. A node whose process is gone has none."""
+    """Named cluster from its record. The process of an ended node is None."""
 
     spec: ClusterSpec
     facts: Mapping[str, Any]
     nodes: Sequence[Node]
-    formed: bool  #: it was ready once; what is there of one that never was holds nobody's data
-    copies: Sequence[Copy] = ()  #: to be removed
+    formed: bool  #: whether it was ready once; otherwise its folders hold no user data
+    copies: Sequence[Copy] = ()  #: copies that must be removed
 
     @property
     def running(self) -> bool:
-        """Whether any of its nodes runs, as far as its machines can be asked."""
+        """Whether at least one node runs, ignoring unreachable machines."""
         return any(node.process and node.process.alive() for node in self.nodes)
 
     @property
     def unknown(self) -> list[str]:
-        """Of which nodes nothing is known, and why, one sentence each."""
+        """One sentence for each node whose state is unknown."""
         return [node.unknown for node in self.nodes if node.unknown]
 
 
 def folder_of(name: str) -> Path:
-    """Return where a named cluster is kept, or will be; BadInput for what cannot be a name."""
+    """Return the folder of a named cluster, which may not exist; BadInput for an invalid name."""
     require_name(name)
     return identity.named(name)
 
 
 def names() -> list[str]:
-    """Return the names of all clusters, running or stopped, but those that run on another machine with this folder."""
+    """Return the names of all clusters, except clusters on another machine that shares the state folder."""
     records = (folders.state() / "clusters").glob(f"*/{_RECORD}")
     return sorted(path.parent.name for path in records if _elsewhere(path) is None)
 
 
 def _elsewhere(path: Path) -> str | None:
-    """Return the name of the other machine on which the nodes run locally, by the record that machines share."""
+    """Return the other machine on which the nodes run, according to a shared record, or None if none."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         runs = json.loads(path.read_text())["runs_on"]
         if runs and runs["identity"] != identity.machine():
@@ -81,20 +81,20 @@ def _elsewhere(path: Path) -> str | None:
 
 @contextlib.contextmanager
 def locked(name: str, report: Callable[[str], None]) -> Iterator[Path]:
-    """Hold a named cluster for one command and give its folder; `report` is told when another has to be awaited."""
+    """Lock a named cluster for one command and yield its folder; `report` is called if the lock must be awaited."""
     parent = folders.make(folder_of(name).parent)
     folders.shut(parent)
     folder = parent / name
     lock = folder.with_name(f".{name}.lock")
-    with folders.locked(lock, lambda: report(f"another command works on cluster {name}; waiting for it")):
+    with folders.locked(lock, lambda: report(f"another command is changing cluster {name}; waiting for it")):
         yield folder
 
 
 @contextlib.contextmanager
 def record_locked(name: str) -> Iterator[None]:
-    """Hold the lock of a cluster's record for one change of it: read, edit, write.
+    """Lock a cluster's record for one read, edit and write.
 
-    Unlike `locked`, it is held for milliseconds only, so that a node can be killed while the cluster grows.
+    Unlike `locked`, it is held only for milliseconds, so that a node can be killed while the cluster grows.
     """
     lock = folders.make(folder_of(name).parent) / f".{name}.record.lock"
     with folders.locked(lock, lambda: None):
@@ -102,17 +102,17 @@ def record_locked(name: str) -> Iterator[None]:
 
 
 def record_of(name: str) -> Path:
-    """Return the file in which a named cluster is written down."""
+    """Return the record file of a named cluster."""
     return folder_of(name) / _RECORD
 
 
 def save(saved: Saved) -> None:
-    """Write a cluster's record, whole or not at all. Only Roster calls this, with the record's lock held."""
+    """Write a cluster's record atomically. Only for Roster, while it holds the record's lock."""
     spec, nodes = saved.spec, saved.nodes
     assert spec.name
     ours = [node.machine for node in nodes if node.machine and node.machine.here and node.alive]
     record = {
-        # Another machine that shares this folder sees none of these processes, and must not take them for gone.
+        # Other machines that share this folder cannot see these processes, and must not consider them ended.
         "runs_on": {"identity": identity.machine(), "hostname": ours[0].hostname} if ours else None,
         "formed": saved.formed,
         "spec": spec.to_record(),
@@ -159,7 +159,7 @@ def save(saved: Saved) -> None:
 class Amendment:
     """The fields of a node's record entry that other commands may change while one command changes the cluster."""
 
-    process: Mapping[str, Any] | None  #: that the entry is about
+    process: Mapping[str, Any] | None  #: process of the entry
     state: State
     cut: bool
     shape: str
@@ -180,18 +180,18 @@ def amendments(name: str) -> dict[str, Amendment]:
 
 
 def load(name: str, known: Sequence[Node] = ()) -> Saved | None:
-    """Return what is written of a cluster, or None if there is none; BadInput when the record cannot be read.
+    """Return a cluster from its record, or None if there is none, BadInput if the record is damaged.
 
-    Of machines that cannot be reached nothing is known; see `Saved.unknown`. The machines and processes of `known`
-    nodes are used again.
+    BadInput also if the cluster runs on another machine that shares the folder. Connects to the nodes' machines; for
+    those that are unreachable see `Saved.unknown`. Machines and processes of `known` nodes are reused.
     """
     path = record_of(name)
-    if away := _elsewhere(path):
+    if other := _elsewhere(path):
         raise BadInput(
-            f"cluster {name} runs on machine {away}, which shares this folder",
+            f"cluster {name} runs on machine {other}, which shares this folder",
             where=str(path),
-            remedy=f"use it there, or stop it there with `loadframe cluster down {name}`; if that machine is gone for "
-            "good, put null for runs_on into the record",
+            remedy=f"use it on that machine, or stop it there with `loadframe cluster down {name}`; if that machine no "
+            "longer exists, set runs_on to null in the record",
         )
     try:
         record = json.loads(path.read_text())
@@ -233,28 +233,28 @@ def load(name: str, known: Sequence[Node] = ()) -> Saved | None:
         raise BadInput(
             f"the record of cluster {name} is damaged ({type(error).__name__}: {error})",
             where=str(path),
-            remedy=f"delete {path.parent}, with its data",
+            remedy=f"delete {path.parent}, including its data",
         ) from error
 
 
 def _same(node: Node | None, entry: Mapping[str, Any]) -> Node | None:
-    """Return the node if its process and machine are those of the record entry."""
+    """Return the node if its process and machine match the record entry, or None otherwise."""
     if node and node.process and node.on == entry.get("machine") and node.process.record() == entry["process"]:
         return node
     return None
 
 
 def _reach(machines: Collection[Machine]) -> None:
-    """Connect to machines, all at once. Those that cannot be reached say so themselves; see Machine.trouble."""
-    away = {machine.hostname: machine for machine in machines if not machine.here}
-    if away:
+    """Connect to remote machines concurrently. Failures are available from Machine.trouble."""
+    remote = {machine.hostname: machine for machine in machines if not machine.here}
+    if remote:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for machine in away.values():
+            for machine in remote.values():
                 pool.submit(getattr, machine, "facts")
 
 
 def _process(machine: Machine, record: Mapping[str, Any]) -> Process | None:
-    """Return a node's process if it is there; None also on a machine that cannot be reached."""
+    """Return a node's process, or None if it has ended or its machine is unreachable."""
     try:
         return None if machine.trouble() else machine.find(record)
     except LoadframeError:
@@ -264,23 +264,23 @@ def _process(machine: Machine, record: Mapping[str, Any]) -> Process | None:
 
 
 def existing(name: str) -> Saved:
-    """Return what is written of a cluster; BadInput with the names that there are when it is not one of them."""
+    """Return a cluster from its record; BadInput, with a suggestion or the known names, if there is none."""
     saved = load(name)
     if saved is None:
         known = names()
         near = difflib.get_close_matches(name, known, n=1)
-        there = f"there is {', '.join(known)}" if known else "there is none yet"
+        available = f"existing clusters: {', '.join(known)}" if known else "no cluster exists yet"
         raise BadInput(
-            f"there is no cluster {name!r}",
-            remedy=f"did you mean {near[0]}?" if near else f"{there}; start one with `loadframe cluster up NAME`",
+            f"cluster {name!r} does not exist",
+            remedy=f"did you mean {near[0]}?" if near else f"{available}; start one with `loadframe cluster up NAME`",
         )
     return saved
 
 
 def delete(name: str) -> list[str]:
-    """Delete a cluster's folders with its data, on all its machines; it must be stopped.
+    """Delete the folders of a stopped cluster, with its data, on all its machines.
 
-    Return what could not be reached, and so stays: one sentence for each folder of a node.
+    Returns one sentence for each node folder that is unreachable and so stays.
     """
     saved = load(name)
     if saved is None:
@@ -290,7 +290,7 @@ def delete(name: str) -> list[str]:
 
 
 def remove(host: Host, folder: Path, nodes: Sequence[Node] = (), copies: Sequence[Copy] = ()) -> list[str]:
-    """Remove a cluster's folder here, and those of its nodes on each machine; return as `delete` does."""
+    """Remove a cluster's folder here, and its nodes' folders on each machine; returns the same as `delete`."""
     left = []
     for node in nodes:
         assert node.machine and node.folder
@@ -299,7 +299,7 @@ def remove(host: Host, folder: Path, nodes: Sequence[Node] = (), copies: Sequenc
         try:
             left += _removed(copy.node, copy.place(), Path(copy.folder))
         except BadInput as error:
-            left.append(f"a copy of the data of {copy.node} stays on {copy.machine} in {copy.folder}: {error.what}")
+            left.append(f"a copy of the data of {copy.node} remains on {copy.machine} in {copy.folder}: {error.what}")
     for machine in host.machines:
         if not machine.trouble():
             with contextlib.suppress(LoadframeError):
@@ -309,23 +309,23 @@ def remove(host: Host, folder: Path, nodes: Sequence[Node] = (), copies: Sequenc
 
 
 def _removed(node: str, machine: Machine, folder: Path) -> list[str]:
-    """Remove a node's folder; return what to say when its machine cannot be reached."""
+    """Remove a node's folder; return a sentence if its machine is unreachable."""
     trouble = machine.trouble()
     if trouble is None:
         try:
             machine.call(copying.discard, folder)
         except LoadframeError as error:
             trouble = error.what
-    # Where machines share a folder, it is gone from there when it is from here.
+    # On a shared file system, the folder may already be removed.
     if trouble is None or folder.exists():
         return []
-    return [f"the data of {node} stays on {machine.hostname} in {folder}: {trouble}"]
+    return [f"the data of {node} remains on {machine.hostname} in {folder}: {trouble}"]
 
 
 def passing_folder() -> Path:
-    """Return a new folder for a cluster without a name, and remove those that a crash of this machine has left behind.
+    """Create a new folder for a cluster without a name.
 
-    What other machines have in the same place stays.
+    Side effect: removes such folders that survived a crash of this machine, but not those of other machines.
     """
     folder = identity.passing(token_hex(4))
     folders.make(folder.parent)

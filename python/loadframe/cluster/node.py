@@ -1,4 +1,4 @@
-"""One node of a cluster: its addresses and, if loadframe started it, its folder, log and process."""
+"""Node of a cluster: addresses and, if loadframe started it, folder, log and process."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,60 +13,60 @@ from loadframe.store.base import here
 
 
 class State(StrEnum):
-    """What a node is in the middle of. It is written down before each step, so that one that was cut off is seen."""
+    """Current transition of a node. It is recorded before each step, so that an interrupted step can be recognized."""
 
     SETTLED = ""
-    JOINING = "joining"  #: not a member yet
-    BALANCING = "balancing"  #: a member, perhaps without its share of the data
-    LEAVING = "leaving"  #: its data is on the way to the others
-    LEFT = "left"  #: no member any more, to be stopped
-    KILLED = "killed"  #: ended on purpose
+    JOINING = "joining"  #: not yet a member
+    BALANCING = "balancing"  #: member, possibly without its share of the data
+    LEAVING = "leaving"  #: its data is being moved to other nodes
+    LEFT = "left"  #: no longer a member, to be stopped
+    KILLED = "killed"  #: killed by the user
 
 
 @dataclass(frozen=True)
 class Node:
-    """A process of a cluster. One of a cluster that was only attached to has an address and a name, nothing else."""
+    """Process of a cluster. If the cluster was only attached to, it has only a name and an address."""
 
     name: str
     address: str  #: host:port for clients
     peer_address: str | None = None  #: host:port for the other nodes
     folder: Path | None = None  #: on its machine
     process: Process | None = None
-    number: int | None = None  #: of the data-bearing node that it belongs to; None for a companion, such as a router
-    role: str = ""  #: what it is for, where processes differ
-    serves: bool = True  #: clients may ask it
+    number: int | None = None  #: number of its data node, or None for a companion, such as a router
+    role: str = ""  #: role, in stores with different processes
+    serves: bool = True  #: whether it serves clients
     state: State = State.SETTLED
-    cut: bool = False  #: its link was cut
-    shape: str = ""  #: what its link does to packets, in words
-    cores: tuple[int, ...] = ()  #: the numbers of the cores that it keeps to; empty for all there are
-    elects: bool = True  #: it may be elected to lead the others, in stores where that is not for all
-    shares: str = ""  #: the name that it has in common with those whose limits and cores it shares
-    mark: str | None = None  #: of its last start, which is written in its folder, too
-    machine: Machine | None = field(default=None, compare=False)  #: that loadframe has started it on
+    cut: bool = False  #: whether its link is cut
+    shape: str = ""  #: description of its link's shape
+    cores: tuple[int, ...] = ()  #: its cores; empty for all
+    elects: bool = True  #: whether it can be elected as a leader, in stores that restrict this
+    shares: str = ""  #: processes with the same value share limits and cores
+    mark: str | None = None  #: random mark of its last start, also stored in its folder
+    machine: Machine | None = field(default=None, compare=False)  #: machine on which loadframe started it
 
     @property
     def alive(self) -> bool:
-        """Whether loadframe's own process of it runs; unknown, and so not False, for one that it did not start."""
+        """Whether its process runs. True, without a check, for nodes that loadframe did not start."""
         return self.folder is None or (self.process is not None and self.process.alive())
 
     @property
     def companion(self) -> bool:
-        """Whether it stands beside those that keep data, as a router or a server of the configuration does."""
+        """Whether it is not part of a data node, such as a router or a configuration server."""
         return self.folder is not None and self.number is None
 
     @property
     def unknown(self) -> str | None:
-        """Why nothing is known of it now, as a sentence; None while its machine answers."""
+        """Why its state is unknown, as a sentence, or None if its machine responds."""
         trouble = self.machine.trouble() if self.machine else None
-        return trouble and f"nothing is known of {self.name}: {trouble}"
+        return trouble and f"the state of {self.name} is unknown: {trouble}"
 
     @property
     def paused(self) -> bool:
-        """Whether it was made to stand still."""
+        """Whether it is suspended."""
         return self.process is not None and self.process.paused()
 
     def member(self, others: Sequence["Node"] = ()) -> Member:
-        """Return what a store is told of it; `others` are the other processes of the same node."""
+        """Return its description for the store; `others` are the other processes of the same data node."""
         return Member(
             self.name,
             self.address,
@@ -80,36 +80,36 @@ class Node:
 
     @property
     def on(self) -> str | None:
-        """The name of its machine, where loadframe has started it."""
+        """Host name of the machine on which loadframe started it."""
         return self.machine.hostname if self.machine else None
 
     @property
     def pid(self) -> int | None:
-        """The id of the server process on its host."""
+        """Process id of the server on its machine."""
         return self.process.pid if self.process else None
 
     @property
     def control_groups(self) -> Mapping[str, Path]:
-        """The folders of the controllers (`cpu`, `memory`) that limit it; empty without limits."""
+        """Controller (`cpu`, `memory`) -> folder of its control group; empty without limits."""
         return self.process.control_groups if self.process else {}
 
     @property
     def log(self) -> Path | None:
-        """What the server printed, on its machine."""
+        """Log file on its machine."""
         return log_of(self.folder) if self.folder else None
 
     def log_end(self, lines: int = 20) -> str:
-        """Return the last lines of the log, stack frames left out: they hide the cause."""
+        """Return the last lines of the log, without Java stack frames, which would hide the cause."""
         if self.log is None or self.machine is None:
             return ""
         try:
             text = self.machine.call(files.log_end, self.log)
         except LoadframeError as error:
-            return f"(it cannot be read: {error.what})"
-        told = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))]
-        return "\n".join(told[-lines:])
+            return f"(could not read it: {error.what})"
+        shown = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))]
+        return "\n".join(shown[-lines:])
 
 
 def log_of(folder: Path) -> Path:
-    """Return where a node's output goes."""
+    """Return the log file in a node's folder."""
     return folder / "node.log"

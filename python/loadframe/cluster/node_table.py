@@ -1,4 +1,4 @@
-"""The nodes of a cluster as they are now. Of a cluster with a name each change is written down at once."""
+"""Current nodes of a cluster. Changes of a named cluster are recorded at once."""
 
 import contextlib
 import threading
@@ -13,12 +13,11 @@ from loadframe.cluster.spec import ClusterSpec
 
 
 class Roster:
-    """Nodes by name, in the order in which they came. Another thread that reads sees a change whole or not yet.
+    """Nodes by name, in order of creation. Readers in other threads see each change as a whole.
 
-    Of a named cluster that an earlier command kept, it also follows what other commands change.
-
-    Each change of the record is made under the record's lock, to the record as it is then. While `changing`, this
-    object is newer than the record except for the fields in `named.Amendment`.
+    For a named cluster, it also follows the changes that other commands make. Each change locks the record and applies
+    to its current content. While `changing`, this object is newer than the record, except for the fields of
+    `named.Amendment`.
     """
 
     def __init__(
@@ -34,9 +33,9 @@ class Roster:
         self.facts = dict(facts)
         #: Whether the cluster was ready once.
         self.formed = formed
-        #: Of nodes' data, to be removed; see named.Copy.
+        #: Obsolete copies of nodes' data; see named.Copy.
         self.copies = tuple(copies)
-        #: What is written down instead of it until the cluster is ready at another place.
+        #: Record to keep while the data is being transferred, until the cluster is ready on its new machines.
         self.before: named.Saved | None = None
         #: Whether this command holds the cluster's lock; see named.locked.
         self.changing = False
@@ -47,26 +46,26 @@ class Roster:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All processes, companions too."""
+        """All processes, including companions."""
         return self._nodes
 
     @property
     def asked(self) -> list[Node]:
-        """The members that clients can ask, those that run; all if none does, so that the cause shows."""
+        """Running members that serve clients; all such members if none runs, so that errors name them."""
         serving = [node for node in self._nodes if node.serves and node.state not in (State.JOINING, State.LEFT)]
         return [node for node in serving if node.alive] or serving
 
     def of(self, number: int | None) -> list[Node]:
-        """Return the processes of the data-bearing node of that number; its first process stands for it."""
+        """Return the processes of a data node. The first one represents the node."""
         return [node for node in self._nodes if node.number == number]
 
     @property
     def numbers(self) -> list[int]:
-        """The data-bearing nodes."""
+        """Sorted numbers of the data nodes."""
         return sorted({node.number for node in self._nodes if node.number is not None})
 
     def update(self, put: Collection[Node] = (), drop: Collection[str] = (), size: int | None = None) -> None:
-        """Replace nodes by those of the same name or append them, drop some, set the asked size."""
+        """Replace nodes of the same name or append them, drop nodes by name, and set the target size."""
         with self.held():
             new = {node.name: node for node in put}
             kept = [new.pop(node.name, node) for node in self._nodes if node.name not in drop]
@@ -76,7 +75,7 @@ class Roster:
             self._save()
 
     def edit(self, nodes: Collection[Node], change: Callable[[Node], Node], size: int | None = None) -> None:
-        """Apply a change to nodes as the record has them now, by name; set the asked size.
+        """Apply a change to the current state of the named nodes, and set the target size.
 
         BadInput if another command has deleted the cluster.
         """
@@ -86,31 +85,31 @@ class Roster:
             self.update(put=[change(node) for node in self._nodes if node.name in names], size=size)
 
     def advance(self, nodes: Collection[Node], state: State, size: int | None = None) -> None:
-        """Set the state of nodes, except killed ones, and the asked size."""
+        """Set the state of nodes, except killed ones, and the target size."""
         self.edit(nodes, lambda node: node if node.state == State.KILLED else replace(node, state=state), size)
 
     def note(self, put: Collection[named.Copy] = (), drop: Collection[named.Copy] = ()) -> None:
-        """Add copies of nodes' data that are to be removed, and drop some."""
+        """Add and drop obsolete copies of nodes' data."""
         with self.held():
             self.copies = (*(copy for copy in self.copies if copy not in drop), *put)
             self._save()
 
     def restore(self, saved: named.Saved) -> None:
-        """Have it as it was written down, but for the copies."""
+        """Restore an earlier state, except for the copies."""
         with self.held():
             self.before = None
             self.spec, self.facts, self._nodes = saved.spec, dict(saved.facts), tuple(saved.nodes)
             self._save()
 
     def write(self) -> None:
-        """Write it down, if it has a name and no other command has deleted it."""
+        """Write the record of a named cluster, unless another command has deleted it."""
         with self.held() as present:
             if present or self.changing:
                 self._save()
 
     @contextlib.contextmanager
     def change(self) -> Iterator[None]:
-        """Read the record and begin a change of the cluster. The caller holds the cluster's lock.
+        """Read the record and start a change of the cluster. The caller holds the cluster's lock.
 
         BadInput if another command has deleted the cluster.
         """
@@ -126,14 +125,14 @@ class Roster:
         if not present:
             raise BadInput(
                 f"cluster {self.spec.name if self.spec else ''} was deleted by another command",
-                remedy="see `loadframe cluster status` for the clusters there are",
+                remedy="list the clusters with `loadframe cluster status`",
             )
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
         """Lock the record for one change, apply the changes of other commands, and yield whether a record exists.
 
-        May be entered again by the same thread.
+        Reentrant in the same thread.
         """
         with self._writing:
             if self._holding or self.spec is None or self.spec.name is None:
@@ -142,7 +141,7 @@ class Roster:
             with named.record_locked(self.spec.name):
                 self._holding = True
                 try:
-                    yield self._take_over()
+                    yield self._merge_record()
                 finally:
                     self._holding = False
 
@@ -153,12 +152,12 @@ class Roster:
             self._read = self._changed()
 
     def follow(self) -> None:
-        """Read it again if another command has written it since."""
+        """Read the record again if another command has changed it."""
         if self.spec and self.spec.name and self._changed() != self._read:
             with self._writing:
-                self._take_over()
+                self._merge_record()
 
-    def _take_over(self) -> bool:
+    def _merge_record(self) -> bool:
         """Apply the changes that other commands made to the record; return whether a record exists."""
         assert self.spec and self.spec.name
         self._read = self._changed()
@@ -175,7 +174,7 @@ class Roster:
         return True
 
     def _changed(self) -> tuple[int, int] | None:
-        """When the record was written last, in ns since the epoch, and its inode, which each write changes."""
+        """Return modification time (ns since the epoch) and inode of the record. Each write changes the inode."""
         if self.spec is None or self.spec.name is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Which machine each node goes to, and which cores it uses there."""
+"""Placement of nodes on machines, and their cores there."""
 
 import os
 from collections import Counter
@@ -15,7 +15,7 @@ from loadframe.host.limits import Limits
 
 
 def counts(host: Host, nodes: int) -> Counter[str]:
-    """Return how many of that many nodes each machine takes, by its name; BadInput when they are too many."""
+    """Return the number of nodes per machine name; BadInput if there are not enough slots."""
     taken: list[str] = []
     for _ in range(nodes):
         taken.append(host.place(taken).hostname)
@@ -23,18 +23,17 @@ def counts(host: Host, nodes: int) -> Counter[str]:
 
 
 def places(host: Host, planned: Sequence[Planned], known: Sequence[Node]) -> list[Machine]:
-    """Return the machine of each process: the one that it was on, or that of its node, or the next one with room.
+    """Return the machine of each process: its previous one, that of its data node, or the next with a free slot.
 
-    Companions, which hold no data and take no slot, go beside the node that they share a machine with, or beside the
-    first nodes.
+    Companions need no slot. They go to the node with which they share limits, or to the first nodes.
     """
-    # What was written down may be of another host than the one that it is started on now.
+    # The record can name a machine of another host than the current one.
     before = {node.name: host.machine(node.on) for node in known if node.on}
     of_node = {node.number: before[node.name] for node in known if node.on and node.number is not None}
     for process in planned:
         if process.number is not None and process.number not in of_node:
             of_node[process.number] = host.place([machine.hostname for machine in of_node.values()])
-    beside = list(of_node.values()) or list(host.machines)
+    node_machines = list(of_node.values()) or list(host.machines)
     shared = {process.spec.shares: of_node[process.number] for process in planned if process.number is not None}
     shared |= {
         node.shares: of_node[node.number] for node in known if node.number in of_node and node.number is not None
@@ -46,67 +45,67 @@ def places(host: Host, planned: Sequence[Planned], known: Sequence[Node]) -> lis
             place = of_node[process.number]
         elif place is None and process.spec.shares:
             place = shared.get(process.spec.shares)
-        chosen.append(place or beside[position % len(beside)])
+        chosen.append(place or node_machines[position % len(node_machines)])
     return chosen
 
 
 def require_apart(host: Host, kind: str, nodes: int) -> None:
-    """BadInput when another machine, which has one address, would take two of the nodes, which all have one port."""
+    """Raise BadInput if a remote machine would run two nodes, which use the same port and share its address."""
     for hostname, count in counts(host, nodes).items():
         if count > 1 and not host.machine(hostname).here:
             raise BadInput(
-                f"nodes of {kind} are all at the same port, so a machine takes one, and {hostname} would have {count}",
-                remedy="give each node a machine of its own (--per-machine 1)",
+                f"nodes of {kind} all use the same port, so a machine runs only one, but {hostname} would run {count}",
+                remedy="use one machine per node (--per-machine 1)",
             )
 
 
 def require(host: Host, limits: Limits, nodes: int, report: Callable[[str], None]) -> None:
-    """BadInput when a machine has not the memory or the cores for its share of that many nodes."""
+    """Raise BadInput if a machine lacks memory or cores for its nodes."""
     for hostname, count in counts(host, nodes).items():
         machine = host.machine(hostname)
         _require_memory(machine, limits, count)
         if not machine.here:
             if problem := machine.call(cores.shortage, limits, count):
-                raise BadInput(problem, where=hostname, remedy="take fewer nodes a machine, or other cores")
+                raise BadInput(problem, where=hostname, remedy="use fewer nodes per machine, or other cores")
             continue
         cores.require(limits, count)
         if limits.cores_each is not None and cores.generator_shares(limits, count):
-            report("warning: the nodes need every core that can be used here, and the generator shares them")
+            report("warning: the nodes use all usable cores, which the load generator shares")
 
 
 def _require_memory(machine: Machine, limits: Limits, nodes: int) -> None:
-    """BadInput for nodes that may use more memory than there is: the kernel would end one of them, or others."""
+    """Raise BadInput if the nodes' memory limits exceed the machine's memory: the kernel would kill processes."""
     if limits.memory is None:
         return
-    asked, there = nodes * limits.memory, machine.call(_memory)
-    if asked > there:
+    needed, available = nodes * limits.memory, machine.call(_memory)
+    if needed > available:
         raise BadInput(
-            f"{nodes} nodes of {format_size(limits.memory)} are {format_size(asked)} of memory,"
-            f" and {'this machine' if machine.here else machine.hostname} has {format_size(there)}",
-            remedy="give the nodes less memory, or take fewer",
+            f"{nodes} nodes with {format_size(limits.memory)} each need {format_size(needed)} of memory;"
+            f" {'this machine' if machine.here else machine.hostname} has {format_size(available)}",
+            remedy="give the nodes less memory, or use fewer nodes",
         )
 
 
 def _memory() -> int:
-    """Return the bytes of memory of this machine."""
+    """Return the memory of this machine in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-#: The cores of data-bearing nodes by their numbers, and those of companions under None.
-Dealt = dict[int | None, tuple[int, ...]]
+#: Number of a data node, or None for companions -> cores.
+CoreAssignment = dict[int | None, tuple[int, ...]]
 
 
 def deal(
     spec: ClusterSpec, planned: Sequence[Planned], machines: Sequence[Machine], known: Sequence[Node]
 ) -> list[tuple[int, ...]]:
-    """Return the cores of each process that is about to start; none where it may use them all.
+    """Return the cores of each process that will start; empty if it may use all.
 
-    All processes of one node share its cores, and with companions that share its limits. One that is known keeps those
-    that it had. Each machine deals its own.
+    The processes of a node, and companions that share its limits, get the same cores. Known nodes keep their cores.
+    Cores are assigned per machine.
     """
     if spec.limits.cores_each is None:
         return [spec.limits.cores or () for _ in planned]
-    dealt: dict[str, Dealt] = {}
+    dealt: dict[str, CoreAssignment] = {}
     for machine in {machine.hostname: machine for machine in machines}.values():
         name = machine.hostname
         numbers = [process.number for process, at in zip(planned, machines, strict=True) if at.hostname == name]
@@ -117,7 +116,7 @@ def deal(
         }
         size = len({number for number in (*numbers, *had) if number is not None})
         size = max(spec.nodes, size) if machine.here else size
-        dealt[name] = machine.call(_deal, spec.limits, size, list(dict.fromkeys(numbers)), had)
+        dealt[name] = machine.call(_assign_cores, spec.limits, size, list(dict.fromkeys(numbers)), had)
     chosen = [dealt[machine.hostname][process.number] for process, machine in zip(planned, machines, strict=True)]
     of_shared = {node.shares: node.cores for node in known if node.number is not None}
     of_shared |= {
@@ -130,15 +129,17 @@ def deal(
 
 
 def preview(limits: Limits, nodes: int) -> list[tuple[int, ...]]:
-    """Return the cores of each of so many nodes that are about to start on this machine; BadInput for too few cores."""
+    """Return the cores of each of `nodes` new nodes on this machine; BadInput if there are too few."""
     cores.require(limits, nodes)
-    dealt = _deal(limits, nodes, range(nodes), {})
+    dealt = _assign_cores(limits, nodes, range(nodes), {})
     return [dealt[number] for number in range(nodes)]
 
 
-def _deal(limits: Limits, size: int, numbers: Sequence[int | None], had: Mapping[int | None, tuple[int, ...]]) -> Dealt:
-    """Deal this machine's cores, of which `size` nodes want their share."""
-    dealt: Dealt = {}
+def _assign_cores(
+    limits: Limits, size: int, numbers: Sequence[int | None], had: Mapping[int | None, tuple[int, ...]]
+) -> CoreAssignment:
+    """Assign cores of this machine, of a pool for `size` nodes."""
+    dealt: CoreAssignment = {}
     for number in sorted(number for number in numbers if number is not None):
         others = [core for other, cores_of_node in had.items() if other != number for core in cores_of_node]
         taken = [core for numbers_dealt in dealt.values() for core in numbers_dealt]

@@ -1,4 +1,4 @@
-"""The processes that a cluster consists of, before they run, and their plans."""
+"""Processes of a cluster that will be started, and their plans."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from loadframe.store import Installation, NodePlan, NodeSpec, ProcessSpec, Store
 
 @dataclass(frozen=True)
 class Planned:
-    """A process to start. Where the folder of its name holds data, it goes on with that."""
+    """Process that will be started. It continues with the data in its folder, if any."""
 
     spec: ProcessSpec
-    number: int | None  #: of the data-bearing node that it belongs to
+    number: int | None  #: number of its data node, or None for a companion
 
 
 def again(node: Node) -> Planned:
-    """Return the process of a node that is started again."""
+    """Return the process of a node that will be restarted."""
     return Planned(ProcessSpec(node.name, node.role, node.serves, node.shares), node.number)
 
 
 def layout_of(store: Store, number: int, settings: Mapping[str, Any]) -> list[Planned]:
-    """Return the processes of the data-bearing node of that number."""
+    """Return the processes of a data node."""
     return [Planned(process, number) for process in store.node_processes(number, settings)]
 
 
@@ -36,11 +36,11 @@ def layout(store: Store, spec: ClusterSpec) -> list[Planned]:
 
 
 def electors(store: Store, size: int, known: Sequence[Node], planned: Sequence[Planned]) -> tuple[str, ...] | None:
-    """Return the names of those that may be elected once `planned` runs, in a cluster that is to have `size` nodes.
+    """Return the names of the nodes that can be elected once `planned` runs, in a cluster of `size` nodes.
 
-    None where all may. Those that are known to stay so: nobody takes votes from nodes that do not run. Those that are
-    missing come from the planned ones, among the first `size` numbers, which stay, and from those that are yet to come.
-    Where these are too few, none is added: two that may be elected are no better than one, and both would be needed.
+    None if all can. Nodes that can be elected already keep their vote, because it cannot be taken from stopped nodes.
+    Missing ones are chosen from `planned`, among the first `size` numbers, which stay. If these and future nodes are
+    too few, none is added: with two electable nodes both would be needed, which is no better than one.
     """
     wanted = store.electors(size)
     if wanted is None:
@@ -59,7 +59,7 @@ def electors(store: Store, size: int, known: Sequence[Node], planned: Sequence[P
 
 
 def plan(machine: Machine, store: Store, node: NodeSpec, installation: Installation) -> NodePlan:
-    """Return a node's plan, made on its machine, since stores look at what that allows and at the node's folder."""
+    """Return a node's plan, made on the node's machine: it depends on that machine and the node's folder."""
     if machine.here:
         return store.plan(node, installation)
     return machine.call(_plan, store.kind, node, installation)

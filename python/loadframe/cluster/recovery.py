@@ -1,4 +1,4 @@
-"""Brings back nodes that are gone, and finishes changes that were cut off: what the record says was begun."""
+"""Recovery: restart ended nodes and finish interrupted changes according to the record."""
 
 from loadframe.cluster import launch, moving
 from loadframe.cluster.change import ClusterChange
@@ -11,14 +11,14 @@ from loadframe.cluster.software import Software
 
 
 def needed(change: ClusterChange) -> bool:
-    """Whether a node is gone, or in the middle of something."""
+    """Whether a node has ended or is in a transition."""
     return any(not node.alive or node.state not in (State.SETTLED, State.KILLED) for node in change.roster.nodes)
 
 
 def mend(change: ClusterChange, software: Software, size: int | None = None) -> None:
-    """Start each node that does not run, with its data; return when the cluster is complete, settled and balanced.
+    """Restart all ended nodes with their data, and wait until the cluster is complete and balanced.
 
-    `size` is how many nodes it is to have thereafter, if not as many as it has.
+    `size` is its number of nodes after that, by default the current number.
     """
     gone = [node for node in change.roster.nodes if not node.alive and node.state != State.LEFT]
     for node in gone:
@@ -38,14 +38,12 @@ def mend(change: ClusterChange, software: Software, size: int | None = None) -> 
             size=size,
         )
     unsure = [number for number in change.roster.numbers if _state(change, number) in (State.JOINING, State.LEFT)]
-    there = [node for node in change.roster.nodes if node.number not in unsure]
+    members_known = [node for node in change.roster.nodes if node.number not in unsure]
     members = len(change.roster.numbers) - len(unsure)
     if gone:
         running = [node for node in change.roster.nodes if node.alive]
-        change.store.reunite(
-            [node.member() for node in running], change.patience("bringing the nodes together", running)
-        )
-    launch.wait_until_ready(change.store, there, members, more=len(unsure))
+        change.store.reunite([node.member() for node in running], change.patience("rejoining the nodes", running))
+    launch.wait_until_ready(change.store, members_known, members, more=len(unsure))
     for node in gone:
         change.equip(node.name)
     if gone:

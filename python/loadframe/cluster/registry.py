@@ -1,4 +1,4 @@
-"""One file from the Maven repository, through jgo, which knows where that is. Checks nothing; see artefacts.py."""
+"""Download of one file from the Maven repository with jgo. Does not verify checksums; see artefacts.py."""
 
 import contextlib
 import os
@@ -12,22 +12,22 @@ from jgo.maven import MavenContext, PythonResolver
 from loadframe.base.errors import BadInput
 from loadframe.store.distribution import Jar
 
-#: Seconds for a connection, and between two reads.
+#: Timeout in seconds for a connection, and between two reads.
 _TIMEOUT = 30
 
 
 class RegistryError(BadInput):
-    """The registry was not reached, or broke off."""
+    """The registry is not reachable, or the connection broke."""
 
 
 class StoppedError(Exception):
-    """Another download failed, or the user interrupted: this one is of no more use."""
+    """Another download failed, or the user interrupted, so this one is aborted."""
 
 
 def download(jar: Jar, staging: Path, count: Callable[[int], None], stop: threading.Event) -> Path:
-    """Fetch a file into the staging folder, calling `count` with bytes as they come (negative to take some back).
+    """Download a file into the staging folder. `count` receives the bytes as they arrive, negative if discarded.
 
-    LOADFRAME_MAVEN is the address of a mirror to ask instead. Raises RegistryError, or StoppedError once `stop` is set.
+    LOADFRAME_MAVEN is the URL of a mirror. Raises RegistryError, or StoppedError once `stop` is set.
     """
     arrived = 0
 
@@ -51,18 +51,18 @@ def download(jar: Jar, staging: Path, count: Callable[[int], None], stop: thread
         resolver=PythonResolver(progress_callback=counting),
         timeout=_TIMEOUT,
     )
-    wanted = context.project(group, artifact).at_version(version).artifact(classifier, jar.packaging)
-    path = Path(wanted.cached_path or "")
+    package = context.project(group, artifact).at_version(version).artifact(classifier, jar.packaging)
+    path = Path(package.cached_path or "")
     try:
-        context.resolver.download(wanted)
+        context.resolver.download(package)
     except (requests.RequestException, RuntimeError) as error:
         raise RegistryError(
-            f"the package registry cannot be reached ({_cause(error)})",
-            remedy="the first start of a store needs the network; what has arrived is kept. Behind a proxy set "
-            "HTTPS_PROXY; for a mirror of the Maven repository set LOADFRAME_MAVEN to its address",
+            f"could not reach the package registry ({_cause(error)})",
+            remedy="the first start of a store needs network access; complete files are kept. Behind a proxy, set "
+            "HTTPS_PROXY; for a mirror of the Maven repository, set LOADFRAME_MAVEN to its URL",
         ) from error
     finally:
-        # The client writes straight into its cache, where a half file would pass for a whole one.
+        # The client writes into its cache directly, where it would take a partial file for a complete one.
         if path.exists() and path.stat().st_size != jar.size:
             path.unlink()
             count(-arrived)
@@ -70,6 +70,6 @@ def download(jar: Jar, staging: Path, count: Callable[[int], None], stop: thread
 
 
 def _cause(error: BaseException) -> str:
-    """Return the innermost reason: the outer ones repeat addresses and class names."""
+    """Return the innermost error message; outer ones repeat addresses and class names."""
     inner = error.__cause__ or error.__context__
     return _cause(inner) if inner else str(error) or type(error).__name__

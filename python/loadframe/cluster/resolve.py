@@ -1,8 +1,8 @@
-"""For developers: resolve a store's distribution once, and write the list that users' machines download from.
+"""Developer tool: resolve a store's distribution and write its list of files into the package.
 
     python -m loadframe.cluster.resolve opensearch 3.8.0
 
-Nothing imports this at run time: a user's machine resolves nothing, it fetches the files of the list.
+Not used at run time: users' machines only download the files of the list.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ from jgo.maven import Dependency, MavenContext, PythonResolver
 
 import loadframe.store
 
-#: What every node loads, from the class path. log4j-core is added at the version of the log4j-api that comes along.
+#: Artifacts on the class path of each node. log4j-core is added in the version of log4j-api.
 _LIBRARY = ("org.opensearch:opensearch", "org.opensearch:opensearch-plugin-classloader")
-#: Since version 3 an agent does what the JVM's security manager, which Java 24 has not any more, did before.
+#: From version 3 on, this agent replaces the JVM's security manager, which Java 24 removed.
 _AGENT = "org.opensearch:opensearch-agent-bootstrap"
-#: Modules by the name of their folder. analysis-common is not here: it loads Thai segmentation data that the
-#: embedded Java runtime has not, and then no index can be created.
+#: Folder name -> module. Without analysis-common: it loads Thai segmentation data that the embedded Java runtime lacks,
+#: and then index creation fails.
 _MODULES = {
     "aggs-matrix-stats": "aggs-matrix-stats-client",
     "geo": "geo",
@@ -35,12 +35,12 @@ _MODULES = {
     "reindex": "reindex-client",
     "transport-netty4": "transport-netty4-client",
 }
-#: Beside the jars without one: the shaded client, and native code for Linux.
+#: Classifiers to keep: none, the shaded client, and native code for Linux.
 _CASSANDRA_CLASSIFIERS = {"", None, "shaded", "native", "linux-x86_64", "linux-aarch_64"}
 
 
 def resolve_opensearch(version: str, cache: Path) -> dict[str, Any]:
-    """Return the distribution list of one OpenSearch version: its jars with their places, and its modules."""
+    """Return the distribution list of an OpenSearch version: jars with their folders, and modules."""
     context = MavenContext(repo_cache=cache, resolver=PythonResolver())
     agent = int(version.split(".", maxsplit=1)[0]) >= 3
     names = (*_LIBRARY, _AGENT) if agent else _LIBRARY
@@ -59,12 +59,12 @@ def resolve_opensearch(version: str, cache: Path) -> dict[str, Any]:
 
 
 def resolve_cassandra(version: str, cache: Path) -> dict[str, Any]:
-    """Return the distribution list of one Cassandra version: the server and all it needs, on one class path."""
+    """Return the distribution list of a Cassandra version: the server and its dependencies, on one class path."""
     context = MavenContext(repo_cache=cache, resolver=PythonResolver())
     dependencies = _resolved(context, [f"org.apache.cassandra:cassandra-all:{version}"])
-    # Libraries for other systems; what is left runs on Linux, as clusters here do.
+    # Drop libraries for other systems; clusters run on Linux.
     dependencies = [dependency for dependency in dependencies if dependency.classifier in _CASSANDRA_CLASSIFIERS]
-    # Java 24 has no security manager any more, which it cannot do without.
+    # Cassandra needs the security manager, which Java 24 removed.
     java = {"java": 17, "java_most": 23}
     return {"store": "cassandra", "version": version, **java, "modules": [], "jars": _placed(dependencies, "lib")}
 
@@ -75,7 +75,7 @@ def _resolved(context: MavenContext, coordinates: list[str]) -> list[Dependency]
 
 
 def _with_dependencies(context: MavenContext, coordinates: list[str]) -> list[Dependency]:
-    # Native QUIC libraries, one per system, are 17 MB that no node uses.
+    # Drop native QUIC libraries (17 MB), which no node uses.
     return [dependency for dependency in _resolved(context, coordinates) if not dependency.classifier]
 
 
@@ -101,10 +101,10 @@ def _placed(
 def _plugin_class(jar: Path) -> str:
     with zipfile.ZipFile(jar) as archive:
         names = [name for name in archive.namelist() if name.endswith("Plugin.class") and "$" not in name]
-    # Before version 3 not all of them were called so.
+    # Before version 3, the names of some plugin classes do not end with ModulePlugin.
     classes = [name for name in names if name.endswith("ModulePlugin.class")] or names
     if len(classes) != 1:
-        raise SystemExit(f"{jar.name} should hold one plugin class, and holds {classes}")
+        raise SystemExit(f"{jar.name} must contain one plugin class; found {classes}")
     return classes[0].removesuffix(".class").replace("/", ".")
 
 

@@ -1,7 +1,7 @@
-"""Remove nodes from a running cluster, and choose which nodes may vote.
+"""Removal of nodes from a running cluster, and removal of voting rights.
 
-A node's vote has to be with others before it is stopped, so this is done to nodes that run, one after the other, when a
-cluster has just been started again. That a node may be elected it can be told whenever it starts; see planned.electors.
+Voting rights can be granted when a node starts (planned.electors). To remove them, other nodes must hold the vote
+before the node stops, so it is done one node at a time, right after a restart of the cluster.
 """
 
 import contextlib
@@ -21,28 +21,27 @@ from loadframe.cluster.software import Software
 from loadframe.host import files
 from loadframe.store import Store
 
-#: Seconds between telling clients that a node has left and stopping it. The load looks for changes five times a second;
-#: the rest is for the answers to what it has sent by then, on a machine that is as busy as such machines are.
+#: Seconds between telling clients that a node has left and stopping it. The load generator polls the members five times
+#: a second; the rest is for outstanding responses on a busy machine.
 _FAREWELL = 5.0
 
 
 def shrink(change: ClusterChange, numbers: Sequence[int]) -> list[str]:
-    """Take these data-bearing nodes out, one after the other, and return their names.
+    """Remove data nodes one after the other, and return their names.
 
-    BadInput, with nothing changed, when the store cannot do without one of them, when one does not run, or when one of
-    the others is paused or cut off: it could not take its share of the data. Broken off, a
-    node whose data is not with the others yet goes on as a member.
+    BadInput, with nothing changed, if the store needs one of them, one has ended, or another running node is paused or
+    cut off, so that it cannot take data. If a removal is interrupted before its data is moved, the node stays a member.
     """
     if len(numbers) >= len(change.roster.numbers):
         raise BadInput(
-            f"a cluster of {format_nodes(change.spec.nodes)} cannot lose {len(numbers)}",
-            remedy="to stop it, use `loadframe cluster down`",
+            f"cannot remove {len(numbers)} of {format_nodes(change.spec.nodes)}: one must remain",
+            remedy="to stop the cluster, use `loadframe cluster down`",
         )
     for node in (node for number in numbers for node in change.roster.of(number)):
-        change.require_awake(node, "and nobody can have its data from it")
+        change.require_awake(node, "so its data cannot be moved")
     for node in change.roster.nodes:
         if node.alive:
-            change.require_awake(node, "and cannot take its share of the data")
+            change.require_awake(node, "so it cannot take its share of the data")
     names = [change.roster.of(number)[0].name for number in numbers]
     for number in numbers:
         _drain(change, number)
@@ -57,7 +56,7 @@ def _drain(change: ClusterChange, number: int) -> None:
     others = [node.address for node in change.roster.asked if node.number != number]
     patience = change.patience(f"moving the data of {member.name}", nodes)
     change.happened(LEAVING, [number])
-    change.report(f"moving the data of {member.name} to the others")
+    change.report(f"moving the data of {member.name} to the other nodes")
     change.mark(number, State.LEAVING)
     try:
         change.store.leave(others, member, patience)
@@ -68,18 +67,18 @@ def _drain(change: ClusterChange, number: int) -> None:
         with contextlib.suppress(LoadframeError):
             change.store.stay(others, member)
         change.mark(number, State.SETTLED)
-        change.report(f"broken off: {member.name} stays a member; {patience.last}")
+        change.report(f"interrupted: {member.name} remains a member; {patience.last}")
         raise
     change.mark(number, State.LEFT)
 
 
 def depart(change: ClusterChange, number: int) -> None:
-    """Stop a node that holds no data any more, and remove its folder, which is loadframe's own and empty of data."""
+    """Stop a node after its data has moved, and remove its folder."""
     nodes = change.roster.of(number)
     time.sleep(_FAREWELL)
     for node in nodes:
         if node.process:
-            # What it shares its limits with goes on under them.
+            # Processes that share its limits continue under them.
             if not node.shares:
                 node.process.throttle(False)
             node.process.stop()
@@ -92,9 +91,9 @@ def depart(change: ClusterChange, number: int) -> None:
 
 
 def settle(change: ClusterChange, software: Software) -> None:
-    """Restart those that are too many as nodes that nobody elects: their data stays where it is."""
+    """Restart surplus voting nodes without a vote. Their data stays in place."""
     for node in _surplus(change.store, change.roster.nodes, change.spec.nodes):
-        change.report(f"restarting {node.name}, which is not to be elected any more")
+        change.report(f"restarting {node.name} without its vote")
         change.store.resign(change.addresses, node.member())
         assert node.process
         node.process.throttle(False)

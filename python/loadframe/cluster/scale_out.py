@@ -1,4 +1,4 @@
-"""Start a cluster's first nodes, and add nodes to a running cluster."""
+"""Start of a cluster's first nodes, and addition of nodes to a running cluster."""
 
 import contextlib
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from loadframe.base import folders
 from loadframe.base.errors import LoadframeError
+from loadframe.base.units import format_nodes
 from loadframe.cluster import launch
 from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.events import BALANCED, JOINED, REQUESTED, ClusterEvent
@@ -16,15 +17,15 @@ from loadframe.host import files
 
 
 def grow(change: ClusterChange, count: int) -> list[str]:
-    """Add that many data-bearing nodes, and return their names when the data is balanced.
+    """Add data nodes and return their names once the data is balanced.
 
-    BadInput, with nothing started, when a node does not run or the store cannot take one in.
-    Whatever breaks it off, each node is then either a member, or stopped and no part of the cluster. The folder of one
-    that never became a member stays until the cluster is deleted: its log tells why.
+    BadInput, with nothing started, if a node has ended or the store cannot add one. After an interruption, each new
+    node is either a member, or stopped and not part of the cluster. The folder of a failed node stays, for its log,
+    until the cluster is deleted.
     """
     for node in change.roster.nodes:
         if node.alive or not change.store.joins_without_all:
-            change.require_awake(node, "and a node that joins has to meet every other one")
+            change.require_awake(node, "but a joining node must reach all nodes")
     change.store.require_growing(change.addresses)
     software = prepare(change.store, replace(change.spec, nodes=change.spec.nodes + count), change.host, change.report)
     first = _next_number(change)
@@ -52,23 +53,21 @@ def grow(change: ClusterChange, count: int) -> list[str]:
             join(change, number)
         except BaseException:
             if change.spec.nodes == members:
-                _settle(change, number)
+                _resolve_join(change, number)
             raise
     balance(change)
     return names
 
 
 def join(change: ClusterChange, number: int) -> None:
-    """Take a node that runs into the cluster."""
+    """Make a running node a member of the cluster."""
     nodes = change.roster.of(number)
-    change.store.join(
-        change.addresses, nodes[0].member(nodes[1:]), change.patience(f"taking {nodes[0].name} in", nodes)
-    )
+    change.store.join(change.addresses, nodes[0].member(nodes[1:]), change.patience(f"adding {nodes[0].name}", nodes))
     _admit(change, number)
 
 
 def balance(change: ClusterChange) -> None:
-    """Have the data spread over all members; return when it is."""
+    """Distribute the data over all members, and wait until that is complete."""
     moving = [node for node in change.roster.nodes if node.state == State.BALANCING]
     patience = change.patience("balancing the data", moving)
     change.report("balancing the data")
@@ -76,8 +75,8 @@ def balance(change: ClusterChange) -> None:
         change.store.balance(change.addresses, patience)
     except BaseException:
         change.report(
-            f"broken off while balancing the data: {', '.join(node.name for node in moving) or 'all nodes'} "
-            f"stay members; {patience.last}"
+            f"interrupted while balancing the data: {', '.join(node.name for node in moving) or 'all nodes'} "
+            f"remain members; {patience.last}"
         )
         raise
     if patience.warning:
@@ -87,7 +86,7 @@ def balance(change: ClusterChange) -> None:
 
 
 def _admit(change: ClusterChange, number: int) -> None:
-    """Count a node as a member: under its quota, for as long as the cluster, and written down."""
+    """Record a node as a member, with its quota and the cluster's lifetime."""
     nodes = change.roster.of(number)
     for node in nodes:
         assert node.process
@@ -100,20 +99,20 @@ def _admit(change: ClusterChange, number: int) -> None:
     change.happened(JOINED, [number])
 
 
-def _settle(change: ClusterChange, number: int) -> None:
-    """After joining was broken off: let a node that is a member by now be one, and end any other."""
+def _resolve_join(change: ClusterChange, number: int) -> None:
+    """After an interrupted join: keep the node if it is a member, else stop and drop it."""
     nodes = change.roster.of(number)
     if not nodes:
         return
     if all(node.alive for node in nodes) and _is_member(change):
         _admit(change, number)
-        change.report(f"broken off when {nodes[0].name} had joined: it stays a member, its data is not balanced")
+        change.report(f"interrupted after {nodes[0].name} joined: it remains a member, but the data is not balanced")
         return
     _stop(nodes)
     with contextlib.suppress(LoadframeError):
         change.store.forget(change.addresses, nodes[0].member(nodes[1:]))
     change.roster.update(drop=[node.name for node in nodes])
-    change.report(f"{nodes[0].name} is not a member of the cluster, which goes on with {change.spec.nodes}")
+    change.report(f"{nodes[0].name} did not join; the cluster continues with {format_nodes(change.spec.nodes)}")
 
 
 def _is_member(change: ClusterChange) -> bool:
@@ -130,7 +129,7 @@ def _stop(nodes: Sequence[Node]) -> None:
 
 
 def _next_number(change: ClusterChange) -> int:
-    """Return the first number behind all that are or were in use, as far as their folders tell."""
+    """Return the first unused number above all current ones; old folders on the machines count as used."""
     number = max(change.roster.numbers, default=-1) + 1
     while any(
         machine.call(files.exists, machine.folder(change.folder) / process.spec.name)
@@ -142,9 +141,10 @@ def _next_number(change: ClusterChange) -> int:
 
 
 def establish(change: ClusterChange, software: Software) -> None:
-    """Start all its processes and have them form a cluster; return when it is ready.
+    """Start the processes of a new cluster, form it, and wait until it is ready.
 
-    It is written down before anything runs, so that what a start that is cut off leaves is known to hold no data.
+    The record is written first, marked as not formed, so that the remains of an interrupted start can be deleted
+    safely.
     """
     folders.make(change.folder)
     change.roster.write()

@@ -1,4 +1,4 @@
-"""The software of a cluster's nodes: found, fetched or brought, on every machine that has a node."""
+"""Software of a cluster's nodes: found, downloaded or copied, on every machine with a node."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,42 +18,43 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Software:
-    """What the nodes run."""
+    """Store software of the nodes."""
 
     store: Store
     version: str
     installation: Installation
-    java_version: str | None  #: of stores that need Java
+    java_version: str | None  #: None for stores without Java
     user: int | None
-    origin: str = "embedded"  #: or `vendor`, which has had it for download, or `installed`, when it was there already
-    #: Where it is on other machines than this one, by their names.
+    #: `embedded`, `vendor` (downloaded from the vendor) or `installed` (already on the machine)
+    origin: str = "embedded"
+    #: Host name -> installation on that machine.
     elsewhere: Mapping[str, Installation] = field(default_factory=dict)
 
     @property
     def identity(self) -> str:
-        """The versions of all of it: the store's, Java's, and those of its parts. An application's has its code."""
+        """All versions: of the store, Java and parts; for an application also its code."""
         parts = [f"{kind} {part.version}" for kind, part in sorted(self.installation.parts.items())]
         java = [f"Java {self.java_version}"] if self.java_version else []
         further = ", ".join(filter(None, [self.store.code, *java, *parts]))
         return f"{self.version} ({further})" if further else self.version
 
     def on(self, machine: Machine) -> Installation:
-        """Return where it is on a machine."""
+        """Return the installation on a machine."""
         return self.elsewhere.get(machine.hostname, self.installation)
 
 
 def version(store: Store, spec: ClusterSpec) -> str:
-    """Return the version that the spec asks for, without looking at what the PATH has."""
+    """Return the version that the spec selects, without a look at PATH."""
     if spec.home and (installation := _installed(store, spec)):
         return installation.version
     return spec.version or next(iter(store.versions), "")
 
 
 def _installed(store: Store, spec: ClusterSpec, machine: Machine | None = None) -> Found | None:
-    """Return the installation to be started, if it is one; BadInput if it is of another version than asked for.
+    """Return the existing installation to use, or None if there is none or another version will be downloaded.
 
-    That of the user is here. The system's is the machine's, where one is given that is not this one; it is not meant
-    when another version was asked for that can be fetched.
+    That is the user's (`home`), or the system's on `machine`, by default this one. BadInput if its version differs from
+    the requested one and that is not available for download.
     """
     if spec.home is None and machine and not machine.here:
         installation = machine.call(transport.system, store.kind)
@@ -65,21 +66,24 @@ def _installed(store: Store, spec: ClusterSpec, machine: Machine | None = None) 
             if not spec.home and (spec.version in store.versions or store.offer(spec.version)):
                 return None
             raise BadInput(
-                f"this is {store.kind} {installation.version}, and not {spec.version}",
+                f"the installation is {store.kind} {installation.version}, not {spec.version}",
                 where=str(installation.home),
-                remedy="give the installation of that version with --home, or leave --version out",
+                remedy="give an installation of that version with --home, or omit --version",
             )
     return installation
 
 
 def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
-    """Return the software that the spec asks for, on each machine within reach of the user that will run it there."""
+    """Install the spec's software on each machine, where its user can access it, and check the machines.
+
+    BadInput if the spec, the machines or the software do not fit.
+    """
     if store.only_here and not all(machine.here for machine in host.machines):
-        raise BadInput(f"nodes of {store.kind} run on this machine alone", remedy="take another store, or --host local")
+        raise BadInput(f"nodes of {store.kind} run only on this machine", remedy="use another store, or --host local")
     if store.own_address:
         placement.require_apart(host, store.kind, spec.nodes)
     if spec.racks and not store.knows_racks:
-        raise BadInput(f"{store.kind} is not told of racks here", remedy="leave racks out")
+        raise BadInput(f"loadframe does not support racks for {store.kind}", remedy="omit racks")
     host.require()
     placement.require(host, spec.limits, spec.nodes, report)
     store.check_settings(spec.settings)
@@ -89,25 +93,25 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     software = _prepared(store, spec, host, report)
     store.require_encryption(spec.encryption, spec.settings, spec.nodes, software.installation)
     if parts := store.parts(spec.settings):
-        # Each at its own version, whatever is asked for of the whole.
+        # Parts use their own versions, regardless of the requested one.
         plain = replace(spec, version=None, home=None, settings={})
         ready = {kind: _prepared(part, plain, host, report) for kind, part in parts.items()}
         places = {kind: replace(part.installation, version=part.version) for kind, part in ready.items()}
         software = replace(software, installation=replace(software.installation, parts=places))
-    return replace(software, elsewhere=_brought(software, spec, others, report)) if others else software
+    return replace(software, elsewhere=_on_machines(software, spec, others, report)) if others else software
 
 
-def _brought(
+def _on_machines(
     software: Software, spec: ClusterSpec, machines: Sequence[Machine], report: Report
 ) -> dict[str, Installation]:
-    """Have the software on other machines, and return where it is there."""
+    """Copy the software to remote machines where necessary; return host name -> installation."""
     store, installation = software.store, software.installation
     users = {machine.hostname: server_user(machine, store) for machine in machines}
     name = f"{store.kind} {software.version}"
     javas: dict[str, Path] = {}
     homes: dict[str, Path] = {}
     if software.origin == "installed" and spec.home is None:
-        # A container finds it in its image.
+        # Containers use the installation in their image.
         if not spec.image:
             homes = transport.system_everywhere(store.kind, software.version, machines)
     else:
@@ -130,24 +134,24 @@ def _brought(
 
 
 def _prepared(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
-    # Here and not above: commands that start nothing do not need what fetches and installs.
+    # Lazy: commands that start nothing do not need these.
     from loadframe.cluster import artefacts, java, vendor
 
     user = server_user(LocalHost(), store)
-    there = host.machines[0]
-    present, origin = _installed(store, spec, there), "installed"
-    wanted = version(store, spec)
-    if present is None and wanted not in store.versions and (offer := store.offer(wanted)):
+    first = host.machines[0]
+    present, origin = _installed(store, spec, first), "installed"
+    selected = version(store, spec)
+    if present is None and selected not in store.versions and (offer := store.offer(selected)):
         present, origin = store.installation(vendor.install(offer, report)), "vendor"
     if present:
-        if there.here or spec.home or origin == "vendor":
+        if first.here or spec.home or origin == "vendor":
             folders.require_reachable(present.home if present.home.is_dir() else present.home.parent, user)
         if present.java is None:
             return Software(store, present.version, Installation(present.home), None, user, origin)
         runtime = java.find(present.java, user, present.java_most, report, bundled=present.jdk)
         place = Installation(present.home, runtime.home, present.version)
         return Software(store, present.version, place, runtime.version, user, origin)
-    distribution = store.distribution(wanted)
+    distribution = store.distribution(selected)
     least, most = distribution.java, distribution.java_most
     needed = None if least is None else java.find(least, user, most, report)
     home = artefacts.install(distribution, report)
@@ -157,22 +161,22 @@ def _prepared(store: Store, spec: ClusterSpec, host: Host, report: Report) -> So
 
 
 def require_reads(software: Software, before: str, folder: Path) -> None:
-    """BadInput for software that is older than what wrote the cluster's data: no store reads newer data reliably."""
+    """Raise BadInput if the software is older than the version that wrote the data."""
     if _parts(software.version) < _parts(before):
         raise BadInput(
             f"the data was written by {software.store.kind} {before}, and {software.version} is older",
             where=str(folder),
-            remedy="start it with that version or a newer one (--version or --home), or take another name",
+            remedy="start it with that version or a newer one (--version or --home), or use another name",
         )
 
 
 def _parts(version: str) -> list[int]:
-    """Return the numbers of a version, by which versions are ordered; its name and its suffix do not count."""
+    """Return the numbers of a version for comparison, without name and suffix."""
     return [int(part) for part in re.findall(r"\d+", version.rpartition(" ")[2].partition("-")[0])]
 
 
 def server_user(machine: Machine, store: Store) -> int | None:
-    """Return the numeric user of the store's nodes on a machine, if it is not our own there."""
+    """Return the numeric user of the store's nodes on a machine, or None for the current user."""
     if store.refuses_root:
         return machine.server_user(named=store.needs_account)
     if not store.own_user:
@@ -180,5 +184,5 @@ def server_user(machine: Machine, store: Store) -> int | None:
     try:
         return machine.server_user(named=store.needs_account)
     except BadInput:
-        # A container that maps root alone: that is the user outside who started it.
+        # Container that maps only root, which is then the unprivileged user who started it.
         return None

@@ -1,4 +1,4 @@
-"""What a cluster is to be like. Says nothing of what it is; see Cluster.deviations."""
+"""Specification of a cluster. For its actual state see Cluster.deviations."""
 
 import dataclasses
 import re
@@ -18,95 +18,97 @@ from loadframe.host.placement import Placement, parse
 from loadframe.store.encryption import Encryption
 from loadframe.store.outside import below
 
-#: Parts of a spec that go with its host.
+#: Fields that depend on the host.
 OF_HOST = ("image", "runtime", "machines", "placement", "scratch", "link")
-#: Parts that a record has in a form of its own, besides limits.
+#: Fields with their own form in a record, besides limits.
 _NOT_PLAIN = ("link", "machines", "placement", "racks", "encryption")
-#: Characters of an invalid name that the message shows.
+#: Longest part of an invalid name in the message.
 _SHOWN = 60
 
 
 def require_name(name: str) -> None:
-    """BadInput for what cannot be a cluster's name, which is also that of its folder."""
+    """Raise BadInput for an invalid cluster name. It is also the name of a folder."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", name):
         given = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
         raise BadInput(
-            f"{given!r} is not a valid name for a cluster",
-            remedy="use up to 41 small letters, digits, - and _, beginning with a letter or digit",
+            f"{given!r} is not a valid cluster name",
+            remedy="use up to 41 lower-case letters, digits, - and _, beginning with a letter or digit",
         )
 
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """A cluster to start."""
+    """Specification of a cluster to start."""
 
-    store: str = "opensearch"  #: a kind, or the path of a file or folder that has one
-    version: str | None = None  #: None for the newest embedded one
+    store: str = "opensearch"  #: kind of store, or path of a file or folder that defines one
+    version: str | None = None  #: None for the newest embedded version
     nodes: int = 1
-    limits: Limits = field(default_factory=Limits)  #: of each node
+    limits: Limits = field(default_factory=Limits)  #: limits of each node
     settings: Mapping[str, Any] = field(default_factory=dict)
-    name: str | None = None  #: with a name its data stays after it was stopped, and it can outlive the command
-    home: str | None = None  #: the user's own installation, instead of an embedded one or the system's
-    link: Shape = field(default_factory=Shape)  #: of each node's link, where nodes have links of their own
-    host: str = "local"  #: where its nodes run, by a name of loadframe.host.choice
+    name: str | None = None  #: a named cluster keeps its data when stopped, and can outlive the command
+    home: str | None = None  #: installation to use instead of an embedded or system one
+    link: Shape = field(default_factory=Shape)  #: shape of each node's link, on hosts with links
+    host: str = "local"  #: host of the nodes, by its name in loadframe.host.choice
     image: str | None = None  #: of nodes in containers
-    runtime: str | None = None  #: of nodes in containers; None for the first that works here
-    port: int | None = None  #: of the first node, the others count on; None takes any that are free
-    machines: tuple[str, ...] = ()  #: that nodes are placed on, `name` or `name:slots`, where the host has several
+    runtime: str | None = None  #: of nodes in containers, or None for the first that works here
+    port: int | None = None  #: port of the first node, from which others count up, or None for any free ports
+    machines: tuple[str, ...] = ()  #: `name` or `name:slots`, for hosts of several machines
     placement: Placement = field(default_factory=Placement)
-    racks: tuple[str, ...] = ()  #: over which nodes are dealt in turn, where the store tells racks apart
-    scratch: str | None = None  #: the folder on the machines for the nodes' data; None for that of the state there
+    racks: tuple[str, ...] = ()  #: racks to which nodes are assigned in turn, for stores that support racks
+    scratch: str | None = None  #: data folder on the machines, or None for their state folder
 
-    encryption: Encryption = Encryption.NONE  #: which of its connections go by TLS, with certificates made for it
+    encryption: Encryption = Encryption.NONE  #: connections that use TLS, with generated certificates
 
     def __post_init__(self) -> None:
-        # It may be asked for again from another folder.
+        # Absolute, because a later command can run in another folder.
         object.__setattr__(self, "store", below(self.store, Path.cwd()))
         if self.link and self.host != NetnsHost.name:
             raise BadInput(
-                "nodes have links that can be shaped only where each has a network of its own",
-                remedy="say --host netns (host: netns in an experiment), or leave the link out",
+                "link settings require a network per node",
+                remedy="add --host netns (host: netns in an experiment), or omit the link settings",
             )
         if not 1 <= self.nodes <= MOST_NODES:
-            raise BadInput(f"a cluster of {self.nodes} nodes", remedy=f"give it 1 to {MOST_NODES} nodes")
+            raise BadInput(
+                f"the number of nodes must be 1 to {MOST_NODES}; got {self.nodes}", remedy="give another --nodes"
+            )
         if self.name is not None:
             require_name(self.name)
         for machine in self.machines:
             parse(machine)
         self._check_racks()
         if self.scratch is not None and not self.scratch.startswith("/"):
-            raise BadInput(f"scratch {self.scratch} is not a full path", remedy="begin it with /, as on the machines")
+            raise BadInput(f"scratch must be an absolute path; got {self.scratch}", remedy="begin it with /")
 
     def _check_racks(self) -> None:
         if not self.racks:
             return
         if len(set(self.racks)) < len(self.racks) or len(self.racks) > self.nodes:
             raise BadInput(
-                f"{self.nodes} nodes on the racks {', '.join(self.racks)}",
-                remedy="name each rack once, and no more of them than there are nodes",
+                f"invalid racks for {self.nodes} nodes: {', '.join(self.racks)}",
+                remedy="name each rack once, and at most as many racks as nodes",
             )
         for rack in self.racks:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}", rack) or re.fullmatch(r"node-\d+", rack):
                 raise BadInput(
-                    f"{rack!r} cannot be the name of a rack",
-                    remedy="use up to 41 letters, digits, _, . and -, and not the name of a node",
+                    f"{rack!r} is not a valid rack name",
+                    remedy="use up to 41 letters, digits, _, . and -, but not the name of a node",
                 )
 
     def rack_of(self, number: int | None) -> str:
-        """Return the rack of the node of that number; empty where there are none, or it is not a node of data."""
+        """Return the rack of a data node; empty without racks or for a companion."""
         return self.racks[number % len(self.racks)] if self.racks and number is not None else ""
 
     def place(self) -> Host:
-        """Return the host of its nodes; BadInput when it does not exist."""
+        """Return the host of its nodes; BadInput if it does not exist."""
         return choice.find(self.host, self.image, self.runtime, self.machines, self.placement, self.scratch)
 
     def at_home(self) -> "ClusterSpec":
-        """Return the same cluster on this machine: what was said of its machines means nothing here."""
+        """Return the spec on this machine, with all fields that depend on the host reset."""
         plain = ClusterSpec()
         return dataclasses.replace(self, **{key: getattr(plain, key) for key in ("host", *OF_HOST)})
 
     def to_record(self) -> dict[str, Any]:
-        """Return what `from_record` reads back."""
+        """Return the record that `from_record` reads."""
         return {
             "store": self.store,
             "version": self.version,
@@ -133,7 +135,7 @@ class ClusterSpec:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "ClusterSpec":
-        """Read a record."""
+        """Create the spec from a record."""
         limits: dict[str, Any] = {key: record.get(key) for key in ("cpus", "memory", "cores", "cores_each", "disk")}
         rest = {key: value for key, value in record.items() if key not in (*limits, *_NOT_PLAIN)}
         limits["cores"] = limits["cores"] and tuple(limits["cores"])

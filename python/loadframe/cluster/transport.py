@@ -1,6 +1,6 @@
-"""Software on other machines: found there where the file system is shared or it was brought before, or brought.
+"""Distribution of software to other machines: reused if already there or on a shared file system, else copied.
 
-What is brought is verified there by its checksums before it is used, and stays in the cache for the next time.
+Copies are verified by checksums before use and stay in the machine's cache.
 """
 
 import hashlib
@@ -22,42 +22,42 @@ from loadframe.base.units import format_size
 from loadframe.host.base import Machine
 from loadframe.store import Found, Store
 
-#: Bytes that are sent at once, and machines that are sent to at once.
+#: Size of a piece in bytes, and number of machines that are copied to concurrently.
 _PIECE, _AT_ONCE = 2**20, 8
-#: Seconds after which what a broken transport has left is removed.
+#: Seconds after which remains of an interrupted transfer are removed.
 _STALE = 86_400
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of a folder, or a link or a folder in it."""
+    """File, link or folder below the copied folder."""
 
     path: str
     size: int
     sha256: str
     executable: bool
-    link: str | None  #: where it points to, if it is a link
+    link: str | None  #: target, if it is a link
     folder: bool
-    signs: tuple[int, int]  #: inode and time of change in ns, by which the same file of a shared file system is known
+    signs: tuple[int, int]  #: inode and modification time in ns, to recognize the same file on a shared file system
 
 
 @cache
 def listing(folder: Path) -> tuple[File, ...]:
-    """Return all that is in a folder here; folders count, since some software wants empty ones to be there."""
+    """Return all files, links and folders below a folder. Some software needs its empty folders."""
     with nofollow.folder(folder) as top:
         entries = nofollow.walk(top)
         return tuple(_file(entry, folder) for entry in entries if entry.is_link or entry.is_file or entry.is_folder)
 
 
 def system(kind: str) -> Found | None:
-    """Return what this machine's system has of a kind of store."""
+    """Return the installation of a store in this machine's system, or None if there is none."""
     return stores.find(kind).installation(None)
 
 
 def require_machines(
     store: Store, settings: Mapping[str, Any], memory: int | None, machines: Sequence[Machine]
 ) -> None:
-    """BadInput where a machine would refuse a node: said before anything is copied there."""
+    """Raise BadInput if a machine would refuse a node of this store."""
     for machine in machines:
         if store.refuses_root:
             machine.server_user(named=store.needs_account)
@@ -72,33 +72,34 @@ def _require_here(kind: str, settings: Mapping[str, Any], memory: int | None) ->
 
 
 def system_everywhere(kind: str, version: str, machines: Sequence[Machine]) -> dict[str, Path]:
-    """Return where each machine's system has a store, by the machines' names; BadInput where it is another version."""
+    """Return host name -> folder of the store in the machine's system; BadInput if a version differs."""
     places = {}
     for machine in machines:
-        there = machine.call(system, kind)
-        if there is None or there.version != version:
+        present = machine.call(system, kind)
+        if present is None or present.version != version:
             raise BadInput(
-                f"its system has {kind} {there.version if there else 'in no version'}, and others have {version}",
+                f"its system has {f'{kind} {present.version}' if present else f'no {kind}'}, but others have {version}",
                 where=machine.hostname,
-                remedy="install the same version everywhere, or give an installation with --home, which is copied",
+                remedy="install the same version on all machines, or give an installation with --home, which is copied",
             )
-        places[machine.hostname] = there.home
+        places[machine.hostname] = present.home
     return places
 
 
 def bring(
     machines: Sequence[Machine], place: Path, name: str, user: Mapping[str, int | None], report: Callable[[str], None]
 ) -> dict[str, Path]:
-    """Have a folder of ours on each machine, and return where, by the machines' names.
+    """Copy a folder to each machine that lacks it, and return host name -> folder.
 
-    `name` says for people what it is, `user` who is to enter it there. BadInput without room.
+    `name` is the software in messages, `user` maps host names to the user who must be able to access it. BadInput if
+    disk space is lacking.
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        jobs = {m.hostname: pool.submit(_brought, m, place, name, user[m.hostname], report) for m in machines}
+        jobs = {m.hostname: pool.submit(_copy_to, m, place, name, user[m.hostname], report) for m in machines}
         return {hostname: job.result() for hostname, job in jobs.items()}
 
 
-def _brought(machine: Machine, place: Path, name: str, user: int | None, report: Callable[[str], None]) -> Path:
+def _copy_to(machine: Machine, place: Path, name: str, user: int | None, report: Callable[[str], None]) -> Path:
     files = listing(place)
     if machine.call(_is_there, place, list(files), user):
         return place
@@ -116,7 +117,7 @@ def _brought(machine: Machine, place: Path, name: str, user: int | None, report:
                 while (piece := source.read(_PIECE)) or first:
                     machine.call(_append, draft, file.path, piece)
                     first = False
-    machine.call(_settle, draft, target, list(files))
+    machine.call(_verify_and_place, draft, target, list(files))
     return target
 
 
@@ -136,7 +137,7 @@ def _sha256(folder: Path, name: str) -> str:
 
 
 def _is_there(place: Path, files: Sequence[File], user: int | None) -> bool:
-    """Whether this machine has the very same folder in the same place, where the user can enter it."""
+    """Whether this machine has the same folder at the same path, accessible for the user."""
     if not place.is_dir() or (user is not None and not folders.reachable(place, user)):
         return False
     return all(_same(place, file) for file in files)
@@ -158,7 +159,10 @@ def _same(place: Path, file: File) -> bool:
 
 
 def _begin(digest: str, size: int, name: str) -> tuple[Path, Path | None]:
-    """Return the place of what has that digest, and where to write it first; None for that when it is there."""
+    """Return the cache folder for a digest, and a temporary folder to fill, or None for that if it is already cached.
+
+    Side effect: removes old remains. Fails if the disk lacks `size` bytes.
+    """
     parent = folders.make(folders.cache() / "brought")
     for left in parent.glob(".*"):
         if left.lstat().st_mtime < time.time() - _STALE:
@@ -175,8 +179,11 @@ def _append(draft: Path, name: str, piece: bytes) -> None:
         nofollow.append(draft, name, piece)
 
 
-def _settle(draft: Path, target: Path, files: Sequence[File]) -> None:
-    """Verify what has arrived, and put it in its place; LoadframeError, with nothing left, when it is not the same."""
+def _verify_and_place(draft: Path, target: Path, files: Sequence[File]) -> None:
+    """Verify the copied files, set their modes, and move them to `target`.
+
+    LoadframeError, with the copy removed, if a file differs.
+    """
     for file in files:
         if file.folder:
             with nofollow.making(draft, file.path):
@@ -187,7 +194,7 @@ def _settle(draft: Path, target: Path, files: Sequence[File]) -> None:
                 os.symlink(file.link, name.name, dir_fd=above)
             elif _sha256(draft, file.path) != file.sha256:
                 nofollow.remove_tree(draft)
-                raise LoadframeError(f"{file.path} has arrived with another checksum", where=str(target))
+                raise LoadframeError(f"{file.path} has a wrong checksum after the transfer", where=str(target))
             else:
                 opened = nofollow.open_file(above, name.name, os.O_RDONLY, draft / name)
                 os.fchmod(opened, 0o755 if file.executable else 0o644)
@@ -196,5 +203,5 @@ def _settle(draft: Path, target: Path, files: Sequence[File]) -> None:
     try:
         draft.rename(target)
     except OSError:
-        # Another command was faster with the same.
+        # Another command has copied the same folder in the meantime.
         nofollow.remove_tree(draft)

@@ -1,4 +1,4 @@
-"""A cluster as it is looked at and asked: its nodes, its collections, its health. Nothing here changes a node."""
+"""Read access to a cluster: nodes, collections and health. Does not change nodes."""
 
 import dataclasses
 import difflib
@@ -18,7 +18,7 @@ from loadframe.store import OPEN, Health, Store
 
 
 def describe(roster: Roster) -> dict[str, Any]:
-    """Return what is known of the way in which it was started. Sizes in bytes, the period in seconds."""
+    """Describe how the cluster was started. Sizes in bytes, period in seconds."""
     spec, facts = roster.spec, roster.facts
     limits = spec.limits if spec else Limits()
     return {
@@ -29,7 +29,7 @@ def describe(roster: Roster) -> dict[str, Any]:
         "home": spec.home if spec else None,
         "host": spec.host if spec else None,
         "cores": {node.name: node.cores for node in roster.nodes if node.cores},
-        **({"companions": beside} if (beside := companions(roster)) else {}),
+        **({"companions": others} if (others := companions(roster)) else {}),
         **({"shared": shared} if (shared := sharing(roster.nodes)) else {}),
         "links": {node.name: node.shape for node in roster.nodes if node.shape},
         "limits": {
@@ -49,29 +49,29 @@ def describe(roster: Roster) -> dict[str, Any]:
         "encryption": spec.encryption.value if spec else None,
         **({"racks": list(spec.racks)} if spec and spec.racks else {}),
         "adapted": dict(facts.get("adapted", {})),
-        **_placed(roster),
+        **_remote_machines(roster),
     }
 
 
 def companions(roster: Roster) -> dict[str, str]:
-    """Return the processes that keep no data, and what each is for."""
+    """Return process -> role for processes that hold no data."""
     return {node.name: node.role for node in roster.nodes if node.companion}
 
 
 def sharing(nodes: Sequence[Node]) -> dict[str, str]:
-    """Return the companions that share the limits of a node that keeps data, with the name of that node."""
+    """Return companion -> data node whose limits it shares."""
     keepers = {node.shares: node.name for node in nodes if node.shares and node.number is not None}
     return {node.name: keepers[node.shares] for node in nodes if node.companion and node.shares in keepers}
 
 
-def _placed(roster: Roster) -> dict[str, Any]:
-    """Return which other machines have which nodes, and what these machines are; nothing where all are on this one."""
+def _remote_machines(roster: Roster) -> dict[str, Any]:
+    """Describe the remote machines and their nodes; empty if all nodes are on this machine."""
     if roster.spec is None:
         return {}
     machines = [machine for machine in roster.spec.place().machines if not machine.here]
     if not machines:
         return {}
-    told = [
+    described = [
         {
             "name": machine.hostname,
             "nodes": [node.name for node in roster.nodes if node.on == machine.hostname],
@@ -84,14 +84,14 @@ def _placed(roster: Roster) -> dict[str, Any]:
         for machine in machines
     ]
     return {
-        "machines": told,
+        "machines": described,
         "placement": dataclasses.asdict(roster.spec.placement),
         "scratch": roster.spec.scratch,
     }
 
 
 def deviations(roster: Roster, throttled: bool) -> list[str]:
-    """Return how the processes differ from what was asked for, one sentence each."""
+    """Return differences between the processes and the spec, one sentence each."""
     sentences = []
     for node in roster.nodes:
         if unknown := node.unknown:
@@ -101,32 +101,32 @@ def deviations(roster: Roster, throttled: bool) -> list[str]:
         elif node.paused:
             sentences.append(f"{node.name} is paused")
         elif node.cut:
-            sentences.append(f"{node.name} is cut off from the others")
+            sentences.append(f"{node.name} is cut off from the other nodes")
         elif node.state not in (State.SETTLED, State.KILLED):
             sentences.append(f"{node.name} is {node.state}")
     if roster.facts.get("limits_missing"):
-        sentences.append(f"the limits asked for are not in force ({roster.facts['limits_missing']})")
+        sentences.append(f"the requested limits are not in force ({roster.facts['limits_missing']})")
     elif roster.spec and not throttled:
         limits = roster.spec.limits
         sentences += ["the CPU quota is lifted"] if limits.cpus is not None else []
-        sentences += ["the limits of the disk are lifted"] if limits.disk else []
+        sentences += ["the disk limits are lifted"] if limits.disk else []
     return sentences
 
 
 def losses(roster: Roster) -> list[str]:
-    """Return which nodes ended although nobody ended them, one sentence each, as in `deviations`."""
+    """Return nodes that ended without being killed on purpose, one sentence each."""
     known = [node for node in roster.nodes if not node.unknown]
     return [_gone(node) for node in known if not node.alive and node.state != State.KILLED]
 
 
 def miscounted(health: Health, size: int) -> list[str]:
-    """Return how the store's own number of nodes differs from that size, if it does."""
+    """Return a sentence if the store's number of nodes differs from `size`; else empty."""
     return [] if health.nodes == size else [f"the cluster has {format_nodes(health.nodes)}, not {size}"]
 
 
 def incomplete(health: Health, size: int) -> list[str]:
-    """Return how the data differ from every copy in service, as far as so many nodes can hold them."""
-    # What was declared and cannot be is as it was declared: a replica beside its primary on the only node.
+    """Return a sentence if copies of the data are not in service that `size` nodes could hold; else empty."""
+    # Declared copies that so few nodes cannot hold are expected to be missing, such as a replica on a single node.
     as_declared = health.declared and health.missing <= health.unheld(size)
     if not health.ready and not as_declared:
         missing = f", with {counted(health.missing, *health.piece)} not in service" if health.missing else ""
@@ -135,73 +135,73 @@ def incomplete(health: Health, size: int) -> list[str]:
 
 
 def unready(health: Health, size: int) -> list[str]:
-    """Return how the data differ from every copy in service, as far as so many nodes can hold them, and at rest."""
+    """Return sentences if copies of the data are not in service or data is being moved; else empty."""
     sentences = incomplete(health, size)
     if health.moving:
-        sentences.append(f"{health.moving} pieces of data are on the move between nodes")
+        sentences.append(f"{health.moving} pieces of data are being moved between nodes")
     return sentences
 
 
 def _gone(node: Node) -> str:
-    return f"{node.name} is gone{_cause(node)}"
+    return f"{node.name} has ended{_cause(node)}"
 
 
 def _cause(node: Node) -> str:
-    """Return what is known of a node's end, to follow `is gone`."""
+    """Return the known cause of a node's end, to follow `has ended`."""
     if node.state == State.KILLED:
         return ", killed on purpose"
     status = node.process.exit_status() if node.process else None
-    # 137 is 128 + SIGKILL, which is what the kernel sends to a process over its memory limit.
-    return {None: "", 137: ", killed, as for too little memory"}.get(status, f", with status {status}")
+    # 137 is 128 + SIGKILL, which the kernel sends when a process exceeds its memory limit.
+    return {None: "", 137: ", killed, possibly for lack of memory"}.get(status, f", with status {status}")
 
 
 class ClusterView:
-    """What can be known of a cluster, started here or elsewhere, and asked of its store."""
+    """Read access to a cluster, whether loadframe started it or not."""
 
     def __init__(self, store: Store, roster: Roster, *, attached: int | None = None) -> None:
-        """`attached` is the number of nodes of a cluster that loadframe did not start, when it was attached to."""
+        """`attached` is the initial number of nodes of a cluster that loadframe did not start."""
         self.store = store
         self._roster = roster
         self._attached = attached
         self._throttled = True
-        #: How its nodes are reached, and as whom.
+        #: Credentials and TLS settings for its nodes.
         self.access = OPEN
 
     @property
     def spec(self) -> ClusterSpec | None:
-        """What it is to be like by now; None for a cluster that Loadframe did not start."""
+        """Current specification, or None for a cluster that loadframe did not start."""
         return self._roster.spec
 
     @property
     def nodes(self) -> list[Node]:
-        """Its processes, in the order in which they came."""
+        """Processes, in order of creation."""
         self._roster.follow()
         return list(self._roster.nodes)
 
     @property
     def machines(self) -> Sequence[Machine]:
-        """The machines that its nodes are, or may come to be, on; none of a cluster that Loadframe did not start."""
+        """Machines of the cluster's host; empty for a cluster that loadframe did not start."""
         return self.spec.place().machines if self.spec else ()
 
     @property
     def size(self) -> int:
-        """How many data-bearing nodes the cluster is to have; of one that was attached to, how many it had."""
+        """Target number of data nodes; for an attached cluster, its number when it was attached to."""
         return self._attached if self._attached is not None else self._of_ours().nodes
 
     @property
     def addresses(self) -> list[str]:
-        """The `host:port` of each member that clients can ask and that runs; it changes as nodes come and go."""
+        """Current `host:port` of each running member that serves clients."""
         self._roster.follow()
         return [node.address for node in self._roster.asked]
 
     @property
     def _answering(self) -> list[str]:
-        """The same, with those last that stand still or are cut off, and would let us wait."""
+        """Same as `addresses`, with paused and cut off nodes last, because they would delay requests."""
         return [node.address for node in sorted(self._roster.asked, key=lambda node: node.paused or node.cut)]
 
     @property
     def cores_left(self) -> set[int] | None:
-        """The cores that the nodes leave to whoever asks them; None where they share them all."""
+        """Cores that the nodes leave to the load generator, or None if they share all, or run on other machines."""
         if self.spec is None or (self.spec.limits.cores is None and self.spec.limits.cores_each is None):
             return None
         if not all(machine.here for machine in self.machines):
@@ -213,26 +213,28 @@ class ClusterView:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
             raise BadInput(
-                f"the cluster has no node {name!r}",
-                remedy=f"did you mean {near[0]}?" if near else f"its nodes are {', '.join(names)}",
+                f"unknown node {name!r} of the cluster",
+                remedy=f"did you mean {near[0]}?" if near else f"its nodes: {', '.join(names)}",
             )
         return next(node for node in self.nodes if node.name == name)
 
     def _of_ours(self) -> ClusterSpec:
         if self.spec is None:
-            raise BadInput("loadframe did not start this cluster, and does not change it", remedy="change it yourself")
+            raise BadInput(
+                "loadframe cannot change a cluster that it did not start", remedy="change it with the store's tools"
+            )
         return self.spec
 
     def create_collection(self, name: str, definition: Mapping[str, Any]) -> None:
-        """Create a collection from the definition that the workload has for this store's family."""
+        """Create a collection from the workload's definition for this store family."""
         self.store.create_collection(self._answering, name, definition, nodes=self.size)
 
     def has_collection(self, name: str) -> bool:
-        """Return whether a collection is there."""
+        """Whether a collection exists."""
         return self.store.has_collection(self._answering, name)
 
     def drop_collection(self, name: str) -> None:
-        """Drop a collection, if it is there."""
+        """Drop a collection if it exists."""
         self.store.drop_collection(self._answering, name)
 
     def count(self, name: str) -> int:
@@ -240,26 +242,26 @@ class ClusterView:
         return self.store.count(self._answering, name)
 
     def count_having(self, name: str, fields: Sequence[str]) -> dict[str, int]:
-        """Return, for each field, how many documents of a collection have it."""
+        """Return field -> number of documents of a collection that have it."""
         return self.store.count_having(self._answering, name, fields)
 
     def health(self) -> Health:
-        """Return the cluster's state."""
+        """Return the cluster's health."""
         return self.store.health(self._answering)
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        """Return each node's figures, by node name."""
+        """Return node name -> statistics of the node."""
         names = {node.address: node.name for node in self.nodes}
         return {names.get(node, node): figures for node, figures in self.store.statistics(self._answering).items()}
 
     def target(self) -> dict[str, Any]:
-        """Return what a plan must know of the cluster besides its addresses; it may hold secrets."""
+        """Return a load plan's entries for the cluster, except the addresses. They can contain secrets."""
         target = {"store": self.store.software(str(self._roster.facts.get("version"))), **self.access.plan()}
         read_from = self.store.read_from(self.spec.settings) if self.spec else None
         return target if read_from is None else {**target, "read_from": read_from}
 
     def describe(self) -> dict[str, Any]:
-        """Return what a manifest must know to bring up such a cluster again. Sizes in bytes, the period in seconds."""
+        """Return the manifest entry to reproduce the cluster. Sizes in bytes, period in seconds."""
         self._roster.follow()
         return {
             "kind": self.store.kind,
@@ -271,13 +273,12 @@ class ClusterView:
         }
 
     def deviations(self) -> list[str]:
-        """Return how the live cluster differs from what was asked for, one sentence each; empty when it does not."""
+        """Return differences between the running cluster and its spec, one sentence each."""
         differs, unready = self.differences()
         return differs + unready
 
     def differences(self) -> tuple[list[str], list[str]]:
-        """Return the same in two: how the cluster is not what was asked for, and what of its data is not in service or
-        on the move."""
+        """Return two lists of sentences: differences from the spec, and data not in service or being moved."""
         self._roster.follow()
         differs = deviations(self._roster, self._throttled)
         if self._attached is not None:
@@ -289,7 +290,7 @@ class ClusterView:
         return differs + miscounted(health, self.size), unready(health, self.size)
 
     def losses(self) -> list[str]:
-        """Return those of the deviations that are the store's failures: nodes that ended by themselves, no answer."""
+        """Return failures of the store, one sentence each: nodes that ended unexpectedly, and missing answers."""
         self._roster.follow()
         ended = losses(self._roster)
         try:
@@ -299,7 +300,7 @@ class ClusterView:
         return ended
 
     def lost_copies(self) -> list[str]:
-        """Return which copies of data and which nodes the store itself misses, one sentence each."""
+        """Return copies and nodes that the store reports as missing, one sentence each."""
         try:
             health = self.health()
         except LoadframeError as error:

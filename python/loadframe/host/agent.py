@@ -1,13 +1,13 @@
-"""The agent: what runs on another machine for as long as a command here works with it, and does there what is asked.
+"""Agent: the process on another machine that executes calls for a command on this machine.
 
-Its standard input and output carry lines of JSON, whatever carries those: ssh, srun, or the messages of MPI.
+It exchanges JSON lines on standard input and output. The carrier can be ssh, srun or MPI messages.
 
     -> {"id": n, "call": "module:function", "args": [...], "kwargs": {...}}        -> {"beat": true}
     <- {"ready": facts}, once          <- {"id": n, "value": v} or {"id": n, "error": {type, what, where, remedy}}
-    <- {"process": n, "state": {alive, paused, status}}, when it changes           <- {"beat": true}
+    <- {"process": n, "state": {alive, paused, status}}, on change                 <- {"beat": true}
 
-Processes that it starts are below guards, whose lifelines end with it: when its input ends, when it is killed, and when
-it has heard nothing for a while, as behind a network that is cut.
+Each process that it starts has a supervisor. The supervisor stops the process when the agent ends. The agent exits
+at the end of its input, or after `PATIENCE` s without input, such as after a network partition.
 """
 
 import contextlib
@@ -32,29 +32,29 @@ from loadframe.host.limits import Limits
 from loadframe.host.local import LocalHost
 from loadframe.host.local_process import LocalProcess
 
-#: Seconds between signs of life, and seconds without one after which an agent ends, and its nodes with it.
+#: Seconds between heartbeats, and seconds without input after which an agent exits and its nodes stop.
 BEAT, PATIENCE = 1.0, 120.0
-#: Seconds between looks at whether processes still run.
+#: Seconds between checks of the processes' states.
 _LOOK = 0.1
-#: Calls that are worked on at once.
+#: Calls that are executed concurrently.
 _CALLS = 16
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What kind of host the machine is to its nodes: its own, or one of containers."""
+    """Type of host that runs the nodes of this machine: `local`, or `container` if an image or a runtime is set."""
 
     image: str | None = None
     runtime: str | None = None
 
     def host(self) -> LocalHost:
-        """Return it."""
+        """Return the host object of this type."""
         return _host("local" if self.image is None and self.runtime is None else "container", self)
 
 
 @dataclass(frozen=True)
 class State:
-    """What is known of a process."""
+    """Last known state of a process."""
 
     alive: bool = True
     paused: bool = False
@@ -63,7 +63,7 @@ class State:
 
 @dataclass(frozen=True)
 class Started:
-    """A process that the agent has in hand, by its number."""
+    """Process that the agent manages, with the number that identifies it in later calls."""
 
     number: int
     pid: int
@@ -75,11 +75,11 @@ class Started:
 @dataclass
 class _Held:
     process: LocalProcess
-    #: Held while somebody asks the guard, whose answer only one can have.
+    #: Serializes access to the supervisor's answer, which can be read only once.
     lock: threading.Lock = field(default_factory=threading.Lock)
-    told: State = State()
+    reported: State = State()
 
-    def look(self) -> State:
+    def current_state(self) -> State:
         alive = self.process.alive()
         return State(alive, alive and self.process.paused(), None if alive else self.process.exit_status())
 
@@ -94,38 +94,41 @@ def _host(name: str, kind: Kind) -> LocalHost:
 
 
 def require(kind: Kind) -> None:
-    """BadInput when the machine has not what this kind of host takes."""
+    """Raise BadInput if this machine lacks something that this type of host needs."""
     kind.host().require()
 
 
 def limited_by(kind: Kind, limits: Limits, folder: Path) -> tuple[str, str | None]:
-    """Return how limits are enforced on the machine, and why not if they cannot be."""
+    """Return the limiter of this machine, and the reason if limits cannot be enforced."""
     return kind.host().limited_by(limits, folder)
 
 
 def server_user(named: bool) -> int | None:
-    """Return the user for servers that refuse root, as LocalHost has it."""
+    """Return the user for servers that refuse to run as root; see `LocalHost.server_user`."""
     return LocalHost().server_user(named)
 
 
 def free_ports(count: int, first: int | None, addresses: list[str]) -> list[int]:
-    """Return free ports, as LocalHost has them."""
+    """Return free ports; see `LocalHost.free_ports`."""
     return LocalHost().free_ports(count, first, addresses)
 
 
 def start(kind: Kind, command: Command, limits: Limits) -> Started:
-    """Start a command below a guard."""
-    return _taken(kind.host().start(command, limits))
+    """Start a command under a supervisor."""
+    return _register(kind.host().start(command, limits))
 
 
 def find(kind: Kind, record: Mapping[str, Any]) -> Started | None:
-    """Get hold of a process that was kept."""
+    """Attach to a process that was kept, or None if it has ended."""
     process = kind.host().find(record)
-    return _taken(process) if process else None
+    return _register(process) if process else None
 
 
 def act(number: int, what: str) -> State:
-    """Do something to a process, and return its state then. `what` is a method of Process, or (un)throttle."""
+    """Apply an action to a process and return its new state.
+
+    `what` is `throttle`, `unthrottle`, or one of some methods of Process; BadInput for another one.
+    """
     held = _HELD[number]
     process = held.process
     match what:
@@ -137,29 +140,29 @@ def act(number: int, what: str) -> State:
         case "kill" | "pause" | "resume" | "keep" | "request_stop":
             getattr(process, what)()
         case _:
-            raise BadInput(f"nothing that can be done to a process is called {what!r}")
+            raise BadInput(f"unknown action on a process: {what!r}")
     with held.lock:
-        return State() if what == "keep" else held.look()
+        return State() if what == "keep" else held.current_state()
 
 
-def _taken(process: LocalProcess) -> Started:
+def _register(process: LocalProcess) -> Started:
     number, held = next(_NUMBERS), _Held(process)
-    started = Started(number, process.pid, dict(process.control_groups), process.record(), held.look())
+    started = Started(number, process.pid, dict(process.control_groups), process.record(), held.current_state())
     _HELD[number] = held
     return started
 
 
 class _Agent:
-    """Reads, works and says."""
+    """Reads calls, executes them, and writes results, heartbeats and state changes."""
 
     def __init__(self, source: BinaryIO, sink: int) -> None:
         self._source, self._sink = source, sink
-        self._saying = threading.Lock()
+        self._writing = threading.Lock()
         self._heard = time.monotonic()
 
     def run(self) -> None:
-        self._say({"ready": wire.encoded(facts())})
-        for task in (self._beat, self._watch):
+        self._write({"ready": wire.encoded(facts())})
+        for task in (self._beat, self._report_changes):
             threading.Thread(target=task, daemon=True).start()
         with ThreadPoolExecutor(_CALLS) as pool:
             for line in self._source:
@@ -167,7 +170,7 @@ class _Agent:
                 message = json.loads(line)
                 if "call" in message:
                     pool.submit(self._answer, message)
-        _end()
+        _stop_processes()
 
     def _answer(self, message: Mapping[str, Any]) -> None:
         answer: dict[str, Any] = {"id": message["id"]}
@@ -180,38 +183,38 @@ class _Agent:
             answer["error"] = {"type": kind, "what": error.what, "where": error.where, "remedy": error.remedy}
         except Exception as error:
             answer["error"] = {"type": None, "what": f"{type(error).__name__}: {error}", "where": message["call"]}
-        self._say(answer)
+        self._write(answer)
 
     def _beat(self) -> None:
         while time.monotonic() - self._heard < PATIENCE:
-            self._say({"beat": True})
+            self._write({"beat": True})
             time.sleep(BEAT)
-        # The lifelines end with the process.
+        # The supervisors' pipes close with this process, so the nodes stop.
         os._exit(1)
 
-    def _watch(self) -> None:
+    def _report_changes(self) -> None:
         while True:
             for number, held in list(_HELD.items()):
                 if held.lock.acquire(blocking=False):
-                    # Said while the lock is held, so that an answer to `act` is never followed by what was before.
+                    # Written while the lock is held, so that an old state never follows the answer to `act`.
                     try:
-                        state = held.look()
-                        if state != held.told:
-                            held.told = state
-                            self._say({"process": number, "state": asdict(state)})
+                        state = held.current_state()
+                        if state != held.reported:
+                            held.reported = state
+                            self._write({"process": number, "state": asdict(state)})
                     finally:
                         held.lock.release()
             time.sleep(_LOOK)
 
-    def _say(self, message: Mapping[str, Any]) -> None:
+    def _write(self, message: Mapping[str, Any]) -> None:
         line = json.dumps(message).encode() + b"\n"
-        with self._saying, contextlib.suppress(OSError):
+        with self._writing, contextlib.suppress(OSError):
             while line:
                 line = line[os.write(self._sink, line) :]
 
 
-def _end() -> None:
-    """Stop what was not kept, and wait until it is gone: some launchers end what an agent leaves behind."""
+def _stop_processes() -> None:
+    """Stop all processes that were not kept, and wait: some launchers kill everything that an agent leaves running."""
     processes = [held.process for held in _HELD.values() if held.process.ours]
     for process in processes:
         process.request_stop()
@@ -220,7 +223,10 @@ def _end() -> None:
 
 
 def main(source: BinaryIO) -> None:
-    """Be an agent until the input ends. What is printed by mistake goes to standard error."""
+    """Run the agent until its input ends.
+
+    Redirects standard output to standard error, so that stray prints do not break the protocol.
+    """
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(ignored, signal.SIG_IGN)
     sink = os.dup(1)

@@ -1,7 +1,6 @@
-"""The faces of machines and hosts.
+"""Interfaces of machines and hosts.
 
-A machine finds addresses, and runs a command under limits until it is told to stop. A host is the machines that a
-cluster's nodes are placed on; this machine, as whatever kind of host, is a host of one.
+A machine provides addresses and runs commands under limits. A host is a set of machines for the nodes of a cluster.
 """
 
 import signal
@@ -17,21 +16,22 @@ from loadframe.host.link import Link
 
 @dataclass(frozen=True)
 class Command:
-    """What to run. Its folder must exist; `scratch` is deleted with everything in it once the process is over."""
+    """Command to run. Its folder must exist; the `scratch` folders are deleted after it ends."""
 
-    name: str  #: names the control group too, so it is unique on the host
+    name: str  #: unique on the host; also the name of the control group
     argv: tuple[str, ...]
-    environment: Mapping[str, str]  #: all of it; nothing is inherited
+    environment: Mapping[str, str]  #: the complete environment; nothing is inherited
     folder: Path  #: the working directory
     log: Path  #: standard output and standard error are appended here
-    user: int | None = None  #: the numeric user and group to run as, when not our own
+    user: int | None = None  #: user to run as, or None for the current user
     scratch: tuple[Path, ...] = ()
-    shared: tuple[Path, ...] = ()  #: beside the scratch folders, and deleted when only such are left there
-    software: tuple[Path, ...] = ()  #: folders that it reads besides, for hosts that have to bring them
-    undo: tuple[tuple[str, ...], ...] = ()  #: commands to run once it is over
-    stop_signal: int = signal.SIGTERM  #: asks it to stop
-    address: str | None = None  #: the IP address that it binds, where hosts have to make it
-    shares: str = ""  #: a name on the host; commands with the same one share their limits
+    #: siblings of the scratch folders, deleted when nothing else is left in the parent folder
+    shared: tuple[Path, ...] = ()
+    software: tuple[Path, ...] = ()  #: other folders that it reads; container hosts mount them
+    undo: tuple[tuple[str, ...], ...] = ()  #: commands to run after it ends
+    stop_signal: int = signal.SIGTERM  #: signal that asks it to stop
+    address: str | None = None  #: IP address that it binds, for hosts that create the address
+    shares: str = ""  #: commands with the same name share their limits
 
 
 class Process(Protocol):
@@ -43,48 +43,48 @@ class Process(Protocol):
 
     @property
     def control_groups(self) -> Mapping[str, Path]:
-        """The folder of each controller (`cpu`, `memory`) that holds the process; empty when there is no limit."""
+        """Controller (`cpu`, `memory`) -> folder of the process's control group; empty without limits."""
 
     @property
     def link(self) -> Link | None:
-        """Its link to the others, where it has one of its own that can be shaped and cut."""
+        """The process's own network link, which can be shaped and cut, or None if it has none."""
 
     @property
     def inside(self) -> tuple[str, ...]:
-        """What to put before a command line that is to see the network as the process does."""
+        """Command prefix that runs a command in the process's network namespace; empty for the machine's network."""
 
     def alive(self) -> bool:
         """Whether the process still runs."""
 
     def exit_status(self) -> int | None:
-        """What it left with (128 + signal when killed), or None while it runs or when nobody knows."""
+        """Exit status (128 + signal if killed), or None while it runs, or if the status is unknown."""
 
     def throttle(self, on: bool) -> None:
-        """Apply the CPU quota that was asked for, or lift it."""
+        """Apply the CPU quota and the disk limits that were requested, or lift them."""
 
     def kill(self) -> None:
-        """End it at once, as a loss of power would."""
+        """Kill it immediately, as a power failure would."""
 
     def pause(self) -> None:
-        """Have it stand still, with its connections open and its memory kept, until `resume`."""
+        """Suspend it until `resume`; its connections stay open and its memory stays allocated."""
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue it."""
 
     def paused(self) -> bool:
-        """Whether it stands still."""
+        """Whether it is suspended."""
 
     def record(self) -> dict[str, Any]:
-        """Return what `Host.find` needs to get hold of it again."""
+        """Return the record from which `Machine.find` finds the process again."""
 
     def keep(self) -> None:
         """Let the process outlive this one."""
 
     def request_stop(self) -> None:
-        """Ask it to stop without waiting, so that several nodes stop at the same time."""
+        """Ask it to stop without waiting, so that several nodes can stop in parallel."""
 
     def stop(self) -> None:
-        """Ask it to stop, kill it if it does not, and return when it is gone with its control groups."""
+        """Ask it to stop, kill it if it does not, and wait until the process and its control groups are gone."""
 
 
 _P = ParamSpec("_P")
@@ -92,92 +92,98 @@ _T = TypeVar("_T")
 
 
 class Machine(Protocol):
-    """A place for processes. Paths that it is given, or gives, are on it."""
+    """Machine that runs processes. All paths in its interface are paths on that machine."""
 
     @property
     def hostname(self) -> str:
-        """What people and records call it."""
+        """Name in messages and records."""
 
     @property
     def here(self) -> bool:
-        """Whether it is the machine that this process runs on."""
+        """Whether this process runs on it."""
 
     @property
     def address(self) -> str:
-        """The IP address that processes are to bind."""
+        """IP address that processes bind."""
 
     @property
     def own_addresses(self) -> bool:
-        """Whether each process has an address of its own here, whatever the store."""
+        """Whether the machine gives each process its own address."""
 
     @property
     def facts(self) -> Facts:
-        """What it tells of itself."""
+        """Hardware and system facts."""
 
     def trouble(self) -> str | None:
-        """Return why nothing can be known of the machine at the moment; None while it answers."""
+        """Return why the state of the machine is unknown, or None if it responds."""
 
     def require(self) -> None:
-        """BadInput when this machine has not what it takes."""
+        """Raise BadInput if the machine lacks something that it needs to run nodes."""
 
     def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a function of the package on the machine, and return what it returns.
+        """Call a function of the package on the machine, and return its result.
 
-        Elsewhere than here it must be at the top of a module that imports the standard library alone, and values are as
-        in `wire`. What it raises is raised here; MachineLost when the machine does not answer any more.
+        For remote machines, the function must be at the top of a module that imports only the standard library. `wire`
+        lists the supported values. Exceptions are re-raised here; MachineLost if the machine stops responding.
         """
 
     def call_within(self, patience: float, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """The same, given up when the machine is silent for `patience` s."""
+        """Same as `call`, but raise MachineLost after `patience` s of silence."""
 
     def folder(self, cluster: Path) -> Path:
-        """Return the folder on the machine for the nodes of the cluster that has that folder here."""
+        """Return the folder on the machine for a cluster's nodes; `cluster` is the cluster's folder on this machine."""
 
     def address_of(self, number: int, beside: Collection[str] = ()) -> str:
-        """Return the address of the node of that number, where each node has one of its own.
+        """Return the address of the node with that number, on machines where each node has its own.
 
-        It is one of the network that the addresses `beside` it are of; without any it may be of a new one.
+        The address is in the network of the addresses in `beside`. If `beside` is empty, it can be in a new network.
         """
 
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
-        """Return ports that nobody listens on at any of the addresses, or at the host's one.
+        """Return `count` ports that are free at all of the addresses, by default at the machine's address.
 
-        They are `first` and those after it, BadInput if one is in use; or any.
+        If `first` is given: the ports from `first` on; BadInput if one of them is in use.
         """
 
     def limited_by(self, limits: Limits, folder: Path) -> tuple[str, str | None]:
-        """Return how limits are enforced here (`cgroup v1`, ..., `none`), and why not if they cannot be.
+        """Return the name of the limiter (`cgroup v1`, ..., `none`), and the reason if limits cannot be enforced.
 
-        `folder` is where nodes write, on the disk that may be limited.
+        `folder` is the nodes' data folder; its disk is the one that is limited.
         """
 
     def server_user(self, named: bool = False) -> int | None:
-        """Return the numeric user for servers that refuse root, or None when we are not root ourselves.
+        """Return the numeric user for servers that refuse to run as root, or None if this process is not root.
 
-        One that is `named` can get a name among the system's users.
+        With `named`, the user is one whose name can be looked up in the system's user database.
         """
 
     def start(self, command: Command, limits: Limits) -> Process:
-        """Start a command, with its memory limit in force, and its CPU quota and the limits of its disk not yet."""
+        """Start a command.
+
+        Its memory limit applies at once. Its CPU quota and disk limits apply after `throttle(True)`.
+        """
 
     def find(self, record: Mapping[str, Any]) -> Process | None:
-        """Return a process that any loadframe started, by its record, or None if it is gone."""
+        """Return the process of a record, whichever loadframe process started it, or None if it has ended."""
 
 
 class Host(Protocol):
-    """The machines that nodes are placed on."""
+    """Set of machines that nodes are placed on."""
 
     name: str
 
     @property
     def machines(self) -> Sequence[Machine]:
-        """All of them, in the order in which they were named."""
+        """All machines, in the order in which they were named."""
 
     def require(self) -> None:
-        """BadInput when a machine is missing, or has not what it takes."""
+        """Raise BadInput if a machine is not available or lacks something."""
 
     def machine(self, hostname: str) -> Machine:
-        """Return the machine of that name; BadInput when it is none of these."""
+        """Return the machine of that name; BadInput if it is not part of the host."""
 
     def place(self, taken: Sequence[str]) -> Machine:
-        """Return the machine of the next node, `taken` being those of the others; BadInput when all are full."""
+        """Return the machine for the next node; BadInput if all are full.
+
+        `taken` holds the hostname of each existing node's machine.
+        """

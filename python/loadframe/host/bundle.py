@@ -1,6 +1,6 @@
-"""What an agent is made of: the package's own sources as a zip file, and the command that runs them elsewhere.
+"""Sources of the agent as a zip file, and the command that runs them on another machine.
 
-Nothing has to be installed there but Python. The sources go over the connection, into memory.
+The machine needs only Python. The sources are sent over the connection and stay in memory.
 """
 
 import io
@@ -10,10 +10,9 @@ from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
-#: The parts whose functions are called on other machines. What gathers a part's modules for others to import would
-#: import libraries there, so of these parts it stays empty.
-_PARTS, _BARE = ("base", "host", "store", "cluster", "observe"), ("cluster", "observe")
-#: The oldest Python that the sources are written for.
+#: Packages whose functions agents call. `_BARE` get an empty `__init__.py`, because the real one imports libraries.
+_PACKAGES, _BARE = ("base", "host", "store", "cluster", "observe"), ("cluster", "observe")
+#: Oldest supported Python version.
 PYTHON = (3, 11)
 
 _BOOT = """
@@ -34,10 +33,10 @@ for python in {candidates}; do
     exec "$python" -I -S -c '{boot}'
   fi
 done
-echo "there is no Python {major}.{minor} or newer" >&2
+echo "Python {major}.{minor} or newer is not installed" >&2
 exit 72
 """
-#: What the command leaves with where there is no such Python.
+#: Exit status of the command if no supported Python is found.
 NO_PYTHON = 72
 
 
@@ -48,10 +47,10 @@ def bundle() -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as content:
         for path in sorted(_PACKAGE.glob("*.py")):
             content.write(path, f"loadframe/{path.name}")
-        for part in _PARTS:
-            for path in sorted((_PACKAGE / part).rglob("*")):
+        for package in _PACKAGES:
+            for path in sorted((_PACKAGE / package).rglob("*")):
                 name = f"loadframe/{path.relative_to(_PACKAGE)}"
-                if part in _BARE and name == f"loadframe/{part}/__init__.py":
+                if package in _BARE and name == f"loadframe/{package}/__init__.py":
                     content.writestr(name, "")
                 elif path.suffix in (".py", ".json"):
                     content.write(path, name)
@@ -59,9 +58,10 @@ def bundle() -> bytes:
 
 
 def agent_command() -> tuple[str, ...]:
-    """Return the command that becomes an agent on another machine, which then reads the bundle's size and the bundle.
+    """Return the command that becomes an agent on another machine.
 
-    It takes this very Python where it is there as well, as on a shared file system, or else one of the PATH.
+    It reads the size of the bundle and the bundle from its input. It prefers the path of the current Python, which
+    exists on shared file systems, and falls back to a Python in PATH.
     """
     major, minor = PYTHON
     names = ["python3", *(f"python{major}.{newer}" for newer in range(minor, minor + 6))]

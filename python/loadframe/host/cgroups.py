@@ -1,6 +1,6 @@
-"""Control groups of both versions, as files: make one, write its limits, remove it. Decides nothing.
+"""Control groups of both versions, as files: create one, set its limits, remove it.
 
-The files and their units are those of the kernel's documentation (cgroup-v1/memory, sched-bwc and cgroup-v2).
+The kernel's documentation defines the files and their units (cgroup-v1/memory, sched-bwc and cgroup-v2).
 """
 
 import contextlib
@@ -15,13 +15,13 @@ from typing import ClassVar
 _MOUNTS = Path("/proc/self/mountinfo")
 #: The controllers of every group.
 _ALWAYS = ("cpu", "memory")
-#: Limits of a disk: version 2's name, and version 1's.
+#: Disk limits: name in version 2 -> name in version 1.
 _THROTTLES = {"rbps": "read_bps", "wbps": "write_bps", "riops": "read_iops", "wiops": "write_iops"}
 
 
 @dataclass(frozen=True)
 class V1:
-    """One hierarchy per controller, such as /sys/fs/cgroup/cpu. `mounts` overrides where they are."""
+    """Version 1: one hierarchy per controller, such as /sys/fs/cgroup/cpu. `mounts` overrides the mount points."""
 
     mounts: Mapping[str, Path] | None = None
     name: str = "cgroup v1"
@@ -30,37 +30,37 @@ class V1:
     disk: ClassVar[str] = "blkio"
 
     def make(self, name: str, *more: str) -> dict[str, Path]:
-        """Make a group in the cpu and the memory hierarchy, and those of `more`; OSError when that is not possible."""
+        """Create a group in the hierarchies of cpu, memory and `more`. OSError, with none created, if one fails."""
         return _make(self.places(name, *more))
 
     def places(self, name: str, *more: str) -> dict[str, Path]:
-        """Return where a group of that name is; OSError when a hierarchy is missing."""
+        """Return controller -> folder of the group of that name; OSError if a hierarchy is missing."""
         mounts = self.mounts if self.mounts is not None else _v1_mounts()
         controllers = (*_ALWAYS, *more)
         for controller in controllers:
             if controller not in mounts:
-                raise OSError(errno.ENOENT, f"there is no {controller} hierarchy")
+                raise OSError(errno.ENOENT, f"no {controller} hierarchy is mounted")
         return {controller: mounts[controller] / name for controller in controllers}
 
     def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
-        """Make a group without limits of its own below another one, whose limits hold for it."""
+        """Create a group below another one, for which the parent's limits apply."""
         return _make({controller: folder / name for controller, folder in folders.items()})
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
-        """Write microseconds of CPU time per period; -1 for no quota."""
+        """Set the CPU time in µs per period; -1 for no quota."""
         _write(folders["cpu"] / "cpu.cfs_period_us", round(period * 1e6))
         _write(folders["cpu"] / "cpu.cfs_quota_us", -1 if cpus is None else _microseconds(cpus, period))
 
     def set_memory(self, folders: Mapping[str, Path], limit: int) -> None:
-        """Write the limit in bytes. A node that swaps measures the disk, so it is told not to."""
+        """Set the limit in bytes and disable swapping, which would slow the node down to disk speed."""
         _write(folders["memory"] / "memory.limit_in_bytes", limit)
         _write(folders["memory"] / "memory.swappiness", 0)
 
     def set_disk(self, folders: Mapping[str, Path], device: str, limits: Mapping[str, int]) -> None:
-        """Write the limits of a disk by the names of io.max; one that is not among them is lifted.
+        """Set the disk limits, by their names in io.max; limits that are not given are lifted.
 
-        They hold for direct and for synchronous reading and writing. What a process leaves to the kernel to be written
-        later is written without a limit.
+        They apply to direct and synchronous I/O. Version 1 does not limit buffered writes, which the kernel writes back
+        later.
         """
         for name, file in _THROTTLES.items():
             _write(folders["blkio"] / f"blkio.throttle.{file}_device", f"{device} {limits.get(name, 0)}")
@@ -68,7 +68,7 @@ class V1:
 
 @dataclass(frozen=True)
 class V2:
-    """One hierarchy for all controllers. `mount` overrides where it is."""
+    """Version 2: one hierarchy for all controllers. `mount` overrides its mount point."""
 
     mount: Path | None = None
     name: str = "cgroup v2"
@@ -77,15 +77,18 @@ class V2:
     disk: ClassVar[str] = "io"
 
     def make(self, name: str, *more: str) -> dict[str, Path]:
-        """Make a group below `loadframe`, with the cpu and memory controllers and `more`; OSError when it cannot be."""
+        """Create a group below `loadframe`, with the cpu and memory controllers and `more`; OSError if that fails.
+
+        Side effects: enables the controllers in the root group, and creates the group `loadframe`.
+        """
         places = self.places(name, *more)
         mount = self.mount or _v2_mount()
         available = (mount / "cgroup.controllers").read_text().split()
         controllers = (*_ALWAYS, *more)
         missing = set(controllers) - set(available)
         if missing:
-            raise OSError(errno.ENOENT, f"the hierarchy has no {' and no '.join(sorted(missing))} controller")
-        # Limits live in a child's files only if its parent passes the controllers on; the parent holds no process.
+            raise OSError(errno.ENOENT, f"controllers that this hierarchy lacks: {', '.join(sorted(missing))}")
+        # A group has the files of a controller only if its parent enables it. The parent must not hold processes.
         _enable(mount, controllers)
         parent = mount / "loadframe"
         parent.mkdir(exist_ok=True)
@@ -93,34 +96,34 @@ class V2:
         return _make(places)
 
     def places(self, name: str, *more: str) -> dict[str, Path]:
-        """Return where a group of that name is; OSError when no hierarchy is mounted."""
+        """Return controller -> folder of the group of that name; OSError if the hierarchy is not mounted."""
         mount = self.mount or _v2_mount()
         return dict.fromkeys((*_ALWAYS, *more), mount / "loadframe" / name)
 
     def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
-        """Make a group without limits of its own below another one, whose limits hold for it."""
+        """Create a group below another one, for which the parent's limits apply."""
         _enable(folders["cpu"], tuple(folders))
         return _make({controller: folder / name for controller, folder in folders.items()})
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
-        """Write microseconds of CPU time and the period; `max` for no quota."""
+        """Set the CPU time in µs and the period; `max` for no quota."""
         quota = "max" if cpus is None else _microseconds(cpus, period)
         _write(folders["cpu"] / "cpu.max", f"{quota} {round(period * 1e6)}")
 
     def set_memory(self, folders: Mapping[str, Path], limit: int) -> None:
-        """Write the limit in bytes, and forbid swapping where there is swap."""
+        """Set the limit in bytes and disable swapping, if the system has swap."""
         _write(folders["memory"] / "memory.max", limit)
         with contextlib.suppress(FileNotFoundError):
             _write(folders["memory"] / "memory.swap.max", 0)
 
     def set_disk(self, folders: Mapping[str, Path], device: str, limits: Mapping[str, int]) -> None:
-        """Write the limits of a disk by the names of io.max; one that is not among them is lifted."""
+        """Set the disk limits, by their names in io.max; limits that are not given are lifted."""
         words = " ".join(f"{name}={limits.get(name, 'max')}" for name in _THROTTLES)
         _write(folders["io"] / "io.max", f"{device} {words}")
 
 
 def _make(folders: Mapping[str, Path]) -> dict[str, Path]:
-    """Make these folders, or none of them."""
+    """Create these folders; if one fails, remove those created before."""
     made: dict[str, Path] = {}
     for controller, folder in folders.items():
         if folder not in made.values():
@@ -134,7 +137,10 @@ def _make(folders: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def remove(folders: Mapping[str, Path]) -> None:
-    """Remove groups that hold no process any more. The kernel may take a moment to see that they are empty."""
+    """Remove groups without processes; groups that cannot be removed are left.
+
+    Retries for 2 s, because the kernel needs time to notice that a group is empty.
+    """
     for folder in set(folders.values()):
         for _ in range(100):
             try:
@@ -164,7 +170,7 @@ def _microseconds(cpus: float, period: float) -> int:
 
 
 def _write(path: Path, value: int | str) -> None:
-    # Not write_text: it would create a file where the kernel offers none.
+    # write_text would create a file that the kernel does not offer.
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, str(value).encode())
@@ -196,7 +202,7 @@ def _v2_mount() -> Path:
 
 
 def _mounted() -> list[tuple[str, Path, list[str]]]:
-    """Return type, mount point and superblock options of each mount (see proc(5), mountinfo)."""
+    """Return type, mount point and superblock options of each mount (proc(5), mountinfo)."""
     mounts = []
     for line in _MOUNTS.read_text().splitlines():
         front, _, back = line.partition(" - ")

@@ -1,4 +1,4 @@
-"""The hosts that there are, by the names that people choose them by."""
+"""All hosts, by name."""
 
 import atexit
 import threading
@@ -19,7 +19,7 @@ _SEVERAL: dict[str, type[SshHost] | type[SlurmHost] | type[MpiHost]] = {
     "slurm": SlurmHost,
     "mpi": MpiHost,
 }
-#: Hosts whose agents serve this process, by what they were asked for; they end with it.
+#: Open hosts of several machines by their arguments, for reuse in this process. They are closed at exit.
 _OPEN: dict[object, MachinesHost] = {}
 _OPENING = threading.Lock()
 
@@ -32,27 +32,27 @@ def find(
     placement: Placement | None = None,
     scratch: str | None = None,
 ) -> Host:
-    """Return the host of that name; BadInput when there is none, or when what is said besides is not for it.
+    """Return the host of that name; BadInput if the name is unknown or an argument does not apply to it.
 
-    The image and the runtime are for containers, the rest is for hosts of several machines. Of these there is one in
-    this process for whoever asks for the same, until a connection of it ends.
+    `image` and `runtime` are for containers; `machines`, `placement` and `scratch` for hosts of several machines. Equal
+    arguments return the same host of several machines until one of its connections ends.
     """
     placement = placement or Placement()
     if name not in kinds.SEVERAL:
         if machines or scratch or placement != Placement():
             raise BadInput(
-                "machines, their placement and scratch folders are for nodes on other machines",
-                remedy="say --host ssh, slurm or mpi (host: ssh in an experiment), or leave them out",
+                "machines, placement and scratch folders require a host of several machines",
+                remedy="add --host ssh, slurm or mpi (host: ssh in an experiment), or omit them",
             )
         return kinds.find(name, image, runtime)
-    asked = (name, image, runtime, tuple(machines), placement, scratch, slurm.job(), tuple(ssh()))
+    arguments = (name, image, runtime, tuple(machines), placement, scratch, slurm.job(), tuple(ssh()))
     with _OPENING:
-        host = _OPEN.get(asked)
+        host = _OPEN.get(arguments)
         if host is None or host.lost:
             if not _OPEN:
                 atexit.register(_close)
             kind = Kind(image, runtime) if image is not None or runtime is not None else None
-            host = _OPEN[asked] = _SEVERAL[name](machines, placement, scratch, kind)
+            host = _OPEN[arguments] = _SEVERAL[name](machines, placement, scratch, kind)
         return host
 
 

@@ -1,4 +1,4 @@
-"""What carries the lines between a command and an agent."""
+"""Byte streams between a command and an agent."""
 
 import contextlib
 import subprocess
@@ -7,41 +7,41 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-#: Lines of what a launcher says that are kept for messages.
+#: Last lines of a launcher's standard error that are kept for messages.
 _WORDS = 20
-#: Seconds that a launcher is waited for after its input has ended: the agent stops its nodes meanwhile.
+#: Seconds to wait for a launcher after its input is closed. The agent stops its nodes in this time.
 _LEAVING = 30.0
 
 
 class Connection(Protocol):
-    """A stream of bytes to an agent, and one from it."""
+    """Byte stream to and from an agent."""
 
     def send(self, data: bytes) -> None:
-        """Send all of it; OSError when the connection is gone."""
+        """Send all of the data; OSError if the connection is closed."""
 
     def receive(self) -> bytes:
-        """Return what has come since, waiting for some; empty at the end."""
+        """Wait for data and return it; empty at the end of the stream."""
 
     def hang_up(self) -> None:
-        """End what is sent, so that the agent ends."""
+        """Close the stream to the agent, so that it exits."""
 
     def close(self) -> None:
-        """The same, and return when the connection is gone, or after a while."""
+        """Close the stream and wait a limited time for the connection to end."""
 
     def status(self) -> int | None:
-        """Return what the launcher has left with; None if that is not known."""
+        """Return the exit status of the launcher, or None if unknown."""
 
     def words(self) -> str:
-        """Return what the launcher said on the way, such as why it could not connect."""
+        """Return the launcher's last error output, such as the reason for a failed connection."""
 
 
 class PipeConnection:
-    """The standard input and output of a command that reaches the machine, such as ssh or srun."""
+    """Standard input and output of a command that reaches the machine, such as ssh or srun."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Start it, in our own environment if none is given; OSError when it cannot be.
+        """Start the command; OSError if it cannot be started. `environment` None: inherit the environment.
 
-        Ctrl-C is not for it: nodes are stopped through it.
+        It runs in its own session: Ctrl-C must not end it, because nodes are stopped through it.
         """
         self._process = subprocess.Popen(
             command,
@@ -57,7 +57,7 @@ class PipeConnection:
         self._listener.start()
 
     def send(self, data: bytes) -> None:
-        """Write it through."""
+        """Write the data to the command's input."""
         assert self._process.stdin
         with self._sending:
             if self._process.stdin.closed:
@@ -66,18 +66,18 @@ class PipeConnection:
             self._process.stdin.flush()
 
     def receive(self) -> bytes:
-        """Return the bytes that are there."""
+        """Return the available output, waiting if there is none."""
         assert self._process.stdout
         return self._process.stdout.read1(2**16)  # type: ignore[attr-defined,no-any-return]
 
     def hang_up(self) -> None:
-        """End its input."""
+        """Close its input."""
         assert self._process.stdin
         with self._sending, contextlib.suppress(OSError):
             self._process.stdin.close()
 
     def close(self) -> None:
-        """End its input and wait; kill one that does not leave, as behind a network that is cut."""
+        """Close its input and wait; kill it if it does not exit in time, such as after a network partition."""
         self.hang_up()
         try:
             self._process.wait(_LEAVING)
@@ -86,13 +86,13 @@ class PipeConnection:
             self._process.wait()
 
     def status(self) -> int | None:
-        """Return its exit status, waiting for it briefly."""
+        """Wait up to 2 s for its exit status, or None if it still runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(2.0)
         return None
 
     def words(self) -> str:
-        """Return the end of its standard error."""
+        """Return the last lines of its standard error."""
         self._listener.join(1.0)
         return "\n".join(self._words)
 

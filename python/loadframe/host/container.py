@@ -1,7 +1,7 @@
-"""This machine as a host where each node runs in a container, with its folder and its software bound into it.
+"""This machine as a host that runs each node in a container, with its folder and software mounted.
 
-The image gives the system around the node: a folder with a root file system for Charliecloud, an image file for
-Apptainer, a name for Podman and Docker. The network is the machine's own, so addresses and ports are as on `local`.
+The image is a folder with a root file system for Charliecloud, an image file for Apptainer, or a name for Podman and
+Docker. Containers use the machine's network, so addresses and ports are the same as on the host `local`.
 """
 
 from functools import cached_property
@@ -17,33 +17,33 @@ from loadframe.host.runtimes import EngineLimiter, Runtime
 
 
 class ContainerHost(LocalHost):
-    """Runs each process in a container of one image, by the runtime of that name or the first that works."""
+    """Runs each process in a container of one image, with the named runtime or the first that works."""
 
     name = "container"
 
     def __init__(self, image: str | None = None, runtime: str | None = None) -> None:
-        """Nothing is looked for until it is needed."""
+        """Store the arguments; `require` checks them."""
         self._image = image
         self._asked = runtime
 
     @cached_property
     def runtime(self) -> Runtime:
-        """What runs the containers; BadInput when nothing does."""
+        """Container runtime; BadInput if none works."""
         return runtimes.choose(self._asked)
 
     def require(self) -> None:
-        """BadInput without a runtime that works, and without an image."""
+        """Raise BadInput without a working runtime or an image."""
         if self._image is None:
             raise BadInput(
-                "a node in a container wants an image",
-                remedy="give --image: a folder with a root file system, an image file, or a name, as the runtime wants",
+                "nodes in containers require an image",
+                remedy="give --image a root file system folder, an image file or a name, depending on the runtime",
             )
         plain = not self.runtime.engine
         if plain and not Path(self._image).exists():
             raise BadInput(
-                "there is no such image",
+                "the image does not exist",
                 where=self._image,
-                remedy=f"give --image a path: {self.runtime.name} takes the folder or file of an image here",
+                remedy=f"give --image the path of a folder or file: {self.runtime.name} does not accept names",
             )
 
     @cached_property

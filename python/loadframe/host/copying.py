@@ -1,6 +1,6 @@
-"""A folder of data that goes from one machine to another in pieces: each function runs on the machine it is about.
+"""Copying of a data folder to another machine in pieces. Each function runs on the machine that holds its folder.
 
-What arrives is compared with what was sent by its checksums before it gets its name, and what was sent stays as it is.
+The copy is compared with the source by checksums before it gets its final name. The source is not changed.
 """
 
 import contextlib
@@ -17,34 +17,34 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.nofollow import Owner
 from loadframe.host.files import server_owner
 
-#: A file in a folder, by which it is recognised from another machine, or at another path.
+#: Token file that identifies a folder when it is seen from another machine, or under another path.
 _SIGN = ".sign"
-#: A file in a node's folder, anew with each start: a copy of the folder from before has another.
+#: File in a node's folder that changes with each start, and so reveals an outdated copy of the folder.
 MARK = ".start"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A folder, a file or a link below the folder that is copied."""
+    """Folder, file or link below the copied folder."""
 
     path: str
     mode: int
     size: int = 0
-    sha256: str = ""  #: of a file
-    link: str | None = None  #: where it points to, if it is a link
+    sha256: str = ""  #: empty for folders and links
+    link: str | None = None  #: target, if it is a link
     folder: bool = False
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes of a file. Logs that a store makes room for in advance are long and have nothing but zeros in them."""
+    """Bytes of a file. Preallocated logs of stores are long and mostly zeros, so zeros are not sent."""
 
     size: int
     content: bytes  #: empty if all are zero
 
 
 def sign(folder: Path, token: str) -> bool:
-    """Leave a sign in a folder, and return whether it is there."""
+    """Write a token into a folder; return False if the folder does not exist."""
     try:
         nofollow.write_text(folder, _SIGN, token)
     except FileNotFoundError:
@@ -53,16 +53,16 @@ def sign(folder: Path, token: str) -> bool:
 
 
 def signed(folder: Path, token: str) -> bool:
-    """Whether a folder is the one in which that sign was left."""
-    return _reads(folder, _SIGN, token)
+    """Whether a folder contains that token."""
+    return _has_text(folder, _SIGN, token)
 
 
 def marked(folder: Path, mark: str) -> bool:
-    """Whether a folder is that of the node which was started with this mark."""
-    return _reads(folder, MARK, mark)
+    """Whether a folder belongs to the node start with that mark."""
+    return _has_text(folder, MARK, mark)
 
 
-def _reads(folder: Path, name: str, text: str) -> bool:
+def _has_text(folder: Path, name: str, text: str) -> bool:
     try:
         return nofollow.read_text(folder, name) == text
     except (OSError, BadInput):
@@ -70,16 +70,16 @@ def _reads(folder: Path, name: str, text: str) -> bool:
 
 
 def unsign(folder: Path) -> None:
-    """Take the sign away."""
+    """Remove the token."""
     nofollow.unlink(folder, _SIGN)
 
 
 def entries(folder: Path) -> list[Entry]:
-    """Return all that is in a folder. Sockets and the like, which nobody can copy, are not."""
+    """Return all folders, files and links below a folder. Sockets and other special files are skipped."""
     contents = []
     with nofollow.folder(folder) as top:
         for inner in nofollow.walk(top):
-            # No special bits: a copy is another user's.
+            # Without setuid, setgid and sticky bits: the copy gets another owner.
             mode = stat.S_IMODE(inner.status.st_mode) & 0o777
             if inner.is_link:
                 contents.append(Entry(inner.path, mode, link=os.readlink(inner.name, dir_fd=inner.descriptor)))
@@ -92,7 +92,7 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def read(folder: Path, name: str, start: int, size: int) -> Piece:
-    """Return as many bytes of a file in a folder, if it has them."""
+    """Return up to `size` bytes of a file in a folder."""
     with nofollow.reading(folder, name) as file:
         file.seek(start)
         content = file.read(size)
@@ -100,15 +100,15 @@ def read(folder: Path, name: str, start: int, size: int) -> Piece:
 
 
 def begin(place: Path, size: int, what: str) -> Path:
-    """Return where to write what is to be at `place` in the end; what a copy that was cut off has left is removed.
+    """Create and return the draft folder for a copy that ends up at `place`; remove an unfinished draft.
 
-    BadInput where there is something already, or no room.
+    `what` describes the data in messages. BadInput if `place` exists or the disk lacks room.
     """
     if os.path.lexists(place):
         raise BadInput(
-            f"there is another copy of {what}, from before it went elsewhere",
+            f"an older copy of {what} is still on this machine",
             where=str(place),
-            remedy="move it away, or delete it",
+            remedy="move it to another place, or delete it",
         )
     folders.require_room(folders.make(place.parent), size, f"a copy of {what}")
     draft = _draft(place)
@@ -117,86 +117,86 @@ def begin(place: Path, size: int, what: str) -> Path:
 
 
 def _draft(place: Path) -> Path:
-    """Return where that which is to be at `place` arrives."""
+    """Return the draft folder of a copy that ends up at `place`."""
     return place.with_name(f".{place.name}.arriving")
 
 
 def append(draft: Path, name: str, piece: Piece) -> None:
-    """Add bytes to a file of the draft; zeros take no room on its disk."""
+    """Append a piece to a file of the draft. Zeros become a hole in the file and use no disk space."""
     with folders.writing("a copy of the data", draft / name):
         nofollow.append(draft, name, piece.content, 0 if piece.content else piece.size)
 
 
-def _above(draft: Path, name: str) -> contextlib.AbstractContextManager[int]:
-    """Open the folder that an entry of the draft is in, made where it is missing."""
+def _open_parent(draft: Path, name: str) -> contextlib.AbstractContextManager[int]:
+    """Open the parent folder of an entry of the draft; create it if it is missing."""
     return nofollow.making(draft, str(PurePosixPath(name).parent))
 
 
 def copy(source: Path, draft: Path) -> None:
-    """Copy a folder that this machine sees, too. Sockets and the like are left out."""
+    """Copy a folder that is visible on this machine, such as on a shared file system. Special files are skipped."""
     with folders.writing("a copy of the data", draft), nofollow.folder(source) as top:
         for inner in nofollow.walk(top):
             if inner.path == _SIGN or not (inner.is_file or inner.is_folder or inner.is_link):
                 continue
-            with _above(draft, inner.path) as above:
+            with _open_parent(draft, inner.path) as parent:
                 if inner.is_folder:
-                    os.mkdir(inner.name, 0o700, dir_fd=above)
+                    os.mkdir(inner.name, 0o700, dir_fd=parent)
                 elif inner.is_link:
-                    os.symlink(os.readlink(inner.name, dir_fd=inner.descriptor), inner.name, dir_fd=above)
+                    os.symlink(os.readlink(inner.name, dir_fd=inner.descriptor), inner.name, dir_fd=parent)
                 else:
                     with os.fdopen(nofollow.open_entry(inner, source), "rb") as original:
                         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                        written = nofollow.open_file(above, inner.name, flags, draft / inner.path)
+                        written = nofollow.open_file(parent, inner.name, flags, draft / inner.path)
                         with os.fdopen(written, "wb") as made:
                             shutil.copyfileobj(original, made, 2**20)
 
 
-def settle(draft: Path, place: Path, wanted: Sequence[Entry], user: int | None) -> None:
-    """Compare what has arrived with what is wanted, give it to its user, and put it in its place.
+def settle(draft: Path, place: Path, expected: Sequence[Entry], user: int | None) -> None:
+    """Verify the draft against the entries of the source, set modes and owners, and rename it to `place`.
 
-    LoadframeError, with nothing left, when it is not the same.
+    Discards the draft and raises LoadframeError if a file differs.
     """
     owner = server_owner(user)
-    for entry in wanted:
+    for entry in expected:
         name = PurePosixPath(entry.path).name
-        with _above(draft, entry.path) as above:
+        with _open_parent(draft, entry.path) as parent:
             if entry.folder:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=above)
+                    os.mkdir(name, 0o700, dir_fd=parent)
             elif entry.link is not None:
                 with contextlib.suppress(FileExistsError):
-                    os.symlink(entry.link, name, dir_fd=above)
-            elif not _arrived(above, name, draft / entry.path, entry):
+                    os.symlink(entry.link, name, dir_fd=parent)
+            elif not _matches(parent, name, draft / entry.path, entry):
                 discard(draft)
                 raise LoadframeError(
-                    f"{entry.path} has not arrived as it was sent", where=str(place), remedy="try again"
+                    f"{entry.path} differs from the original after the transfer", where=str(place), remedy="try again"
                 )
-    # Folders last, and from within: one that may not be written to could get no more files.
-    for entry in reversed(wanted):
-        with _above(draft, entry.path) as above:
-            _give(above, PurePosixPath(entry.path), draft / entry.path, entry, owner)
+    # Deepest first: a folder without write permission would refuse further files.
+    for entry in reversed(expected):
+        with _open_parent(draft, entry.path) as parent:
+            _set_owner(parent, PurePosixPath(entry.path), draft / entry.path, entry, owner)
     with nofollow.folder(draft) as top:
         nofollow.give(top, 0o700, owner)
     draft.rename(place)
 
 
-def _arrived(above: int, name: str, path: Path, entry: Entry) -> bool:
+def _matches(parent: int, name: str, path: Path, entry: Entry) -> bool:
     try:
-        return _digest(above, name, path) == (entry.size, entry.sha256)
+        return _digest(parent, name, path) == (entry.size, entry.sha256)
     except (FileNotFoundError, BadInput):
         return False
 
 
-def _give(above: int, name: PurePosixPath, path: Path, entry: Entry, owner: Owner | None) -> None:
-    """Set the mode and the owner of an entry in its open folder."""
+def _set_owner(parent: int, name: PurePosixPath, path: Path, entry: Entry, owner: Owner | None) -> None:
+    """Set the mode and the owner of an entry in its open parent folder."""
     if entry.link is not None:
         if owner:
-            os.chown(name.name, owner.user, owner.group, dir_fd=above, follow_symlinks=False)
+            os.chown(name.name, owner.user, owner.group, dir_fd=parent, follow_symlinks=False)
     elif entry.folder:
-        with nofollow.below(above, PurePosixPath(name.name), where=path.parent) as opened:
+        with nofollow.below(parent, PurePosixPath(name.name), where=path.parent) as opened:
             nofollow.give(opened, entry.mode, owner)
     else:
-        opened = nofollow.open_file(above, name.name, os.O_RDONLY, path)
+        opened = nofollow.open_file(parent, name.name, os.O_RDONLY, path)
         try:
             nofollow.give(opened, entry.mode, owner)
         finally:
@@ -204,17 +204,17 @@ def _give(above: int, name: PurePosixPath, path: Path, entry: Entry, owner: Owne
 
 
 def discard(folder: Path) -> None:
-    """Remove a copy, or what has arrived of it, and the folder above it if nothing else is there."""
+    """Remove a copy or its draft, and the parent folder if it is empty."""
     nofollow.remove_tree(folder)
     nofollow.remove_tree(_draft(folder))
     try:
         folder.parent.rmdir()
     except OSError:
-        # Others have theirs there, or it is gone with them.
+        # It holds other copies, or is already removed.
         return
 
 
-def _digest(above: int, name: str, path: Path) -> tuple[int, str]:
+def _digest(parent: int, name: str, path: Path) -> tuple[int, str]:
     """Return the size and the SHA-256 of a file in an open folder."""
-    with os.fdopen(nofollow.open_file(above, name, os.O_RDONLY, path), "rb") as file:
+    with os.fdopen(nofollow.open_file(parent, name, os.O_RDONLY, path), "rb") as file:
         return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Which cores each node may use: one set that all share, or a set of its own for each node. Needs no privilege."""
+"""Core assignment: all nodes share one set of cores, or each node has its own. Needs no privilege."""
 
 import os
 from collections.abc import Collection, Iterable, Sequence
@@ -12,57 +12,54 @@ _TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
 def shortage(limits: Limits, nodes: int) -> str | None:
-    """Return why that many nodes cannot have their cores on this machine; None when they can."""
+    """Return why this machine lacks the cores for that many nodes, or None if it has them."""
     usable = os.sched_getaffinity(0)
     for core in limits.cores or ():
         if core not in usable:
-            return f"core {core} cannot be used here"
+            return f"core {core} is not usable by this process"
     if limits.cores_each is None:
         return None
-    wanted, there = nodes * limits.cores_each, len(limits.cores or usable)
-    if wanted <= there:
+    wanted, available = nodes * limits.cores_each, len(limits.cores or usable)
+    if wanted <= available:
         return None
-    have = "1 core" if there == 1 else f"{there} cores"
     share = "1 core" if limits.cores_each == 1 else f"{limits.cores_each} cores"
-    return f"{format_nodes(nodes)} with {share} each need {wanted}, and there {'is' if there == 1 else 'are'} {have}"
+    return f"{format_nodes(nodes)} with {share} each need {wanted} cores; this machine has {available}"
 
 
 def generator_shares(limits: Limits, nodes: int) -> bool:
-    """Whether that many nodes, although confined to cores, leave the generator no core to itself."""
+    """Whether the node cores, if assigned, leave no core for the generator."""
     if limits.cores is None and limits.cores_each is None:
         return False
     return not os.sched_getaffinity(0) - set(pool(limits, nodes))
 
 
 def require(limits: Limits, nodes: int) -> None:
-    """BadInput when that many nodes cannot have their cores, or a set that they share leaves the generator none."""
+    """Raise BadInput if cores are missing for that many nodes, or a shared set leaves the generator none."""
     usable = sorted(os.sched_getaffinity(0))
     problem = shortage(limits, nodes)
     if problem:
         listed = ", ".join(map(str, usable))
-        raise BadInput(
-            problem, remedy=f"the cores that can be used here are {listed}: take fewer nodes, or cores of those"
-        )
+        raise BadInput(problem, remedy=f"use fewer nodes, or other cores; usable are {listed}")
     if limits.cores_each is None and generator_shares(limits, nodes):
         every = "the only core" if len(usable) == 1 else f"all {len(usable)} cores"
         raise BadInput(
-            f"the nodes have {every}, and the generator has none for itself",
-            remedy="give the nodes fewer, or leave cores out: they then share them all",
+            f"the nodes have {every}, which leaves none for the load generator",
+            remedy="give the nodes fewer cores, or omit --cores, so that nodes and generator share all",
         )
 
 
 def pool(limits: Limits, nodes: int) -> tuple[int, ...]:
-    """Return all cores that that many nodes run on: those that were named, or those that are dealt out.
+    """Return the cores for that many nodes: the given ones, or a selection.
 
-    Where none were named, the first usable core is kept for the generator, and with it those that share its physical
-    core, as far as the nodes can do without them. They take every core when they need it.
+    The selection leaves the first usable core to the generator, and the other threads of its physical core. If the
+    nodes need more cores, it leaves only the first one, and then none.
     """
     if limits.cores is not None:
         return limits.cores
     usable = tuple(sorted(os.sched_getaffinity(0)))
     wanted = nodes * (limits.cores_each or 0)
-    beside = set(siblings(usable[0]))
-    for kept in (beside, {usable[0]}):
+    first_physical = set(siblings(usable[0]))
+    for kept in (first_physical, {usable[0]}):
         rest = tuple(core for core in usable if core not in kept)
         if len(rest) >= max(wanted, 1):
             return rest
@@ -70,10 +67,10 @@ def pool(limits: Limits, nodes: int) -> tuple[int, ...]:
 
 
 def deal(limits: Limits, nodes: int, taken: Iterable[int], before: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return the cores of one more node of so many; `taken` are those of the others.
+    """Return the cores of the next node; `taken` are those of the other nodes.
 
-    A node keeps those that it had `before` where they are free. Otherwise whole physical cores go first: a node does
-    not share one with another while there are enough, and its own cores lie together. BadInput when too few are left.
+    A node keeps its previous cores (`before`) if they are free. Otherwise a node gets whole physical cores while there
+    are enough, so that it does not share one with another node. BadInput if too few are free.
     """
     assert limits.cores_each is not None
     available = pool(limits, nodes)
@@ -82,9 +79,9 @@ def deal(limits: Limits, nodes: int, taken: Iterable[int], before: Sequence[int]
         return tuple(sorted(before))
     if len(free) < limits.cores_each:
         raise BadInput(
-            f"a node is to have {limits.cores_each} of the cores {', '.join(map(str, available))} for itself, and"
+            f"a node needs {limits.cores_each} of the cores {', '.join(map(str, available))}, but only"
             f" {len(free)} {'is' if len(free) == 1 else 'are'} free",
-            remedy="take fewer nodes, or name more cores",
+            remedy="use fewer nodes, or give more cores",
         )
     chosen: list[int] = []
     while len(chosen) < limits.cores_each:
@@ -94,13 +91,13 @@ def deal(limits: Limits, nodes: int, taken: Iterable[int], before: Sequence[int]
 
 
 def of_companions(limits: Limits, nodes: int, taken: Collection[int]) -> tuple[int, ...]:
-    """Return the cores of processes beside the data-bearing nodes: what these leave of the pool, or else all of it."""
+    """Return the cores of processes other than data nodes: those that data nodes leave free, or all if none is free."""
     available = pool(limits, nodes)
     return tuple(core for core in available if core not in taken) or available
 
 
 def siblings(core: int) -> tuple[int, ...]:
-    """Return the logical processors of the physical core that this one belongs to, itself among them."""
+    """Return the logical processors of this core's physical core, including itself."""
     try:
         text = (_TOPOLOGY / f"cpu{core}" / "topology" / "thread_siblings_list").read_text()
     except OSError:
@@ -117,8 +114,8 @@ def _others(available: Sequence[int], free: Sequence[int], chosen: Sequence[int]
 
 
 def _shared(core: int, chosen: Sequence[int], taken: Collection[int]) -> int:
-    """Rank a candidate: beside one that the node has (0), on an unused physical core (1), beside another node (2)."""
-    beside = set(siblings(core))
-    if beside & set(chosen):
+    """Rank a candidate: same physical core as a chosen one (0), unused physical core (1), core of another node (2)."""
+    threads = set(siblings(core))
+    if threads & set(chosen):
         return 0
-    return 2 if beside & set(taken) else 1
+    return 2 if threads & set(taken) else 1

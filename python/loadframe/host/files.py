@@ -1,4 +1,4 @@
-"""What is done with files on the machine that they are on. Each function can be called there, see Machine.call."""
+"""File operations for node folders. Each function can run on another machine through `Machine.call`."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -7,17 +7,17 @@ from pathlib import Path, PurePosixPath
 from loadframe.base import folders, nofollow
 from loadframe.base.nofollow import Owner
 
-#: The user and group that servers run as when loadframe is root and they refuse that. Nobody's account: it lies in the
-#: range that distributions and systemd leave unassigned, so no other service can interfere.
+#: User and group for servers that refuse to run as root. The number is in a range that distributions and systemd leave
+#: unassigned, so it belongs to no account and no other service.
 SERVER_USER = 60960
-#: Bytes at the end of a log that are looked at.
+#: Bytes that `log_end` reads.
 _LOG_END = 2**16
 
 
 def server_owner(user: int | None) -> Owner | None:
-    """Return the user and group of a server's own files; None where the server runs as the caller.
+    """Return the user and group of a server's files, or None if the server runs as the current user.
 
-    The group is one that no account has: accounts that share the group of `nobody` must not read a node's password.
+    The group belongs to no account: members of the group of `nobody` could otherwise read a node's password.
     """
     if user is None:
         return None
@@ -35,14 +35,14 @@ def is_mapped(table: str, number: int) -> bool:
 
 
 def write_node(folder: Path, within: Sequence[str], files: Mapping[str, str], user: int | None) -> None:
-    """Make a node's folder with the folders `within` it and its files; BadInput when that is not possible.
+    """Create a node's folder with the folders `within` it and its files; BadInput if that fails.
 
-    The server's user owns the folders `within`, and can read all else but not write it. Nobody else can read anything.
-    What stood in place of a file is replaced, and never followed.
+    The server's user owns the folders `within`. It can read the other files, but not write them. Other users have no
+    access. Existing files are replaced; links are not followed.
     """
     theirs = server_owner(user)
     ours = Owner(os.geteuid(), theirs.group) if theirs else None
-    # As root, since another user's server has to read it by its group.
+    # As root: a server of another user reads the files through its group.
     shared = 0 if user is None else 0o040
     with folders.writing("a node's files", folder):
         folders.make(folder)
@@ -60,29 +60,29 @@ def write_node(folder: Path, within: Sequence[str], files: Mapping[str, str], us
 
 
 def make_room(folder: Path, user: int | None, size: int, purpose: str) -> None:
-    """Make a folder for nodes; BadInput unless their user can enter it and the disk has that many bytes left."""
+    """Create a folder for nodes; BadInput unless their user can enter it and `size` bytes are free on its disk."""
     folders.make(folder)
     folders.require_reachable(folder, user)
     folders.require_room(folder, size, purpose)
 
 
 def read(path: Path) -> str | None:
-    """Return the text of a file; None if it is missing, BadInput if it is not a regular file."""
+    """Return the text of a file, or None if it is missing, BadInput if it is not a regular file."""
     return nofollow.read_text(path.parent, path.name)
 
 
 def exists(path: Path) -> bool:
-    """Whether there is something."""
+    """Whether the path exists, including a broken link."""
     return os.path.lexists(path)
 
 
 def remove(path: Path) -> None:
-    """Remove a folder with all that is in it, as far as that is possible; it need not be there."""
+    """Remove a folder tree, if it exists; entries that cannot be removed are left."""
     nofollow.remove_tree(path)
 
 
 def log_end(path: Path) -> str:
-    """Return the end of a log; empty if it is missing, BadInput if it is not a regular file."""
+    """Return the last 64 KiB of a log; empty if it is missing, BadInput if it is not a regular file."""
     try:
         with nofollow.reading(path.parent, path.name) as handle:
             handle.seek(max(os.fstat(handle.fileno()).st_size - _LOG_END, 0))

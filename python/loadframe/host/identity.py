@@ -1,4 +1,4 @@
-"""Facts of a machine: identity, name, cores, memory and addresses."""
+"""Facts of a machine: identity, name, cores, memory and addresses; and the folders of clusters on it."""
 
 import contextlib
 import fcntl
@@ -17,9 +17,10 @@ _MACHINE, _BOOT, _STAT = Path("/etc/machine-id"), Path("/proc/sys/kernel/random/
 
 
 def machine() -> str:
-    """Return ten hexadecimal digits that are this machine's: of its name and, where it has one, its machine-id(5).
+    """Return ten hexadecimal digits that identify this machine.
 
-    The name alone is not enough where machines are made from one image, nor the id alone where that holds an id.
+    They are a hash of its name and its machine-id(5), if it has one. Neither is enough: machines cloned from one image
+    can share the id, and names can repeat.
     """
     try:
         number = _MACHINE.read_text().strip()
@@ -29,12 +30,12 @@ def machine() -> str:
 
 
 def boot() -> str:
-    """Return eight digits that another boot, of this or of any machine, has not."""
+    """Return eight hexadecimal digits that identify the current boot."""
     return _BOOT.read_text()[:8]
 
 
 def up_since() -> float:
-    """Return when this machine was booted, in s since the epoch."""
+    """Return the boot time, in s since the epoch."""
     line = next(line for line in _STAT.read_text().splitlines() if line.startswith("btime "))
     return float(line.split()[1])
 
@@ -44,26 +45,26 @@ _SIOCGIFADDR = 0x8915
 
 @dataclass(frozen=True)
 class Facts:
-    """A machine. `addresses` are IPv4, by interface; the manifest has all but these."""
+    """Hardware and system facts of a machine. `addresses` are IPv4, by interface; the manifest omits them."""
 
     hostname: str
     identity: str
     boot: str
     architecture: str
     cpu: str
-    cores: tuple[int, ...]  #: that processes may use, by number
+    cores: tuple[int, ...]  #: numbers of the usable cores
     memory: int  #: bytes
     kernel: str
     python: str
     maps: int  #: vm.max_map_count
     user: int
     addresses: Mapping[str, str]
-    reached: str | None  #: the address that sshd was reached at
+    reached: str | None  #: address at which sshd was reached, or None without ssh
 
 
 def facts() -> Facts:
-    """Look at this machine."""
-    told = os.environ.get("SSH_CONNECTION", "").split()
+    """Collect the facts of this machine."""
+    connection = os.environ.get("SSH_CONNECTION", "").split()
     return Facts(
         hostname=platform.node(),
         identity=machine(),
@@ -78,12 +79,12 @@ def facts() -> Facts:
         user=os.geteuid(),
         addresses=_addresses(),
         # Client's address and port, then the server's (ssh(1)).
-        reached=told[2] if len(told) == 4 else None,
+        reached=connection[2] if len(connection) == 4 else None,
     )
 
 
 def has_address(address: str) -> bool:
-    """Whether a process can bind this address here."""
+    """Whether a process can bind this address on this machine."""
     with socket.socket() as probe:
         try:
             probe.bind((address, 0))
@@ -93,7 +94,7 @@ def has_address(address: str) -> bool:
 
 
 def resolved(name: str) -> str | None:
-    """Return the IPv4 address of a name as this machine knows it; None if it does not."""
+    """Return the IPv4 address of a host name, resolved on this machine, or None if it does not resolve."""
     try:
         return socket.gethostbyname(name)
     except OSError:
@@ -122,32 +123,33 @@ def _addresses() -> dict[str, str]:
     return addresses
 
 
-#: The folder of clusters without a name, which end with the command that started them.
+#: Folder of clusters without a name, which end with the command that started them.
 PASSING = "passing"
 
 
 def passing(token: str, scratch: Path | None = None) -> Path:
-    """Return the folder of a cluster without a name, below that of the state or `scratch`; it is not made.
+    """Return the folder for a cluster without a name, below the state folder or `scratch`. It is not created.
 
-    What a crash of this machine has left there is removed. While the machine is up, the guards of the nodes do that.
+    Side effect: removes folders of such clusters that survived a crash of this machine. Without a crash, supervisors
+    remove them.
     """
     parent = (scratch or folders.state()) / PASSING
     if parent.exists():
-        for left in _left(parent):
-            nofollow.remove_tree(left)
+        for folder in _left_by_earlier_boots(parent):
+            nofollow.remove_tree(folder)
     return parent / f"{machine()}-{boot()}-{token}"
 
 
 def named(name: str, scratch: Path | None = None) -> Path:
-    """Return the folder of a cluster with that name."""
+    """Return the folder of the cluster of that name."""
     return (scratch or folders.state()) / "clusters" / name
 
 
-def _left(parent: Path) -> Iterator[Path]:
-    """Yield the folders of clusters that ran on this very machine before it was booted, and those of no other.
+def _left_by_earlier_boots(parent: Path) -> Iterator[Path]:
+    """Yield folders of clusters that ran on this machine before its current boot.
 
-    Many machines may keep theirs here. One that is taken for this machine, because it has the same name and the same
-    machine-id(5), still has written something since: a cluster that runs never rests.
+    Several machines can share the parent folder, and two can have the same name and machine-id(5). So a folder also
+    counts as left only if nothing in it was written since this boot: a running cluster writes all the time.
     """
     ours, now, booted = f"{machine()}-", f"{machine()}-{boot()}-", up_since()
     for folder in parent.iterdir():
@@ -156,7 +158,7 @@ def _left(parent: Path) -> Iterator[Path]:
 
 
 def _last_written(folder: Path) -> float:
-    """Return when anything in a folder was written last, in s since the epoch."""
+    """Return the latest modification time in a folder, in s since the epoch."""
     latest = 0.0
     for path in (folder, *folder.rglob("*")):
         with contextlib.suppress(FileNotFoundError):

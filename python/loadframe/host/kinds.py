@@ -1,4 +1,4 @@
-"""The kinds of host that one machine can be, by the names that people choose them by."""
+"""Hosts of one machine, by name."""
 
 import difflib
 
@@ -8,29 +8,29 @@ from loadframe.host.local import LocalHost
 from loadframe.host.netns import NetnsHost
 
 HOSTS: dict[str, type[LocalHost]] = {host.name: host for host in (LocalHost, NetnsHost, ContainerHost)}
-#: Hosts of several machines; see `choice`.
+#: Names of the hosts of several machines; see `choice`.
 SEVERAL = ("ssh", "slurm", "mpi")
-#: Those of them whose nodes cannot outlive the command that started them.
+#: Hosts whose nodes end with the command that started them.
 ENDING = ("slurm", "mpi")
 
 
 def find(name: str, image: str | None = None, runtime: str | None = None) -> LocalHost:
-    """Return this machine as the host of that name; BadInput, with the nearest one, when there is none.
+    """Return this machine as the host of that name; BadInput, with a suggestion, if the name is unknown.
 
-    The image and the runtime are for containers.
+    `image` and `runtime` are only for containers.
     """
     if name not in HOSTS:
         known = (*HOSTS, *SEVERAL)
         near = difflib.get_close_matches(name, known, n=1)
         raise BadInput(
-            f"there is no host {name!r} for nodes",
-            remedy=f"did you mean {near[0]}?" if near else f"take one of {', '.join(known)}",
+            f"unknown host {name!r} for nodes",
+            remedy=f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}",
         )
     if name == ContainerHost.name:
         return ContainerHost(image, runtime)
     if image is not None or runtime is not None:
         raise BadInput(
-            "an image and a container runtime are for nodes in containers",
-            remedy="say --host container, or leave --image and --container-runtime out",
+            "--image and --container-runtime require nodes in containers",
+            remedy="add --host container, or omit --image and --container-runtime",
         )
     return HOSTS[name]()

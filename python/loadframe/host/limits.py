@@ -1,4 +1,4 @@
-"""CPU, memory and disk limits of a node: what can be asked for, and how machines enforce it, the best way first."""
+"""CPU, memory and disk limits of a node, and the ways to enforce them on a machine, in order of preference."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ _DEVICES = Path("/sys/dev/block")
 
 @dataclass(frozen=True)
 class DiskLimits:
-    """The most that one node may read and write in a second; None for no limit."""
+    """Disk I/O limits of one node, or None for no limit."""
 
     read: int | None = None  #: bytes/s
     write: int | None = None  #: bytes/s
@@ -26,18 +26,23 @@ class DiskLimits:
         for name in ("read", "write"):
             size = getattr(self, name)
             if size is not None and size < 4096:
-                raise BadInput(f"{size} bytes/s for {name} of a disk", remedy="give at least 4k/s, such as 20m/s")
+                raise BadInput(
+                    f"the disk limit {name} must be at least 4k/s; got {size} bytes/s",
+                    remedy="give a rate such as 20m/s",
+                )
         for name in ("read_operations", "write_operations"):
             rate = getattr(self, name)
             if rate is not None and rate < 1:
-                raise BadInput(f"{rate:g}/s for {name} of a disk", remedy="give at least 1/s")
+                raise BadInput(
+                    f"the disk limit {name} must be at least 1/s; got {rate:g}/s", remedy="give a higher rate"
+                )
 
     def __bool__(self) -> bool:
         return any(value is not None for value in (self.read, self.write, self.read_operations, self.write_operations))
 
     @property
     def by_kernel(self) -> dict[str, int]:
-        """Return the limits by the names of the kernel's io.max: those that were asked for."""
+        """The limits that are set, by their names in the kernel's io.max."""
         values = {
             "rbps": self.read,
             "wbps": self.write,
@@ -48,80 +53,85 @@ class DiskLimits:
 
 
 def device_of(folder: Path) -> str:
-    """Return `major:minor` of the disk that has a folder, or the first of its parents that exists.
+    """Return `major:minor` of the disk that holds a folder, or its nearest existing parent.
 
-    OSError where it lies on no disk: in memory, or on the network. Of a partition it is the whole disk: the kernel
-    limits that alone.
+    For a partition, this is the whole disk, because the kernel limits only whole disks. OSError for file systems in
+    memory or on the network.
     """
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    number = there.stat().st_dev
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    number = existing.stat().st_dev
     name = f"{os.major(number)}:{os.minor(number)}"
     place = _DEVICES / name
     if not place.exists():
-        raise OSError(f"{there} is on no disk of this machine's own")
+        raise OSError(f"{existing} is not on a local disk")
     if (place / "partition").exists():
         return (place.resolve().parent / "dev").read_text().strip()
     return name
 
 
-#: Seconds. The quota is enforced in slices of this length. The choice shows in latency (a node that has used its share
-#: waits for the next slice), so it is the same everywhere and goes into the manifest.
+#: Period of the CPU quota in seconds, the same for all limiters. It affects latency: a node that has used its quota
+#: waits for the next period. The manifest records it.
 PERIOD = 0.1
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one node may use; None for no limit."""
+    """Resource limits of one node, or None for no limit."""
 
     cpus: float | None = None  #: cores, such as 0.5
     memory: int | None = None  #: bytes
-    #: The numbers of the cores that all nodes share, or that are dealt out to them; None for those of the machine.
+    #: Numbers of the cores for all nodes, shared or assigned to single nodes, or None for all cores of the machine.
     cores: tuple[int, ...] | None = None
-    cores_each: int | None = None  #: how many cores each node has to itself; None where they share them
-    disk: DiskLimits = field(default_factory=DiskLimits)  #: of the disk that its folder is on
+    cores_each: int | None = None  #: cores per node, or None if nodes share the cores
+    disk: DiskLimits = field(default_factory=DiskLimits)  #: of the disk that holds its folder
 
     def __post_init__(self) -> None:
         if self.cpus is not None and not 0.01 <= self.cpus <= 4096:
-            raise BadInput(f"{self.cpus} CPUs for a node", remedy="give a number of cores of 0.01 or more, such as 0.5")
+            raise BadInput(
+                f"the CPU limit of a node must be 0.01 to 4096 cores; got {self.cpus}", remedy="give cores such as 0.5"
+            )
         if self.memory is not None and self.memory < 64 * 2**20:
-            raise BadInput(f"{self.memory} bytes of memory for a node", remedy="give at least 64m, such as 1g")
+            raise BadInput(
+                f"the memory limit of a node must be at least 64m; got {self.memory} bytes",
+                remedy="give a limit such as 1g",
+            )
 
     def __bool__(self) -> bool:
         return self.cpus is not None or self.memory is not None or bool(self.disk)
 
     @property
     def lifted(self) -> "Limits":
-        """What is left of it while a node starts, or prepares: a node may always use its memory and no more."""
+        """Limits while a node starts or prepares: memory only, without CPU quota and disk limits."""
         return replace(self, cpus=None, disk=DiskLimits())
 
 
 class Group(Protocol):
-    """The limits of one process, or those that several share."""
+    """Limits of one process, or shared by several processes."""
 
     @property
     def folders(self) -> Mapping[str, Path]:
-        """Controller -> folder that has the limits."""
+        """Controller -> folder that holds the limits."""
 
     @property
     def entered(self) -> Mapping[str, Path]:
-        """Controller -> folder; the process's id is written to `cgroup.procs` in each before it runs.
+        """Controller -> folder that a new process enters, by writing its id to `cgroup.procs`.
 
-        These are others than `folders`, and below them, where several processes share the limits.
+        If several processes share the limits, these are groups below `folders`.
         """
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """What to put before the command line, for limits that a program applies."""
+        """Command prefix, for limits that a program applies."""
 
     @property
     def limiter(self) -> str:
-        """The name of the limiter that it belongs to."""
+        """Name of the limiter that created it."""
 
     def located(self, pid: int) -> Mapping[str, Path]:
-        """Controller -> folder once the process runs."""
+        """Return controller -> folder of a running process."""
 
     def throttle(self, limits: Limits) -> None:
-        """Set the CPU quota and the limits of the disk, or lift those that are None."""
+        """Set the CPU quota and the disk limits; those that are None are lifted."""
 
 
 class Limiter(Protocol):
@@ -129,36 +139,36 @@ class Limiter(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in manifests and messages."""
+        """Name in manifests and messages."""
 
     def obstacle(self) -> str | None:
-        """Return why it cannot be used here, or None when it can: it is tried out, not guessed."""
+        """Try to set limits; return why that fails, or None if it works."""
 
     def disk_obstacle(self, folder: Path) -> str | None:
-        """Return why the disk that has a folder cannot be limited here, or None when it can."""
+        """Try to limit the disk that holds a folder; return why that fails, or None if it works."""
 
     @property
     def shares(self) -> bool:
-        """Whether several processes can have one and the same limits."""
+        """Whether several processes can share one set of limits."""
 
     def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> Group:
-        """Make the limits for a process that is about to start: memory in force, CPU quota and disk not yet.
+        """Create the limits for a process that is about to start. The memory limit applies at once.
 
-        `folder` is the one that it writes into. Processes with the same name for `shared` have these limits together;
-        only a limiter that `shares` is given one.
+        `folder` selects the disk. Processes with the same `shared` share their limits; only for a limiter with
+        `shares`.
         """
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:
-        """Return the limits that a process was started with earlier."""
+        """Return the limits of a process that was started earlier."""
 
 
 def limiters() -> tuple[Limiter, ...]:
-    """Return the ways to enforce limits, in the order of preference."""
+    """Return all limiters, in order of preference."""
     return (CgroupLimiter(cgroups.V1()), CgroupLimiter(cgroups.V2()), SystemdLimiter())
 
 
 def choose() -> tuple[Limiter | None, str | None]:
-    """Return the first limiter that works here, or None and the reasons against each."""
+    """Return the first limiter that works here, or None and the reasons why none does."""
     reasons = []
     for limiter in limiters():
         reason = limiter.obstacle()
@@ -170,7 +180,7 @@ def choose() -> tuple[Limiter | None, str | None]:
 
 @dataclass(frozen=True)
 class NoGroup:
-    """No limit at all."""
+    """No limits."""
 
     folders: Mapping[str, Path] = field(default_factory=dict)
     entered: Mapping[str, Path] = field(default_factory=dict)
@@ -178,21 +188,21 @@ class NoGroup:
     limiter: str = "none"
 
     def located(self, pid: int) -> Mapping[str, Path]:
-        """Nowhere."""
+        """Return an empty mapping."""
         return {}
 
     def throttle(self, limits: Limits) -> None:
-        """Nothing to throttle."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class CgroupGroup:
-    """A control group of our own making; of one that processes share each enters a group of its own below it."""
+    """Control group that we create. If its limits are shared, each process enters its own group below it."""
 
     version: cgroups.V1 | cgroups.V2
     folders: Mapping[str, Path]
     entered: Mapping[str, Path]
-    device: str | None = None  #: the disk that is limited, where one is
+    device: str | None = None  #: `major:minor` of the limited disk, if any
     prefix: tuple[str, ...] = ()
 
     @property
@@ -201,11 +211,11 @@ class CgroupGroup:
         return self.version.name
 
     def located(self, pid: int) -> Mapping[str, Path]:
-        """Return the folders that were made."""
+        """Return the folders of the group."""
         return self.folders
 
     def throttle(self, limits: Limits) -> None:
-        """Write the quota, and the limits of the disk."""
+        """Set the CPU quota and the disk limits."""
         self.version.set_quota(self.folders, limits.cpus, PERIOD)
         if self.device:
             self.version.set_disk(self.folders, self.device, limits.disk.by_kernel)
@@ -213,7 +223,7 @@ class CgroupGroup:
 
 @dataclass(frozen=True)
 class CgroupLimiter:
-    """Limits by control groups that we make ourselves; needs root, or a delegated hierarchy."""
+    """Limits by control groups that we create. Needs root or a delegated hierarchy."""
 
     version: cgroups.V1 | cgroups.V2
     shares: bool = True
@@ -224,7 +234,7 @@ class CgroupLimiter:
         return self.version.name
 
     def obstacle(self) -> str | None:
-        """Make a group with both limits, and remove it."""
+        """Create a group, set memory and CPU limits, and remove it; return the error, or None."""
         try:
             folders = self.version.make(f"loadframe-probe-{os.getpid()}")
         except OSError as error:
@@ -240,7 +250,7 @@ class CgroupLimiter:
         return None
 
     def disk_obstacle(self, folder: Path) -> str | None:
-        """Make a group that limits the disk, and remove it."""
+        """Create a group, limit the disk, and remove the group; return the error, or None."""
         folders: dict[str, Path] = {}
         try:
             device = device_of(folder)
@@ -253,7 +263,7 @@ class CgroupLimiter:
         return None
 
     def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> Group:
-        """Make the group and write its memory limit; one that is shared is made by the first of its processes."""
+        """Create the group and set its memory limit. If it is shared and exists already, use it."""
         more = (self.version.disk,) if limits.disk else ()
         try:
             folders = self.version.make(shared or name, *more)
@@ -274,7 +284,7 @@ class CgroupLimiter:
 
 @dataclass(frozen=True)
 class SystemdGroup:
-    """A transient scope in the user's own systemd."""
+    """Transient scope in the user's systemd instance."""
 
     unit: str
     memory: int | None
@@ -284,16 +294,16 @@ class SystemdGroup:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """`systemd-run --scope` replaces itself by the command, so the process id stays the same."""
+        """`systemd-run --scope` with its options. It executes the command in place, so the process id is unchanged."""
         return (*_SCOPE, f"--unit={self.unit}", *_memory_property(self.memory), "--")
 
     def located(self, pid: int) -> Mapping[str, Path]:
-        """Return where systemd put the process."""
+        """Return the group into which systemd put the process."""
         folder = cgroups.folder_of(pid)
         return {"cpu": folder, "memory": folder} if folder else {}
 
     def throttle(self, limits: Limits) -> None:
-        """Change the scope's quota; an empty value lifts it."""
+        """Set the CPU quota of the scope; an empty value lifts it. Disk limits are not supported."""
         quota = "" if limits.cpus is None else f"{limits.cpus * 100:g}%"
         subprocess.run(
             ["systemctl", "--user", "set-property", "--runtime", f"{self.unit}.scope", f"CPUQuota={quota}"],
@@ -310,31 +320,31 @@ _SCOPE = (
 
 @dataclass(frozen=True)
 class SystemdLimiter:
-    """Limits for a user without rights of his own, as far as systemd delegates the controllers to him."""
+    """Limits for unprivileged users, through the controllers that systemd delegates to them."""
 
     name: str = "systemd-run"
     shares: bool = False
 
     def obstacle(self) -> str | None:
-        """Run a command in a limited scope and look whether its control group has the quota."""
+        """Run a command in a scope with a quota and check its control group; return the error, or None."""
         show = "cat /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)/cpu.max"
         command = [*_SCOPE, "--property=CPUQuota=50%", *_memory_property(2**30), "--", "sh", "-c", show]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+            result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
         except FileNotFoundError:
-            return "there is no systemd-run"
+            return "systemd-run is not installed"
         except subprocess.TimeoutExpired:
             return "systemd-run does not answer"
-        if done.returncode:
-            return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"status {done.returncode}"
-        return None if done.stdout.startswith("50000 ") else "the cpu controller is not delegated to the user"
+        if result.returncode:
+            return result.stderr.strip().splitlines()[-1] if result.stderr.strip() else f"status {result.returncode}"
+        return None if result.stdout.startswith("50000 ") else "the cpu controller is not delegated to the user"
 
     def disk_obstacle(self, folder: Path) -> str | None:
-        """A user's own systemd is not given the controller of disks, unless an administrator sees to it."""
-        return "a user's own systemd does not limit disks"
+        """Return why disks cannot be limited: systemd delegates no disk controller to users by default."""
+        return "a user's systemd instance cannot limit disks"
 
     def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> Group:
-        """Name the scope; it comes into being with the process and goes with it."""
+        """Name the scope. systemd creates it with the process and removes it after it."""
         return SystemdGroup(name, limits.memory)
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:

@@ -1,4 +1,4 @@
-"""One connection with its agent: calls that go there, and what comes back."""
+"""Client of one agent: sends calls over a connection and receives their results."""
 
 import concurrent.futures
 import contextlib
@@ -15,22 +15,22 @@ from loadframe.host.bundle import bundle
 from loadframe.host.connection import Connection
 from loadframe.host.identity import Facts
 
-#: Seconds that an agent may take to begin.
+#: Seconds within which an agent must send `ready`.
 _BEGIN = 60.0
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class MachineLost(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """A machine does not answer, or the connection to it has ended."""
+class MachineLost(LoadframeError):  # noqa: N818 - the name describes an event
+    """The machine does not answer, or its connection has ended."""
 
 
 class Line:
-    """One connection with its agent: calls and their answers."""
+    """Client of one agent: calls, results, and the last reported state of each process."""
 
     def __init__(self, hostname: str, connection: Connection) -> None:
         self.hostname, self.connection = hostname, connection
-        #: Of processes by their numbers, as the agent has told.
+        #: Last reported state by process number.
         self.states: dict[int, State] = {}
         self.facts: Facts
         self.ended = False
@@ -42,7 +42,7 @@ class Line:
         self._closing = threading.Event()
 
     def begin(self) -> None:
-        """Send the agent, and return when it is there; MachineLost."""
+        """Send the agent's sources and wait until it is ready; MachineLost if it does not become ready."""
         threading.Thread(target=self._read, name=f"agent-{self.hostname}", daemon=True).start()
         sources = bundle()
         with contextlib.suppress(OSError):
@@ -50,15 +50,15 @@ class Line:
         try:
             self.facts = self._ready.result(_BEGIN)
         except concurrent.futures.TimeoutError:
-            raise MachineLost(f"no agent has begun within {_BEGIN:.0f} s", where=self.hostname) from None
+            raise MachineLost(f"the agent did not start within {_BEGIN:.0f} s", where=self.hostname) from None
         threading.Thread(target=self._beat, name=f"beat-{self.hostname}", daemon=True).start()
 
     def silence(self) -> float:
-        """Return since when nothing was heard, in s."""
+        """Return the seconds since the last received data."""
         return time.monotonic() - self._heard
 
     def ask(self, patience: float, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function there; MachineLost when there is silence for `patience` s."""
+        """Call a function on the machine and return its result; MachineLost after `patience` s of silence."""
         answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
         with self._lock:
             if self.ended:
@@ -86,12 +86,12 @@ class Line:
             self._waiting.pop(number, None)
 
     def hang_up(self) -> None:
-        """Let the agent end."""
+        """Close the input of the agent, so that it exits. Do not wait."""
         self._closing.set()
         self.connection.hang_up()
 
     def close(self) -> None:
-        """End the agent and the connection."""
+        """Close the input of the agent and wait for the end of the connection."""
         self.hang_up()
         self.connection.close()
 
@@ -127,7 +127,7 @@ class Line:
         try:
             message = json.loads(line)
         except ValueError:
-            # What a login script prints before the agent begins.
+            # Output of a login script before the agent starts.
             return
         if not isinstance(message, dict):
             return

@@ -1,8 +1,8 @@
-"""The link of a node that has a network of its own: what it does to packets, and whether it is cut.
+"""Network link of a node with its own network namespace: delay, loss, rate limit and cut.
 
-Both ends are worked on, so that a packet fares alike on its way to the node and from it. Loss and cuts are filters
-where packets arrive: the sender must not see them, as it would if its own queue refused them. The rate is a token
-bucket where packets leave, the delay netem's, which not every kernel has.
+Each setting applies at both ends of the link, and so in both directions. Loss and cuts are ingress filters: a sender
+would notice packets that its own queue drops. The rate limit is a token bucket filter (tbf) at egress. The delay needs
+netem, which some kernels lack.
 """
 
 import shutil
@@ -13,13 +13,13 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_bandwidth, format_duration
 from loadframe.host.supervisor import NODE_END
 
-#: Bytes that may leave at once after a pause: as many as the rate allows in this time, and no less than a few packets.
+#: Burst after a pause: the bytes that the rate allows in this time, and at least 16 full packets.
 _BURST_TIME, _LEAST_BURST = 0.01, 16 * 1500
-#: How long a packet may wait for its turn at the rate before it is lost, as in the buffer of a switch.
+#: Longest wait of a packet in the rate limiter's queue, as in a switch buffer; later packets are dropped.
 _QUEUE_TIME = "200ms"
-#: Packets that may be on their way at once through a delay: more than any rate here times any sensible delay.
+#: Capacity of the delay queue in packets, above the product of any rate and delay that is allowed here.
 _ON_THE_WAY = 1_000_000
-#: Filters by their preference: a cut stands before losses, and goes without them.
+#: Priorities of the filters. The cut filter runs before the loss filter.
 _CUT, _LOSS = 1, 2
 #: Classic BPF: drop each packet; or load a random 32-bit number (kernel documentation, networking/filter, `rand`) and
 #: drop the packet if it is below a threshold. 0 lets a packet pass and 2 drops it (tc-actions: TC_ACT_OK, TC_ACT_SHOT).
@@ -29,23 +29,26 @@ _DROP_SOME = "4,32 0 0 4294963256,53 0 1 {threshold},6 0 0 0,6 0 0 2,"
 
 @dataclass(frozen=True)
 class Shape:
-    """What a link does to each packet, in each direction."""
+    """Delay, loss and rate of a link, applied to each packet in each direction."""
 
-    delay: float = 0.0  #: s that it takes one way, on top of what it takes anyway
-    loss: float = 0.0  #: share of packets that do not arrive, each by chance and on its own
-    rate: float | None = None  #: bytes per second at most
+    delay: float = 0.0  #: added one-way delay, in seconds
+    loss: float = 0.0  #: probability that a packet is dropped, independent of other packets
+    rate: float | None = None  #: maximum rate, in bytes/s
 
     def __post_init__(self) -> None:
         if not 0 <= self.delay <= 60:
-            raise BadInput(f"a delay of {self.delay} s on a link", remedy="give 0 to 60 s, such as 20ms")
+            raise BadInput(
+                f"the delay of a link must be 0 to 60 s; got {self.delay} s", remedy="give a delay such as 20ms"
+            )
         if not 0 <= self.loss < 1:
             raise BadInput(
-                f"a loss of {100 * self.loss:.3g} % on a link",
-                remedy="give 0 % or more and less than 100 %; to lose all, cut it",
+                f"the loss of a link must be at least 0 % and below 100 %; got {100 * self.loss:.3g} %",
+                remedy="give a loss such as 1%; to drop all packets, cut the link",
             )
         if self.rate is not None and not 1000 <= self.rate <= 2e10:
             raise BadInput(
-                f"a rate of {self.rate:g} B/s on a link", remedy="give 8kbit to 160gbit a second, such as 100mbit"
+                f"the rate of a link must be 1000 to 2e10 B/s; got {self.rate:g} B/s",
+                remedy="give 8kbit to 160gbit, such as 100mbit",
             )
 
     def __bool__(self) -> bool:
@@ -60,13 +63,13 @@ class Shape:
 
 @dataclass(frozen=True)
 class Link:
-    """One node's link: its end outside by name, the node's own by the id of a process in its network."""
+    """One node's link: the name of its outer end, and the id of a process in the node's network namespace."""
 
     name: str
     pid: int
 
     def shape(self, shape: Shape) -> None:
-        """Replace the shape by this one; BadInput, with the link unshaped, if the kernel cannot do that."""
+        """Replace the current shape. If the kernel refuses, remove any shape and raise BadInput or LoadframeError."""
         for end in self._ends():
             _attempt(end, "qdisc", "delete", "dev", end.interface, "root")
             _attempt(end, "filter", "delete", "dev", end.interface, "ingress", "pref", str(_LOSS))
@@ -78,7 +81,7 @@ class Link:
             raise
 
     def cut(self) -> None:
-        """Let no packet through any more, in silence: neighbours go on to see a link that is up."""
+        """Drop all packets in both directions. The interfaces stay up, so peers notice only missing answers."""
         for end in self._ends():
             _filter(end, _CUT, _DROP_ALL)
 
@@ -89,7 +92,7 @@ class Link:
 
     @property
     def inside(self) -> tuple[str, ...]:
-        """What to put before a command line that is to run in the node's network."""
+        """Return the command prefix that runs a command in the node's network namespace."""
         return (shutil.which("nsenter") or "nsenter", f"--net=/proc/{self.pid}/ns/net", "--")
 
     def _ends(self) -> tuple["_End", "_End"]:
@@ -110,39 +113,39 @@ def _put(end: _End, shape: Shape) -> None:
         _tc(end, "qdisc", "add", "dev", end.interface, "root", "handle", "1:", "tbf", *bucket)
         parent = ["parent", "1:1"]
     if shape.delay:
-        told = _attempt(
+        error = _attempt(
             end,
             *("qdisc", "add", "dev", end.interface, *parent, "netem"),
             *("delay", f"{round(shape.delay * 1e6)}us", "limit", str(_ON_THE_WAY)),
         )
-        if told:
+        if error:
             raise BadInput(
-                f"the kernel cannot delay packets here: {told}",
-                remedy="load its module sch_netem (`modprobe sch_netem`), or take a kernel that has it; loss, rate "
-                "and cuts work without",
+                f"this kernel cannot delay packets: {error}",
+                remedy="load its module sch_netem (`modprobe sch_netem`), or use a kernel that has it; loss, rate "
+                "limits and cuts work without it",
             )
     if shape.loss:
         _filter(end, _LOSS, _DROP_SOME.format(threshold=max(round(shape.loss * 2**32), 1)))
 
 
 def _filter(end: _End, preference: int, program: str) -> None:
-    # It is there from the second time on.
+    # Fails when the qdisc already exists, which is fine.
     _attempt(end, "qdisc", "add", "dev", end.interface, "clsact")
-    # Only of IP: neighbours still learn each other's hardware addresses, as behind a switch that is cut off elsewhere.
-    where = ("dev", end.interface, "ingress", "pref", str(preference), "protocol", "ip")
-    _attempt(end, "filter", "delete", *where[:5])
-    _tc(end, "filter", "add", *where, "bpf", "direct-action", "bytecode", program)
+    # Only IP packets: ARP still works, as behind a switch that is disconnected farther away.
+    position = ("dev", end.interface, "ingress", "pref", str(preference), "protocol", "ip")
+    _attempt(end, "filter", "delete", *position[:5])
+    _tc(end, "filter", "add", *position, "bpf", "direct-action", "bytecode", program)
 
 
 def _tc(end: _End, *arguments: str) -> None:
-    if told := _attempt(end, *arguments):
-        raise LoadframeError(f"the link cannot be changed: {told}", where=" ".join(("tc", *arguments)))
+    if error := _attempt(end, *arguments):
+        raise LoadframeError(f"could not change the link: {error}", where=" ".join(("tc", *arguments)))
 
 
 def _attempt(end: _End, *arguments: str) -> str | None:
-    """Return what tc said if it failed."""
-    done = subprocess.run([*end.prefix, "tc", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode == 0:
+    """Run tc; return the first line of its error, or None if it succeeded."""
+    finished = subprocess.run([*end.prefix, "tc", *arguments], capture_output=True, text=True, check=False)
+    if finished.returncode == 0:
         return None
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    return lines[0].removeprefix("Error: ") if lines else f"tc left with status {done.returncode}"
+    lines = [line for line in finished.stderr.splitlines() if line.strip()]
+    return lines[0].removeprefix("Error: ") if lines else f"tc exited with status {finished.returncode}"

@@ -1,4 +1,4 @@
-"""This machine as a host: processes on loopback, each below a guard of its own (see guard.py)."""
+"""This machine as a host: processes on loopback, each below its own supervisor (see supervisor.py)."""
 
 import contextlib
 import json
@@ -27,24 +27,24 @@ from loadframe.host.identity import Facts, facts
 from loadframe.host.limits import DiskLimits, Limiter, Limits, NoGroup
 from loadframe.host.local_process import GRACE, Identity, LocalProcess
 
-#: The account whose name servers borrow that look up the name of their user.
+#: Account for servers that look up the name of their user.
 _ACCOUNT = "nobody"
-#: Seconds that a program may take to borrow a name.
+#: Timeout in seconds for the test of a user namespace.
 _BORROWING = 20.0
 
-#: Below the range that Linux takes for outgoing connections, so that none of those can take a port before its node.
+#: Below Linux's range for outgoing connections, so that no connection takes the port of a node.
 PORTS = range(20000, 32000)
 
 
-#: How a guard is run whose sources are in memory.
-_READ = "import os; exec(compile(os.fdopen({descriptor}).read(), 'guard.py', 'exec'))"
+#: Program that runs the supervisor from memory.
+_READ = "import os; exec(compile(os.fdopen({descriptor}).read(), 'supervisor.py', 'exec'))"
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 class LocalHost:
-    """Runs processes on this machine, which is its only one."""
+    """Runs processes on this machine, its only machine."""
 
     name = "local"
     here = True
@@ -54,36 +54,36 @@ class LocalHost:
 
     @property
     def machines(self) -> Sequence["LocalHost"]:
-        """This one."""
+        """This machine."""
         return (self,)
 
     def machine(self, hostname: str) -> "LocalHost":
-        """Return this one, which may have had another name when something was written down."""
+        """Return this machine under any name: it may have been renamed since a record was written."""
         return self
 
     def place(self, taken: Sequence[str]) -> "LocalHost":
-        """Return this one, however many nodes there are."""
+        """Return this machine, which takes any number of nodes."""
         return self
 
     def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call it."""
+        """Call the function in this process."""
         return function(*args, **kwargs)
 
     def call_within(self, patience: float, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call it: there is no silence here."""
+        """Call the function in this process. `patience` applies only to remote machines."""
         return function(*args, **kwargs)
 
     @cached_property
     def facts(self) -> Facts:
-        """Look at it."""
+        """Facts of this machine."""
         return facts()
 
     def trouble(self) -> str | None:
-        """Return None: we are here."""
+        """Return None: the state of this machine is always known."""
         return None
 
     def folder(self, cluster: Path) -> Path:
-        """Return that very folder."""
+        """Return the same folder."""
         return cluster
 
     @cached_property
@@ -91,7 +91,10 @@ class LocalHost:
         return limits.choose()
 
     def limited_by(self, asked: Limits, folder: Path) -> tuple[str, str | None]:
-        """Return how limits are enforced here, trying it out once; `none` without a reason when none were asked."""
+        """Return the limiter of this machine, tested once, and the reason if limits cannot be enforced.
+
+        Returns `none` without a reason if no limits were requested.
+        """
         if not asked:
             return "none", None
         limiter, reason = self._limiter
@@ -100,68 +103,71 @@ class LocalHost:
         return (limiter.name if limiter else "none"), reason
 
     def require(self) -> None:
-        """Every machine has what it takes."""
+        """Do nothing: every machine can run local processes."""
 
     def address_of(self, number: int, beside: Collection[str] = ()) -> str:
-        """Return 127.0.0.1 for node 0 and count on: Linux has all of 127.0.0.0/8 on its loopback interface."""
+        """Return 127.0.0.1 for node 0, 127.0.0.2 for node 1 and so on; Linux's loopback has all of 127.0.0.0/8."""
         return f"127.0.{(number + 1) // 256}.{(number + 1) % 256}"
 
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
-        """Return ports that can be bound now at all of these addresses."""
+        """Return ports that are free now at all of these addresses; see `Machine.free_ports`."""
         addresses = addresses or (self.address,)
         if first is None:
-            # Not the workload's seed: two loadframes at once must not try the same ports.
+            # Not seeded by the workload: two concurrent loadframe processes must not try the same ports.
             candidates = Random().sample(PORTS, len(PORTS))
             free = _take(candidates, count, addresses)
             if len(free) < count:
                 raise BadInput(
-                    f"there are no {count} free ports from {PORTS.start} to {PORTS.stop - 1}",
+                    f"fewer than {count} ports from {PORTS.start} to {PORTS.stop - 1} are free",
                     where=", ".join(addresses),
-                    remedy="stop what listens there (`ss -ltn` shows it), or give --port outside of that range",
+                    remedy="stop programs that listen there (see `ss -ltn`), or give a --port outside this range",
                 )
             return free
         wanted = list(range(first, first + count))
         for port in wanted:
             if not FIRST_PORT <= port <= LAST_PORT:
                 raise BadInput(
-                    f"port {port} is not a valid port for a node", remedy=f"take one from {FIRST_PORT} to {LAST_PORT}"
+                    f"the port of a node must be {FIRST_PORT} to {LAST_PORT}; got {port}", remedy="give another --port"
                 )
             for address in addresses:
                 if not _bindable(address, port):
                     raise BadInput(
                         f"port {port} is in use",
                         where=address,
-                        remedy=f"stop what listens there (`ss -ltnp sport = :{port}` names it), or take another --port",
+                        remedy=f"stop its program (`ss -ltnp sport = :{port}` names it), or give another --port",
                     )
         return wanted
 
     def server_user(self, named: bool = False) -> int | None:
-        """Return the user for servers that refuse root; BadInput in a container that has no user but root.
+        """Return the user for servers that refuse to run as root, or None if this process is not root.
 
-        One that is `named` can get a name among the system's users: in a user namespace, or else as `nobody`, whose
-        other processes can read the server's password and memory.
+        With `named`, the user has a name in the system's user database. If user namespaces are forbidden, that is
+        `nobody`, whose other processes can read the server's password and memory. BadInput in a container without other
+        users.
         """
         if os.geteuid() != 0:
             return None
         user = SERVER_USER if not named or _can_borrow_a_name() else _account()
         if user is None or not is_mapped("uid_map", user):
             raise BadInput(
-                "we are root, the store refuses to run as root, and this container maps no other user",
+                "the store refuses to run as root, and this container maps no other user",
                 remedy="run loadframe as an ordinary user",
             )
         return user
 
     def start(self, command: Command, asked: Limits) -> "LocalProcess":
-        """Start a command under a guard; LoadframeError when it cannot be executed."""
+        """Start a command under a supervisor; LoadframeError if it cannot be executed.
+
+        Disk limits that the machine cannot enforce are dropped; `limited_by` reports that.
+        """
         limiter, _ = self._limiter if asked else (None, None)
         if limiter and asked.disk and limiter.disk_obstacle(command.folder):
-            # Whoever asked has been told; see limited_by.
             asked = replace(asked, disk=DiskLimits())
         if limiter and command.shares and not limiter.shares:
             raise BadInput(
-                f"processes are to share the limits of a node, and {limiter.name} gives each limits of its own",
+                f"the processes of a node must share its limits, which {limiter.name} does not support",
                 where=command.name,
-                remedy="run loadframe where it may make control groups (as root, host: local), or give no limits",
+                remedy="run loadframe where it may create control groups (as root, host: local), or omit the limits",
             )
         group = limiter.group(command.name, asked, command.folder, command.shares) if limiter else NoGroup()
         if group.prefix:
@@ -184,13 +190,13 @@ class LocalHost:
             "grace": GRACE,
             "network": network,
         }
-        watcher, answer = self._guarded(order, command.log)
-        assert watcher.stdin and watcher.stdout
+        supervisor_process, answer = self._start_supervisor(order, command.log)
+        assert supervisor_process.stdin and supervisor_process.stdout
         if "error" in answer:
-            watcher.stdin.close()
-            watcher.wait()
-            watcher.stdout.close()
-            raise LoadframeError(f"{command.argv[0]} cannot be run: {answer['error']}", where=command.name)
+            supervisor_process.stdin.close()
+            supervisor_process.wait()
+            supervisor_process.stdout.close()
+            raise LoadframeError(f"could not run {command.argv[0]}: {answer['error']}", where=command.name)
         link = network["link"] if network else None
         return LocalProcess(
             command.name,
@@ -198,26 +204,26 @@ class LocalHost:
             group,
             asked,
             command.folder,
-            watcher=watcher,
+            child=supervisor_process,
             link=link,
         )
 
     def _network(self, command: Command) -> dict[str, str] | None:
-        """Return what the guard is to know of the network that the command gets; None for the machine's own."""
+        """Return the supervisor's instructions for the command's own network, or None to use the machine's network."""
         return None
 
     def _server(self, name: str, pid: int) -> int:
-        """Return the id of the process that serves, `pid` being the one that was started."""
+        """Return the id of the serving process; `pid` is the process that was started."""
         return pid
 
     def _limiters(self) -> tuple[Limiter, ...]:
-        """Return the ways in which processes may have been limited here."""
+        """Return the limiters that earlier processes on this machine may have used."""
         return limits.limiters()
 
-    def _guarded(self, order: dict[str, Any], path: Path) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
-        """Start a guard with its order and the path of the log, and return it with its first answer."""
-        with nofollow.appending(path.parent, path.name) as log, _program() as (program, needed):
-            watcher = subprocess.Popen(
+    def _start_supervisor(self, order: dict[str, Any], path: Path) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
+        """Start a supervisor with its order and the path of the log; return it and its first answer."""
+        with nofollow.appending(path.parent, path.name) as log, _supervisor_program() as (program, needed):
+            supervisor_process = subprocess.Popen(
                 [sys.executable, "-I", "-S", *program],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -226,35 +232,37 @@ class LocalHost:
                 start_new_session=True,
                 pass_fds=needed,
             )
-        assert watcher.stdin and watcher.stdout
-        watcher.stdin.write(json.dumps(order).encode() + b"\n")
-        watcher.stdin.flush()
-        return watcher, json.loads(watcher.stdout.readline() or b'{"error": "the guard did not start"}')
+        assert supervisor_process.stdin and supervisor_process.stdout
+        supervisor_process.stdin.write(json.dumps(order).encode() + b"\n")
+        supervisor_process.stdin.flush()
+        return supervisor_process, json.loads(
+            supervisor_process.stdout.readline() or b'{"error": "the supervisor did not start"}'
+        )
 
     def find(self, record: Mapping[str, Any]) -> "LocalProcess | None":
-        """Return the process if its guard is there; the guard leaves soon after its node."""
-        watcher = Identity(record["guard"], record["guard_started"])
-        if not watcher.alive():
+        """Return the process of a record, or None if its supervisor, which exits soon after the process, has ended."""
+        identity = Identity(record["guard"], record["guard_started"])
+        if not identity.alive():
             return None
         folders = {controller: Path(folder) for controller, folder in record["control_groups"].items()}
         folder = Path(record.get("folder") or "/")
         asked = Limits(cpus=record["cpus"], memory=record["memory"], disk=DiskLimits(**record.get("disk") or {}))
         limiter = next((known for known in self._limiters() if known.name == record["limited_by"]), None)
         group = limiter.existing(record["name"], asked, folders, folder) if limiter else NoGroup()
-        return LocalProcess(record["name"], record["pid"], group, asked, folder, kept=watcher, link=record.get("link"))
+        return LocalProcess(record["name"], record["pid"], group, asked, folder, kept=identity, link=record.get("link"))
 
 
 @contextlib.contextmanager
-def _program() -> Iterator[tuple[Sequence[str], Sequence[int]]]:
-    """Give the interpreter's arguments for the guard, and the descriptors to be passed on.
+def _supervisor_program() -> Iterator[tuple[Sequence[str], Sequence[int]]]:
+    """Yield the interpreter's arguments for the supervisor, and the file descriptors to pass to it.
 
-    An agent has its sources in memory: its guards read theirs from there, and keep nothing open.
+    An agent has its sources in memory, so its supervisors read theirs from a memory file.
     """
     if Path(supervisor.__file__).exists():
         yield (supervisor.__file__,), ()
         return
-    source = pkgutil.get_data(supervisor.__name__.rpartition(".")[0], "guard.py") or b""
-    descriptor = os.memfd_create("loadframe-guard")
+    source = pkgutil.get_data(supervisor.__name__.rpartition(".")[0], "supervisor.py") or b""
+    descriptor = os.memfd_create("loadframe-supervisor")
     try:
         while source:
             source = source[os.write(descriptor, source) :]
@@ -286,7 +294,7 @@ def _take(candidates: list[int], count: int, addresses: Sequence[str]) -> list[i
 
 @cache
 def _can_borrow_a_name() -> bool:
-    """Whether the servers' user can get an account's name in a user namespace; many containers forbid these."""
+    """Whether SERVER_USER can appear as `nobody` in a user namespace; many containers forbid user namespaces."""
     if not is_mapped("uid_map", SERVER_USER) or not is_mapped("gid_map", SERVER_USER):
         return False
     try:
@@ -306,7 +314,7 @@ def _can_borrow_a_name() -> bool:
 
 
 def _account() -> int | None:
-    """Return the user of the system that owns nothing; None where there is none."""
+    """Return the id of the user `nobody`, or None if the system has no such user."""
     try:
         return pwd.getpwnam(_ACCOUNT).pw_uid
     except KeyError:
@@ -314,7 +322,7 @@ def _account() -> int | None:
 
 
 def _prefixed(command: Command, prefix: tuple[str, ...]) -> Command:
-    # systemd-run finds the user's systemd by these two.
+    # systemd-run needs these two variables to find the user's systemd instance.
     session = {name: os.environ[name] for name in ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS") if name in os.environ}
     program = shutil.which(prefix[0]) or prefix[0]
     return replace(

@@ -1,7 +1,7 @@
-"""The machines of the ranks that were started, whatever has started them: PBS, LSF, Slurm or mpirun alone.
+"""The machines of the ranks, for any launcher: PBS, LSF, Slurm or plain mpirun.
 
-On each machine a rank starts the agent and passes on what it says; on that of rank 0 the command does so. Where the
-generator is to share no machine, the ranks are split: those beside nodes keep agents, and the others load.
+On each machine, a rank starts the agent and forwards its messages; on the machine of rank 0, the command does. If the
+generator must not share machines, ranks on machines with nodes only forward, and the other ranks generate load.
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,24 @@ if TYPE_CHECKING:
 
 
 class MpiHost(LentMachinesHost):
-    """The machines of the ranks, or those of them that are named."""
+    """Machines of the ranks, or a named selection of them."""
 
     def __init__(
         self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: Kind | None = None
     ) -> None:
-        """BadInput for a machine that has no rank. Without ranks there is none, which `require` says."""
-        # A rank above 0 and a command without ranks import none of it.
+        """Select the machines; BadInput for a machine without a rank. Without ranks, only `require` raises.
+
+        Side effect: without sharing, tells ranks on the selected machines not to generate load.
+        """
+        # Lazy: ranks above 0 and commands without ranks do not need it.
         from loadframe.ranks.coordinator import present
 
-        remedy = "start the command with mpirun or srun, one rank or more on each machine"
+        remedy = "start the command with mpirun or srun, with at least one rank on each machine"
         trouble: BadInput | None = None
         slots: dict[str, int | None] = {}
         hub = present()
         if hub is None:
-            trouble = BadInput(
-                "the machines of --host mpi are those of the ranks, and none were started", remedy=remedy
-            )
+            trouble = BadInput("--host mpi uses the machines of the ranks, but no ranks were started", remedy=remedy)
         else:
             slots = _chosen(hub, machines, placement)
         super().__init__(
@@ -54,7 +55,7 @@ class MpiHost(LentMachinesHost):
                 if hub
             ],
             placement,
-            lent="those of the ranks",
+            lent="the machines of the ranks",
             remedy=remedy,
             trouble=trouble,
         )
@@ -62,23 +63,23 @@ class MpiHost(LentMachinesHost):
             hub.spare(slots)
 
 
-def _chosen(hub: "Hub", asked: Sequence[str], placement: Placement) -> dict[str, int | None]:
-    """Return the machines for nodes, each with the number of nodes that it takes if it says one."""
+def _chosen(hub: "Hub", requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
+    """Return the selected machines, each with its number of slots, or None if not given."""
     ranks = hub.ranks()
     known = list(dict.fromkeys(rank.machine for rank in ranks))
-    chosen = dict(parse(text) for text in asked) if asked else dict.fromkeys(known)
+    chosen = dict(parse(text) for text in requested) if requested else dict.fromkeys(known)
     for name in chosen:
         if name not in known:
             raise BadInput(
-                f"machine {name} has none of the ranks", where=", ".join(known), remedy="name machines of the ranks"
+                f"no rank runs on machine {name}", where=", ".join(known), remedy="name machines that have ranks"
             )
     if placement.share:
         return chosen
     apart = {name: slots for name, slots in chosen.items() if name != ranks[0].machine}
     if not apart:
         raise BadInput(
-            f"the ranks are all on {ranks[0].machine}, and are not to share it with nodes",
-            remedy="start ranks on further machines, or let them share (placement: {share: true})",
+            f"all ranks run on {ranks[0].machine}, and nodes must not share a machine with them",
+            remedy="start ranks on more machines, or allow sharing (placement: {share: true})",
         )
     return apart
 

@@ -1,4 +1,4 @@
-"""A machine that an agent works on, and a process there: the same faces as those of this machine."""
+"""Machines and processes that are controlled through an agent, with the interfaces of `base`."""
 
 import contextlib
 import threading
@@ -18,18 +18,19 @@ from loadframe.host.identity import Facts, has_address, resolved
 from loadframe.host.limits import Limits
 from loadframe.host.line import Line, MachineLost
 
-#: Seconds that an agent may be silent before a call is given up, and before one about a node is that ends with it.
+#: Seconds of silence after which a call fails: for most calls, and for calls about a node that ends with its agent.
 _SILENT, _ENDING = 45.0, 15.0
-#: Seconds for which a machine that could not be reached is not tried again.
+#: Seconds before another attempt to connect to an unreachable machine.
 _AGAIN = 20.0
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 class RemoteMachine:
-    """A machine that is reached by a connection, which is made when it is first needed.
+    """Machine behind a connection, which is opened on first use.
 
-    `connect` may raise BadInput; `explain` turns the status and the words of a launcher that has failed into BadInput.
+    `connect` opens it and may raise BadInput. `explain` maps the exit status and error output of a failed launcher to
+    BadInput.
     """
 
     here = False
@@ -47,7 +48,10 @@ class RemoteMachine:
         scratch: str | None = None,
         kind: Kind | None = None,
     ) -> None:
-        """Connect to nothing yet. `reached` is the address that others reach it at, where its launcher knows one."""
+        """Store the arguments without connecting.
+
+        `reached` is the machine's address, if the launcher knows it. `network` selects one of its addresses.
+        """
         self.hostname = hostname
         self.slots = slots
         self._connect, self._explain = connect, explain
@@ -63,22 +67,22 @@ class RemoteMachine:
 
     @property
     def facts(self) -> Facts:
-        """What the machine has told of itself."""
+        """Facts of the machine. Connects if necessary."""
         return self._connected().facts
 
     @property
     def lost(self) -> bool:
-        """Whether the connection has ended, so that this object is of no more use."""
+        """Whether the connection has ended. The object cannot be used after that."""
         return self._line is not None and self._line.ended
 
     def silence(self) -> float:
-        """Return for how many seconds nothing was heard from it, while it should say something every second."""
+        """Return the seconds since the last received data; 0 if not connected. Heartbeats arrive every second."""
         return self._line.silence() if self._line else 0.0
 
     def trouble(self) -> str | None:
-        """Return why nothing can be known of its processes now; None while it answers."""
+        """Return why the state of its processes is unknown, or None if it responds."""
         if self._line is None:
-            return self._failure and f"{self.hostname} cannot be reached ({self._failure})"
+            return self._failure and f"could not connect to {self.hostname}: {self._failure}"
         if self.lost:
             return f"the connection to {self.hostname} has ended"
         silent = self.silence()
@@ -86,21 +90,24 @@ class RemoteMachine:
 
     @property
     def address(self) -> str:
-        """The address that nodes bind there: of the network asked for, or the one that the machine is reached at."""
+        """Address that nodes bind: in the selected network, or else the one at which the machine was reached."""
         if self._address is None:
             self._address = self._found()
         return self._address
 
     def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Have the agent call it."""
+        """Call the function through the agent."""
         return self._connected().ask(_SILENT, function, *args, **kwargs)
 
     def call_within(self, patience: float, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """The same, given up when the machine is silent for `patience` s."""
+        """Same as `call`, but raise MachineLost after `patience` s of silence."""
         return self._connected().ask(patience, function, *args, **kwargs)
 
     def folder(self, cluster: Path) -> Path:
-        """Return the folder there for the nodes of the cluster with that folder here, in the state there or scratch."""
+        """Return the folder on the machine for a cluster's nodes, below its state folder or the scratch folder.
+
+        `cluster` is the cluster's folder on this machine.
+        """
         if cluster not in self._folders:
             passing = cluster.parent.name == identity.PASSING
             name = cluster.name.rpartition("-")[2] if passing else cluster.name
@@ -108,45 +115,45 @@ class RemoteMachine:
         return self._folders[cluster]
 
     def require(self) -> None:
-        """BadInput when it cannot be reached, or has not what nodes take."""
+        """Raise BadInput if the machine is unreachable or lacks something."""
         self.call(agent.require, self._kind)
 
     def address_of(self, number: int, beside: Collection[str] = ()) -> str:
-        """Return its one address."""
+        """Return the machine's address; all nodes on it share it."""
         return self.address
 
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
-        """Return ports that can be bound there now."""
+        """Return ports that are free on the machine now."""
         return self.call(agent.free_ports, count, first, list(addresses or (self.address,)))
 
     def limited_by(self, limits: Limits, folder: Path) -> tuple[str, str | None]:
-        """Return how limits are enforced there."""
+        """Return the machine's limiter, and the reason if limits cannot be enforced."""
         return self.call(agent.limited_by, self._kind, limits, folder)
 
     def server_user(self, named: bool = False) -> int | None:
-        """Return the user there for servers that refuse root."""
+        """Return the machine's user for servers that refuse to run as root."""
         return self.call(agent.server_user, named)
 
     def start(self, command: Command, limits: Limits) -> "RemoteProcess":
-        """Start a command there."""
-        return self._taken(self.call(agent.start, self._kind, command, limits))
+        """Start a command on the machine."""
+        return self._process(self.call(agent.start, self._kind, command, limits))
 
     def find(self, record: Mapping[str, Any]) -> "RemoteProcess | None":
-        """Return a process there that was kept."""
+        """Return a process that was kept there, or None if it has ended."""
         started = self.call(agent.find, self._kind, record)
-        return self._taken(started, kept=True) if started else None
+        return self._process(started, kept=True) if started else None
 
     def hang_up(self) -> None:
-        """Let the agent end."""
+        """Close the agent's input without waiting."""
         if self._line:
             self._line.hang_up()
 
     def close(self) -> None:
-        """End the agent, and return when it is gone."""
+        """Stop the agent and wait until it has ended."""
         if self._line:
             self._line.close()
 
-    def _taken(self, started: Started, *, kept: bool = False) -> "RemoteProcess":
+    def _process(self, started: Started, *, kept: bool = False) -> "RemoteProcess":
         line = self._connected()
         line.states.setdefault(started.number, started.state)
         return RemoteProcess(line, started, kept=kept)
@@ -161,10 +168,10 @@ class RemoteMachine:
                     line.begin()
                 except MachineLost as error:
                     line.close()
-                    told = self._unreachable(line, error)
-                    self._failure = told.what
-                    self._failed = time.monotonic(), told
-                    raise told from error
+                    failure = self._unreachable(line, error)
+                    self._failure = failure.what
+                    self._failed = time.monotonic(), failure
+                    raise failure from error
                 self._line = line
             return self._line
 
@@ -173,27 +180,30 @@ class RemoteMachine:
         if status == NO_PYTHON:
             wanted = ".".join(map(str, PYTHON))
             return BadInput(
-                f"there is no Python {wanted} or newer on the machine",
+                f"Python {wanted} or newer is not installed on the machine",
                 where=self.hostname,
-                remedy=f"install it there, or have it in the PATH of shells that are not interactive (`ssh "
-                f"{self.hostname} python3 --version` shows what is there)",
+                remedy=f"install it there, or add it to the PATH of non-interactive shells (`ssh "
+                f"{self.hostname} python3 --version` shows the current one)",
             )
         if self._explain:
             return self._explain(status, words)
         said = words.splitlines()[-1] if words else error.what
-        return BadInput(f"the machine cannot be reached: {said}", where=self.hostname, remedy="see that it is up")
+        return BadInput(
+            f"could not connect to the machine: {said}", where=self.hostname, remedy="check that it is running"
+        )
 
     def _found(self) -> str:
         facts, wanted = self.facts, self._network
         if wanted is None and self._reached and self._has(self._reached):
             return self._reached
         if wanted is None:
-            # A name is often its machine's own loopback; who was reached there is on this machine's network.
+            # A machine's own name often resolves to its loopback address. The other names and addresses are in its
+            # networks.
             candidates = [resolved(self.hostname.rpartition("@")[2]), *facts.addresses.values()]
             for address in (facts.reached, *(named for named in candidates if named and not named.startswith("127."))):
                 if address and self._has(address):
                     return address
-            raise self._no_address("it has none that is not loopback", "name an interface with --network")
+            raise self._no_address("it has only loopback addresses", "name an interface with --network")
         if wanted in facts.addresses:
             return facts.addresses[wanted]
         with contextlib.suppress(AddressValueError, NetmaskValueError, ValueError):
@@ -201,29 +211,31 @@ class RemoteMachine:
             within = [address for address in facts.addresses.values() if IPv4Address(address) in network]
             if within:
                 return within[0]
-            raise self._no_address(f"it has none of {wanted}", f"its addresses are {_listed(facts.addresses)}")
+            raise self._no_address(
+                f"it has no address in {wanted}", f"give a network of its addresses: {_listed(facts.addresses)}"
+            )
         name = f"{self.hostname.rpartition('@')[2]}{wanted}"
         address = resolved(name) or self.call(resolved, name)
         if address and self._has(address):
             return address
-        what = f"it has no interface {wanted!r}, nor an address of the name {name}"
-        raise self._no_address(what, f"its interfaces are {_listed(facts.addresses)}")
+        what = f"it has no interface {wanted!r}, and {name} is not one of its host names"
+        raise self._no_address(what, f"name one of its interfaces: {_listed(facts.addresses)}")
 
     def _has(self, address: str) -> bool:
         return self.call(has_address, address)
 
     def _no_address(self, what: str, remedy: str) -> BadInput:
-        return BadInput(f"there is no address for nodes: {what}", where=self.hostname, remedy=remedy)
+        return BadInput(f"the machine has no address for nodes: {what}", where=self.hostname, remedy=remedy)
 
 
 class RemoteProcess:
-    """A process on another machine. Its state is told as it changes, so that asking costs nothing."""
+    """Process on another machine. The agent reports state changes, so that queries are local."""
 
     link = None
     inside: tuple[str, ...] = ()
 
     def __init__(self, line: Line, started: Started, *, kept: bool) -> None:
-        """Take note of what was started. What is `kept` does not end with its agent."""
+        """Wrap a process that an agent has started or found. A `kept` process does not end with its agent."""
         self._kept = kept
         self.pid = started.pid
         self.control_groups = started.control_groups
@@ -231,40 +243,40 @@ class RemoteProcess:
 
     @property
     def state(self) -> State:
-        """What the agent has told last."""
+        """State that the agent reported last."""
         return self._line.states[self._number]
 
     def alive(self) -> bool:
-        """Whether it runs as far as is known: it is taken to while its machine is silent, for a while."""
+        """Whether the process runs, by its last reported state. False once the connection has ended."""
         return self.state.alive and not self._line.ended
 
     def exit_status(self) -> int | None:
-        """Return what it left with."""
+        """Return the exit status, or None while it runs or if unknown."""
         return self.state.status
 
     def paused(self) -> bool:
-        """Whether it stands still."""
+        """Whether it is suspended."""
         return self.alive() and self.state.paused
 
     def throttle(self, on: bool) -> None:
-        """Apply the CPU quota, or lift it."""
+        """Apply or lift the CPU quota and the disk limits."""
         self._act("throttle" if on else "unthrottle")
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it immediately."""
         self._act("kill")
 
     def pause(self) -> None:
-        """Have it stand still."""
+        """Suspend it."""
         self._act("pause")
 
     def resume(self) -> None:
-        """Let it go on, if its machine can be told so."""
+        """Continue it. Does nothing if its machine is lost."""
         with contextlib.suppress(MachineLost):
             self._act("resume")
 
     def record(self) -> dict[str, Any]:
-        """Return what `find` needs."""
+        """Return the record from which `find` finds the process again."""
         return dict(self._record)
 
     def keep(self) -> None:
@@ -273,18 +285,18 @@ class RemoteProcess:
         self._kept = True
 
     def request_stop(self) -> None:
-        """Ask it to stop. On a machine that is lost it ends by itself, as its guard's lifeline has ended."""
+        """Ask it to stop. If its machine is lost, its supervisor stops it."""
         with contextlib.suppress(MachineLost):
             self._act("request_stop")
 
     def stop(self) -> None:
-        """Have it stopped, and return when it is gone, or when its machine is lost."""
+        """Stop it and wait until it is gone. Returns early if its machine is lost."""
         with contextlib.suppress(MachineLost):
             self._act("stop")
 
-    def _act(self, what: str) -> None:
+    def _act(self, action: str) -> None:
         patience = _SILENT if self._kept else _ENDING
-        self._line.states[self._number] = self._line.ask(patience, agent.act, self._number, what)
+        self._line.states[self._number] = self._line.ask(patience, agent.act, self._number, action)
 
 
 def _listed(addresses: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
-"""The container runtimes that a node can be run by: how each is called, and how a container ends and is limited.
+"""Container runtimes: their command lines, limits and cleanup.
 
-Two kinds: Charliecloud and Apptainer put themselves in front of a command, whose process is then ours like any other.
-Podman and Docker have the container made elsewhere; what we start is a client, which passes signals on.
+Charliecloud and Apptainer execute the command as a descendant of ours. With Podman and Docker, an engine creates the
+container, and our process is a client that forwards signals.
 """
 
 import contextlib
@@ -14,47 +14,48 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from loadframe.base.errors import BadInput
+from loadframe.base.process_stat import is_running
 from loadframe.host import cgroups
 from loadframe.host.base import Command
 from loadframe.host.limits import PERIOD, Limits
 
-#: Open files that Elasticsearch and OpenSearch ask for.
+#: Limit of open files that Elasticsearch and OpenSearch require.
 _FILES = 65536
-#: Seconds that a container may take to have a process.
+#: Seconds to wait for the container's process.
 _WITHIN = 20.0
-#: What runtimes want to be told themselves, beside what the node is told.
+#: Environment of the runtime's own process.
 _OWN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/", "USER": "root"}
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """One runtime. Those with an `engine` have the container made elsewhere."""
+    """Container runtime. With `engine`, another process creates the container."""
 
     name: str
-    programs: tuple[str, ...]  #: the first that is found is taken
-    trial: tuple[str, ...]  #: arguments to try it with, or a command if the first of them is one by its full name
+    programs: tuple[str, ...]  #: the first one in PATH is used
+    trial: tuple[str, ...]  #: arguments of a test run; a complete command if it starts with unshare
     engine: bool = False
 
     @property
     def program(self) -> str | None:
-        """Where it is."""
+        """Path of the program, or None if it is not installed."""
         return next((path for path in map(shutil.which, self.programs) if path), None)
 
     def obstacle(self) -> str | None:
-        """Return why it cannot be used here, or None."""
+        """Run the test; return the error, or None if it works."""
         if self.program is None:
-            return f"there is no {' and no '.join(self.programs)}"
+            return f"{' or '.join(self.programs)} is not installed"
         command = self.trial if self.trial[0] == "unshare" else (self.program, *self.trial)
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+            result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
-        if done.returncode == 0:
+        if result.returncode == 0:
             return None
-        return ((done.stderr or done.stdout).strip().splitlines() or ["it fails"])[-1]
+        return ((result.stderr or result.stdout).strip().splitlines() or ["the test run failed"])[-1]
 
     def wrapped(self, command: Command, image: str, limits: Limits) -> Command:
-        """Return the command that runs this one in a container of that image, with its folder and software bound."""
+        """Return the command that runs this one in a container of the image, with its folder and software mounted."""
         assert self.program
         if self.engine:
             return self._by_client(command, image, limits)
@@ -79,7 +80,7 @@ class Runtime:
             argv += [f"--memory={limits.memory}", f"--memory-swap={limits.memory}"]
         if limits.cores is not None:
             argv.append(f"--cpuset-cpus={','.join(map(str, limits.cores))}")
-        # Podman runs a plain folder as an image, too.
+        # Podman also runs a plain folder.
         argv += ["--rootfs", image] if self.name == "podman" and Path(image).is_dir() else [image]
         return replace(
             command,
@@ -90,11 +91,11 @@ class Runtime:
         )
 
     def server(self, name: str, started: int) -> int:
-        """Return the id of the process that runs in the container; `started` is the one that we started."""
+        """Return the id of the process in the container; `started`, the process that we started, if none appears."""
         end = time.monotonic() + _WITHIN
         while self.name != "charliecloud" and time.monotonic() < end:
             with contextlib.suppress(OSError, ValueError):
-                if not _alive(started):
+                if not is_running(started):
                     break
                 inner = self._inspected(name) if self.engine else _innermost(started)
                 if inner:
@@ -104,13 +105,13 @@ class Runtime:
 
     def _inspected(self, name: str) -> int:
         assert self.program
-        asked = (self.program, "inspect", "--format={{.State.Pid}}", name)
-        return int(subprocess.run(asked, capture_output=True, text=True, timeout=20, check=False).stdout)
+        command = (self.program, "inspect", "--format={{.State.Pid}}", name)
+        return int(subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout)
 
 
 @dataclass(frozen=True)
 class EngineGroup:
-    """The limits of a container that an engine made."""
+    """Limits of a container that an engine created."""
 
     limiter: str
     program: str
@@ -120,14 +121,14 @@ class EngineGroup:
     prefix: tuple[str, ...] = ()
 
     def located(self, pid: int) -> Mapping[str, Path]:
-        """Return where the engine put the process, where there is one hierarchy for all controllers."""
+        """Return the control group of the process; empty with cgroup v1."""
         with contextlib.suppress(OSError):
             if folder := cgroups.folder_of(pid):
                 return {"cpu": folder, "memory": folder}
         return {}
 
     def throttle(self, limits: Limits) -> None:
-        """Have the engine change the quota; -1 lifts it."""
+        """Set the CPU quota through the engine; -1 lifts it."""
         period = round(PERIOD * 1e6)
         quota = -1 if limits.cpus is None else round(limits.cpus * period)
         command = (self.program, "update", f"--cpu-period={period}", f"--cpu-quota={quota}", self.container)
@@ -136,38 +137,38 @@ class EngineGroup:
 
 @dataclass(frozen=True)
 class EngineLimiter:
-    """Limits by the engine that makes the container."""
+    """Limits that the container engine enforces."""
 
     runtime: Runtime
 
     @property
     def name(self) -> str:
-        """The runtime's."""
+        """Name of the runtime."""
         return self.runtime.name
 
     def obstacle(self) -> str | None:
-        """None: an engine that runs containers limits them."""
+        """Return None: engines that run containers can limit them."""
         return None
 
     @property
     def shares(self) -> bool:
-        """A container has limits of its own."""
+        """False: each container has its own limits."""
         return False
 
     def disk_obstacle(self, folder: Path) -> str | None:
-        """An engine sets the limits of disks when it makes a container, and does not change them afterwards."""
-        return f"{self.name} cannot change the limits of a disk while the container runs"
+        """Return why disks cannot be limited: engines cannot change disk limits of a running container."""
+        return f"{self.name} cannot change the disk limits of a running container"
 
     def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> EngineGroup:
-        """Name the container; its memory is limited as it is made."""
+        """Return the limits of the container; its memory limit is an option of its command."""
         return EngineGroup(self.name, self.runtime.program or self.name, name)
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> EngineGroup:
-        """Return the container of that name."""
+        """Return the limits of the container of that name."""
         return self.group(name, limits, folder)
 
 
-#: Those that need no daemon first. What Charliecloud needs of the kernel is tried without it.
+#: Runtimes without a daemon first. Charliecloud's kernel requirements are tested with unshare.
 RUNTIMES = (
     Runtime("charliecloud", ("ch-run",), ("unshare", "--user", "--mount", "true")),
     Runtime("apptainer", ("apptainer", "singularity"), ("version",)),
@@ -177,10 +178,10 @@ RUNTIMES = (
 
 
 def choose(name: str | None) -> Runtime:
-    """Return the runtime of that name, or the first that works; BadInput when it does not, or none does."""
+    """Return the named runtime, or the first that works; BadInput if it is unknown or none works."""
     known = {runtime.name: runtime for runtime in RUNTIMES}
     if name is not None and name not in known:
-        raise BadInput(f"there is no container runtime {name!r}", remedy=f"take one of {', '.join(known)}")
+        raise BadInput(f"unknown container runtime {name!r}", remedy=f"use one of {', '.join(known)}")
     reasons = []
     for runtime in [known[name]] if name else RUNTIMES:
         obstacle = runtime.obstacle()
@@ -188,19 +189,22 @@ def choose(name: str | None) -> Runtime:
             return runtime
         reasons.append(f"{runtime.name}: {obstacle}")
     raise BadInput(
-        f"no container can be run here ({'; '.join(reasons)})",
-        remedy="install one of them (Debian has charliecloud-runtime and podman), or leave --host container out",
+        f"no container runtime works here ({'; '.join(reasons)})",
+        remedy="install one of them (Debian has charliecloud-runtime and podman), or omit --host container",
     )
 
 
 def _files() -> int:
-    """Return how many files a node may open: as many as stores ask for, if we may allow that."""
+    """Return the open-file limit for nodes: the required one, or our hard limit if that is lower."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
 
 
 def _mount_points(image: Path, binds: Sequence[str]) -> None:
-    """Make the folders that the image lacks to bind at: the runtime makes none in an image that stays as it is."""
+    """Create the mount points that an image folder lacks; BadInput if that fails.
+
+    Charliecloud does not create them in an image that stays unchanged.
+    """
     if not image.is_dir():
         return
     for path in binds:
@@ -208,14 +212,14 @@ def _mount_points(image: Path, binds: Sequence[str]) -> None:
             (image / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadInput(
-                f"the image has no folder {path} to bind at, and none can be made: {error.strerror}",
+                f"the image lacks the mount point {path}, and it could not be created: {error.strerror}",
                 where=str(image),
-                remedy="make it, empty, or make the image writable for yourself",
+                remedy="create an empty folder at that path, or make the image writable",
             ) from error
 
 
 def _innermost(started: int) -> int | None:
-    """Return the last process of the chain that a runtime makes, once it is not part of the runtime any more."""
+    """Return the last process of the runtime's chain, or None while that is still part of the runtime."""
     process = started
     while children := _children(process):
         process = children[0]
@@ -224,15 +228,7 @@ def _innermost(started: int) -> int | None:
     return None if name.startswith(parts_of_runtimes) else process
 
 
-def _alive(process: int) -> bool:
-    """Whether a process runs (proc(5)): it is there, and does not only wait to be collected."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except FileNotFoundError:
-        return False
-
-
 def _children(process: int) -> list[int]:
-    """Return the processes that this one has started, by any of its threads."""
+    """Return the child processes of all threads of a process."""
     lists = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/children")]
     return sorted(int(number) for text in lists for number in text.split())

@@ -1,20 +1,18 @@
-"""The guard: a small process between loadframe and one node, which lets the node not outlive whoever started it.
+"""Supervisor: parent process of one node. It stops the node and cleans up when loadframe ends.
 
-It is the node's parent. Its standard input is the lifeline: when that breaks, because loadframe was killed, crashed or
-lost its terminal, the guard stops the node, removes its control groups, its scratch folders and its link, and leaves.
-The node in turn is killed by the kernel should the guard be killed. What the node has started ends with it, also when
-the node ends by itself. Being the parent, the guard never signals a process id that now belongs to another process.
+Its standard input is a pipe from loadframe. If the pipe closes because loadframe was killed, crashed or lost its
+terminal, the supervisor stops the node, removes its control groups, scratch folders and link, and exits. If the
+supervisor is killed, the kernel kills the node. Descendants of the node are killed when the node ends. A parent never
+signals a reused process id, because the id stays taken until the parent collects it.
 
-Run as a file by an isolated interpreter, so it imports the standard library only. It reads one JSON line:
+It runs as a file in an isolated interpreter, so it imports only the standard library. It reads one JSON line:
 
     {"argv", "environment", "folder", "user": uid or null, "group": gid or null, "cores": [number] or null,
      "groups": [folder], "above": [folder], "scratch": [folder], "shared": [folder], "grace": s, "undo": [argv],
-     "network": {"ip": program, "bridge", "link", "address": with its prefix's length, "hardware": address}
-     or null}
+     "network": {"ip": program, "bridge", "link", "address": with prefix length, "hardware": address} or null}
 
-Its standard error is the node's log. It answers with lines `{"pid": n}` or `{"error": text}`, later `{"exit": status}`.
-After a line `keep` it watches the lifeline no more and serves on as the node's parent until SIGTERM or until the node
-is gone.
+Its standard error is the node's log. It writes a line `{"pid": n}` or `{"error": text}`, later `{"exit": status}`.
+After the input line `keep`, it ignores the end of the pipe and runs until SIGTERM or until the node ends.
 """
 
 import contextlib
@@ -33,60 +31,60 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-#: Seconds that processes which a node leaves behind are killed for; those that do not end by then never will.
+#: Seconds in which leftover processes of a node are killed; processes in uninterruptible sleep can survive it.
 _LEFTOVERS = 5.0
 _CLONE_NEWNET = 0x40000000
-#: Whoever makes or removes bridges holds a lock on the network that they are in.
+#: Processes lock this file while they create or remove bridges.
 _NETWORK = "/proc/self/ns/net"
-#: Open files that some servers want before they start.
+#: Limit of open files that some servers require.
 _FILES = 65_535
-#: What a node calls its end of its link.
+#: Interface name of the link inside the node's namespace.
 NODE_END = "eth0"
 
 
 def main() -> None:
-    """Start the node and wait: for its end, for the lifeline's, or for SIGTERM."""
-    # Neither Ctrl-C nor a closed terminal is for us: what they end is loadframe, and we see that by the lifeline.
+    """Start the node. Wait until it ends, the pipe closes, or SIGTERM arrives; then stop it and clean up."""
+    # Ctrl-C and a closed terminal are for loadframe. If it ends, the pipe closes.
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(ignored, signal.SIG_IGN)
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wake_write)
-    asked = []
-    signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+    stop_requests = []
+    signal.signal(signal.SIGTERM, lambda *_: stop_requests.append(True))
     signal.signal(signal.SIGCHLD, lambda *_: None)
 
     order = json.loads(_read_line())
-    # What the node's processes leave behind becomes ours, wherever it has moved to.
+    # Orphaned descendants of the node become our children, also from other sessions.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     pid = _start(order)
     if pid is None:
         _clean(order)
         return
     status = None
-    lifeline = True
-    while not asked:
+    pipe_open = True
+    while not stop_requests:
         if status is None:
             status = _reap(order, pid)
             if status is not None:
-                _say({"exit": status})
-        if status is not None and not lifeline:
+                _write({"exit": status})
+        if status is not None and not pipe_open:
             break
-        # When the node has ended by itself, its folder stays until loadframe has read the log and lets go.
-        ready, _, _ = select.select([wake_read, *([0] if lifeline else [])], [], [])
+        # After the node ends, its folder stays until loadframe has read the log and closes the pipe.
+        ready, _, _ = select.select([wake_read, *([0] if pipe_open else [])], [], [])
         if wake_read in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(wake_read, 512)
         if 0 in ready:
             if os.read(0, 64).strip() != b"keep":
                 break
-            lifeline = False
+            pipe_open = False
     if status is None:
         _stop(order, pid)
     _clean(order)
 
 
 def _read_line() -> bytes:
-    """Read up to a line's end byte by byte: a buffer would swallow what is for the lifeline."""
+    """Read a line from standard input, byte by byte: a buffer could swallow later lines."""
     line = bytearray()
     while not line.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -97,9 +95,12 @@ def _read_line() -> bytes:
 
 
 def _start(order: dict[str, Any]) -> int | None:
-    """Fork, enter the control groups, change the user and execute; None when that failed, and it was said."""
+    """Fork, enter the control groups, change the user and execute the command.
+
+    Reports the process id, or the error; returns None in that case.
+    """
     trouble_read, trouble_write = os.pipe2(os.O_CLOEXEC)
-    guard = os.getpid()
+    supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
@@ -111,16 +112,16 @@ def _start(order: dict[str, Any]) -> int | None:
             if order["cores"]:
                 os.sched_setaffinity(0, order["cores"])
             if order["network"]:
-                _move_out(order["network"], guard)
+                _move_out(order["network"], supervisor)
             nothing = os.open(os.devnull, os.O_RDONLY)
             _allow_files()
             if order["user"] is not None:
                 os.setgroups([])
                 os.setgid(order["group"])
                 os.setuid(order["user"])
-            # After setuid, which clears it. The guard has one thread, whose death is the guard's.
+            # After setuid, which clears the setting. It applies to the thread that forked; the supervisor has only one.
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != guard:
+            if os.getppid() != supervisor:
                 os._exit(1)
             for restored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(restored, signal.SIG_DFL)
@@ -137,14 +138,14 @@ def _start(order: dict[str, Any]) -> int | None:
     os.close(trouble_read)
     if trouble:
         os.waitpid(pid, 0)
-        _say({"error": trouble.decode()})
+        _write({"error": trouble.decode()})
         return None
-    _say({"pid": pid})
+    _write({"pid": pid})
     return pid
 
 
 def _allow_files() -> None:
-    """Let the node open as many files as anybody lets us, and as many as servers ask for where we may decide it."""
+    """Raise the limit of open files: to the hard limit, and to the required number if we are permitted to."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= most < _FILES:
         # Not allowed without CAP_SYS_RESOURCE.
@@ -154,19 +155,19 @@ def _allow_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _move_out(network: dict[str, str], guard: int) -> None:
-    """Go into a network namespace of our own, which ends with its last process, and plug it into the bridge.
+def _move_out(network: dict[str, str], supervisor: int) -> None:
+    """Enter a new network namespace, which ends with its last process, and connect it to the bridge.
 
-    Its only way out is a pair of linked interfaces, of which one end stays outside, where the guard is.
+    The connection is a pair of linked interfaces; one end stays in the supervisor's namespace.
     """
     outside = os.open(_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
-    _check(ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET), "a network of its own")
+    _check(ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET), "a network namespace")
     inside = os.open(_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
     link, bridge = network["link"], network["bridge"]
     _ip(
         network,
         "link set lo up",
-        f"link add {NODE_END} address {network['hardware']} type veth peer name {link} netns {guard}",
+        f"link add {NODE_END} address {network['hardware']} type veth peer name {link} netns {supervisor}",
         f"address add {network['address']} dev {NODE_END}",
         f"link set {NODE_END} up",
     )
@@ -176,7 +177,7 @@ def _move_out(network: dict[str, str], guard: int) -> None:
 
 
 def _enter(namespace: int) -> None:
-    _check(ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET), "its network")
+    _check(ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET), "the network namespace")
 
 
 def _check(failed: int, what: str) -> None:
@@ -204,22 +205,22 @@ def _ip(network: dict[str, str], *commands: str) -> None:
 
 
 def _reap(order: dict[str, Any], pid: int, flags: int = os.WNOHANG) -> int | None:
-    """Return the node's status if it has ended, having ended what it left behind; None while it runs.
+    """If the node has ended, kill its leftover processes and return its status, or None while it runs.
 
-    Other processes that have become our children, because those that started them ended, are collected on the way.
+    Side effect: collects other children, which are orphaned descendants of the node.
     """
-    # Not collected yet: until then its number, and that of its process group, cannot be given to another process.
+    # WNOWAIT: as long as the node is not collected, its process id and process group id cannot be reused.
     if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | flags) is None:
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != pid:
             os.waitpid(ended.si_pid, 0)
         return None
-    _end_rest(order, pid)
+    _kill_leftovers(order, pid)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return code if code >= 0 else 128 - code
 
 
 def _stop(order: dict[str, Any], pid: int) -> None:
-    """Ask the node to stop, and after the grace kill it, with all that it started."""
+    """Ask the node to stop, kill it after the grace period, and report its status."""
     os.kill(pid, order["stop_signal"])
     end = time.monotonic() + order["grace"]
     status = _reap(order, pid)
@@ -229,16 +230,16 @@ def _stop(order: dict[str, Any], pid: int) -> None:
     if status is None:
         os.kill(pid, signal.SIGKILL)
         status = _reap(order, pid, 0)
-    _say({"exit": status})
+    _write({"exit": status})
 
 
-def _end_rest(order: dict[str, Any], pid: int) -> None:
-    """Kill whatever a node that has ended has left: its session, its control groups, and its other descendants."""
+def _kill_leftovers(order: dict[str, Any], pid: int) -> None:
+    """Kill the leftover processes of a node that has ended: its session, control groups and other descendants."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     for group in order["groups"]:
         _kill_group(Path(group))
-    # As a subreaper we are the parent of all that is left; of a child that ends, its children come to us.
+    # As a subreaper we are the parent of all of them; the children of an ended child become ours.
     end = time.monotonic() + _LEFTOVERS
     while (left := _children() - {pid}) and time.monotonic() < end:
         for child in left:
@@ -251,7 +252,7 @@ def _end_rest(order: dict[str, Any], pid: int) -> None:
 
 
 def _kill_group(folder: Path) -> None:
-    """Kill all processes of a control group, at once where the kernel can (version 2, from Linux 5.14)."""
+    """Kill all processes of a control group, in one step if the kernel supports it (version 2, Linux 5.14)."""
     try:
         descriptor = os.open(folder / "cgroup.kill", os.O_WRONLY)
     except OSError:
@@ -261,7 +262,7 @@ def _kill_group(folder: Path) -> None:
             os.write(descriptor, b"1")
         os.close(descriptor)
         return
-    # One that forks meanwhile is met by the next round; a killed one cannot.
+    # The next round kills children that were forked meanwhile.
     for _ in range(100):
         try:
             pids = [int(line) for line in (folder / "cgroup.procs").read_text().split()]
@@ -276,12 +277,13 @@ def _kill_group(folder: Path) -> None:
 
 
 def _children() -> set[int]:
-    """Return our child processes, those among them that have ended and were not collected, too (proc(5))."""
+    """Return our child processes, including zombies (proc(5))."""
     ours, children = os.getpid(), set()
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                # The command's name may hold spaces and parentheses; the fields count from behind its last one.
+                # As base.process_stat, which cannot be imported here: the second field may contain spaces and
+                # parentheses.
                 fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
                 if int(fields[1]) == ours:
                     children.add(int(entry.name))
@@ -297,24 +299,24 @@ def _clean(order: dict[str, Any]) -> None:
         _remove_group(Path(group))
     for folder in order["scratch"]:
         shutil.rmtree(folder, ignore_errors=True)
-        # What the node and its peers shared is left there by those that were killed.
+        # Remove folders that peers share once only they are left: peers that were killed did not remove them.
         shared = {Path(path) for path in order["shared"]}
         with contextlib.suppress(OSError):
             left = set(Path(folder).parent.iterdir())
             for leftover in left if left <= shared else ():
                 shutil.rmtree(leftover, ignore_errors=True)
-        # The folder that it shared with its peers goes with the last of them.
+        # The last peer removes the common parent folder.
         with contextlib.suppress(OSError):
             Path(folder).parent.rmdir()
 
 
 def _remove_group(folder: Path) -> None:
-    """Remove a control group; one in which other processes have groups is left to the last of them."""
+    """Remove a control group, unless it contains groups of other processes; the last of them removes it."""
     for _ in range(100):
         try:
             folder.rmdir()
         except OSError as error:
-            # The kernel takes a moment to see that a group is empty.
+            # The kernel needs time to notice that a group is empty.
             if error.errno == errno.EBUSY and not any(entry.is_dir() for entry in os.scandir(folder)):
                 time.sleep(0.02)
                 continue
@@ -322,7 +324,7 @@ def _remove_group(folder: Path) -> None:
 
 
 def _unplug(network: dict[str, str]) -> None:
-    """Remove the link, if the kernel has not yet, and with the last link the bridge."""
+    """Remove the link if the kernel has not done so, and the bridge after its last link."""
     with contextlib.suppress(OSError):
         _ip(network, f"link delete {network['link']}")
     descriptor = os.open(_NETWORK, os.O_RDONLY)
@@ -333,7 +335,7 @@ def _unplug(network: dict[str, str]) -> None:
     os.close(descriptor)
 
 
-def _say(message: dict[str, Any]) -> None:
+def _write(message: dict[str, Any]) -> None:
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(message).encode() + b"\n")
 

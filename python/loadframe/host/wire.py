@@ -1,7 +1,7 @@
-"""What goes between a command and its agents: values as JSON, and functions by their names.
+"""Serialization between a command and its agents: values as JSON, functions by name.
 
-Beside what JSON has, values may be bytes, paths, tuples, and instances of the package's own dataclasses. Reading one
-makes these and nothing else, so neither end can have the other run anything but the package's functions.
+Supported values: JSON types, bytes, paths, tuples, and instances of the package's dataclasses. Decoding creates only
+these types and resolves only names in the package, so neither side can run other code.
 """
 
 import base64
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = "loadframe."
-#: The key that marks a value which JSON has no form for.
+#: Key that marks a value without a JSON equivalent.
 _KIND = "$"
 
 
 def encoded(value: Any) -> Any:
-    """Return a value as JSON has it; TypeError for one that cannot be sent."""
+    """Return a value in its JSON form; TypeError if the type is not supported."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
@@ -31,7 +31,7 @@ def encoded(value: Any) -> Any:
 
 
 def _marked(value: Any) -> tuple[str, Any]:
-    """Return the kind and the content of a value that JSON has no form for."""
+    """Return the type tag and the encoded content of a value without a JSON equivalent."""
     if isinstance(value, tuple):
         return "tuple", [encoded(item) for item in value]
     if isinstance(value, bytes):
@@ -47,7 +47,7 @@ def _marked(value: Any) -> tuple[str, Any]:
 
 
 def decoded(value: Any) -> Any:
-    """Return what was encoded."""
+    """Return the value that `encoded` was called with. TypeError for a type outside the package."""
     if isinstance(value, list):
         return [decoded(item) for item in value]
     if not isinstance(value, dict):
@@ -61,7 +61,7 @@ def decoded(value: Any) -> Any:
 def _object(kind: str, fields: Mapping[str, Any]) -> Any:
     made = named(kind)
     if not (isinstance(made, type) and dataclasses.is_dataclass(made)):
-        raise TypeError(f"{kind} is not a kind of value")
+        raise TypeError(f"{kind} is not a dataclass")
     return made(**{key: decoded(item) for key, item in fields.items()})
 
 
@@ -74,18 +74,23 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def name_of(thing: Callable[..., Any]) -> str:
-    """Return the name of a function or type of the package, as `named` finds it."""
+    """Return the name under which `named` finds a function or type.
+
+    TypeError if it is not at the top of a module of this package.
+    """
     name = f"{thing.__module__}:{thing.__qualname__}"
     if not name.startswith(_PACKAGE) or "<" in name:
-        raise TypeError(f"{name} has no name in the package, so no other machine can find it")
+        raise TypeError(
+            f"{name} cannot be sent to another machine: it is not a top-level name of the loadframe package"
+        )
     return name
 
 
 def named(name: str) -> Any:
-    """Return the function or type of that name; TypeError for what is not the package's."""
+    """Import and return the function or type of that name; TypeError if it is outside the package."""
     module, _, path = name.partition(":")
     if not module.startswith(_PACKAGE):
-        raise TypeError(f"{name} is not of this package")
+        raise TypeError(f"{name} is not in the loadframe package")
     thing: Any = importlib.import_module(module)
     for part in path.split("."):
         thing = getattr(thing, part)

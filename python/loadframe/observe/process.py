@@ -18,14 +18,13 @@ from pathlib import Path, PurePosixPath
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput
+from loadframe.base.process_stat import stat_fields
 from loadframe.observe.sampler import Gap, Rates, Sample
 
 #: Figures that are taken as they are; the others only grow.
 _LEVELS = ("process.resident", "process.threads")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-#: States of a process that has ended: one that nobody has waited for yet, and one that is going.
-_ENDED = ("Z", "X")
 
 
 class ProcessSampler:
@@ -55,7 +54,7 @@ class ProcessSampler:
                 yield Gap(source, f"process {pid} is gone")
 
     def _look(self, source: str, pid: int, children: Mapping[int, list[int]], now: float) -> Iterator[Sample]:
-        stat = _stat(pid)
+        stat = stat_fields(pid)
         known = (pid, stat[19])
         # A process that was restarted counts from zero again.
         if self._known.get(source) != known:
@@ -65,20 +64,11 @@ class ProcessSampler:
         for child in _descendants(pid, children):
             # One that has ended meanwhile takes its totals along; then there are no rates this time.
             with contextlib.suppress(OSError):
-                more = _figures(child, _stat(child))
+                more = _figures(child, stat_fields(child))
                 figures = {metric: figure + more.get(metric, 0.0) for metric, figure in figures.items()}
         for metric in _LEVELS:
             yield Sample(source, metric, figures.pop(metric))
         yield from self._rates.of(source, now, figures | _network(pid))
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the third on, the state; OSError if the process has ended."""
-    # The name of the program comes before, in brackets, and may be anything.
-    stat = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    if stat[0] in _ENDED:
-        raise ProcessLookupError(pid)
-    return stat
 
 
 def _figures(pid: int, stat: list[str]) -> dict[str, float]:
@@ -97,7 +87,7 @@ def _children() -> dict[int, list[int]]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError):
-                children[int(_stat(int(folder.name))[1])].append(int(folder.name))
+                children[int(stat_fields(int(folder.name))[1])].append(int(folder.name))
     return children
 
 

@@ -1,4 +1,4 @@
-"""Several processes that load together, over MPI: who they are, how they talk, and what each does in a phase.
+"""Distributed load generation over MPI: processes (ranks), their messages, and their part in a phase.
 
-It stands on the ground floor: a rank above 0 imports this package and the engine, and nothing else of Loadframe.
+Ranks above 0 import only this package, `base` and the engine.
 """

@@ -1,6 +1,6 @@
-"""Programs that ranks start for rank 0, with their standard input and output as messages.
+"""Programs that ranks start for rank 0. Their input and output are sent as messages.
 
-So a rank can be a machine: what serves nodes there is such a program, and it ends with its rank.
+This makes a rank's machine usable for nodes: the agent there is such a program. It ends with its rank.
 """
 
 import contextlib
@@ -12,15 +12,15 @@ from collections.abc import Callable
 
 from loadframe.ranks.messages import Header, Wire
 
-#: Bytes that are read at a time, and lines that are kept of what a program says on its standard error.
+#: Size of a read in bytes, and number of lines of standard error that are kept.
 _PIECE = 1 << 16
 _WORDS = 20
-#: How long programs may take to end when their input has ended, s: they stop what they serve.
+#: Timeout for programs to exit after their input ends, s. In this time an agent stops its nodes.
 _ENDING = 30.0
 
 
 class Children:
-    """The programs of one rank."""
+    """Programs on one rank."""
 
     def __init__(self, world: Wire) -> None:
         self._world = world
@@ -28,23 +28,23 @@ class Children:
 
     @property
     def running(self) -> bool:
-        """Whether there are any."""
+        """Whether any program is running."""
         return bool(self._running)
 
     def hear(self, _source: int, header: Header, payload: bytes) -> None:
-        """Do what rank 0 says: start a program, give it input, or end its input."""
-        number, what = header["number"], header["what"]
-        if what == "start":
+        """Handle a message of rank 0: start a program, pass input to it, or close its input."""
+        number, action = header["number"], header["what"]
+        if action == "start":
             try:
                 self._running[number] = _Child(header["command"])
             except OSError as error:
                 words = f"{header['command'][0]}: {error.strerror}"
                 self._world.send(0, {"kind": "child over", "number": number, "status": 127, "words": words})
         elif (child := self._running.get(number)) is not None:
-            child.input.put(payload if what == "input" else None)
+            child.input.put(payload if action == "input" else None)
 
     def tick(self) -> None:
-        """Send on what programs have said, and that they have ended."""
+        """Send new output, and the exit of programs, to rank 0."""
         for number, child in list(self._running.items()):
             while not child.output.empty():
                 piece = child.output.get()
@@ -58,7 +58,7 @@ class Children:
                 break
 
     def end(self) -> None:
-        """End the input of all, and wait until they have ended."""
+        """Close the input of all programs and wait for their exit, 30 s at most each."""
         for child in self._running.values():
             child.input.put(None)
         for child in self._running.values():
@@ -67,7 +67,7 @@ class Children:
 
 
 class _Child:
-    """A program, and threads that wait for it. Its output ends with an empty piece."""
+    """Program with threads that read and write its pipes. An empty piece marks the end of its output."""
 
     def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(
@@ -100,57 +100,57 @@ class _Child:
 
 
 class ChildOfRank:
-    """A program on another rank, for rank 0: what goes to it and comes from it. Threads of rank 0 may share it."""
+    """Handle of rank 0 for a program on another rank. Thread-safe."""
 
-    def __init__(self, say: Callable[[Header, bytes], None], number: int, command: list[str]) -> None:
-        self._say = say
+    def __init__(self, send_message: Callable[[Header, bytes], None], number: int, command: list[str]) -> None:
+        self._send = send_message
         self._number = number
         self._arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._over = threading.Event()
         self._status: int | None = None
         self._words = ""
-        say(self._header("start", command=command), b"")
+        send_message(self._header("start", command=command), b"")
 
     def send(self, data: bytes) -> None:
-        """Give it input; BrokenPipeError when it has ended."""
+        """Send input; BrokenPipeError if the program has ended."""
         if self._over.is_set():
             raise BrokenPipeError("the program on that rank has ended")
-        self._say(self._header("input"), data)
+        self._send(self._header("input"), data)
 
     def receive(self) -> bytes:
-        """Return what it has said since, waiting for some; empty at its end."""
+        """Wait for output and return it; empty at its end."""
         return b"" if self._over.is_set() and self._arrived.empty() else self._arrived.get()
 
     def hang_up(self) -> None:
-        """End its input."""
-        self._say(self._header("end"), b"")
+        """Close its input."""
+        self._send(self._header("end"), b"")
 
     def close(self) -> None:
-        """End its input, and return when it has ended, or after a while."""
+        """Close its input and wait for its exit, 30 s at most."""
         if not self._over.is_set():
             self.hang_up()
             self._over.wait(_ENDING)
 
     def status(self) -> int | None:
-        """Return what it has left with; None if that is not known."""
+        """Return its exit status, or None if unknown."""
         return self._status
 
     def words(self) -> str:
-        """Return what it said on its standard error, when it has ended."""
+        """Return its last error output; empty until it has ended."""
         return self._words
 
     def hear(self, header: Header, payload: bytes) -> None:
-        """Take what its rank says of it."""
+        """Handle a message of its rank: output, or its exit."""
         if header["kind"] == "child said":
             self._arrived.put(payload)
         else:
             self.lose(header["status"], header["words"])
 
     def lose(self, status: int | None, words: str) -> None:
-        """It has ended, or its rank is gone."""
+        """Mark it as ended: it has exited, or its rank is lost."""
         self._status, self._words = status, words
         self._over.set()
         self._arrived.put(b"")
 
-    def _header(self, what: str, **more: object) -> Header:
-        return {"kind": "child", "number": self._number, "what": what, **more}
+    def _header(self, action: str, **more: object) -> Header:
+        return {"kind": "child", "number": self._number, "what": action, **more}

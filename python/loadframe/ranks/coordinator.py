@@ -1,4 +1,4 @@
-"""Rank 0's thread that talks to the others, and what the rest of rank 0 asks of it."""
+"""Coordinator of all ranks: a thread of rank 0 that exchanges messages, and its interface for other threads."""
 
 import contextlib
 import json
@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput
+from loadframe.base.process_stat import is_running
 from loadframe.ranks.children import ChildOfRank
 from loadframe.ranks.messages import Header
 from loadframe.ranks.phase_top import PhaseOfRanks, Top
@@ -27,21 +28,21 @@ from loadframe.ranks.world import RankLost
 
 T = TypeVar("T")
 
-#: How often ranks above 0 hear that rank 0 is there, s.
+#: Interval of heartbeats from rank 0, s.
 _BEAT = 2.0
-#: How long rank 0 waits for all ranks to come, s.
+#: Timeout until all ranks have connected, s.
 _COMING = 120.0
-#: How long it waits for what it has asked all ranks, s.
+#: Timeout for answers of all ranks, s.
 _ANSWERING = 120.0
-#: How long it waits for the last words of ranks when the job is over, s.
+#: Time to collect farewells when the job ends, s.
 _LAST_WORDS = 0.7
-#: How long it waits for all to leave, s.
+#: Timeout for shutdown, s.
 _LEAVING = 10.0
 
 
 @dataclass(frozen=True)
 class Rank:
-    """A rank of those that were started, and its machine; `boot` tells machines' clocks apart."""
+    """Rank and its machine. `boot` identifies the machine's clock."""
 
     rank: int
     machine: str
@@ -52,18 +53,18 @@ class Rank:
 
 
 class _Told(Station):
-    """The station of rank 0: here all introductions arrive."""
+    """Message router of rank 0, which receives the introductions of all ranks."""
 
     def __init__(self, world: Line, all_here: "Future[list[Header]]") -> None:
         self._all_here = all_here
         self.farewells: set[int] = set()
         super().__init__(world)
         self.handlers["farewell"] = lambda source, *_: self.farewells.add(source)
-        #: Programs on other ranks, by their numbers.
+        #: Programs on other ranks, by number.
         self.programs: dict[int, ChildOfRank] = {}
-        self.handlers["child said"] = self.handlers["child over"] = self._said
+        self.handlers["child said"] = self.handlers["child over"] = self._handle_child
 
-    def _said(self, source: int, header: Header, payload: bytes) -> None:
+    def _handle_child(self, source: int, header: Header, payload: bytes) -> None:
         self.programs[header["number"]].hear(header, payload)
 
     def introduced(self, introductions: list[Header]) -> None:
@@ -75,10 +76,10 @@ class _Told(Station):
 
 
 class Hub:
-    """All ranks, for the main thread of rank 0. A context manager; leaving it ends the others."""
+    """Coordinator of all ranks, for rank 0. As a context manager, it ends the other ranks on exit."""
 
     def __init__(self, size: int, line: Line) -> None:
-        """Come together in the background, over the line to the process that has MPI."""
+        """Prepare; `__enter__` starts the thread. `line` leads to the process that runs MPI."""
         self.size = size
         self._line = line
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -86,11 +87,11 @@ class Hub:
         self._all_here: Future[list[Header]] = Future()
         self._numbers = count()
         self._leaving = False
-        #: Why no phase can be run any more.
+        #: Why no more phases can run, or None while they can.
         self.broken: str | None = None
         self.library = ""
         self._programs: list[ChildOfRank] = []
-        #: Machines whose ranks do not load.
+        #: Machines whose ranks do not generate load.
         self._spared: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._run, name="ranks", daemon=True)
 
@@ -105,96 +106,110 @@ class Hub:
     ) -> None:
         global _present  # noqa: PLW0603
         _present = None
-        # They end before their ranks do, in peace.
+        # Programs must end before their ranks.
         for program in self._programs:
             program.close()
         self._leaving = True
         self._ring()
         self._thread.join(_LEAVING)
         for program in self._programs:
-            program.lose(None, "the ranks have left")
+            program.lose(None, "the ranks have ended")
 
     def ranks(self) -> tuple[Rank, ...]:
-        """Return all ranks, when all have come. BadInput if their versions differ; RankLost if some do not come."""
+        """Wait for all ranks and return them.
+
+        BadInput if their versions differ; RankLost if some do not connect in time.
+        """
         until = time.monotonic() + _COMING
         while not self._all_here.done() and time.monotonic() < until and not self.broken:
             interrupts.check()
             time.sleep(0.02)
         if not self._all_here.done():
             raise RankLost(
-                self.broken or f"not all of {self.size} ranks came together within {_COMING:.0f} s",
-                remedy="see what the launcher says, and start them again",
+                self.broken or f"not all of {self.size} ranks connected within {_COMING:.0f} s",
+                remedy="check the output of the launcher, and start the ranks again",
             )
-        told = self._all_here.result()
+        introductions = self._all_here.result()
         return _alike(
-            tuple(Rank(t["rank"], t["machine"], t["boot"], tuple(t["cores"]), t["version"], t["engine"]) for t in told)
+            tuple(
+                Rank(t["rank"], t["machine"], t["boot"], tuple(t["cores"]), t["version"], t["engine"])
+                for t in introductions
+            )
         )
 
     def choose(self, number: int | None) -> tuple[Rank, ...]:
-        """Return so many of the ranks, evenly from all machines; BadInput if fewer were started. None: all."""
+        """Return `number` ranks, evenly from all machines, or all if None; BadInput if there are fewer."""
         ranks = tuple(rank for rank in self.ranks() if rank.machine not in self._spared)
         if number is None:
             return ranks
         if number > len(ranks):
-            spared = f", besides those that keep nodes on {', '.join(sorted(self._spared))}" if self._spared else ""
+            spared = (
+                f" (without those on the nodes' machines {', '.join(sorted(self._spared))})" if self._spared else ""
+            )
             raise BadInput(
-                f"{number} ranks are asked for, and {len(ranks)} were started{spared}",
-                remedy=f"start {number}, with --ranks {number}, mpirun -n {number} or srun --ntasks={number}",
+                f"{number} ranks requested, but only {len(ranks)} were started{spared}",
+                remedy=f"start {number} ranks with --ranks {number}, mpirun -n {number} or srun --ntasks={number}",
             )
         return evenly(ranks, number)
 
     def spare(self, machines: Collection[str]) -> None:
-        """Have no rank of these machines load from now on: they keep nodes. That of rank 0 is not among them."""
+        """Exclude the ranks on these machines from load generation, because nodes run there.
+
+        Rank 0 must not be among them.
+        """
         self._spared = frozenset(machines)
 
     def recording(self, folder: Path) -> None:
-        """Say where this process records a run, so that what is there can be kept if it is killed."""
-        where = {"kind": "recording", "folder": str(folder.absolute())}
-        self._tell(lambda: self._line.send(-1, where))
+        """Announce the folder of a run, so that its recording can be rescued if this process is killed."""
+        message = {"kind": "recording", "folder": str(folder.absolute())}
+        self._post(lambda: self._line.send(-1, message))
 
     def require_whole(self) -> None:
-        """Raise RankLost if ranks are gone: no phase could be run."""
+        """Raise RankLost if ranks are lost, so that no phase can run."""
         if self.broken:
             raise RankLost(self.broken, remedy="start the ranks again")
 
     def start(self, rank: int, command: Sequence[str]) -> ChildOfRank:
-        """Start a program on a rank above 0, and return the line to it. It ends when its input does, or its rank.
+        """Start a program on a rank above 0, and return its handle. It ends with its input or its rank.
 
-        RankLost if ranks are gone.
+        RankLost if ranks are lost.
         """
         self.ranks()
         self.require_whole()
         number = next(self._numbers)
 
-        def say(header: Header, payload: bytes) -> None:
-            self._tell(lambda: self._station.world.send(rank, header, payload))
+        def send(header: Header, payload: bytes) -> None:
+            self._post(lambda: self._station.world.send(rank, header, payload))
 
-        program = ChildOfRank(say, number, list(command))
+        program = ChildOfRank(send, number, list(command))
         self._programs.append(program)
-        self._tell(lambda: self._station.programs.update({number: program}))
+        self._post(lambda: self._station.programs.update({number: program}))
         return program
 
     def ask(self, question: str, about: Any) -> dict[int, Any]:
-        """Ask all ranks one of `survey.QUESTIONS`; return the answers by rank. RankLost if one does not answer."""
+        """Ask all ranks one of the questions in `rank_process.QUESTIONS`; return the answers by rank.
+
+        RankLost if one does not answer in time.
+        """
         self.require_whole()
         header = {"kind": "ask", "number": next(self._numbers), "question": question}
-        asked = self._asked(lambda: self._station.ask(header, json.dumps(about).encode()))
-        answers = wait(asked, _ANSWERING, self._look)
+        survey = self._call(lambda: self._station.ask(header, json.dumps(about).encode()))
+        answers = wait(survey, _ANSWERING, self._check)
         if answers is None:
             raise RankLost(f"not all ranks answered within {_ANSWERING:.0f} s", remedy="start the ranks again")
         return answers
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         interrupts.check()
         self.require_whole()
 
     def phase(
         self, plan: Mapping[str, Any], folder: Path, ranks: Sequence[Rank], cores: Collection[int] | None
     ) -> PhaseOfRanks:
-        """Begin a phase on these ranks, the first of which is rank 0, and return it.
+        """Start a phase on these ranks, the first of which must be rank 0, and return its handle.
 
-        `cores`: those that the load has on the machine of rank 0. Raises what the engine raises, with the rank in
-        words; BadInput if some cannot reach a node or their clocks cannot be compared; RankLost.
+        `cores` are the load's cores on the machine of rank 0. Raises the engine's errors, with the rank in the message;
+        BadInput if a rank cannot reach a node or clocks cannot be compared; RankLost.
         """
         self.require_whole()
         order = {
@@ -205,8 +220,8 @@ class Hub:
             "names": [rank.machine for rank in ranks],
             "cores": sorted(cores) if cores else None,
         }
-        top = self._asked(lambda: self._begin(order, dict(plan), folder))
-        return PhaseOfRanks(top, self._tell)
+        top = self._call(lambda: self._begin(order, dict(plan), folder))
+        return PhaseOfRanks(top, self._post)
 
     def _begin(self, order: Header, plan: dict[str, Any], folder: Path) -> Top:
         top = Top(self._station.world, order, plan, folder)
@@ -215,8 +230,8 @@ class Hub:
         top.start()
         return top
 
-    def _asked(self, work: Callable[[], T]) -> T:
-        """Return what work in the thread of the ranks returns."""
+    def _call(self, work: Callable[[], T]) -> T:
+        """Call a function in the coordinator's thread and return its result."""
         answer: Future[T] = Future()
 
         def run() -> None:
@@ -225,10 +240,10 @@ class Hub:
             except BaseException as error:
                 answer.set_exception(error)
 
-        self._tell(run)
+        self._post(run)
         return answer.result()
 
-    def _tell(self, work: Callable[[], None]) -> None:
+    def _post(self, work: Callable[[], None]) -> None:
         self._work.put(work)
         self._ring()
 
@@ -236,7 +251,7 @@ class Hub:
         with contextlib.suppress(BlockingIOError):
             os.write(self._bell, b".")
 
-    # In the thread of the ranks
+    # In the coordinator's thread
 
     def _run(self) -> None:
         line = self._line
@@ -264,7 +279,7 @@ class Hub:
             line.close()
 
     def _listen(self, pause: float) -> None:
-        """Sleep, unless there is work, or something arrives."""
+        """Sleep until there is work, a message arrives, or `pause` s have passed."""
         self._line.rest(pause)
         line = [] if self._line.lost else [self._line.fileno()]
         ready, _, _ = select.select([self._ears, *line], [], [], pause)
@@ -273,36 +288,47 @@ class Hub:
                 os.read(self._ears, 512)
 
     def _job_over(self) -> None:
-        """The launcher ends the ranks: because one died, or because it was told to."""
-        told = self._all_here.result() if self._all_here.done() else []
-        # The launcher ends the others a moment after one has died.
-        dead = [t for t in told if t["rank"] and t["boot"] == told[0]["boot"] and _is_dead(t["process"])]
+        """Find out why the launcher ends the ranks, and abandon all phases and programs.
+
+        If it was told to end, or was killed, also interrupt this process.
+        """
+        introductions = self._all_here.result() if self._all_here.done() else []
+        # After a rank dies, the launcher ends the others with a short delay.
+        dead = [
+            t
+            for t in introductions
+            if t["rank"] and t["boot"] == introductions[0]["boot"] and not is_running(t["process"])
+        ]
         others = set(range(1, self.size))
         until = time.monotonic() + _LAST_WORDS
         while time.monotonic() < until and self._station.farewells != others and not self._line.lost:
             self._station.step()
             time.sleep(0.01)
-        # One that was told to end says so, and has ended a moment later.
-        said = self._station.farewells
-        dead = [t for t in dead if t["rank"] not in said]
+        # A rank that was told to end sends a farewell before it exits.
+        farewells = self._station.farewells
+        dead = [t for t in dead if t["rank"] not in farewells]
         if not dead and self._line.over:
-            dead = [t for t in told if t["rank"] and t["rank"] not in said]
-        quiet = {rank: silent for phase in self._tops() for rank, silent in phase.quiet().items() if rank not in said}
-        # Where a rank died, its launcher is alive: it ends the others.
-        launcher_died = not self._line.over and _is_dead(self._line.launcher)
+            dead = [t for t in introductions if t["rank"] and t["rank"] not in farewells]
+        quiet = {
+            rank: silent for phase in self._tops() for rank, silent in phase.quiet().items() if rank not in farewells
+        }
+        # If a rank died, the launcher is alive and ends the others.
+        launcher_died = not self._line.over and not is_running(self._line.launcher)
         interrupted = launcher_died
         if launcher_died:
             self.broken = "the launcher of the ranks was killed"
         elif quiet and not (dead and self._line.over):
-            words = (f"rank {rank} on {told[rank]['machine']} ({silent:.0f} s)" for rank, silent in quiet.items())
-            self.broken = f"the launcher ended the ranks; not heard of was {', '.join(words)}"
+            words = (
+                f"rank {rank} on {introductions[rank]['machine']} ({silent:.0f} s)" for rank, silent in quiet.items()
+            )
+            self.broken = f"the launcher ended the ranks; silent before that: {', '.join(words)}"
         elif dead and len(dead) <= max(len(others) // 2, 1):
             names = ", ".join(f"rank {t['rank']} on {t['machine']}" for t in dead[:8])
             self.broken = f"{names} died"
         elif dead or not self._line.over:
-            self.broken = "a rank died, or was ended by its launcher, which says more"
+            self.broken = "a rank died, or its launcher ended it; see the launcher's output"
         else:
-            self.broken = "all ranks were told to end"
+            self.broken = "the launcher told all ranks to end"
             interrupted = True
         for program in self._station.programs.values():
             program.lose(None, self.broken)
@@ -315,24 +341,16 @@ class Hub:
         return [phase for phase in self._station.phases.values() if isinstance(phase, Top)]
 
 
-def _is_dead(process: int) -> bool:
-    """Whether a process of this machine has ended, even if its parent does not know yet."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
-
-
 _present: Hub | None = None
 
 
 def present() -> Hub | None:
-    """Return the ranks of this process; None where it was started alone."""
+    """Return the coordinator of this process, or None if it runs without ranks or is not rank 0."""
     return _present
 
 
 def evenly(ranks: Sequence[Rank], number: int) -> tuple[Rank, ...]:
-    """Return the first `number` ranks when machines take turns, rank 0 first; in the order of their numbers."""
+    """Return `number` ranks in rank order, chosen from the machines in turn, rank 0 first."""
     turns: dict[str, int] = {}
     placed = []
     for rank in ranks:
@@ -345,9 +363,9 @@ def _alike(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
     first = ranks[0]
     for rank in ranks:
         if (rank.version, rank.engine) != (first.version, first.engine):
-            what = rank.version if rank.version != first.version else f"another build of {rank.version}"
+            other = rank.version if rank.version != first.version else f"another build of {rank.version}"
             raise BadInput(
-                f"rank {rank.rank} on {rank.machine} is loadframe {what}, and rank 0 is {first.version}",
-                remedy="give all machines the same installation, for example on a file system that they share",
+                f"rank {rank.rank} on {rank.machine} has loadframe {other}, but rank 0 has {first.version}",
+                remedy="use the same installation on all machines, for example on a shared file system",
             )
     return ranks

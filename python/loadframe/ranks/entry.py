@@ -1,4 +1,4 @@
-"""What a process does first that is one of several ranks."""
+"""Entry point of a process that is one of several ranks."""
 
 import os
 import sys
@@ -12,16 +12,14 @@ from loadframe.ranks.workspace import hold
 
 
 def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None] = print) -> int:
-    """Be that rank: rank 0 runs the command with all ranks at hand, the others wait for what it says.
+    """Run as a rank and return the exit status: rank 0 runs the command, the others serve rank 0.
 
-    `rescue` keeps what has been recorded in a folder if rank 0 is killed; by default the folder is said.
-
-    Returns the exit status.
+    If rank 0 is killed, `rescue` is called with the folder of the current run; by default it is printed.
     """
     starter = os.environ.get(STARTER)
     if starter:
         liveness.stay_local()
-        # For as long as this process runs.
+        # The lock is held until this process ends.
         hold(Path(starter))
     if place.rank:
         from loadframe.ranks.rank_process import serve
@@ -41,7 +39,7 @@ def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None]
         with Hub(place.size, line):
             status = command()
     except Exception:
-        # Said before the terminal is given back.
+        # Print it while the terminal is still ours.
         traceback.print_exc()
     if tell:
         sys.stdout.flush()

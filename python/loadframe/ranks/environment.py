@@ -1,26 +1,26 @@
-"""What the environment says of this process as a rank. It imports nothing but the standard library."""
+"""Detection of ranks from environment variables. Imports only the standard library."""
 
 import os
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
-#: Set in ranks that `--ranks` started: their workspace, with the socket of the process that a user started.
+#: Workspace of ranks that `--ranks` started. It contains the socket of the process that the user started.
 STARTER = "LOADFRAME_STARTER"
 
-#: Variables with a rank and with their number, by what sets them. PMIx says no number in its variables.
+#: Variables with the rank and the number of ranks, and the launcher. PMIx sets no variable with the number.
 _RANKS = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI"),
     ("PMI_RANK", "PMI_SIZE", "PMI"),
     ("PMIX_RANK", "SLURM_STEP_NUM_TASKS", "PMIx"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "Slurm"),
 )
-#: Beginnings of variables by which a process that is started here would take itself for a rank, too.
+#: Prefixes of variables that would make a child process believe that it is a rank.
 _MARKS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "OPAL_")
 
 
 @dataclass(frozen=True)
 class Place:
-    """A rank among several, and what started them."""
+    """Rank of this process, number of ranks, and launcher."""
 
     rank: int
     size: int
@@ -28,10 +28,10 @@ class Place:
 
 
 def place(environment: Mapping[str, str] = os.environ) -> Place | None:
-    """Return the place of this process; None unless it is one of several that were started together."""
+    """Return the rank of this process, or None if it was started alone."""
     for rank, size, launcher in _RANKS:
         if rank == "SLURM_PROCID" and not environment.get("SLURM_STEP_ID", "").isdigit():
-            # A batch script has a SLURM_PROCID, too, and only one task.
+            # Batch scripts also have SLURM_PROCID, but are not in a job step.
             continue
         numbers = environment.get(rank, ""), environment.get(size, "")
         if all(number.isdigit() for number in numbers) and int(numbers[1]) > 1:
@@ -40,7 +40,7 @@ def place(environment: Mapping[str, str] = os.environ) -> Place | None:
 
 
 def forget(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Remove what says that this process is a rank, so that what it starts does not think that it is one."""
+    """Remove the variables of ranks, so that child processes do not take themselves for ranks."""
     for name in [name for name in environment if name.startswith(_MARKS)]:
         del environment[name]
     environment.pop(STARTER, None)

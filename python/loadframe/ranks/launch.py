@@ -1,4 +1,4 @@
-"""`--ranks N`: starts the ranks on this machine with mpirun, and stands for them: terminal, interrupts, status."""
+"""`--ranks N`: start ranks on this machine with mpirun, and connect rank 0 to the terminal and to signals."""
 
 import contextlib
 import importlib.util
@@ -23,24 +23,28 @@ from loadframe.ranks.environment import STARTER
 from loadframe.ranks.pipe_safe_stdout import outlive_readers
 from loadframe.ranks.workspace import remove_abandoned, workspace
 
-#: Signals that rank 0 gets in our place, by what stands for them on the socket.
+#: Signals that are forwarded to rank 0, with their bytes on the socket.
 _SIGNALS = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"H"}
-#: This program, on a machine where Python lies at the same path.
+#: Command of this program, for machines with Python at the same path.
 PROGRAM = (sys.executable, "-c", "from loadframe.cli import main; main()")
-#: How long mpirun may take to end when rank 0 has, s.
+#: Timeout for mpirun to exit after rank 0, s.
 _ENDING = 15.0
-#: How long it may take when rank 0 was killed and what it has recorded is kept, s.
+#: Timeout for mpirun to exit after rank 0 was killed, while the recording is rescued, s.
 _KEEPING = 90.0
-#: How long mpirun may take to end its ranks when it is told to, s.
+#: Timeout for mpirun to stop its ranks on SIGTERM, s.
 _STOPPING = 5.0
-#: The socket at which rank 0 gets the terminal, in the workspace.
+#: Socket in the workspace over which rank 0 receives the terminal.
 _DOOR = "door"
 #: pid, uid and gid of the process at the other end of a Unix socket.
 _PEER = struct.Struct("3i")
 
 
 def launch(number: int) -> int:
-    """Run this command anew as `number` ranks, and return its exit status. BadInput where there is no MPI."""
+    """Run this command again as `number` ranks, and return its exit status.
+
+    BadInput without MPI; GeneratorFailed if rank 0 is killed or does not start. Side effect: removes abandoned
+    workspaces.
+    """
     mpirun = _mpirun()
     remove_abandoned()
     with (
@@ -48,55 +52,59 @@ def launch(number: int) -> int:
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door,
         tempfile.TemporaryFile() as said,
     ):
-        # No other user can enter the folder. A path through the descriptor is short enough for any socket.
+        # Other users cannot enter the folder. The path through the descriptor fits the length limit of socket
+        # addresses.
         door.bind(f"/proc/self/fd/{held}/{_DOOR}")
         door.listen()
         process = subprocess.Popen(
             [*mpirun, "-n", str(number), *_command()],
             env={
-                # Ranks of one machine share memory. By TCP they would listen at all of its addresses.
+                # Ranks on one machine use shared memory. The TCP transport would listen on all addresses.
                 "OMPI_MCA_btl": "^tcp",
                 **os.environ,
                 STARTER: str(folder),
-                # What a killed mpirun leaves lies in our folder.
+                # In the workspace, so that the files of a killed mpirun are removed with it.
                 "OMPI_MCA_btl_sm_backing_directory": str(folder),
                 "PRTE_MCA_prte_tmpdir_base": str(folder),
             },
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
-            # Ctrl-C is for us, and we tell rank 0.
+            # Ctrl-C must reach only this process, which forwards it to rank 0.
             start_new_session=True,
             pass_fds=[held],
         )
         try:
-            began, status = _stand_for(door, process)
+            began, status = _forward(door, process)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_ENDING if status is not None else _KEEPING)
         finally:
             _end(process)
         if status:
-            _say_notice(said)
+            _print_notice(said)
         if status is None:
             raise _killed(said) if began else _never_began(said, process.returncode)
         return status
 
 
-def _stand_for(door: socket.socket, process: "subprocess.Popen[bytes]") -> tuple[bool, int | None]:
-    """Give rank 0 our terminal and our interrupts; return whether it began, and its status, None if it said none."""
-    asked: list[bytes] = []
-    with _listening(lambda number: asked.append(_SIGNALS[signal.Signals(number)])) as ears:
-        line = _visitor(door, process, ears)
+def _forward(door: socket.socket, process: "subprocess.Popen[bytes]") -> tuple[bool, int | None]:
+    """Pass the terminal and signals to rank 0.
+
+    Returns whether rank 0 connected, and its exit status, or None if it sent none.
+    """
+    pending: list[bytes] = []
+    with _listening(lambda number: pending.append(_SIGNALS[signal.Signals(number)])) as ears:
+        line = _accept(door, process, ears)
         if line is None:
             return False, None
         with line:
             given = [number for number in (0, 1, 2) if _is_open(number)]
             socket.send_fds(line, [bytes(given)], given)
             while True:
-                for sign in asked:
+                for sign in pending:
                     with contextlib.suppress(OSError):
                         line.send(sign)
-                asked.clear()
+                pending.clear()
                 ready, _, _ = select.select([line.fileno(), ears], [], [])
                 if ears in ready:
                     os.read(ears, 64)
@@ -112,7 +120,7 @@ def _received(line: socket.socket) -> bytes:
         return b""
 
 
-def _visitor(door: socket.socket, process: "subprocess.Popen[bytes]", ears: int) -> socket.socket | None:
+def _accept(door: socket.socket, process: "subprocess.Popen[bytes]", ears: int) -> socket.socket | None:
     while process.poll() is None:
         ready, _, _ = select.select([door], [], [], 0.1)
         if door in ready:
@@ -121,20 +129,20 @@ def _visitor(door: socket.socket, process: "subprocess.Popen[bytes]", ears: int)
                 return line
             line.close()
         if select.select([ears], [], [], 0)[0]:
-            # Before there is a rank 0 that could be told.
+            # Rank 0 has not connected yet, so it cannot be told.
             _end(process)
             raise KeyboardInterrupt
     return None
 
 
 def _is_ours(line: socket.socket) -> bool:
-    """Whether the process at the other end runs as this user."""
+    """Whether the process at the other end belongs to the same user."""
     _, uid, _ = _PEER.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
     return bool(uid == os.geteuid())
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End mpirun and its ranks: it removes what it made if it is told, and is killed if that takes too long."""
+    """Stop mpirun and its ranks. SIGTERM lets it clean up; SIGKILL follows after 5 s."""
     for number, patience in ((signal.SIGTERM, _STOPPING), (signal.SIGKILL, None)):
         if process.poll() is None:
             os.killpg(process.pid, number)
@@ -143,16 +151,16 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 @contextlib.contextmanager
-def _listening(heard: Callable[[int], None]) -> Iterator[int]:
-    """Have signals taken down; yield what can be selected on for them."""
+def _listening(collect: Callable[[int], None]) -> Iterator[int]:
+    """Collect signals; yield a descriptor that becomes readable when one arrives."""
     ears, bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def take_down(number: int, _: FrameType | None) -> None:
-        heard(number)
+    def handle(number: int, _: FrameType | None) -> None:
+        collect(number)
         with contextlib.suppress(BlockingIOError):
             os.write(bell, b".")
 
-    before = {number: signal.signal(number, take_down) for number in _SIGNALS}
+    before = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
         yield ears
     finally:
@@ -163,10 +171,10 @@ def _listening(heard: Callable[[int], None]) -> Iterator[int]:
 
 
 def adopt(folder: Path) -> Callable[[int], None]:
-    """As rank 0, take over the terminal and the interrupts of the process that a user started.
+    """Take over the terminal and the signals of the process that the user started; only for rank 0.
 
-    Returns what tells it the exit status. If that process dies, this one is interrupted. PermissionError if the
-    process at the other end runs as another user.
+    Returns a function that sends the exit status to it. If that process dies, this one is interrupted. PermissionError
+    if the socket belongs to another user.
     """
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     inside = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -183,7 +191,7 @@ def adopt(folder: Path) -> Callable[[int], None]:
         meaning = {sign: number for number, sign in _SIGNALS.items()}
         while sign := _received(line):
             os.kill(os.getpid(), meaning[sign])
-        # Its terminal may be gone too.
+        # Its terminal may be closed too.
         with contextlib.suppress(OSError):
             outlive_readers()
         os.kill(os.getpid(), signal.SIGTERM)
@@ -206,21 +214,21 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _mpirun() -> list[str]:
-    """Return the command that starts ranks of the MPI that this Python has: its own, else the site's."""
+    """Return the mpirun command next to this Python, else the one in PATH. BadInput without mpi4py or mpirun."""
     if importlib.util.find_spec("mpi4py") is None:
-        raise BadInput("--ranks needs MPI, and this Python has no mpi4py", remedy="pip install 'loadframe[mpi]'")
-    beside = Path(sys.executable).parent / "mpirun"
-    mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
+        raise BadInput("--ranks requires mpi4py, which is not installed", remedy="pip install 'loadframe[mpi]'")
+    bundled = Path(sys.executable).parent / "mpirun"
+    mpirun = str(bundled) if bundled.exists() else shutil.which("mpirun")
     if mpirun is None:
         raise BadInput(
-            "--ranks needs mpirun, and there is none beside this Python nor in the PATH",
-            remedy="pip install 'loadframe[mpi]', or load this site's module of MPI",
+            "--ranks requires mpirun, which is neither next to this Python nor in PATH",
+            remedy="pip install 'loadframe[mpi]', or load the site's MPI module",
         )
     version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
     if "Open MPI" not in version:
         return [mpirun]
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    # The ranks share this machine as threads do: no cores of their own, and more of them than cores if that is asked.
+    # Ranks share the cores as threads do: no binding, and more ranks than cores are allowed.
     return [mpirun, *root, "--host", f"localhost:{os.cpu_count()}", "--oversubscribe", "--bind-to", "none"]
 
 
@@ -229,8 +237,8 @@ def _command() -> list[str]:
     return [*([sys.executable, str(script)] if script.is_file() else PROGRAM), *sys.argv[1:]]
 
 
-def _say_notice(said: IO[bytes]) -> None:
-    """Print what mpirun noticed of ranks that died."""
+def _print_notice(said: IO[bytes]) -> None:
+    """Print mpirun's messages about ranks that died."""
     said.seek(0)
     for line in said.read().decode(errors="replace").splitlines():
         if "noticed" in line or "exited on" in line:
@@ -238,11 +246,13 @@ def _say_notice(said: IO[bytes]) -> None:
 
 
 def _killed(said: IO[bytes]) -> GeneratorFailed:
-    """Return the error for a rank 0 that ended without a word, with what the process that knew it says."""
+    """Return the error for a rank 0 that ended without a status, with its parent process's message, if any."""
     said.seek(0)
     lines = said.read().decode(errors="replace").splitlines()
     words = [line.removeprefix("loadframe: ") for line in lines if line.startswith("loadframe: rank 0 ")]
-    return GeneratorFailed(words[0] if words else "rank 0 was killed", remedy="`dmesg` says if memory had run out")
+    return GeneratorFailed(
+        words[0] if words else "rank 0 was killed", remedy="check with `dmesg` whether memory ran out"
+    )
 
 
 def _never_began(said: IO[bytes], status: int) -> GeneratorFailed:
@@ -250,6 +260,6 @@ def _never_began(said: IO[bytes], status: int) -> GeneratorFailed:
     lines = said.read().decode(errors="replace").strip().splitlines()
     words = "; ".join(line.strip() for line in lines[-8:] if line.strip("- "))
     return GeneratorFailed(
-        f"the ranks ended with status {status} before rank 0 had said how: {words or 'no words'}",
-        remedy="try mpirun by itself: mpirun -n 2 hostname",
+        f"mpirun exited with status {status} before rank 0 started: {words or 'no output'}",
+        remedy="test mpirun alone: mpirun -n 2 hostname",
     )

@@ -1,7 +1,7 @@
-"""Whether a rank that says nothing is dead, cut off, or only waits for a core.
+"""Liveness of a silent rank: dead, unreachable, or only waiting for a core.
 
-Each rank has a port that the kernel answers at, however busy the rank is: it takes connections while the process lives,
-and refuses them when it has ended. From a machine that is cut off nothing comes at all.
+Each rank listens on a port. The kernel accepts connections while the process lives, even if it is busy, and refuses
+them after it has ended. An unreachable machine does not respond at all.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from functools import cache
 from loadframe.ranks.reach import REFUSED, unreachable
 from loadframe.ranks.threads import background
 
-#: After this silence of a rank it is looked for, s, and again after as much more.
+#: Silence after which a rank is probed, and interval of further probes, s.
 DOUBT = 8.0
-#: One that cannot be found counts as lost then, s.
+#: Silence after which a rank that cannot be probed counts as lost, s.
 SILENCE = 15.0
-#: And one whose process is there, s: it hangs, or was stopped.
+#: Silence after which a running rank counts as lost, because it hangs or is stopped, s.
 HUNG = 180.0
 
-#: Where a rank can be looked for: its port, and the addresses of its machine.
+#: Probe endpoint of a rank: boot id, port, and the addresses of its machine.
 Door = Sequence[str]
 
 _SIOCGIFADDR = 0x8915
@@ -32,7 +32,7 @@ _interface = ""
 
 
 def stay_local() -> None:
-    """Have this process's port on the loopback alone: all ranks are on this machine. Before it is opened."""
+    """Bind this process's port only to loopback, for ranks on a single machine. Call it before the port is opened."""
     global _interface  # noqa: PLW0603 - a process has one port
     _interface = "127.0.0.1"
 
@@ -46,54 +46,57 @@ def _listener() -> socket.socket:
 
 @cache
 def door(boot: str) -> Door:
-    """Open this process's port, if that has not been done, and return where it is looked for.
+    """Open this process's port if necessary, and return its endpoint.
 
-    The first entry is the machine's boot: who runs on the same machine takes the loopback.
+    The first entry is the machine's boot id: ranks on the same machine connect through loopback.
     """
     return [boot, str(_listener().getsockname()[1]), *_addresses()]
 
 
 def answer() -> None:
-    """Let those go that have looked."""
+    """Accept and close pending probe connections."""
     with contextlib.suppress(OSError):
         while True:
             _listener().accept()[0].close()
 
 
 class Silence:
-    """A neighbour that may be silent."""
+    """Liveness of a neighbour."""
 
     def __init__(self, boot: str) -> None:
         self._boot = boot
         self.door: Door | None = None
-        self._looking: Future[str] | None = None
-        self._looked = 0.0
-        self._seen = ""
+        self._probing: Future[str] | None = None
+        self._probed = 0.0
+        self._result = ""
 
     def lost(self, silent: float) -> str | None:
-        """Return why it counts as lost, having been silent for this time, s; None while it does not."""
+        """Return why the neighbour counts as lost after `silent` s of silence, or None if it does not.
+
+        Starts a probe in the background if one is due.
+        """
         if silent < DOUBT:
-            self._looking, self._seen, self._looked = None, "", 0.0
+            self._probing, self._result, self._probed = None, "", 0.0
             return None
         now = time.monotonic()
-        if self._looking is None and now - self._looked > DOUBT:
-            self._looked = now
-            self._looking = background(self._look)
-        if self._looking is not None and self._looking.done():
-            self._seen = "nothing" if self._looking.exception() else self._looking.result()
-            self._looking = None
-        words = f"has not been heard of for {silent:.0f} s"
-        if self._seen == "ended":
+        if self._probing is None and now - self._probed > DOUBT:
+            self._probed = now
+            self._probing = background(self._probe)
+        if self._probing is not None and self._probing.done():
+            self._result = "nothing" if self._probing.exception() else self._probing.result()
+            self._probing = None
+        words = f"has been silent for {silent:.0f} s"
+        if self._result == "ended":
             return "died"
-        if self._seen == "alive":
-            return f"{words}, though its process is there" if silent > HUNG else None
-        return words if silent > SILENCE and (self._looking is None or silent > SILENCE + DOUBT) else None
+        if self._result == "alive":
+            return f"{words}, although its process is running" if silent > HUNG else None
+        return words if silent > SILENCE and (self._probing is None or silent > SILENCE + DOUBT) else None
 
-    def _look(self) -> str:
+    def _probe(self) -> str:
         if self.door is None:
             return "nothing"
         boot, port, *addresses = self.door
-        # Machines may have networks of their own that are called alike: an address of ours is not the other's.
+        # Separate networks can use the same addresses, so skip addresses that are also ours.
         places = ["127.0.0.1"] if boot == self._boot else [place for place in addresses if place not in _addresses()]
         hosts = [f"{place}:{port}" for place in places]
         missed = unreachable(hosts)
@@ -104,12 +107,12 @@ class Silence:
 
 @cache
 def _addresses() -> list[str]:
-    """Return the addresses of this machine's networks, IPv4; none that it cannot say."""
+    """Return this machine's IPv4 addresses except loopback."""
     addresses = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):
-                said = fcntl.ioctl(asking, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
                 if name != "lo":
-                    addresses.append(socket.inet_ntoa(said[20:24]))
+                    addresses.append(socket.inet_ntoa(answer[20:24]))
     return addresses

@@ -1,32 +1,32 @@
-"""Messages between ranks: JSON lines with bytes, their framing, and their transport."""
+"""Messages between ranks: a JSON header with a payload, framing, and the transport interface."""
 
 import json
 import struct
 from collections import deque
 from typing import Any, Protocol
 
-#: A message's line: `kind`, and what belongs to the kind.
+#: Header of a message: `kind`, and fields that depend on it.
 Header = dict[str, Any]
 
 
 def encode(header: Header, payload: bytes = b"") -> bytes:
-    """Return a message as bytes."""
+    """Encode a message."""
     return json.dumps(header, separators=(",", ":")).encode() + b"\n" + payload
 
 
 def decode(message: bytes) -> tuple[Header, bytes]:
-    """Return the line and the bytes behind it."""
+    """Return header and payload of a message."""
     line, _, payload = message.partition(b"\n")
     header: Header = json.loads(line)
     return header, payload
 
 
-#: Length of the message in bytes, and the rank; -1 is nobody.
+#: Length of the message in bytes, and its rank; -1 for no rank.
 _HEAD = struct.Struct("<Ii")
 
 
 class Frames:
-    """Takes bytes as they come, and gives the messages that are whole."""
+    """Decoder of a byte stream into messages."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -34,12 +34,12 @@ class Frames:
 
     @staticmethod
     def pack(rank: int, header: Header, payload: bytes = b"") -> bytes:
-        """Return a message as bytes of the stream."""
+        """Encode a message with its frame."""
         message = encode(header, payload)
         return _HEAD.pack(len(message), rank) + message
 
     def add(self, data: bytes) -> None:
-        """Take what has come."""
+        """Add received bytes."""
         self._rest += data
         while len(self._rest) >= _HEAD.size:
             length, rank = _HEAD.unpack_from(self._rest)
@@ -51,23 +51,23 @@ class Frames:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a whole message."""
+        """Whether a complete message is available."""
         return bool(self._whole)
 
     def take(self) -> tuple[int, Header, bytes]:
-        """Return the next message with its rank."""
+        """Return and remove the next message and its rank."""
         rank, message = self._whole.popleft()
         return rank, *decode(message)
 
 
 class Wire(Protocol):
-    """Messages between ranks. Nothing in it waits."""
+    """Non-blocking transport of messages between ranks."""
 
     rank: int
     size: int
 
     def send(self, rank: int, header: Header, payload: bytes = b"") -> None:
-        """Send a message; it arrives behind those that were sent to the same rank before."""
+        """Send a message. Messages to the same rank arrive in order."""
 
     def receive(self) -> tuple[int, Header, bytes] | None:
-        """Return a message that has arrived with the rank that it is from; None if there is none."""
+        """Return a received message with its source rank, or None if there is none."""

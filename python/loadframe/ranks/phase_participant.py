@@ -1,6 +1,6 @@
-"""Part of one rank in a phase.
+"""One rank's part in a phase.
 
-Nothing in it waits: what takes a while is done in the background and looked at by `tick`.
+It never blocks: long work runs in the background, and `tick` polls it.
 """
 
 import json
@@ -20,44 +20,44 @@ from loadframe.ranks.messages import Header, Wire
 from loadframe.ranks.reach import unreachable
 from loadframe.ranks.threads import background
 
-#: What a source has sent of a second: any form that can be added.
+#: Adds up the encoded values of a second.
 Add = Callable[[list[bytes]], bytes]
 
 
 class Reduction:
-    """Waits for each second of each source, and gives their sum when no source can still have something to say of it.
+    """Sums of seconds over sources. A second is complete when no source can still send values for it.
 
-    A source sends its seconds in their order and may leave some out; then it ends.
+    A source sends its seconds in order, possibly with gaps, and then ends.
     """
 
     def __init__(self, sources: Iterable[Hashable], add: Add) -> None:
         self._add = add
-        #: The second after the last that a source has sent.
+        #: Source -> second after the last one that it sent.
         self._next: dict[Hashable, int] = dict.fromkeys(sources, 0)
         self._parts: dict[int, list[bytes]] = {}
 
     def take(self, source: Hashable, second: int, part: bytes) -> None:
-        """Take what a source says of a second; ignored of a source that has ended."""
+        """Add a source's values of a second; ignored after the source has ended."""
         if source in self._next:
             self._next[source] = second + 1
             self._parts.setdefault(second, []).append(part)
 
     def end(self, source: Hashable) -> None:
-        """Wait for nothing more of a source."""
+        """Mark a source as ended."""
         self._next.pop(source, None)
 
     @property
     def awaited(self) -> int:
-        """The second that is not complete yet; 0 when all sources have ended."""
+        """The first incomplete second; 0 if all sources have ended."""
         return min(self._next.values(), default=0)
 
     @property
     def open(self) -> frozenset[Hashable]:
-        """The sources that have not ended."""
+        """Sources that have not ended."""
         return frozenset(self._next)
 
     def complete(self) -> list[tuple[int, bytes]]:
-        """Return the seconds that have become complete, in their order, with their sums."""
+        """Return and remove the complete seconds with their sums, in order."""
         until = min(self._next.values(), default=None)
         done = sorted(second for second in self._parts if until is None or second < until)
         return [(second, self._sum(self._parts.pop(second))) for second in done]
@@ -70,24 +70,27 @@ _STAT = Path("/proc/stat")
 
 
 class OwnMachine:
-    """Looks at this machine now, and once more when it is asked for the figures. It takes some 25 ms of CPU."""
+    """Measures this machine from construction until `figures` is called. Costs some 25 ms of CPU time."""
 
     def __init__(self) -> None:
-        self._pace = yardstick()
+        self._reference_before = yardstick()
         self._before = _times()
         self._groups = own_groups()
         self._throttled, self._began = _throttled(self._groups), time.monotonic()
 
     def figures(self) -> Header:
-        """Return `stolen`, the share of all processors' time that the hypervisor took, `throttled`, for how much of the
-        time this process's own control groups were (each None: not counted), and the `yardstick` before and after, s.
+        """Return the machine's figures since construction.
+
+        `stolen`: share of all processors' time taken by the hypervisor. `throttled`: share of time in which this
+        process's control groups were throttled. Both are None if not available. `yardstick`: time of the CPU reference
+        before and after, s.
         """
         (total, stolen), (total_before, stolen_before) = _times(), self._before
         elapsed = total - total_before
         return {
             "stolen": (stolen - stolen_before) / elapsed if elapsed > 0 else None,
             "throttled": self._throttled_share(),
-            "yardstick": [self._pace, yardstick()],
+            "yardstick": [self._reference_before, yardstick()],
         }
 
     def _throttled_share(self) -> float | None:
@@ -98,7 +101,7 @@ class OwnMachine:
 
 
 def _throttled(groups: Sequence[Path]) -> float | None:
-    """Return for how many s groups were throttled since they were made, all together; None where none tells."""
+    """Return the total throttled time of these groups since their creation, s, or None if not available."""
     try:
         totals = [seen["cgroup.throttled_time"] for seen in map(throttling, groups) if seen]
     except OSError:
@@ -107,7 +110,7 @@ def _throttled(groups: Sequence[Path]) -> float | None:
 
 
 def _times() -> tuple[int, int]:
-    """Return the time of all processors since the boot and what the hypervisor took of it, in the kernel's ticks."""
+    """Return total and stolen time of all processors since boot, in ticks; zeros if not available."""
     try:
         # user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in user's (see proc(5)).
         ticks = [int(word) for word in _STAT.read_text().partition("\n")[0].split()[1:9]]
@@ -116,31 +119,31 @@ def _times() -> tuple[int, int]:
     return sum(ticks), ticks[7] if len(ticks) > 7 else 0
 
 
-#: A rank that has nothing to say says that so often, s.
+#: Interval of messages from a rank without news, s.
 BEAT = 2.0
-#: Round trips from which an offset between clocks is taken, and for how long they are made, s.
+#: Number of round trips for a clock offset, and their time limit, s.
 _TRIPS = 40
 _TRIPPING = 0.3
-#: A shortest round trip that is longer shows how busy the ranks are, and not the way, s: it is made for longer then.
+#: If the shortest round trip exceeds `_ROUGH` s, ranks are busy, and measuring continues for up to `_PATIENCE` s.
 _ROUGH = 0.004
 _PATIENCE = 3.0
-#: For how long a rank looks for the next message all the time, s, while clocks are compared.
+#: Time of brisk polling after a message of a clock comparison, s.
 _TIGHT = 0.05
-#: How long a rank of a phase sleeps, s: while something is due, and while its load only goes on.
+#: Sleep between polls, s: when something is due, and during steady load.
 ALERT = 0.02
 CALM = 0.1
-#: Ranks that a message names at most.
+#: Limit of ranks in a message.
 _NAMED = 8
 
-#: What the source of this rank's own seconds is called.
+#: Source name of this rank's own seconds.
 _SELF = "self"
 
 
 class Member:
-    """One rank in one phase. What comes from below is added up and goes to `_up`, which the top replaces."""
+    """One rank in one phase. Sums from the ranks below go to the rank above through `_up`, which the top overrides."""
 
     def __init__(self, world: Wire, order: Header, plan: dict[str, Any]) -> None:
-        """Take part in the phase of an order: `id`, `members` (their ranks), `boots` (of their clocks), `cores`."""
+        """Join the phase of an order: `id`, `members` (ranks), `boots` (their clocks) and `cores` (of the load)."""
         self.id: int = order["id"]
         self._world = world
         members: list[int] = order["members"]
@@ -162,48 +165,48 @@ class Member:
         now = time.monotonic()
         self._heard = dict.fromkeys(self._below, now)
         self._silences = {rank: liveness.Silence(mine) for rank in self._below}
-        self._said = now
+        self._last_sent = now
         self._preparing: Future[Any] | None = None
         self._unready: set[object] = {_SELF, *self._below}
         self._refused: list[list[Any]] = []
         self._unreached: dict[str, dict[str, Any]] = {}
         self._ready: Any = None
         self._handle: Any = None
-        #: When the load begins, by this rank's clock, s.
+        #: Start time of the load on this rank's clock, s.
         self._begins = 0.0
         self._reduction = Reduction([_SELF, *self._below], _engine.add)
         self._parts: list[str] = []
         self._ended = False
-        #: What the first rank of each machine saw of it, by the machine's clock.
+        #: Boot id -> figures of the machine, from its first rank.
         self._machines: dict[str, Header] = {}
         self._machine: OwnMachine | None = None
         self._boot = mine
         self._first_of_machine = boots.index(mine) == self.position
-        #: The cores that are left to the load, on the machine of the first rank.
+        #: Cores for the load; restricted only on the machine of the first rank.
         kept = set(order["cores"] or ()) if mine == boots[0] else set()
         self._cores = kept & os.sched_getaffinity(0)
 
     @property
     def pause(self) -> float:
-        """How long to sleep before the next look, s; `BRISK` where the next message is to be met without delay."""
+        """Time to sleep before the next poll, s; `BRISK` during clock comparisons."""
         now = time.monotonic()
         if now < self._tight_until:
             return BRISK
-        # Phases may be shorter than a second, and are not to last longer for it.
+        # Poll often before the first second and at the end, so that polling does not prolong short phases.
         if _SELF not in self._reduction.open or not self._reduction.awaited:
             return ALERT
         return min(max(self._begins + self._reduction.awaited + 1 - now, ALERT), CALM)
 
     def down(self, header: Header, payload: bytes = b"") -> None:
-        """Hear what the rank above says, and pass it on."""
+        """Handle a message of the rank above, and forward it to the ranks below."""
         kind = header["kind"]
         if kind == "clocks":
             self._measure_clocks()
             return
         if kind == "ping":
             self._tight_until = time.monotonic() + _TIGHT
-            told = {"sent": header["sent"], "answered": time.monotonic()}
-            self._up({"kind": "pong", **told, "door": liveness.door(self._boot)})
+            times = {"sent": header["sent"], "answered": time.monotonic()}
+            self._up({"kind": "pong", **times, "door": liveness.door(self._boot)})
             return
         for rank in self._below:
             if rank not in self._gone:
@@ -225,12 +228,12 @@ class Member:
                 background(lambda: self._handle.set_hosts(header["hosts"]))
 
     def stop(self) -> None:
-        """End this rank's load now."""
+        """Stop this rank's load."""
         if self._handle:
             self._handle.stop()
 
     def heard(self, rank: int, header: Header, payload: bytes) -> None:
-        """Hear what a rank below says."""
+        """Handle a message of a rank below."""
         if rank in self._gone:
             return
         self._heard[rank] = time.monotonic()
@@ -259,7 +262,7 @@ class Member:
                 self._up(header)
 
     def tick(self) -> None:
-        """Look at what goes on in the background."""
+        """Poll background work, the load and the liveness of the ranks below."""
         now = time.monotonic()
         if self._preparing and self._preparing.done():
             self._prepared(self._preparing)
@@ -270,11 +273,11 @@ class Member:
             why = self._silences[rank].lost(now - at)
             if why and (rank in self._reduction.open or rank in self._unready):
                 self.lose(rank, why)
-        if now - self._said > BEAT:
+        if now - self._last_sent > BEAT:
             self._up({"kind": "alive"})
 
     def lose(self, rank: int, why: str) -> None:
-        """Go on without a rank below and those behind it."""
+        """Continue without a rank below and those behind it."""
         self._gone.add(rank)
         self._heard.pop(rank, None)
         self._up({"kind": "lost", "rank": rank, "why": why})
@@ -291,12 +294,12 @@ class Member:
         self._pass_seconds()
 
     def _up(self, header: Header, payload: bytes = b"") -> None:
-        self._said = time.monotonic()
+        self._last_sent = time.monotonic()
         if self._above is not None:
             self._world.send(self._above, {**header, "id": self.id}, payload)
 
     def _translated(self, header: Header, rank: int) -> Header:
-        """Return a message with its instants by the clock of a rank below."""
+        """Return a message with its times on the clock of a rank below."""
         ahead = self._offsets.get(rank, Offset()).seconds
         return {**header, **{key: header[key] + ahead for key in ("at",) if key in header}}
 
@@ -325,19 +328,19 @@ class Member:
         if self._unmeasured[:1] != [rank]:
             return
         self._trips.append((header["sent"], header["answered"], now))
-        if self._goes_on(now - self._trips[0][0]):
+        if self._needs_more_trips(now - self._trips[0][0]):
             self._tight_until = now + _TIGHT
             self._world.send(rank, {"kind": "ping", "id": self.id, "sent": time.monotonic()})
             return
         measured = offset(self._trips)
-        # Processes of one machine read one clock: no measurement could be as good.
+        # Processes on one machine read the same clock, so the offset is exactly 0.
         self._offsets[rank] = Offset(0.0, 0.0) if rank in self._same_clock else measured
         self._clocks[rank] = self._offsets[rank]
         del self._unmeasured[0]
         self._ping()
 
-    def _goes_on(self, tripping: float) -> bool:
-        """Whether another round trip is due, after so many seconds of them."""
+    def _needs_more_trips(self, tripping: float) -> bool:
+        """Whether another round trip is due, after `tripping` s of them."""
         if len(self._trips) < _TRIPS and (len(self._trips) < 3 or tripping < _TRIPPING):
             return True
         return tripping < _PATIENCE and min(received - sent for sent, _, received in self._trips) > _ROUGH
@@ -351,22 +354,22 @@ class Member:
         offsets = [[rank, clock.seconds, clock.uncertainty] for rank, clock in self._clocks.items()]
         self._up({"kind": "clocked", "offsets": offsets})
 
-    # Before the load
+    # Preparation
 
     def _prepare(self) -> Any:
-        missed = unreachable(self._plan["target"].get("hosts", []))
+        unreached = unreachable(self._plan["target"].get("hosts", []))
         with threads.on(self._cores):
             ready = _engine.prepare_rank(json.dumps(self._plan))
         if self._first_of_machine:
             self._machine = OwnMachine()
-        return ready, missed
+        return ready, unreached
 
     def _prepared(self, preparing: "Future[Any]") -> None:
         error = preparing.exception()
         if error is None:
-            self._ready, missed = preparing.result()
+            self._ready, unreached = preparing.result()
             named = {"ranks": [self._world.rank], "of": 1}
-            self._add_unreached({host: {"why": why, **named} for host, why in missed.items()})
+            self._add_unreached({host: {"why": why, **named} for host, why in unreached.items()})
         else:
             self._refused.append([self._world.rank, type(error).__name__, str(error)])
         self._readied(_SELF)
@@ -393,7 +396,7 @@ class Member:
             with threads.on(self._cores):
                 self._handle = self._ready.begin(at)
         except Exception as error:
-            self._up({"kind": "lost", "rank": self._world.rank, "why": f"could not begin: {error}"})
+            self._up({"kind": "lost", "rank": self._world.rank, "why": f"could not start: {error}"})
             self._reduction.end(_SELF)
             self._pass_seconds()
 
@@ -429,5 +432,5 @@ class Member:
         self._up(header, _engine.add_outcomes(self._parts).encode() if self._parts else b"")
 
 
-#: Makes a member of an order; the top has another.
+#: Creates the participant for an order; the top uses another one.
 Joining = Callable[[Wire, Header, dict[str, Any]], Member]

@@ -1,4 +1,4 @@
-"""Part of rank 0 in a phase, and the handle that its main thread has."""
+"""Rank 0's part in a phase, and the phase's handle for other threads."""
 
 import json
 import threading
@@ -16,14 +16,14 @@ from loadframe.ranks.messages import Header, Wire
 from loadframe.ranks.phase_participant import BEAT, Member
 from loadframe.ranks.world import RankLost
 
-#: From the word that all begin to the instant at which they do, s: for the way, and for each step of it.
+#: Delay from the start message to the start of the load, s: fixed, and per level of the tree.
 _RUN_UP = 0.25
 _STEP = 0.05
-#: Clocks that cannot be compared better than this cannot show one second, s.
+#: Maximum clock uncertainty, s. Beyond it, values of different ranks cannot be assigned to the same second.
 UNCERTAIN = 0.01
 
-#: What to do where rank 0 can read what another rank cannot.
-_SAME_FILES = "have the machines of all ranks see the same files at the same paths, as rank 0 sees these"
+#: Remedy for a file that rank 0 can read and another rank cannot.
+_SAME_FILES = "provide the files that rank 0 reads at the same paths on the machines of all ranks"
 _REFUSALS: dict[str, type[Exception]] = {
     "PlanRefused": _engine.PlanRefused,
     "TargetRefused": _engine.TargetRefused,
@@ -32,7 +32,7 @@ _REFUSALS: dict[str, type[Exception]] = {
 
 
 class Top(Member):
-    """The member above all others. `begun` has when the load begins, s after the run; `done` its outcome."""
+    """Participant of rank 0. `begun` yields the load's start time, in s of the run; `done` yields the outcome."""
 
     def __init__(self, world: Wire, order: Header, plan: dict[str, Any], folder: Path) -> None:
         super().__init__(world, order, plan)
@@ -43,7 +43,7 @@ class Top(Member):
         self._folder = folder
         self._names: Sequence[str] = order["names"]
         self._ranks: list[int] = order["members"]
-        #: Offsets before the load and after it, by rank.
+        #: Offsets before the load, by rank; `_clocks` has those after it.
         self._before: dict[int, Offset] | None = None
         self._lost: dict[int, str] = {}
         self._failure: str | None = None
@@ -51,22 +51,22 @@ class Top(Member):
         self._text = json.dumps(plan)
 
     def start(self) -> None:
-        """Tell the members of the phase, and begin with their clocks."""
+        """Send the order to the members of the phase, and start the clock comparison."""
         order = {key: value for key, value in self._order.items() if key != "names"}
         self.down(order, self._text.encode())
         self._measure_clocks()
 
     def everybody(self, kind: str, **fields: Any) -> None:
-        """Tell all members something, this one too."""
+        """Send a message to all members, including this one."""
         self.down({"kind": kind, "id": self.id, **fields})
 
     def quiet(self) -> dict[int, float]:
-        """Return which ranks directly below have been silent for longer than they should be, with the seconds."""
+        """Return the direct neighbours that have missed heartbeats, with their silence in s."""
         now = time.monotonic()
         return {rank: now - at for rank, at in self._heard.items() if now - at > 2 * BEAT}
 
     def abandon(self, why: str, *, interrupted: bool = False) -> None:
-        """Go on without all others: they are gone. `interrupted`: somebody wanted that, and nothing failed."""
+        """Continue without the other ranks, which are lost. With `interrupted`, the phase does not count as failed."""
         self._interrupted = interrupted
         self._failure = self._failure or why
         self.stop()
@@ -96,9 +96,9 @@ class Top(Member):
                 worst = max(unclear, key=lambda rank: unclear[rank].uncertainty)
                 self._refuse(
                     BadInput(
-                        f"the clock of {self._name(worst)} can be compared with rank 0's to"
-                        f" {unclear[worst].uncertainty * 1e3:.0f} ms only (limit {UNCERTAIN * 1e3:.0f} ms)",
-                        remedy="leave that machine out, or look at the network between them",
+                        f"the clock of {self._name(worst)} can be compared with rank 0's only to"
+                        f" {unclear[worst].uncertainty * 1e3:.0f} ms (limit {UNCERTAIN * 1e3:.0f} ms)",
+                        remedy="remove that machine, or check the network between the machines",
                     )
                 )
             else:
@@ -108,13 +108,17 @@ class Top(Member):
 
     def _all_ready(self) -> None:
         if self._failure:
-            self._refuse(RankLost(self._failure, remedy="start the ranks again, without that machine if it is broken"))
+            self._refuse(
+                RankLost(self._failure, remedy="start the ranks again; if the machine is defective, without it")
+            )
         elif self._refused:
             rank, kind, words = min(self._refused)
-            told = f"{self._name(rank)}: {words}"
-            # Rank 0 would be the first.
+            message = f"{self._name(rank)}: {words}"
+            # If rank 0 had refused too, it would be the minimum.
             differs = kind == "PlanRefused" and rank != 0
-            self._refuse(BadInput(told, remedy=_SAME_FILES) if differs else _REFUSALS.get(kind, RuntimeError)(told))
+            self._refuse(
+                BadInput(message, remedy=_SAME_FILES) if differs else _REFUSALS.get(kind, RuntimeError)(message)
+            )
         elif partly := {host: s for host, s in self._unreached.items() if s["of"] < len(self._ranks)}:
             self._refuse(self._unreachable(partly))
         else:
@@ -126,7 +130,7 @@ class Top(Member):
         others = f" (and {len(hosts) - 1} more nodes)" if len(hosts) > 1 else ""
         return BadInput(
             f"{seen['of']} of {len(self._ranks)} ranks cannot reach the node {host}{others}: {names}: {seen['why']}",
-            remedy="bind nodes to addresses that all machines of the ranks reach, and look at firewalls between them",
+            remedy="bind nodes to addresses that all ranks' machines can reach, and check firewalls between them",
         )
 
     def _begin_all(self) -> None:
@@ -142,13 +146,13 @@ class Top(Member):
     def _refuse(self, error: BaseException) -> None:
         if not self.begun.done():
             self.begun.set_exception(error)
-        self._settle(error)
+        self._complete(error)
 
     def _second(self, second: int, total: bytes) -> None:
         try:
             self.recorder.second(total)
         except (OSError, ValueError) as error:
-            self._fail(f"cannot write the records: {error}")
+            self._fail(f"could not write the records: {error}")
             return
         self.down({"kind": "obey", "id": self.id}, self.recorder.orders())
 
@@ -166,7 +170,7 @@ class Top(Member):
         try:
             outcome = json.loads(self.recorder.finish(self._parts))
         except Exception as error:
-            self._settle(error)
+            self._complete(error)
             return
         if self._interrupted:
             outcome |= {"failed": None, "interrupted": True}
@@ -178,10 +182,10 @@ class Top(Member):
         outcome["members"] = self._ranks
         outcome["lost"] = [{"rank": rank, "why": why} for rank, why in sorted(self._lost.items())]
         (self._folder / "outcome.json").write_text(json.dumps(outcome))
-        self._settle(outcome)
+        self._complete(outcome)
 
     def _of_rank(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return a rank's part with its own number, its machine, and what its clock was in comparison to rank 0's."""
+        """Return a rank's result with its rank number, machine and clock offset to rank 0."""
         rank = self._ranks[entry["rank"]]
         before, after = ((clocks or {}).get(rank, Offset()) for clocks in (self._before, self._clocks))
         return {
@@ -193,7 +197,7 @@ class Top(Member):
             "clock_change": after.seconds - before.seconds,
         }
 
-    def _settle(self, result: "dict[str, Any] | BaseException") -> None:
+    def _complete(self, result: "dict[str, Any] | BaseException") -> None:
         self.everybody("over")
         if isinstance(result, BaseException):
             if not self.done.done():
@@ -202,51 +206,51 @@ class Top(Member):
             self.done.set_result(result)
 
 
-#: Has something done in the thread that talks to the ranks.
+#: Runs a function in the coordinator's thread.
 Tell = Callable[[Callable[[], None]], None]
 
 
 class PhaseOfRanks:
-    """The engine's handle, for all ranks of a phase together."""
+    """Handle of a phase on several ranks, with the interface of the engine's handle."""
 
     def __init__(self, top: Top, tell: Tell) -> None:
-        """Wait until the phase has begun; raise what the ranks refused it for."""
+        """Wait until the phase has started; raise the error if it was refused."""
         self._top = top
         self._tell = tell
         self._over = threading.Event()
         top.done.add_done_callback(lambda _: self._over.set())
-        #: When the load begins, s after the run.
+        #: Start time of the load, in s of the run.
         self.offset: float = top.begun.result()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end; return whether it has come."""
+        """Wait up to `seconds` s for the end; return whether it has ended."""
         return self._over.wait(seconds)
 
     def stop(self) -> None:
-        """End the load on all ranks."""
+        """Stop the load on all ranks."""
         self._tell(lambda: self._top.everybody("stop"))
 
     def close(self) -> None:
-        """Take nothing more from sources on any rank."""
+        """Stop reading from sources on all ranks."""
         self._tell(lambda: self._top.everybody("close"))
 
     def hold(self) -> None:
-        """Keep the number of clients on all ranks."""
+        """Freeze the number of clients on all ranks."""
         self._tell(lambda: self._top.everybody("hold"))
 
     def set_hosts(self, hosts: list[str]) -> None:
-        """Change the target's hosts on all ranks."""
+        """Set the target's hosts on all ranks."""
         self._tell(lambda: self._top.everybody("hosts", hosts=hosts))
 
     def progress(self) -> dict[str, Any]:
-        """Return the figures of the last second, over all ranks."""
+        """Return the figures of the last second over all ranks."""
         figures: dict[str, Any] = self._top.recorder.progress()
         return figures
 
     def answers(self) -> list[tuple[str, bytes]]:
-        """Return no answers: those of the ranks stay where they are."""
+        """Return an empty list: answers stay on their ranks."""
         return []
 
     def outcome(self) -> str:
-        """Wait for the end; return the outcome of all ranks as JSON text. RuntimeError if the records are broken."""
+        """Wait for the end, and return the outcome of all ranks as JSON. RuntimeError if the records are damaged."""
         return json.dumps(self._top.done.result())

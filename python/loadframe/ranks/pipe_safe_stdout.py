@@ -1,4 +1,4 @@
-"""Standard output and errors of rank 0, whose launcher may end before it: what nobody reads any more is dropped."""
+"""Standard streams of rank 0 that survive the end of its launcher: unreadable output is dropped."""
 
 import io
 import os
@@ -7,7 +7,7 @@ from typing import TextIO
 
 
 class _Outlet(io.FileIO):
-    """A descriptor that takes everything: once it cannot be written to, it leads nowhere."""
+    """Descriptor that switches to /dev/null when writing fails."""
 
     def write(self, data: "bytes | memoryview | bytearray") -> int:  # type: ignore[override]
         try:
@@ -20,7 +20,7 @@ class _Outlet(io.FileIO):
 
 
 def outlive_readers() -> None:
-    """Have this process go on when its standard output and errors can be written no more, as when mpirun has ended."""
+    """Replace the standard streams, so that this process survives the end of their reader, such as mpirun."""
     sys.stdout, sys.stderr = _outlet(sys.stdout), _outlet(sys.stderr)
 
 

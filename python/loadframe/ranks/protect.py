@@ -1,7 +1,7 @@
-"""Keeps rank 0 alive when its launcher ends all ranks, for long enough to write its record.
+"""Protection of rank 0 from a launcher that kills all ranks when one dies, so that it can write its record.
 
-A launcher that sees a rank die kills the others at once, and so does MPI itself. What they know is the process that was
-started; it only passes messages on between MPI and its child, in which the work is done.
+The launcher and MPI know only the process that was started. It forwards messages between MPI and its child, which does
+the work.
 """
 
 import contextlib
@@ -25,22 +25,23 @@ from loadframe.ranks.messages import Frames, Header
 from loadframe.ranks.world import World
 
 _TO_CHILD = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-#: How long MPI is not looked at, s, until the child says another time; clocks are compared without such pauses.
+#: Interval of MPI polls, s, unless the child requests another one; and time without pauses after a clock comparison.
 _PAUSE = 0.02
 _TIGHT = 0.05
-#: How long it may take to tell the other ranks that all is over, and for all to leave, s.
+#: Timeout to tell the other ranks of the end, and for all to leave, s.
 _FAREWELL = 1.0
 _ENDING = 5
 
 
-#: Keeps what a process that was killed has recorded in a folder.
+#: Rescues the recording of a killed process in a folder.
 Rescue = Callable[[Path], None]
 
 
 def protect(place: Place, rescue: Rescue) -> "Line":
-    """Go on as a child of this process, which has MPI; return the line to it. It leaves with the child's status.
+    """Continue as a child of this process, which runs MPI; return the connection to it.
 
-    Should the child die while it records, `rescue` is called with the folder.
+    The parent exits with the child's status. If the child dies while it records, the parent calls `rescue` with the
+    folder.
     """
     ours, theirs = socket.socketpair()
     launcher = os.getppid()
@@ -55,46 +56,44 @@ def protect(place: Place, rescue: Rescue) -> "Line":
 
 
 class Line:
-    """All ranks as messages, over the process that has MPI: what `World` is to the others."""
+    """Transport of rank 0 to all ranks, through the process that runs MPI. Replaces `World`."""
 
     def __init__(self, line: socket.socket, launcher: int) -> None:
         self._line = line
-        #: The process that started this rank.
+        #: Process id of the launcher of this rank.
         self.launcher = launcher
         self._frames = Frames()
         self.rank, self.size, self.library = 0, 1, ""
-        #: Whether the launcher has told us that it ends the job.
+        #: Whether the launcher is ending the job.
         self.over = False
-        #: Whether the process that has MPI is gone.
+        #: Whether the MPI process has ended.
         self.lost = False
         self._pause = _PAUSE
 
     def open(self) -> None:
-        """Wait until MPI is there. BadInput where it cannot be."""
+        """Wait until MPI is initialized; BadInput if that fails."""
         while not self._frames.ready and not self.lost:
             self._read(block=True)
         if self.lost:
-            raise BadInput(
-                "MPI ended this rank before it had begun", remedy="try mpirun by itself: mpirun -n 2 hostname"
-            )
-        _, told, _ = self._frames.take()
-        if told["kind"] == "refused":
-            raise BadInput(told["what"], where=told["where"], remedy=told["remedy"])
-        self.size, self.library = told["size"], told["library"]
+            raise BadInput("MPI ended this rank during its start", remedy="test mpirun alone: mpirun -n 2 hostname")
+        _, header, _ = self._frames.take()
+        if header["kind"] == "refused":
+            raise BadInput(header["what"], where=header["where"], remedy=header["remedy"])
+        self.size, self.library = header["size"], header["library"]
 
     def fileno(self) -> int:
-        """Return what can be waited for."""
+        """Return a descriptor that is readable when a message arrives."""
         return self._line.fileno()
 
     def send(self, rank: int, header: Header, payload: bytes = b"") -> None:
-        """Send a message; one that can reach nobody any more is forgotten."""
+        """Send a message; drop it if the MPI process has ended."""
         try:
             self._line.sendall(Frames.pack(rank, header, payload))
         except OSError:
             self.lost = True
 
     def receive(self) -> tuple[int, Header, bytes] | None:
-        """Return a message that has arrived with the rank that it is from; None if there is none."""
+        """Return a received message with its source rank, or None if there is none."""
         self._read(block=False)
         while self._frames.ready:
             source, header, payload = self._frames.take()
@@ -104,15 +103,15 @@ class Line:
         return None
 
     def rest(self, pause: float) -> None:
-        """Say how long MPI need not be looked at from now on, s. Shorter times than the usual one are the usual one."""
+        """Set the interval of MPI polls, s, with a lower bound."""
         pause = _PAUSE if pause < 2 * _PAUSE else pause
-        # Said where it makes a difference: a word costs as much as a look.
+        # Send it only if it matters: a message costs as much as a poll.
         if pause == _PAUSE != self._pause or pause > 1.5 * self._pause:
             self._pause = pause
             self.send(-1, {"kind": "rest", "pause": pause})
 
     def close(self) -> None:
-        """Have MPI left in good order."""
+        """Shut MPI down and wait for that."""
         self.send(-1, {"kind": "leave"})
         while not self.lost:
             self._read(block=True)
@@ -128,24 +127,24 @@ class Line:
         self.lost = self.lost or not data
 
 
-def _hear(child: int) -> list[int]:
-    """Pass signals on to the child; return where those are taken down by which a launcher ends its ranks."""
-    told: list[int] = []
+def _forward_signals(child: int) -> list[int]:
+    """Forward signals to the child; return a list to which SIGTERM, the launcher's signal to end, is appended."""
+    terminations: list[int] = []
 
     def pass_on(number: int, _: FrameType | None) -> None:
         os.kill(child, number)
 
     for number in _TO_CHILD:
         signal.signal(number, pass_on)
-    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
-    return told
+    signal.signal(signal.SIGTERM, lambda number, _: terminations.append(number))
+    return terminations
 
 
 def _relay(  # noqa: PLR0912 - one loop between two sides
     place: Place, line: socket.socket, child: int, rescue: Rescue
 ) -> NoReturn:
-    """Pass messages on between MPI and the child until that has ended."""
-    told = _hear(child)
+    """Forward messages between MPI and the child until the child ends."""
+    terminations = _forward_signals(child)
     try:
         world = World(place)
     except BadInput as error:
@@ -160,8 +159,8 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
         while (arrived := world.receive()) is not None:
             out += Frames.pack(*arrived)
             tight = _tight_after(arrived[1], tight)
-        if told:
-            told.clear()
+        if terminations:
+            terminations.clear()
             out += Frames.pack(-1, {"kind": "job over"})
         pause = BRISK if time.monotonic() < tight else usual
         ready, _, _ = select.select([line], [line] if out else [], [], pause)
@@ -171,7 +170,7 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
             except ConnectionError:
                 data = b""
             if not data:
-                _outlive(world, child, recorded, rescue)
+                _end_after_child(world, child, recorded, rescue)
             frames.add(data)
         while frames.ready:
             rank, header, payload = frames.take()
@@ -197,8 +196,8 @@ def _tight_after(header: Header, tight: float) -> float:
     return time.monotonic() + _TIGHT if header["kind"] in ("ping", "pong") else tight
 
 
-def _outlive(world: World, child: int, recorded: Path | None, rescue: Rescue) -> NoReturn:
-    """The child has died: end the other ranks, keep what it recorded, and leave as it did."""
+def _end_after_child(world: World, child: int, recorded: Path | None, rescue: Rescue) -> NoReturn:
+    """After the child has died: end the other ranks, rescue its recording, and exit with its status."""
     for rank in tree.children(0, world.size):
         world.send(rank, {"kind": "end"})
     until = time.monotonic() + _FAREWELL
@@ -206,15 +205,15 @@ def _outlive(world: World, child: int, recorded: Path | None, rescue: Rescue) ->
         world.receive()
         time.sleep(_PAUSE)
     _, status = os.waitpid(child, 0)
-    # A run that the child gave up itself is gone.
+    # If the folder is missing, the child has discarded the run itself.
     if recorded is not None and recorded.exists():
         try:
             rescue(recorded)
         except Exception as error:
-            words = f"what was recorded in {recorded} could not be kept: {error}"
+            words = f"could not rescue the recording in {recorded}: {error}"
             print(f"loadframe: {printable(words)}", file=sys.stderr)
     if os.WIFSIGNALED(status):
-        # Where a rank is gone, too, MPI would wait for it for good.
+        # If another rank is also lost, MPI would wait for it forever.
         signal.alarm(_ENDING)
         world.close()
     os._exit(_code(status))
@@ -226,6 +225,6 @@ def _leave(child: int) -> NoReturn:
 
 
 def _code(status: int) -> int:
-    """Return what a shell would leave with where a program ended so."""
+    """Return the exit status as in a shell: 128 + signal for a killed process."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code

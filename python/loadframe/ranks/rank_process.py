@@ -1,4 +1,4 @@
-"""Process of a rank: passes messages along the tree and takes part in phases."""
+"""Process of a rank: routes messages along the tree and takes part in phases."""
 
 import contextlib
 import json
@@ -21,25 +21,25 @@ from loadframe.ranks.reach import distances
 from loadframe.ranks.threads import background
 from loadframe.ranks.world import World, introduce, machine
 
-#: What a rank can be asked; each gets what was sent with the question and returns values for JSON.
+#: Questions to ranks -> functions that answer them. Arguments and results are JSON values.
 QUESTIONS: dict[str, Callable[[Any], Any]] = {"distances": distances}
 
 
 class Survey:
-    """One rank's part in a question: its own answer, and those of all ranks behind it."""
+    """One rank's part in a question: collects its own answer, and those of the ranks behind it."""
 
-    def __init__(self, world: Wire, number: int, question: str, about: Any) -> None:
+    def __init__(self, world: Wire, number: int, question: str, argument: Any) -> None:
         self.number = number
-        #: For rank 0: the answers by rank.
+        #: On rank 0: answers by rank.
         self.answers: Future[dict[int, Any]] = Future()
         self._world = world
         self._above = tree.parent(world.rank)
         self._waiting: set[int] = {world.rank, *tree.children(world.rank, world.size)}
         self._gathered: list[list[Any]] = []
-        self._own = background(lambda: QUESTIONS[question](about))
+        self._own = background(lambda: QUESTIONS[question](argument))
 
     def tick(self) -> bool:
-        """Look whether all have answered; if so pass it on, and return that it is over here."""
+        """Poll the own answer; once all have answered, pass the answers on and return True."""
         if self._world.rank in self._waiting and self._own.done():
             error = self._own.exception()
             self.take(self._world.rank, [[self._world.rank, None if error else self._own.result()]])
@@ -48,25 +48,25 @@ class Survey:
         if self._above is None:
             self.answers.set_result({int(rank): answer for rank, answer in self._gathered})
         else:
-            told = json.dumps(self._gathered).encode()
-            self._world.send(self._above, {"kind": "answer", "number": self.number}, told)
+            answers = json.dumps(self._gathered).encode()
+            self._world.send(self._above, {"kind": "answer", "number": self.number}, answers)
         return True
 
     def take(self, source: int, answers: list[list[Any]]) -> None:
-        """Take the answers of a rank below and of those behind it."""
+        """Add the answers of a rank below and of those behind it."""
         self._waiting.discard(source)
         self._gathered += answers
 
 
 def hear(surveys: dict[int, Survey], source: int, header: Header, payload: bytes) -> None:
-    """Take an answer that has arrived for one of these."""
+    """Pass a received answer to its survey, if that is still open."""
     survey = surveys.get(header["number"])
     if survey is not None:
         survey.take(source, json.loads(payload))
 
 
 def wait(survey: Survey, patience: float, look: Callable[[], None]) -> dict[int, Any] | None:
-    """Return the answers, None if they do not come in time; `look` is called meanwhile and may raise."""
+    """Return the answers, or None after `patience` s. `look` is called meanwhile and may raise."""
     until = time.monotonic() + patience
     while not survey.answers.done() and time.monotonic() < until:
         look()
@@ -74,18 +74,18 @@ def wait(survey: Survey, patience: float, look: Callable[[], None]) -> dict[int,
     return survey.answers.result() if survey.answers.done() else None
 
 
-#: How long a rank sleeps between phases, s.
+#: Sleep between polls outside phases, s.
 _IDLE = 0.05
 
-#: What only goes down the tree of a phase's members.
+#: Kinds of messages that only go down the tree of a phase.
 _DOWN = frozenset({"clocks", "ping", "prepare", "begin", "obey", "stop", "close", "hold", "hosts"})
 
-#: Answers messages of a kind that phases have nothing to do with.
+#: Handles messages that do not belong to a phase.
 Handler = Callable[[int, Header, bytes], None]
 
 
 class Station:
-    """A rank among all. `step` hears what has arrived and looks at what goes on; it never waits."""
+    """Message router of one rank. `step` handles received messages and polls work; it never blocks."""
 
     def __init__(self, world: Wire) -> None:
         self.world = world
@@ -111,44 +111,44 @@ class Station:
         self._introduce()
 
     def alone(self) -> str | None:
-        """Return why rank 0 counts as gone, as seen from the rank above; None while it does not."""
+        """Return why the rank above counts as lost, or None if it does not."""
         return self._silence.lost(time.monotonic() - self._heard)
 
     def beat(self) -> None:
-        """Tell the ranks below that those above them are there, and where this one can be looked for."""
+        """Send a heartbeat with this rank's probe endpoint to the ranks below."""
         self.spread({"kind": "beat", "door": liveness.door(self._boot)})
 
     @property
     def pause(self) -> float:
-        """How long to sleep before the next step, s."""
+        """Time to sleep before the next step, s."""
         pause = min((phase.pause for phase in self.phases.values()), default=_IDLE)
         return min(pause, ALERT) if self.talking else pause
 
     @property
     def talking(self) -> bool:
-        """Whether a program that this rank serves, or somebody's question, may have something to say at any time."""
+        """Whether a program or a survey may produce messages at any time."""
         return bool(self.surveys) or self.children.running
 
     def step(self) -> None:
-        """Hear all that has arrived."""
+        """Handle all received messages, and poll phases, programs and surveys."""
         liveness.answer()
         while (arrived := self.world.receive()) is not None:
             self._hear(*arrived)
         for phase in list(self.phases.values()):
             phase.tick()
         self.children.tick()
-        for number in [number for number, asked in self.surveys.items() if asked.tick()]:
+        for number in [number for number, survey in self.surveys.items() if survey.tick()]:
             del self.surveys[number]
 
     def ask(self, header: Header, payload: bytes) -> Survey:
-        """Ask all ranks from here down what a message says; as rank 0, all there are."""
+        """Send a question to the ranks below, and collect their answers and this rank's."""
         self.spread(header, payload)
-        asked = Survey(self.world, header["number"], header["question"], json.loads(payload))
-        self.surveys[asked.number] = asked
-        return asked
+        survey = Survey(self.world, header["number"], header["question"], json.loads(payload))
+        self.surveys[survey.number] = survey
+        return survey
 
     def spread(self, header: Header, payload: bytes = b"") -> None:
-        """Send something to the ranks below in the tree of all; they pass it on."""
+        """Send a message to the ranks below, which forward it."""
         for rank in self._below:
             self.world.send(rank, header, payload)
 
@@ -163,7 +163,7 @@ class Station:
             self.phases[member.id] = member
             member.down(header, payload)
         elif (phase := self.phases.get(header["id"])) is None:
-            # It is over here, and this is late.
+            # The message is late: the phase has ended here.
             return
         elif kind == "over":
             phase.down(header)
@@ -181,10 +181,10 @@ class Station:
 
     def _introduce(self) -> None:
         if not self._silent:
-            self.introduced(sorted(self._introductions, key=lambda told: int(told["rank"])))
+            self.introduced(sorted(self._introductions, key=lambda introduction: int(introduction["rank"])))
 
     def introduced(self, introductions: list[Header]) -> None:
-        """Tell the rank above of all ranks behind this one."""
+        """Send the introductions of this rank and all ranks behind it to the rank above."""
         if self._above is not None:
             self.world.send(self._above, {"kind": "hello"}, json.dumps(introductions).encode())
 
@@ -200,36 +200,36 @@ class Station:
         self.over = True
 
 
-#: How long a rank that is told to end stays to say so, s: shorter than launchers wait before they kill.
+#: Time in which a rank sends its farewell before it exits, s; shorter than launchers wait before SIGKILL.
 _FAREWELL = 0.5
 
 
 def serve(place: Place) -> int:
-    """Do what rank 0 says until it says that all is over; return the exit status."""
-    ordered: list[int] = []
-    # Whether an interrupt ends anything is rank 0's to say.
+    """Follow rank 0 until it ends the job; return the exit status."""
+    terminations: list[int] = []
+    # Rank 0 decides about interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda number, _: ordered.append(number))
+    signal.signal(signal.SIGTERM, lambda number, _: terminations.append(number))
     try:
         world = World(place)
     except BadInput as error:
-        # Rank 0 says it.
+        # Rank 0 reports the error.
         return error.exit_status
     station = Station(world)
     while not station.over:
         station.step()
-        if ordered:
-            _say_farewell(world)
+        if terminations:
+            _send_farewell(world)
         if why := station.alone():
             words = f"rank {world.rank} on {machine()} ends: the rank above it {why}"
             with contextlib.suppress(OSError):
                 print(f"loadframe: {printable(words)}", file=sys.stderr)
-            # Without the others MPI cannot be left.
+            # MPI cannot be finalized without the other ranks.
             os._exit(ExitCode.FAILED)
         if station.pause:
             time.sleep(station.pause)
-    # Where rank 0 was killed, its phase is not over.
+    # If rank 0 was killed, its phase is still open.
     for phase in station.phases.values():
         phase.stop()
     station.children.end()
@@ -237,11 +237,11 @@ def serve(place: Place) -> int:
     return ExitCode.OK
 
 
-def _say_farewell(world: World) -> None:
-    """Tell rank 0 that this rank was told to end: the one that says nothing died by itself."""
+def _send_farewell(world: World) -> None:
+    """Tell rank 0 that this rank was told to end, so that it does not count as crashed; then exit."""
     world.send(0, {"kind": "farewell"})
     until = time.monotonic() + _FAREWELL
-    # A rank that ends at once looks to MPI like one that died.
+    # MPI takes a rank that exits at once for one that crashed.
     while time.monotonic() < until:
         world.receive()
         time.sleep(0.005)

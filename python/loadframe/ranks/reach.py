@@ -1,4 +1,4 @@
-"""How long a rank's way to nodes is, by TCP connections: one takes one round trip. It sends nothing over them."""
+"""Reachability and distance of nodes, measured by TCP connections without data. A connection takes one round trip."""
 
 import errno
 import selectors
@@ -6,28 +6,28 @@ import socket
 import time
 from collections.abc import Sequence
 
-#: How long a node may take to take a connection, s.
+#: Connection timeout, s.
 _PATIENCE = 3.0
-#: Connections to a node whose median is its distance.
+#: Number of connections per distance; the median counts.
 _TRIPS = 7
-#: What is said of a machine that is there, and on which nothing listens at that port.
+#: Result for a reachable machine without a listener at the port.
 REFUSED = errno.errorcode[errno.ECONNREFUSED]
 
 
 def unreachable(hosts: Sequence[str]) -> dict[str, str]:
-    """Return which of these `host:port` this rank gets no connection to, with the reasons."""
+    """Return each unreachable `host:port` with the reason."""
     return {host: outcome for host, outcome in _connect(hosts).items() if isinstance(outcome, str)}
 
 
 def distances(hosts: Sequence[str]) -> list[float | None]:
-    """Return the median round trip to each host, s; None for one that cannot be reached."""
+    """Return the median round trip to each host, s, or None if unreachable."""
     rounds = [_connect(hosts) for _ in range(_TRIPS)]
     trips = [[took for outcome in rounds if isinstance(took := outcome[host], float)] for host in hosts]
     return [sorted(took)[len(took) // 2] if took else None for took in trips]
 
 
 def _connect(hosts: Sequence[str]) -> dict[str, float | str]:
-    """Return how long a connection to each host took, s, or why there was none."""
+    """Return the connection time to each host, s, or the reason for failure."""
     outcomes: dict[str, float | str] = {}
     with selectors.DefaultSelector() as waiting:
         for host in dict.fromkeys(hosts):
@@ -36,27 +36,27 @@ def _connect(hosts: Sequence[str]) -> dict[str, float | str]:
             except OSError as error:
                 outcomes[host] = str(error.strerror or error)
                 continue
-            line = socket.socket(family, kind)
-            line.setblocking(False)
+            connection = socket.socket(family, kind)
+            connection.setblocking(False)
             sent = time.monotonic()
-            status = line.connect_ex(address)
+            status = connection.connect_ex(address)
             if status in (0, errno.EINPROGRESS):
-                waiting.register(line, selectors.EVENT_WRITE, (host, sent, line))
+                waiting.register(connection, selectors.EVENT_WRITE, (host, sent, connection))
             else:
                 outcomes[host] = _words(status)
-                line.close()
+                connection.close()
         until = time.monotonic() + _PATIENCE
         while waiting.get_map() and (left := until - time.monotonic()) > 0:
             for key, _ in waiting.select(left):
-                host, sent, taken = key.data
-                status = taken.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                host, sent, finished = key.data
+                status = finished.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 outcomes[host] = _words(status) if status else time.monotonic() - sent
-                waiting.unregister(taken)
-                taken.close()
+                waiting.unregister(finished)
+                finished.close()
         for key in list(waiting.get_map().values()):
-            host, _, taken = key.data
+            host, _, pending = key.data
             outcomes[host] = f"no answer within {_PATIENCE:g} s"
-            taken.close()
+            pending.close()
     return outcomes
 
 

@@ -1,4 +1,4 @@
-"""Background work of a rank, and the cores of its threads."""
+"""Background work of a rank, and CPU affinity."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def background(work: Callable[[], T]) -> "Future[T]":
-    """Start the work; what it returns or raises is in the future. Its thread ends with the process."""
+    """Run the function in a daemon thread; return the future of its result."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -26,7 +26,10 @@ def background(work: Callable[[], T]) -> "Future[T]":
 
 @contextlib.contextmanager
 def on(cores: Collection[int] | None) -> Iterator[None]:
-    """Run this thread, and the threads that it starts, on these cores; those threads keep them. None: on all it may."""
+    """Run this thread and threads that it starts on these cores; without cores, change nothing.
+
+    Threads that were started inside keep their cores.
+    """
     before = os.sched_getaffinity(0)
     if cores:
         os.sched_setaffinity(0, cores)

@@ -1,13 +1,13 @@
-"""The binomial tree over which ranks talk: no rank has more than log2(n) neighbours, or is further from the top."""
+"""Binomial tree of ranks: each has at most log2(n) neighbours and distance log2(n) to the top."""
 
 
 def parent(position: int) -> int | None:
-    """Return the position above; None for the top, 0."""
+    """Return the position above, or None for the top, 0."""
     return position & (position - 1) if position else None
 
 
 def children(position: int, count: int) -> list[int]:
-    """Return the positions directly below, of `count` in all."""
+    """Return the positions directly below, out of `count` positions."""
     lowest = position & -position if position else 1 << count.bit_length()
     below = []
     step = 1
@@ -18,5 +18,5 @@ def children(position: int, count: int) -> list[int]:
 
 
 def depth(count: int) -> int:
-    """Return the greatest number of steps from a position to the top."""
+    """Return the height of the tree."""
     return max((position.bit_count() for position in (count - 1, (1 << (count.bit_length() - 1)) - 1)), default=0)

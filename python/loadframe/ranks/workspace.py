@@ -1,7 +1,7 @@
-"""A private folder for the ranks of one `--ranks`: the launcher's socket, MPI's shared memory, and its session files.
+"""Private folder of the ranks of one `--ranks`: the launcher's socket, MPI's shared memory and session files.
 
-Each process that uses the folder holds a shared lock on it, which the kernel releases when the process ends. So a
-folder whose exclusive lock is free belongs to nobody, whatever process ids mean here: the next command removes it.
+Each process that uses the folder holds a shared lock on it, which the kernel releases when the process ends. A folder
+without locks is abandoned, and the next command removes it. Process ids are not needed.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 @contextlib.contextmanager
 def workspace() -> Iterator[tuple[Path, int]]:
-    """Make a locked folder; yield it with the descriptor that holds the lock. The folder is removed at the end."""
+    """Create a locked folder; yield it and the descriptor of the lock. Remove the folder on exit."""
     held = None
     while held is None:
         path = Path(tempfile.mkdtemp(prefix=f"{_prefix()}{secrets.token_hex(4)}-", dir=_base()))
-        # Another command may take the new folder for an abandoned one until it is locked.
+        # Until it is locked, another command can take the new folder for an abandoned one and remove it.
         held = hold(path)
     try:
         yield path, held
@@ -32,7 +32,7 @@ def workspace() -> Iterator[tuple[Path, int]]:
 
 
 def hold(path: Path) -> int | None:
-    """Lock a workspace for as long as the returned descriptor is open; None if the folder is gone or not ours."""
+    """Lock a workspace while the returned descriptor is open, or None if the folder is missing or another user's."""
     try:
         held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -48,7 +48,7 @@ def hold(path: Path) -> int | None:
 
 
 def remove_abandoned() -> list[Path]:
-    """Remove this user's workspaces that no process holds; return them."""
+    """Remove this user's workspaces that no process holds, and return them."""
     removed = []
     for path in sorted(_base().glob(f"{_prefix()}*")):
         held = hold(path)

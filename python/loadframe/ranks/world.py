@@ -1,4 +1,4 @@
-"""All ranks, as messages between them: MPI without waiting. One thread of a process uses it."""
+"""Messages between all ranks over non-blocking MPI. Use it from one thread only."""
 
 import os
 import socket
@@ -11,19 +11,19 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.ranks.environment import Place, forget
 from loadframe.ranks.messages import Header, decode, encode
 
-#: All messages have one tag: their kinds are in their lines.
+#: All messages have the same tag; their kind is in the header.
 _TAG = 17
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class World:
-    """The ranks that were started together, of which this process is one.
+    """All ranks of this job.
 
-    Sending and receiving never wait: an MPI that waits keeps a core busy.
+    Sending and receiving never block, because a blocking MPI call keeps a core busy.
     """
 
     def __init__(self, place: Place) -> None:
-        """Start MPI. BadInput where there is none, or where it does not know the ranks that the launcher started."""
+        """Initialize MPI. BadInput if it is missing, or its number of ranks differs from the launcher's."""
         self._mpi = _mpi(place)
         self._comm = self._mpi.COMM_WORLD
         self.rank: int = self._comm.rank
@@ -33,12 +33,12 @@ class World:
         self._sent: list[tuple[Any, bytes]] = []
 
     def send(self, rank: int, header: Header, payload: bytes = b"") -> None:
-        """Send a message; it arrives behind those that were sent to the same rank before."""
+        """Send a message. Messages to the same rank arrive in order."""
         message = encode(header, payload)
         self._sent.append((self._comm.Isend([message, self._mpi.BYTE], dest=rank, tag=_TAG), message))
 
     def receive(self) -> tuple[int, Header, bytes] | None:
-        """Return a message that has arrived with the rank that it is from; None if there is none."""
+        """Return a received message with its source rank, or None if there is none."""
         if self._sent:
             self._sent = [(request, message) for request, message in self._sent if not request.Test()]
         message = self._comm.Improbe(tag=_TAG, status=self._status)
@@ -51,17 +51,17 @@ class World:
 
     @property
     def idle(self) -> bool:
-        """Whether all that was sent has left."""
+        """Whether all messages have been sent."""
         self._sent = [(request, message) for request, message in self._sent if not request.Test()]
         return not self._sent
 
     def close(self) -> None:
-        """Take leave: all ranks do, or nobody gets away."""
+        """Finalize MPI; blocks until all ranks do so."""
         self._mpi.Finalize()
 
 
 def _mpi(place: Place) -> Any:
-    """Return the initialised module of MPI, in which several ranks are; BadInput if that cannot be."""
+    """Return the initialized MPI module; BadInput if it is missing or has another number of ranks."""
     try:
         import mpi4py
 
@@ -69,36 +69,36 @@ def _mpi(place: Place) -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise BadInput(
-            f"{place.size} ranks were started by {place.launcher}, and this Python has no MPI: {error}",
-            remedy="install loadframe[mpi], or mpi4py for this site's MPI; without ranks start loadframe by itself",
+            f"{place.launcher} started {place.size} ranks, but this Python has no MPI: {error}",
+            remedy="install loadframe[mpi], or mpi4py for the site's MPI, or start loadframe without a launcher",
         ) from None
     _locate()
     MPI.Init_thread(MPI.THREAD_SERIALIZED)
     if MPI.COMM_WORLD.size != place.size:
         raise BadInput(
             f"{place.launcher} started {place.size} ranks, but by {MPI.Get_library_version().partition(',')[0]}"
-            f" each of them is one of {MPI.COMM_WORLD.size}: mpi4py uses another MPI than what started them",
+            f" each of them is one of {MPI.COMM_WORLD.size}: mpi4py uses another MPI than the launcher",
             where=f"rank {place.rank} on {machine()}",
-            remedy="start them with the mpirun of the MPI that mpi4py was built for (that of loadframe[mpi] lies beside"
-            " this Python), under Slurm with an --mpi that it knows (srun --mpi=list), or let --ranks start them",
+            remedy="use the mpirun of mpi4py's MPI (that of loadframe[mpi] is next to"
+            " this Python), under Slurm an --mpi that it supports (srun --mpi=list), or use --ranks",
         )
     forget()
     return MPI
 
 
 def _locate() -> None:
-    """Tell Open MPI of PyPI where it lies, as its mpirun does and srun does not: it would look where it was built."""
+    """Set OPAL_PREFIX for the Open MPI of PyPI, as its mpirun does, because srun does not."""
     if (Path(sys.prefix) / "lib" / "libmpi.so").exists():
         os.environ.setdefault("OPAL_PREFIX", sys.prefix)
 
 
 def machine() -> str:
-    """Return what this machine is called: as Slurm calls it in its jobs, or else by its host name."""
+    """Return this machine's name: Slurm's in a job, else the host name."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def introduce(rank: int) -> Header:
-    """Return what a rank says of itself at first."""
+    """Return the introduction of a rank: machine, clock, cores, versions and process id."""
     return {
         "rank": rank,
         "machine": machine(),
@@ -111,7 +111,7 @@ def introduce(rank: int) -> Header:
 
 
 def _boot() -> str:
-    """Return what tells this machine's clock from those of others: its boot, and the namespace of its time."""
+    """Return an identifier of this machine's clock: its boot id and time namespace."""
     try:
         return f"{_BOOT.read_text().strip()} {Path('/proc/self/ns/time').readlink()}"
     except OSError:
@@ -119,12 +119,12 @@ def _boot() -> str:
 
 
 def _engine_size() -> int:
-    """Return the size of the engine's library, B: another build has another, as good as always."""
+    """Return the size of the engine's library in bytes, to detect different builds."""
     folder = Path(loadframe.__file__).parent
     return sum(path.stat().st_size for path in folder.glob("_engine*.so"))
 
 
-class RankLost(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """A rank died, or is silent: what it would have done is missing."""
+class RankLost(LoadframeError):  # noqa: N818 - the name describes an event
+    """A rank died or is silent, so its part of the load is missing."""
 
     fault = "generator"
