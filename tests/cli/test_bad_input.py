@@ -116,8 +116,8 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("cluster up " + "a" * 300, "is not a valid cluster name", "up to 41 lower-case letters"),
         ("cluster status ../x", "'../x' is not a valid cluster name", "up to 41 lower-case letters"),
         ("bench w.yaml --hosts 127.0.0.1:99999", "127.0.0.1:99999: invalid port 99999", "from 1 to 65535"),
-        ("run e.yaml --output w.yaml", "w.yaml: the experiment cannot be recorded there", "--output"),
-        ("run e.yaml --output .", ".: the folder is not empty, and does not hold an experiment", "--output"),
+        ("run e.yaml --output w.yaml", "w.yaml: cannot write to the folder", "--output"),
+        ("run e.yaml --output .", ".: the folder is not empty and does not hold an experiment", "--output"),
     ],
 )
 def test_what_cannot_be_is_one_message_before_anything_starts(refused, words, what, remedy):
@@ -134,7 +134,7 @@ def test_what_cannot_be_is_one_message_before_anything_starts(refused, words, wh
         ("w.yaml", "{search:", "{serach:", "w.yaml:7:10: unknown key 'serach'", "did you mean 'search'?"),
         ("w.yaml", "corpus: trips", "corpus: tripps", "w.yaml:6:", "did you mean 'trips'?"),
         ("e.yaml", "factors", "factros", "e.yaml:5:1: unknown key 'factros'", "did you mean 'factors'?"),
-        ("e.yaml", "clients", "cleints", "e.yaml:5:11: there is no factor 'cleints'", "did you mean 'clients'?"),
+        ("e.yaml", "clients", "cleints", "e.yaml:5:11: unknown factor 'cleints'", "did you mean 'clients'?"),
         ("e.yaml", "[1, 2]", "[1, -2]", "e.yaml:5:24: a level of clients", ""),
         ("e.yaml", "kind: scale", "\tkind: scale", "e.yaml:4:", ""),
     ],

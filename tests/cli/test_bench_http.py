@@ -191,7 +191,7 @@ def test_a_failed_request_of_a_phase_that_prepares_ends_the_run(tmp_path):
         done = loadframe(*words)
     assert done.returncode == 1
     assert "3 requests of read failed: HTTP 403" in done.stderr
-    assert "data that is not all there must not be measured" in done.stderr
+    assert "the data is incomplete, so nothing was measured" in done.stderr
     assert service.logins == []
     summary = Run(tmp_path / "run").summary
     assert summary.status == "failed"

@@ -59,7 +59,7 @@ def test_what_is_not_an_action_is_refused(text):
 def test_an_action_after_the_end_or_on_somebody_elses_cluster_is_refused(workload):
     status, _, said = within("bench", workload, "--store", "sim", "--at", "10s=grow")
     assert status == 2
-    assert "comes when the load is over" in said
+    assert "is after the end of the load" in said
     status, _, said = within("bench", workload, "--hosts", "127.0.0.1:1", "--at", "1s=grow")
     assert status == 2
     assert "did not start" in said

@@ -11,7 +11,7 @@ from commands import within
     ("words", "what"),
     [
         (("adbid", "-"), "adbid"),
-        (("nyc_taxis", "-"), "takes no events in"),
+        (("nyc_taxis", "-"), "has no source of events"),
         (("./w.yaml", "--listen", "127.0.0.1:0", "e.ndjson"), "--listen and files cannot be combined"),
         (("./w.yaml", "-", "e.ndjson"), "standard input and files cannot be combined"),
         (("./w.yaml", "gone.ndjson"), "there is no file"),
@@ -46,4 +46,4 @@ def test_a_port_that_is_taken_is_refused():
         taken.listen()
         status, _, errors = within("ingest", "adbids", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
     assert status == 2
-    assert "nothing can listen at 127.0.0.1:" in errors
+    assert "cannot listen at 127.0.0.1:" in errors

@@ -91,7 +91,7 @@ def test_a_changed_store_file_is_not_mixed_with_the_runs_of_the_former(monkeypat
         Path("mine.py").write_text(f"{MINE}# It answers otherwise.\n")
         refused = loadframe("run", "e.yaml")
         assert refused.returncode == 2
-        assert "what is measured has changed since the runs in the folder: mine.py: " in refused.stderr
+        assert "the system under test has changed since the last session: mine.py: " in refused.stderr
         assert [path.name for path in runs.iterdir()] == ["b1-nodes1-clients1"]
         Path("mine.py").write_text(MINE)
         done = loadframe("run", "e.yaml")

@@ -32,7 +32,7 @@ def test_of_a_file_everything_is_supposed(tmp_path):
     status, told, _ = within("plan", tmp_path / "e.yaml", "--sigma", "0.1", "--json")
     planned = json.loads(told)
     assert status == 0
-    assert planned["origin"] == "supposed"
+    assert planned["origin"] == "assumed"
     assert planned["law"]["sigma"] == 0.1
     assert planned["designs"][0]["sizes"] == [1, 2, 4]
     assert planned["best"] in [design["name"] for design in planned["designs"]]
@@ -54,7 +54,7 @@ def test_of_a_folder_it_takes_what_the_runs_say(tmp_path):
     status, told, _ = within("plan", path, "--json")
     planned = json.loads(told)
     assert status == 0
-    assert planned["origin"] == "fitted to the runs that are there"
+    assert planned["origin"] == "fitted to the recorded runs"
     assert planned["made"] == 12
     assert planned["law"]["sigma"] == pytest.approx(0.2, abs=0.06)
     assert 0.01 < planned["law"]["noise"] < 0.04
@@ -145,11 +145,11 @@ def test_settings_are_told_what_their_own_design_sees(tmp_path):
     assert screened["gate"] == []
     # A fraction of resolution 3 for four factors has eight runs, four at each level.
     assert {effect["runs"] for effect in screened["effects"]} == {4}
-    assert "5 runs of the winner beside 5 of the default" in screened["sentences"][0]
+    assert "5 runs each of winner and default" in screened["sentences"][0]
 
 
 @pytest.mark.parametrize(
-    ("confirm", "words"), [(0, "luckiest"), (1, "can never decide"), (2, "hardly decide"), (5, None)]
+    ("confirm", "words"), [(0, "not confirmed"), (1, "cannot decide"), (2, "only detects"), (5, None)]
 )
 def test_a_confirmation_that_cannot_decide_is_warned_of(tmp_path, confirm, words):
     told = planned(tmp_path, SETTINGS + f"confirm: {confirm}\n", "--noise", "0.1")["warnings"]
@@ -157,7 +157,10 @@ def test_a_confirmation_that_cannot_decide_is_warned_of(tmp_path, confirm, words
 
 
 def test_a_comparison_is_told_how_many_repetitions_its_least_difference_takes(tmp_path):
-    assert "can never decide" in planned(tmp_path, COMPARE.replace("repetitions: 5", "repetitions: 1"))["warnings"][0]
+    assert (
+        "cannot show a difference"
+        in planned(tmp_path, COMPARE.replace("repetitions: 5", "repetitions: 1"))["warnings"][0]
+    )
     few = planned(tmp_path, COMPARE, "--noise", "0.05")
     assert "it takes 18 repetitions" in few["warnings"][0]
     assert [(effect["factor"], effect["runs"]) for effect in few["effects"]] == [("variant", 5)]
@@ -197,7 +200,7 @@ def test_a_file_that_is_not_here_is_said_and_its_documents_are_those_that_would_
     status, told, _ = within("plan", tmp_path / "e.yaml", "--json")
     extent = json.loads(told)["extent"]
     assert status == 0
-    assert "no.json is not here: corpus nyc_taxis is taken to have 36,000,000 documents" in extent["missing"][0]
+    assert "no.json is missing: the estimate assumes 36,000,000 documents in corpus nyc_taxis" in extent["missing"][0]
     # At the 10,000 documents per second that it supposes.
     assert 3 * 3600 < extent["seconds"] < 3 * 4000
     assert "! no.json is not here" in within("plan", tmp_path / "e.yaml")[1]
@@ -217,7 +220,7 @@ def test_a_length_that_nobody_knows_is_said_to_be_at_least_so_much(tmp_path):
     text = f"experiment: e\n{slurm}\nworkload: ./walk.yaml\nkind: scale\nfactors: {{nodes: [1, 3]}}\nrepetitions: 3\n"
     path = tmp_path / "e.yaml"
     path.write_text(text)
-    words = "its users end it with their journeys, and how long they take for them is not known"
+    words = "the length depends on how long users take for their journeys"
     status, told, _ = within("plan", path)
     told = " ".join(told.split())
     assert (status, "6 runs take at least 2 h" in told, "at least 8." in told, f"! {words}" in told) == (0, *3 * [True])

@@ -123,7 +123,7 @@ def test_an_interrupt_keeps_the_runs_that_are_whole(interrupted, design):
 
 @pytest.mark.store
 def test_the_same_command_makes_what_is_missing_in_the_order_of_the_design(finished, runs, design, interrupted):
-    assert f"{len(interrupted[2])} of 8 runs are recorded already; going on with the rest" in finished.stderr
+    assert f"resuming: {len(interrupted[2])} of 8 runs are already recorded" in finished.stderr
     assert [run.raw_manifest["run"] for run in runs] == [run["run"] for run in design]
 
 

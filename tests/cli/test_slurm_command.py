@@ -137,11 +137,11 @@ def test_a_job_that_ends_before_the_last_run_is_followed_by_one_that_goes_on(slu
     slurm.wait(first, within=600)
     said = Path(f"small-{first}.log").read_text()
     assert f"job {first} of Slurm" in said
-    assert "it goes on with the rest" in said
+    assert "submit the same job again to resume" in said
     second = re.search(r"Submitted batch job (\d+)", said)[1]
     assert slurm.wait(second, within=600) == "COMPLETED", Path(f"small-{second}.log").read_text()
     said = Path(f"small-{second}.log").read_text()
-    assert "1 of 2 runs are recorded already; going on with the rest" in said
+    assert "resuming: 1 of 2 runs are already recorded" in said
     runs = [Run(path) for path in Path("results/small/runs").iterdir()]
     assert [run.summary.status for run in runs] == ["done", "done"]
     assert Path("results/small/report.html").exists()

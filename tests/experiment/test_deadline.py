@@ -76,7 +76,7 @@ def test_what_takes_longer_than_expected_is_interrupted():
     assert time.monotonic() - began < 25
     assert deadline.interrupted
     # Another job of the same length would end in the same way.
-    assert (deadline.over().exit_status, "ask for more time" in str(deadline.over())) == (1, True)
+    assert (deadline.over().exit_status, "request more time" in str(deadline.over())) == (1, True)
     deadline.run_recorded()
     assert deadline.over().exit_status == ExitCode.TRY_AGAIN
 

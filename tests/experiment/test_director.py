@@ -119,7 +119,7 @@ def test_a_trigger_that_never_fires_is_told_when_its_time_is_over(directed):
 
 def test_a_trigger_that_waits_when_the_run_ends_is_told_too(directed):
     _, deviations, _ = directed(steps({"at": 0.0, "kill": "node-1"}, {"at": 99.0, "add": 1}), lambda t: "over" in t)
-    assert deviations == ["step 2 was not taken: its trigger, at 1 min 39 s, never fired before the run was over"]
+    assert deviations == ["step 2 was not taken: its trigger, at 1 min 39 s, did not fire before the run was over"]
 
 
 def test_a_change_that_fails_says_why(directed):

@@ -101,27 +101,33 @@ TIMELINE = f"timeline: [{STEP}]"
 @pytest.mark.parametrize(
     ("old", "new", "at", "what", "remedy"),
     [
-        ("duration: 5m\n", "", "experiment", "how long a run lasts", "duration"),
-        ("{at: 60s,", "{at: 300s,", "300s", "over by then", "longer duration"),
-        (STEP, "{at: 60s}", "{at", "has no change", "add, remove"),
-        (STEP, "{remove: 1}", "{remove", "has no trigger", "overloaded"),
+        ("duration: 5m\n", "", "experiment", "'duration' is missing", "duration"),
+        ("{at: 60s,", "{at: 300s,", "300s", "ends before this time", "longer duration"),
+        (STEP, "{at: 60s}", "{at", "got no change", "add, remove"),
+        (STEP, "{remove: 1}", "{remove", "got no trigger", "overloaded"),
         (STEP, "{at: 1s, add: 1, kill: node-0}", "{at", "add and kill", "one of"),
-        (STEP, "{at: 1s, within: 5s, add: 1}", "within", "no time limit", "remove"),
-        (STEP, "{balanced: 1s, add: 1}", "balanced", "nothing gets balanced", "another trigger"),
-        (STEP, "{at: 60s, remove: 3}", "3", "cannot lose 3", ""),
-        (STEP, "{at: 60s, cut: node-1}", "{at", "none can be cut off", "netns"),
-        (STEP, "{at: 60s, kill: node-3}", "node-3", "no node-3 by then", "up to node-2"),
-        (STEP, "{overloaded: {seconds: 200}, add: 1}", "overloaded", "never fire: it takes 6 min 40 s", "lengthen"),
-        (STEP, "{overloaded: true, within: 10s, add: 1}", "10s", "never fire: it takes", "shorten the window"),
-        (STEP, "{slo_broken: 6m, add: 1}", "slo_broken", "the run lasts 5 min", "lengthen"),
+        (STEP, "{at: 1s, within: 5s, add: 1}", "within", "cannot be combined with at", "remove"),
+        (STEP, "{balanced: 1s, add: 1}", "balanced", "cannot wait for balancing", "another trigger"),
+        (STEP, "{at: 60s, remove: 3}", "3", "cannot remove 3 of 3 nodes", ""),
+        (STEP, "{at: 60s, cut: node-1}", "{at", "cut and restore require host: netns", "netns"),
+        (STEP, "{at: 60s, kill: node-3}", "node-3", "node-3 does not exist at this step", "up to node-2"),
+        (
+            STEP,
+            "{overloaded: {seconds: 200}, add: 1}",
+            "overloaded",
+            "never fire: it needs 6 min 40 s",
+            "longer duration",
+        ),
+        (STEP, "{overloaded: true, within: 10s, add: 1}", "10s", "never fire: it needs", "shorten the window"),
+        (STEP, "{slo_broken: 6m, add: 1}", "slo_broken", "the run lasts 5 min", "longer duration"),
         (STEP, "{at: 60s, ad: 3}", "ad", "unknown key 'ad'", "'add'"),
         (STEP, "{overloaded: {cpu: 120%}, add: 1}", "120%", "is not a share", ""),
         (STEP, "{overloaded: {cpu: much}, add: 1}", "much", "is not a share", "percentage"),
-        ("slo: {p99: 100ms, errors: 1%}", "slo: {}", "{}", "asks for nothing", "p99"),
+        ("slo: {p99: 100ms, errors: 1%}", "slo: {}", "{}", "objective is empty", "p99"),
         (TIMELINE, "timeline: []", "[]", "at least one entry", ""),
         (TIMELINE, "", "nodes: 3", "neither a timeline nor a policy", ""),
-        (TIMELINE, "policy: {most: 3}", "{most", "has no rule", "thresholds"),
-        (TIMELINE, "policy: {target: 60%, most: 1}", "most", "nothing to decide", ""),
+        (TIMELINE, "policy: {most: 3}", "{most", "got none", "thresholds"),
+        (TIMELINE, "policy: {target: 60%, most: 1}", "most", "most must be above least", ""),
         (
             TIMELINE,
             "policy: {python: 'gone.py:f', most: 3}",
@@ -133,18 +139,18 @@ TIMELINE = f"timeline: [{STEP}]"
             TIMELINE,
             "policy: {thresholds: {below: 80%, above: 30%}, most: 3}",
             "below",
-            "removed below",
+            "below must be less than above",
             "",
         ),
-        ("    nodes: 3\n", "    nodes: 3\n    loads: opn\n", "opn", "no load 'opn'", "'open'"),
-        ("    nodes: 3\n", "    nodes: 3\n    loads: open\n", "saturated", "as many nodes as in 'shrink'", "saturated"),
-        ("of: saturated", "of: saturatd", "saturatd", "no load 'saturatd'", "'saturated'"),
+        ("    nodes: 3\n", "    nodes: 3\n    loads: opn\n", "opn", "unknown load 'opn'", "'open'"),
+        ("    nodes: 3\n", "    nodes: 3\n    loads: open\n", "saturated", "the nodes of 'shrink'", "saturated"),
+        ("of: saturated", "of: saturatd", "saturatd", "unknown load 'saturatd'", "'saturated'"),
         ("of: saturated", "of: open", "open", "is open", ""),
         ("share: 75%", "share: 0", "0", "above 0", ""),
         ("share: 75%", "shares: 1, share: 75%", "shares", "unknown key", "share"),
-        ("most: 18", "most: 4", "4", "there are 4", "raise"),
-        ("clients: {from", "rate: 5, clients: {from", "{rate", "both clients", "one of them"),
-        ("repetitions: 2", "repetitions: 2\ncontrol: false", "saturated", "control runs", "leave control"),
+        ("most: 18", "most: 4", "4", "most must be above from (4)", "raise"),
+        ("clients: {from", "rate: 5, clients: {from", "{rate", "both clients", "exactly one"),
+        ("repetitions: 2", "repetitions: 2\ncontrol: false", "saturated", "control runs", "remove control"),
         ("window: 30s", "window: 1s", "1s", "at least 5", ""),
     ],
 )
@@ -164,7 +170,7 @@ def test_a_node_that_was_added_can_be_named_afterwards(load):
 def test_a_broken_objective_needs_one(refused):
     text = EXPERIMENT.replace(STEP, "{slo_broken: 5s, add: 1}")
     error, _ = refused(text.replace("slo: {p99: 100ms, errors: 1%}\n", ""))
-    assert "no objective" in error.what
+    assert "requires an slo" in error.what
 
 
 def test_a_policy_may_be_a_function_of_the_users_own(load, tmp_path):
@@ -199,6 +205,6 @@ def test_a_policy_is_not_scored_in_documents(load):
     text = EXPERIMENT.replace(
         "transitions:\n", "objective: documents\ncapacity: [{nodes: 1, rate: 500/s}]\ntransitions:\n" + policy
     )
-    with pytest.raises(BadInput, match="a policy is scored in requests/s"):
+    with pytest.raises(BadInput, match="policies are scored in requests/s"):
         load(text)
     assert load(text.replace("capacity: [{nodes: 1, rate: 500/s}]\n", "")).file.objective == "documents"

@@ -58,7 +58,7 @@ def test_nodes_on_other_machines_say_which_and_how(load):
     assert spec["placement"] == {"per_machine": 3, "share": False, "network": "ib0"}
     assert experiment.describe()["store"]["machines"] == ["a", "b:2"]
     assert "machines" not in load(EXPERIMENT).describe()["store"], "folders of before cannot go on"
-    with pytest.raises(BadInput, match=r"(?s)e\.yaml:\d+:\d+: .*machines is for nodes on other machines.*host: ssh"):
+    with pytest.raises(BadInput, match=r"(?s)e\.yaml:\d+:\d+: .*machines requires nodes on other machines.*host: ssh"):
         load(EXPERIMENT.replace("limits: {", "machines: [a], limits: {"))
     with pytest.raises(BadInput, match=r"(?s)e\.yaml:\d+:\d+: .*'a b' is not a machine name"):
         load(EXPERIMENT.replace("limits: {", "host: ssh, machines: [a b], limits: {"))
@@ -193,11 +193,11 @@ def test_an_experiment_describes_itself_for_its_folder(load):
         ("documents: 500", "documents: many", "many", "a whole number", "default is 1000"),
         ("documents: 500", "documents: 0", "0", "at least 1", ""),
         ("documents: 500", "documents: [5]", "[5]", "single value", ""),
-        ("nodes: [1", "node: [1", "node", "no factor 'node'", "did you mean 'nodes'?"),
-        ("clients: [", "documents: [", "documents", "no factor 'documents'", "written with.documents"),
-        ("clients: [", "with.docments: [", "with.docments", "no factor", "with.documents"),
-        ("clients: [", "store.limits.cpu: [", "store.limits.cpu", "no factor", "store.limits.cpus"),
-        ("clients: [", "store.settings.: [", "store.settings.", "no factor", "store.settings.NAME"),
+        ("nodes: [1", "node: [1", "node", "unknown factor 'node'", "did you mean 'nodes'?"),
+        ("clients: [", "documents: [", "documents", "unknown factor 'documents'", "write with.documents"),
+        ("clients: [", "with.docments: [", "with.docments", "unknown factor", "with.documents"),
+        ("clients: [", "store.limits.cpu: [", "store.limits.cpu", "unknown factor", "store.limits.cpus"),
+        ("clients: [", "store.settings.: [", "store.settings.", "unknown factor", "store.settings.NAME"),
         ("[1, 2, 4]", "3", "3", "expected a list", ""),
         ("[1, 2, 4]", "[]", "[]", "at least one entry", ""),
         ("[1, 2, 4]", "[1, two]", "two", "a whole number", ""),
@@ -205,22 +205,22 @@ def test_an_experiment_describes_itself_for_its_folder(load):
         ("[1, 2, 4]", "[1, 1.5]", "1.5", "a whole number", ""),
         ("[1, 2, 4]", "[1, true]", "true", "a whole number", ""),
         ("[1, 2, 4]", "[1, [2]]", "[2]", "single value", ""),
-        ("[1, 2, 4]", "[1, 2, 1]", "1", "twice", "remove one"),
-        ("clients: [1, 8]", "store.settings.x: [1, true, 1.0]", "1.0", "twice", ""),
+        ("[1, 2, 4]", "[1, 2, 1]", "1", "duplicate", "remove one"),
+        ("clients: [1, 8]", "store.settings.x: [1, true, 1.0]", "1.0", "duplicate", ""),
         ("clients: [1, 8]", "rate: [1/s, fast]", "fast", "is not a rate", "1000/s"),
         ("clients: [1, 8]", "rate: [1/s, 0]", "0", "above 0", ""),
-        ("clients: [1, 8]", "rate: [1/s, 60/min]", "60/min", "twice", ""),
-        ("kind: scale", "kind: scale\narrivals: constant", "arrivals", "all loads here are closed", "give a rate"),
+        ("clients: [1, 8]", "rate: [1/s, 60/min]", "60/min", "duplicate", ""),
+        ("kind: scale", "kind: scale\narrivals: constant", "arrivals", "all loads are closed loop", "set a rate"),
         ("kind: scale", "kind: scale\narrivals: often", "often", "not valid", ""),
         ("clients: [1, 8]", "clients: [1], rate: [1]", "rate", "both factors", "remove one"),
         ("clients: [1, 8]", "store.limits.cpus: [1, half]", "half", "above 0", ""),
         ("clients: [1, 8]", "store.limits.memory: [1g, true]", "true", "with its unit", ""),
         ("clients: [1, 8]", "with.documents: [10, 0]", "0", "at least 1", ""),
         ("clients: [1, 8]", "with.documents: [10, few]", "few", "a whole number", ""),
-        ("[1, 2, 4], clients: [1, 8]", "[2], clients: [8]", "factors", "nothing to compare", "more levels"),
+        ("[1, 2, 4], clients: [1, 8]", "[2], clients: [8]", "factors", "only one level", "more levels"),
         ("factors: {nodes: [1, 2, 4], clients: [1, 8]}", "factors: {}", "{}", "at least one entry", ""),
-        ("kind: scale", "kind: scale\nmeasure: loko", "loko", "no phase 'loko'", "'look'"),
-        ("kind: scale", "kind: scale\nmeasure: [look, look]", "[look", "twice", "remove"),
+        ("kind: scale", "kind: scale\nmeasure: loko", "loko", "unknown phase 'loko'", "'look'"),
+        ("kind: scale", "kind: scale\nmeasure: [look, look]", "[look", "duplicate", "remove"),
         ("kind: scale", "kind: scale\nmeasure: []", "[]", "at least one entry", ""),
         ("kind: scale", "kind: scale\nrepetitions: 0", "0", "at least 1", ""),
         ("kind: scale", "kind: scale\nduration: 0s", "0s", "above 0", ""),
@@ -228,18 +228,24 @@ def test_an_experiment_describes_itself_for_its_folder(load):
         ("kind: scale", "kind: scale\nthreads: 0", "0", "at least 1", ""),
         ("kind: scale", "kind: scale\nobjective: p99", "p99", "not valid", ""),
         ("kind: scale", "kind: scale\naxes: {node: log}", "axes", "node is not a factor", "'nodes'"),
-        ("kind: scale", "kind: scale\naxes: {nodes: log}", "axes", "an axis of its own", "remove"),
-        ("clients: [1, 8]}", "store.settings.x: [a, b]}\naxes: {store.settings.x: log}", "axes", "not two numbers", ""),
+        ("kind: scale", "kind: scale\naxes: {nodes: log}", "axes", "axis of nodes is fixed", "remove"),
+        (
+            "clients: [1, 8]}",
+            "store.settings.x: [a, b]}\naxes: {store.settings.x: log}",
+            "axes",
+            "needs at least two numeric levels",
+            "",
+        ),
         (
             "clients: [1, 8]}",
             "store.settings.x: [0, 8]}\naxes: {store.settings.x: log}",
             "axes",
-            "the level 0",
+            "a level of 0 or below",
             "linear",
         ),
-        ("kind: scale", "kind: scale\ngrows: documents", "grows", "nothing grows", "weak"),
-        ("kind: scale", "kind: scale\nscaling: weak", "scaling", "the data grow", "grows:"),
-        ("kind: scale", "kind: scale\nscaling: weak\ngrows: docs", "docs", "no parameter 'docs'", "documents"),
+        ("kind: scale", "kind: scale\ngrows: documents", "grows", "requires weak scaling", "weak"),
+        ("kind: scale", "kind: scale\nscaling: weak", "scaling", "requires grows", "grows"),
+        ("kind: scale", "kind: scale\nscaling: weak\ngrows: docs", "docs", "unknown parameter 'docs'", "documents"),
         ("kind: scale", "kind: scale\nscaling: weak\ngrows: share", "share", "not a whole number", "documents"),
     ],
 )
@@ -254,9 +260,9 @@ def test_what_makes_no_sense_is_refused_at_its_place(refused, old, new, at, what
 def test_in_weak_scaling_nodes_are_a_factor_and_what_grows_is_none(refused):
     weak = EXPERIMENT + "scaling: weak\ngrows: documents\n"
     error, _ = refused(weak.replace("nodes: [1, 2, 4], ", ""))
-    assert error.remedy == "make nodes a factor"
+    assert error.remedy == "add nodes to factors"
     error, text = refused(weak.replace("clients: [1, 8]", "with.documents: [1, 8]"))
-    assert "is a factor, too" in error.what
+    assert "both in grows and a factor" in error.what
     assert text == "documents"
 
 

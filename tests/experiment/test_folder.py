@@ -97,7 +97,7 @@ def test_what_a_scale_experiment_shows_may_change_when_runs_are_there(folder):
 
 def test_the_objective_of_settings_decides_which_runs_are_made_and_stays(folder):
     with_a_run(folder, kind="settings", objective="p99")
-    with pytest.raises(BadInput, match="another objective"):
+    with pytest.raises(BadInput, match="a different objective"):
         begun(folder, kind="settings", objective="p50")
 
 
@@ -114,7 +114,7 @@ def test_the_objective_of_settings_decides_which_runs_are_made_and_stays(folder)
 def test_another_experiment_is_refused_once_there_are_runs(folder, changes, named):
     with_a_run(folder)
     before = (folder / "experiment.json").read_text()
-    with pytest.raises(BadInput, match=f"the folder holds an experiment with another {named}\n") as caught:
+    with pytest.raises(BadInput, match=f"the folder holds an experiment with a different {named}\n") as caught:
         begun(folder, **changes)
     assert "--output" in str(caught.value.remedy)
     assert (folder / "experiment.json").read_text() == before
@@ -129,7 +129,7 @@ def test_an_experiment_without_runs_may_be_corrected(folder):
 def test_a_folder_of_something_else_is_left_alone(folder):
     folder.mkdir(parents=True)
     (folder / "thesis.tex").touch()
-    with pytest.raises(BadInput, match="the folder is not empty, and does not hold an experiment"):
+    with pytest.raises(BadInput, match="the folder is not empty and does not hold an experiment"):
         begun(folder)
     assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
 
@@ -137,7 +137,7 @@ def test_a_folder_of_something_else_is_left_alone(folder):
 def test_a_file_in_the_place_of_the_folder_is_refused(folder):
     folder.parent.mkdir()
     folder.touch()
-    with pytest.raises(BadInput, match="cannot be recorded there"):
+    with pytest.raises(BadInput, match="cannot write to the folder"):
         begun(folder)
 
 
@@ -195,7 +195,7 @@ def test_another_version_of_what_is_measured_is_refused_once_there_are_runs(fold
     begun(folder, **parts).begin_session({"redis": "8.0"}, INSTRUMENT)
     with_a_run(folder, **parts)
     begun(folder, **parts).begin_session({"redis": "8.0"}, INSTRUMENT)
-    with pytest.raises(BadInput, match=r"what is measured has changed .*(redis: 8.0 → |policy p.py: none → 0123)"):
+    with pytest.raises(BadInput, match=r"the system under test has changed .*(redis: 8.0 → |policy p.py: none → 0123)"):
         begun(folder, **parts).begin_session(now, INSTRUMENT)
     begun(folder, **parts).begin_session({"redis": "8.0"}, INSTRUMENT | {"hostname": "m2"})
     assert read_experiment(folder).changed == ("hostname: m1 → m2",)

@@ -113,4 +113,4 @@ def test_a_port_that_is_taken_is_refused_before_a_store_is_started(folder, port)
         taken.listen()
         done = loadframe("run", "e.yaml")
     assert done.returncode == 2
-    assert f"nothing can listen at 127.0.0.1:{port}" in done.stderr
+    assert f"cannot listen at 127.0.0.1:{port}" in done.stderr

@@ -112,12 +112,12 @@ def test_queries_beside_the_events_end_with_them(tmp_path):
 
 
 def test_a_workload_without_events_is_refused():
-    with pytest.raises(BadInput, match="takes no events in"):
+    with pytest.raises(BadInput, match="has no source of events"):
         ingest_phase(load_workload("nyc_taxis"), None)
 
 
 def test_a_phase_that_takes_no_events_in_is_refused(tmp_path):
-    with pytest.raises(BadInput, match="no phase 'look' that takes events in") as caught:
+    with pytest.raises(BadInput, match="no phase 'look' with a source") as caught:
         ingest_phase(workload(tmp_path), "look")
     assert caught.value.remedy is not None
     assert "filling" in caught.value.remedy

@@ -126,7 +126,7 @@ def test_when_a_node_dies_its_run_says_so_and_the_rest_gets_a_new_cluster(experi
         "node_lost"
     ]
     assert not any(reason["code"] == "cluster_state" for reason in lost["verdict"]["reasons"])
-    assert "a node is gone; the rest gets a new cluster" in witness.heard
+    assert "a node has ended; the remaining runs get a new cluster" in witness.heard
     _assert_failed_everywhere(folder, second)
     for run in [run for name, run in runs.items() if name != second]:
         assert run.raw_summary["status"] == "done"
@@ -142,7 +142,7 @@ def test_when_a_node_dies_its_run_says_so_and_the_rest_gets_a_new_cluster(experi
 
     again = Witness()
     run_experiment(experiment, planned, folder, again)
-    assert again.heard == ["all 4 runs are recorded already"]
+    assert again.heard == ["all 4 runs are already recorded"]
 
 
 #: With this seed one block goes from one node to two, and the other from two to one.
@@ -223,7 +223,7 @@ def test_one_start_that_fails_costs_no_run(growing, monkeypatch, state):
     failing(monkeypatch, 1, StoreFailed("node-0 ended while it started: port 20001 is in use"))
     witness = Witness()
     run_experiment(experiment, design(experiment), folder, witness)
-    assert [said for said in witness.heard if "a new cluster is tried" in said and "port 20001" in said]
+    assert [said for said in witness.heard if "trying a new cluster" in said and "port 20001" in said]
     assert folder.failed() == []
     assert len(list(folder.runs_path.iterdir())) == 2
 

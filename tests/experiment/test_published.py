@@ -69,26 +69,26 @@ def test_units_of_time_and_shares_are_read(figures):
 def test_instants_are_those_of_elastic_experiments(figures):
     (fired,) = figures("trigger_fired,110,s,p. 9", header="measure,value,unit,source", text=ELASTIC)
     assert (fired.value, fired.change, dict(fired.against)) == (110.0, None, {})
-    with pytest.raises(BadInput, match=r"paper\.csv:3: trigger_fired is an instant of elastic experiments"):
+    with pytest.raises(BadInput, match=r"paper\.csv:3: trigger_fired is only valid in elastic experiments"):
         figures("trigger_fired,110,s,p. 9", header="measure,value,unit,source")
 
 
 @pytest.mark.parametrize(
     ("line", "number", "words"),
     [
-        (",look,1,,througput,1,requests/s,,x", 3, "there is no measure 'througput'"),
-        (",lok,1,,throughput,1,requests/s,,x", 3, "the workload has no phase 'lok'"),
+        (",look,1,,througput,1,requests/s,,x", 3, "unknown measure 'througput'"),
+        (",lok,1,,throughput,1,requests/s,,x", 3, "unknown phase 'lok' of the workload"),
         (",look,1,,throughput,much,requests/s,,x", 3, "'much' is not a number"),
         (",look,1,,throughput,nan,requests/s,,x", 3, "'nan' is not a number"),
         (",look,1,,throughput,1,requests,,x", 3, "'requests' is not a unit of throughput"),
         (",look,1,,p99,1,hours,,x", 3, "'hours' is not a unit of time"),
-        (",look,1,,throughput,26,%,,x", 3, "it is not said what the change is relative to"),
-        (",look,1,,throughput,-100,%,nodes=1,x", 3, "nothing falls by 100 %"),
-        (",look,1,,throughput,26,%,nodes,x", 3, "'nodes' is not a level"),
-        (",look,1,,throughput,26,%,node=1,x", 3, "there is no factor 'node'"),
-        (",look,1,,throughput,26,requests/s,nodes=7,x", 3, "stands at nodes=7"),
-        (",look,1,,throughput,26", 3, "the line has 6 columns, and the header has 9"),
-        ('\n\n,look,1,,"throughput', 5, "this is not CSV"),
+        (",look,1,,throughput,26,%,,x", 3, "a change needs a reference figure"),
+        (",look,1,,throughput,-100,%,nodes=1,x", 3, "a change must be above -100 %"),
+        (",look,1,,throughput,26,%,nodes,x", 3, "'nodes' is not NAME=LEVEL"),
+        (",look,1,,throughput,26,%,node=1,x", 3, "unknown factor 'node'"),
+        (",look,1,,throughput,26,requests/s,nodes=7,x", 3, "the reference nodes=7 has no figure"),
+        (",look,1,,throughput,26", 3, "the line has 6 columns, but the header has 9"),
+        ('\n\n,look,1,,"throughput', 5, "the file is not CSV"),
     ],
 )
 def test_what_is_wrong_with_a_line_is_told_with_its_number(figures, line, number, words):
@@ -103,8 +103,8 @@ def test_what_is_wrong_with_a_line_is_told_with_its_number(figures, line, number
     ("header", "words"),
     [
         ("measure,value,unit", "the column source is missing"),
-        ("measure,value,unit,source,node", "there is no column 'node'"),
-        ("measure,value,unit,source,unit", "the column unit stands there twice"),
+        ("measure,value,unit,source,node", "unknown column 'node'"),
+        ("measure,value,unit,source,unit", "duplicate column unit"),
     ],
 )
 def test_a_header_has_known_columns(figures, header, words):
@@ -114,7 +114,7 @@ def test_a_header_has_known_columns(figures, header, words):
 
 
 def test_a_file_without_figures_or_that_is_not_there_is_refused(figures, refused):
-    with pytest.raises(BadInput, match="there is no figure in it"):
+    with pytest.raises(BadInput, match="the file contains only a header"):
         figures()
     error, place = refused(EXPERIMENT.replace("paper.csv", "other.csv"))
     assert place.startswith("other.csv")

@@ -13,7 +13,7 @@ TRUTH = Truth(lam=100.0, sigma=0.0, kappa=0.0, noise=0.0)
 
 def test_an_invalid_control_run_shows_no_capacity(tmp_path):
     starved = write_run(tmp_path, "b1-control", TRUTH, deviations=["the cluster was rebalancing"]).path
-    with pytest.raises(LoadframeError, match=r"none is valid .b1-control: ") as refused:
+    with pytest.raises(LoadframeError, match=r"no control run that measures it is valid .b1-control: ") as refused:
         capacity_shown([("b1-control", starved), ("b2-control", tmp_path / "b2-control")])
     assert "delete the control run's folder" in refused.value.remedy
     sound = write_run(tmp_path, "b2-control", replace(TRUTH, lam=200.0)).path
@@ -23,5 +23,5 @@ def test_an_invalid_control_run_shows_no_capacity(tmp_path):
 
 
 def test_a_control_run_that_is_not_made_yet_shows_no_capacity(tmp_path):
-    with pytest.raises(LoadframeError, match="not made yet"):
+    with pytest.raises(LoadframeError, match="none is recorded yet"):
         capacity_shown([("b1-control", tmp_path / "b1-control")])

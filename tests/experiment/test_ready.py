@@ -52,7 +52,7 @@ def test_a_phase_waits_until_every_copy_is_in_service():
 
 
 def test_a_wait_has_an_end_that_says_what_is_missing_and_what_to_do():
-    with pytest.raises(StoreFailed, match=r"not ready for the phase within .*: the cluster is yellow") as caught:
+    with pytest.raises(StoreFailed, match=r"not ready within .*: the cluster is yellow") as caught:
         wait_until_ready(States([YELLOW]), "range", 0.05, Told())
     assert caught.value.where == "phase range"
     assert "allow_bad" in caught.value.remedy

@@ -205,7 +205,7 @@ def test_too_few_valid_runs_to_estimate_an_effect_are_said_and_nothing_is_claime
     [
         ("scheme: ful", "ful"),
         ("scheme: spsa", "valid here: fraction, full, pairs, screening, singles, tpe, triples"),
-        ("at: {with.hits: [1]}", "a size, too"),
+        ("at: {with.hits: [1]}", "both in factors and in at"),
         ("scheme: tpe\nuntil: {relative_interval: 5%, most: 4}", "ends after its trials"),
         ("objective: p98", "p98"),
     ],
@@ -219,7 +219,7 @@ def test_two_levels_are_what_screening_takes(refused):
     error, _ = refused(EXPERIMENT.replace("[10, 20]", "[10, 20, 30]") + "scheme: screening\n")
     assert "two levels" in error.what
     error, _ = refused(EXPERIMENT.replace("[10, 20]", "[10]").replace("[5, 1]", "[5]").replace("[1g, 512m]", "[1g]"))
-    assert "nothing to compare" in error.what
+    assert "only one level" in error.what
 
 
 def dies_at_512m(run):

@@ -61,7 +61,7 @@ def test_several_ranks_cannot_roll_over(load, monkeypatch):
     )
     check_load([phase], "search", {}, Generator(1), 1)
     monkeypatch.setattr(Generator, "members", lambda self: range(2))
-    with pytest.raises(BadInput, match="2 ranks would have to agree"):
+    with pytest.raises(BadInput, match="2 ranks cannot agree when to roll over"):
         check_load([phase], "search", {}, Generator(1), 1)
 
 
@@ -71,7 +71,7 @@ def test_several_ranks_cannot_delete_old_days(tmp_path, monkeypatch):
     (phase,) = load_workload(str(path), {}).for_family("mongodb", 1).phases
     check_load([phase], "mongodb", {}, Generator(1), 1)
     monkeypatch.setattr(Generator, "members", lambda self: range(2))
-    with pytest.raises(BadInput, match="2 ranks would have to agree which days are deleted"):
+    with pytest.raises(BadInput, match="2 ranks cannot agree which days to delete"):
         check_load([phase], "mongodb", {}, Generator(1), 1)
 
 

@@ -1,4 +1,4 @@
-"""A checked experiment, and what it means for each of its treatments: cluster, workload, load."""
+"""A checked experiment, with the cluster, workload and load of each treatment."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class ExperimentKind(Protocol):
     grown: bool
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
-        """Return what the file varies, as written under `factors`."""
+        """Return the factors and their levels as written in the file."""
 
     def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
         """Return the position of a factor, or of one of its levels, in the file."""
@@ -56,10 +56,10 @@ class ExperimentKind(Protocol):
         """Return the number of nodes of the largest cluster."""
 
     def code(self, experiment: "Experiment") -> dict[str, str]:
-        """Return digests of the user's code that takes part in runs."""
+        """Return digests of user code that runs execute, by description."""
 
     def next_runs(self, experiment: "Experiment", runs_path: Path) -> Sequence[PlannedRun]:
-        """Return runs that follow from those recorded in `runs_path`."""
+        """Return the runs to add, given the runs recorded in `runs_path`."""
 
     def phases(
         self, experiment: "Experiment", workload: ResolvedWorkload, treatment: Mapping[str, Level]
@@ -78,19 +78,19 @@ class ExperimentKind(Protocol):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A checked experiment: everything that its file names exists. `file.load_experiment` makes one."""
+    """A checked experiment: everything that its file names exists. Created by `load_experiment`."""
 
     document: Document
-    #: As its kind has it.
+    #: The model of the kind.
     file: ExperimentFile
     kind: "ExperimentKind"
-    #: With the parameters that are the same in every run.
+    #: With the parameters that are equal in every run.
     workload: Workload
     factors: tuple[Factor, ...]
-    #: The phases that fill the store, once for each state of the cluster, and those that each run measures.
+    #: Names of the phases that fill the store once per cluster state, and of the phases that each run measures.
     prepared: tuple[str, ...]
     measured: tuple[str, ...]
-    #: What a publication says of the same question, for the report.
+    #: Published figures that the report shows beside the measured ones.
     published: tuple["PublishedFigure", ...] = ()
 
     @property
@@ -100,11 +100,11 @@ class Experiment:
 
     @property
     def seed(self) -> int:
-        """The seed of the order and of the load."""
+        """Seed of the run order and of the load."""
         return self.file.seed
 
     def generator(self, treatment: Mapping[str, Level]) -> Generator:
-        """Return what generates the load of a treatment."""
+        """Return the load generator of a treatment."""
         threads, ranks = (treatment.get(name, getattr(self.file, name)) for name in ("threads", "ranks"))
         ranks = self.ranks_by_node(treatment) or ranks
         return Generator(
@@ -116,22 +116,22 @@ class Experiment:
         )
 
     def with_samples(self) -> "Experiment":
-        """Return the experiment with each request of its runs recorded individually, too."""
+        """Return the experiment with `samples` on: every request is also recorded individually."""
         return replace(self, file=self.file.model_copy(update={"samples": True}))
 
     @property
     def repetitions(self) -> int:
-        """How often each treatment is run."""
+        """Number of runs of each treatment."""
         return self.file.repetitions
 
     def cluster_spec(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
-        """Return the cluster of a treatment: store, version, nodes, limits (cpus, memory in bytes, disk), settings."""
+        """Return the arguments of `ClusterSpec` for a treatment; memory in bytes. See `loop.spec_of`."""
         store = self.file.store
         settings = {name.removeprefix(SETTINGS): v for name, v in treatment.items() if name.startswith(SETTINGS)}
-        cores = parse_cores(str(told)) if (told := treatment.get("store.limits.cores")) else store.limits.cores
-        follows = expression_values(self, treatment)
+        cores = parse_cores(str(level)) if (level := treatment.get("store.limits.cores")) else store.limits.cores
+        computed = expression_values(self, treatment)
         settings = {**store.settings, **settings}
-        settings = {name: follows.get(SETTINGS + name, level) for name, level in settings.items()}
+        settings = {name: computed.get(SETTINGS + name, level) for name, level in settings.items()}
         return {
             "store": below(str(treatment.get("store.kind", store.kind)), self.document.path.parent),
             "version": treatment.get("store.version", store.version),
@@ -158,7 +158,7 @@ class Experiment:
                 name: treatment.get(f"store.link.{name}", level) for name, level in store.link.model_dump().items()
             },
             "encryption": treatment.get("store.encryption", store.encryption),
-            # None means that the setting is left at the store's default.
+            # None selects the store's default.
             "settings": {name: level for name, level in settings.items() if level is not None},
         }
 
@@ -167,15 +167,15 @@ class Experiment:
         return int(treatment.get("nodes") or self.file.store.nodes)
 
     def ranks_by_node(self, treatment: Mapping[str, Level]) -> int | None:
-        """Return the number of ranks that follows from that of the nodes; None where it does not."""
-        for_each = treatment.get(RANKS_PER_NODE)
-        return None if for_each is None else int(for_each) * self.nodes(treatment)
+        """Return the number of ranks if the treatment sets `ranks_per_node`, otherwise None."""
+        per_node = treatment.get(RANKS_PER_NODE)
+        return None if per_node is None else int(per_node) * self.nodes(treatment)
 
     def workload_parameters(self, treatment: Mapping[str, Level]) -> dict[str, Level]:
-        """Return the workload's parameters that a treatment sets, and those that follow from it."""
+        """Return the workload parameters that a treatment sets or that are computed from it."""
         levels = {**treatment, **expression_values(self, treatment)}
-        given = {name.removeprefix(WITH): level for name, level in levels.items() if name.startswith(WITH)}
-        return {**given, **self.kind.parameters(self, treatment)}
+        parameters = {name.removeprefix(WITH): level for name, level in levels.items() if name.startswith(WITH)}
+        return {**parameters, **self.kind.parameters(self, treatment)}
 
     def workload_at(self, treatment: Mapping[str, Level]) -> Workload:
         """Return the workload with the parameters of a treatment."""
@@ -196,9 +196,9 @@ class Experiment:
     def resolve(
         self, treatment: Mapping[str, Level], family: str, report: Callable[[str], None] = lambda _: None
     ) -> ResolvedWorkload:
-        """Return the workload of a treatment for a family of stores; its parameters may differ from run to run.
+        """Return the workload of a treatment for a family of stores.
 
-        `report` takes lines on how far corpora are that are fetched for it.
+        Downloads missing corpora, with progress lines to `report`. BadInput for a collection factor that does not fit.
         """
         resolved = self.workload_at(treatment).for_family(family, self.nodes(treatment), report)
         collections = dict(resolved.collections)
@@ -213,47 +213,49 @@ class Experiment:
         return replace(resolved, collections=collections)
 
     def overrides(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
-        """Return what a treatment changes of the measured phases, as arguments of `ResolvedPhase.override`.
+        """Return the arguments of `ResolvedPhase.override` for the measured phases.
 
-        These are `clients`, `rate` (1/s), `users`, `arrivals`, `warmup`, `duration` and `ready_within` (s); what nobody
-        sets is not there.
+        Some of `clients`, `rate` (1/s), `users`, `arrivals`, `warmup`, `duration` and `ready_within` (s): only those
+        that the file or the treatment sets.
         """
-        given = {key: getattr(self.file, key) for key in ("arrivals", "warmup", "duration", "ready_within")}
+        common = {key: getattr(self.file, key) for key in ("arrivals", "warmup", "duration", "ready_within")}
         paces = {key: self.pace(key, treatment) for key in PACES}
         levels = {key: treatment[key] for key in ("clients", "rate", "users") if key in treatment}
-        return {**{key: value for key, value in {**given, **paces}.items() if value is not None}, **levels}
+        return {**{key: value for key, value in {**common, **paces}.items() if value is not None}, **levels}
 
     def pace(self, key: str, treatment: Mapping[str, Level]) -> Level:
-        """Return the `clients` or the `rate` (1/s) that the file says for all runs, worked out for a treatment.
+        """Return `clients` or `rate` (1/s) of the file, with its expression evaluated for a treatment.
 
-        None where it says nothing, or where clients are to be found.
+        None if the file does not set it, or for `clients: auto`.
         """
-        said: Level = expression_values(self, treatment).get(key, getattr(self.file, key, None))
-        return None if isinstance(said, str) else said
+        value: Level = expression_values(self, treatment).get(key, getattr(self.file, key, None))
+        return None if isinstance(value, str) else value
 
     @property
     def arrivals(self) -> list[str]:
-        """How the requests of open loads are spaced, `constant`, `poisson` or both; empty where all loads are closed.
+        """The arrival processes of open loads, `constant`, `poisson` or both; empty if all loads are closed.
 
-        It is written down, so that no folder ever mixes runs of one with runs of another.
+        Recorded in the description, so a folder cannot mix runs with different arrivals.
         """
         return sorted(set(self.kind.arrivals(self)))
 
     def describe(self) -> dict[str, Any]:
-        """Return what was asked, for the experiment's folder, ready for JSON."""
-        told = self.file.model_dump(mode="json", by_alias=True, exclude={"factors", "prepare", "measure", "published"})
+        """Return the experiment as JSON values, for `experiment.json`."""
+        description = self.file.model_dump(
+            mode="json", by_alias=True, exclude={"factors", "prepare", "measure", "published"}
+        )
         if self.file.store.host not in REMOTE_HOSTS:
-            # Folders of before there were such hosts go on.
-            told["store"] = {key: told["store"][key] for key in told["store"] if key not in PLACEMENT_KEYS}
+            # Keys at their defaults are left out here and below, so that folders of older versions can be resumed.
+            description["store"] = {
+                key: value for key, value in description["store"].items() if key not in PLACEMENT_KEYS
+            }
         if self.file.store.encryption == "none":
-            # The same holds for this.
-            del told["store"]["encryption"]
-        if not any(told["store"]["limits"]["disk"].values()):
-            del told["store"]["limits"]["disk"]
-        # Folders of before there were these go on.
-        told |= {key: told[key] or None for key in ("samples", "allow_bad")}
+            del description["store"]["encryption"]
+        if not any(description["store"]["limits"]["disk"].values()):
+            del description["store"]["limits"]["disk"]
+        description |= {key: description[key] or None for key in ("samples", "allow_bad")}
         return {
-            **told,
+            **description,
             "factors": {factor.name: list(factor.levels) for factor in self.factors},
             "hard": [factor.name for factor in self.factors if factor.hard],
             "prepare": list(self.prepared),
@@ -263,25 +265,25 @@ class Experiment:
         }
 
     def _published(self) -> dict[str, Any]:
-        """Return what was published, so that a report needs no more than the experiment's folder."""
+        """Return the published figures; with them in `experiment.json`, a report needs only the folder."""
         return {"file": self.file.published, "figures": [figure.as_dict() for figure in self.published]}
 
 
-#: The keys of a file's own, beside its factors, that say what load the measured phases have.
+#: Keys outside `factors` that set the load of the measured phases.
 PACES = ("clients", "rate")
 
 
 @dataclass(frozen=True)
 class DerivedValue:
-    """A value of the file that is an expression."""
+    """A value in the file that is an expression."""
 
-    #: As a factor of that would be called: `clients`, `with.documents`, `store.settings.routers`.
+    #: The name of the factor for this value: `clients`, `with.documents`, `store.settings.routers`.
     name: str
     place: Place
     written: Expression
 
     def value(self, levels: Mapping[str, object]) -> int | float:
-        """Return what it is at the levels of a run; BadInput for clients or a rate that cannot be."""
+        """Evaluate the expression at the levels of a run; BadInput if the result is invalid for clients or a rate."""
         last = self.name.rsplit(".", 1)[-1] if self.name.startswith("loads.") else self.name
         if last == "clients":
             return self.written.whole(levels)
@@ -289,7 +291,7 @@ class DerivedValue:
 
 
 def derived_values(experiment: "Experiment") -> tuple[DerivedValue, ...]:
-    """Return the values of an experiment's file that are expressions; BadInput, at the place, for an unsound one."""
+    """Return the expressions in an experiment's file; BadInput with the position of an invalid one."""
     document = experiment.document
     written = []
     for name, place, value in _values(experiment.file):
@@ -302,22 +304,22 @@ def derived_values(experiment: "Experiment") -> tuple[DerivedValue, ...]:
 
 
 def expression_names(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, Level]:
-    """Return the names that expressions may have, with their values in a treatment."""
+    """Return the names that expressions may use, with their values in a treatment."""
     return {**treatment, "nodes": experiment.nodes(treatment)}
 
 
 def expression_values(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, int | float]:
-    """Return what the expressions are in a treatment, by name; BadInput, at the place, for what cannot be.
+    """Evaluate the expressions of the file and of the treatment's levels; return the values by name.
 
-    Levels of a treatment that are expressions themselves are among them.
+    BadInput with the position of an expression without a valid value.
     """
     levels, values = expression_names(experiment, treatment), dict[str, int | float]()
-    for one in derived_values(experiment):
-        if one.name not in treatment:
+    for derived in derived_values(experiment):
+        if derived.name not in treatment:
             try:
-                values[one.name] = one.value(levels)
+                values[derived.name] = derived.value(levels)
             except BadInput as error:
-                raise experiment.document.error(one.place, error.what, error.remedy) from None
+                raise experiment.document.error(derived.place, error.what, error.remedy) from None
     for name, level in treatment.items():
         if isinstance(level, str) and name.startswith((SETTINGS, WITH)) and is_expression(level):
             try:
@@ -329,43 +331,43 @@ def expression_values(experiment: "Experiment", treatment: Mapping[str, Level]) 
 
 
 def with_hard_factors(experiment: "Experiment") -> "Experiment":
-    """Return the experiment with factors hard to change that the store or its data follow.
+    """Return the experiment with factors marked hard to change if the store's settings or data depend on them.
 
-    All are where a run measures what fills or prepares the store, or kills a node after its load: that can be done once
-    on each cluster.
+    All factors are hard if a run fills or prepares the store or kills a node after its load: each run then needs a
+    cluster of its own.
     """
     phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
-    once = getattr(experiment.file, "crash", None) is not None
+    crashes = getattr(experiment.file, "crash", None) is not None
     streams = [stream for phase in phases for stream in phase.named_streams]
-    takes_in = any(stream.source is not None for stream in streams)
-    if once or takes_in or any(phase.prepares or phase.until == "exhausted" for phase in phases):
+    ingests = any(stream.source is not None for stream in streams)
+    if crashes or ingests or any(phase.prepares or phase.until == "exhausted" for phase in phases):
         return replace(experiment, factors=tuple(_hard(factor, True) for factor in experiment.factors))
     shaping = experiment.workload.shaping(experiment.prepared)
-    written = [(one.name, one.written) for one in derived_values(experiment)]
+    written = [(derived.name, derived.written) for derived in derived_values(experiment)]
     for factor in experiment.factors:
         written += [(factor.name, expression(str(level))) for level in factor.levels if is_expression(level)]
-    deep = {
-        name
-        for place, one in written
-        if place.startswith(SETTINGS) or (place.startswith(WITH) and place.removeprefix(WITH) in shaping)
-        for name in one.names
+    hard = {
+        used
+        for name, formula in written
+        if name.startswith(SETTINGS) or (name.startswith(WITH) and name.removeprefix(WITH) in shaping)
+        for used in formula.names
     }
-    return replace(experiment, factors=tuple(_hard(factor, factor.name in deep) for factor in experiment.factors))
+    return replace(experiment, factors=tuple(_hard(factor, factor.name in hard) for factor in experiment.factors))
 
 
 def check_expressions(experiment: "Experiment") -> None:
-    """Refuse expressions of unknown names, and such as have a value in some run that cannot be there."""
+    """Refuse expressions with unknown names, and expressions whose value is invalid in some run."""
     document, names = experiment.document, [factor.name for factor in experiment.factors]
     known = list(dict.fromkeys(["nodes", *names]))
-    for one in derived_values(experiment):
+    for derived in derived_values(experiment):
         try:
-            require_names(one.written, known)
+            require_names(derived.written, known)
         except BadInput as error:
-            raise document.error(one.place, error.what, error.remedy) from None
+            raise document.error(derived.place, error.what, error.remedy) from None
     for factor in experiment.factors:
         if factor.written and not experiment.kind.uneven:
-            what = f"experiments of kind {experiment.file.kind} take every level of {factor.name} at all others"
-            remedy = f"say {factor.name}: for all runs, outside of the factors, or write numbers"
+            what = f"experiments of kind {experiment.file.kind} cannot have an expression as a level of {factor.name}"
+            remedy = f"write numbers, or set {factor.name} for all runs, outside of factors"
             raise document.error(experiment.kind.place(experiment.file, factor.name, None), what, remedy, key=True)
         others = [name for name in known if name != factor.name]
         for index, level in enumerate(factor.levels):
@@ -379,22 +381,22 @@ def check_expressions(experiment: "Experiment") -> None:
     checked: set[str] = set()
     for run in experiment.kind.design(experiment).runs:
         values = expression_values(experiment, run.treatment)
-        given = {name: value for name, value in values.items() if name.startswith(WITH)}
-        if given and repr(given) not in checked:
-            checked.add(repr(given))
+        parameters = {name: value for name, value in values.items() if name.startswith(WITH)}
+        if parameters and repr(parameters) not in checked:
+            checked.add(repr(parameters))
             experiment.workload_at(run.treatment)
 
 
 def _check_paces(experiment: "Experiment", names: list[str]) -> None:
-    """Refuse clients or a rate for all runs beside what says the same in another way."""
-    said = [key for key in PACES if getattr(experiment.file, key, None) is not None]
-    for key in said:
+    """Refuse `clients` or `rate` for all runs together with each other or with a factor that sets the load."""
+    fixed = [key for key in PACES if getattr(experiment.file, key, None) is not None]
+    for key in fixed:
         for other in (*PACES, RANKS_PER_NODE):
             if other in names:
-                what = f"{key} is said for all runs, and {other} is a factor"
+                what = f"{key} is set for all runs, but {other} is a factor"
                 raise experiment.document.error((key,), what, "remove one of them", key=True)
-    if len(said) > 1:
-        what = "clients and rate are both there, but a load has the one (closed) or the other (open)"
+    if len(fixed) > 1:
+        what = "clients and rate are both set, but a load is either closed loop (clients) or open loop (rate)"
         raise experiment.document.error(("rate",), what, "remove one of them", key=True)
 
 
@@ -403,7 +405,7 @@ def _hard(factor: Factor, hard: bool) -> Factor:
 
 
 def _values(file: "ExperimentFile") -> Iterator[tuple[str, Place, Any]]:
-    """Yield the values that may be expressions: their names, places, and what is written."""
+    """Yield name, position and content of each value that may be an expression."""
     for key in PACES:
         yield key, (key,), getattr(file, key, None)
     for name, load in getattr(file, "loads", {}).items():

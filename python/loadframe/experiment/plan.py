@@ -1,7 +1,6 @@
-"""What to measure next, and what an experiment can know: from its file before a run, from its folder after some.
+"""Expected precision of an experiment and the best next design, from its file or from the folder with its runs.
 
-Figures come from virtual time (`loadframe.simulate.outlook`); what they rest on is either supposed, or fitted to the
-runs that are there.
+The figures are simulated (`loadframe.simulate.outlook`) with a scaling law that is assumed, or fitted to recorded runs.
 """
 
 import math
@@ -33,31 +32,32 @@ from loadframe.simulate.outlook import Law, Outlook, candidates, outlook
 if TYPE_CHECKING:
     from loadframe.analyze.scalability import ScalabilityFit
 
-#: Supposed where nothing is known: a store that peaks at 44 nodes, and runs that vary as they do on a quiet machine.
+#: Assumed without data: a store that peaks at 44 nodes, and the run-to-run variance of a quiet machine.
 SUPPOSED = Law(sigma=0.03, kappa=5e-4, noise=0.03)
-#: The largest size that is simulated.
+#: Largest size that is simulated.
 _LARGEST = 1024
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is planned: the experiment, the size of a curve that is varied and its levels, and the store's law.
+    """An experiment to plan: its description, the scaling curve and the store's scaling law.
 
-    Only a scale experiment draws a curve; of others nothing but the noise of the law counts.
+    Only scale experiments have a curve; for other kinds only `law.noise` is used.
     """
 
-    #: What the experiment's folder says of it, the design included.
+    #: The content of `experiment.json`, with the design.
     description: Mapping[str, Any]
+    #: The factor on the axis of the curve (`nodes` or `clients`), and its levels.
     over: str | None
     sizes: tuple[int, ...]
     law: Law
-    #: Where the law is from, in words.
+    #: Source of the law, for display.
     origin: str
-    #: Runs that are there already.
+    #: Number of valid runs recorded so far.
     valid_runs: int
-    #: What a gate would check of the runs; None where it judges none of this kind.
+    #: Checks that a gate would make; None for kinds that it does not accept.
     gate: GateShape | None = None
-    #: What it holds for how long, in one go; None of a folder, where some of it is done.
+    #: Expected duration and machines; None for a folder.
     resource_estimate: ResourceEstimate | None = None
 
     @property
@@ -72,57 +72,59 @@ class Question:
 
     @property
     def repetitions(self) -> int:
-        """How often each treatment is run."""
+        """Number of runs of each treatment."""
         return int(self.description.get("repetitions", 1))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the designs that come into question can know."""
+    """Expected precision of the candidate designs."""
 
     question: Question
     outlooks: tuple[Outlook, ...]
     effects: tuple[Effect, ...]
-    #: What a gate on such runs would find.
+    #: Power of a gate on such runs.
     powers: tuple[Power, ...]
-    #: What the kind's own method can find, and what it never can.
+    #: Notes for the kind of experiment.
     notes: PowerNotes
 
     @property
     def best(self) -> Outlook | None:
-        """The design that learns most about coherency for its number of runs."""
+        """The design with the narrowest interval of coherency for its number of runs; None without designs."""
         return min(self.outlooks, key=lambda design: _width(design) * math.sqrt(design.runs), default=None)
 
 
-def question_from_file(experiment: Experiment, supposed: Law, generators: int | None = None) -> Question:
-    """Return the question of an experiment that was not run; `generators` are machines for ranks alone."""
+def question_from_file(experiment: Experiment, assumed: Law, generators: int | None = None) -> Question:
+    """Return the question for an experiment file; `generators` is the number of machines only for ranks."""
     description = describe(experiment, design(experiment))
-    held = resource_estimate(experiment, generators)
-    return Question(description, *_over(description), supposed, "supposed", 0, shape_of_file(experiment), held)
+    resources = resource_estimate(experiment, generators)
+    return Question(description, *_over(description), assumed, "assumed", 0, shape_of_file(experiment), resources)
 
 
-def question_from_folder(path: Path, supposed: Law) -> Question:
-    """Return the question of an experiment of which runs are there: its law is what they say, as far as they do."""
+def question_from_folder(path: Path, assumed: Law) -> Question:
+    """Return the question for an experiment folder, with parameters of the law fitted to valid runs where possible."""
     folder = read_experiment(path)
     description = folder.description
     over, sizes = _over(description)
     usable = [run for run in folder.runs if run.sound]
-    law, origin = supposed, "supposed, since the runs that are there do not say"
+    law, origin = assumed, "assumed; the recorded runs do not determine it"
     noise = _noise(usable, description["measure"][0], rate_of(description))
     if noise is not None:
-        law, origin = Law(law.sigma, law.kappa, noise), "supposed; the scatter is that of the runs that are there"
+        law, origin = Law(law.sigma, law.kappa, noise), "assumed; run-to-run variance from the recorded runs"
     fitted = _fitted(path, over) if over else None
     if fitted is not None:
         usl = fitted.models["usl"].parameters
         law = Law(max(usl["sigma"].value, 0.0), usl["kappa"].value, law.noise)
-        origin = "fitted to the runs that are there"
+        origin = "fitted to the recorded runs"
     return Question(description, over, sizes, law, origin, len(usable), shape_of_folder(description, usable))
 
 
 def plan(question: Question, budget: int | None) -> Plan:
-    """Say what the design, and others near it, can know; `budget` is a number of runs that none may exceed."""
+    """Simulate the design and its neighbours; `budget` limits the runs of each. BadInput for a budget below 1."""
     if budget is not None and budget < 1:
-        raise BadInput(f"a budget of {budget} runs", remedy="give it 1 or more")
+        raise BadInput(
+            f"--budget must be at least 1; got {budget}", remedy="give the number of runs that you can afford"
+        )
     outlooks = []
     if question.over and len(question.sizes) > 1:
         for name, sizes, repetitions in candidates(question.sizes, question.repetitions, budget):
@@ -139,7 +141,7 @@ def plan(question: Question, budget: int | None) -> Plan:
 
 
 def document(planned: Plan) -> dict[str, Any]:
-    """Return the plan for JSON; what is not bounded is null."""
+    """Return the plan as JSON values; unbounded figures are null."""
     question = planned.question
     best = planned.best
     return {
@@ -183,7 +185,7 @@ def _width(design: Outlook) -> float:
 
 
 def _over(description: Mapping[str, Any]) -> tuple[str | None, tuple[int, ...]]:
-    """Return the size over which a scale experiment draws a curve, nodes before clients, and its levels."""
+    """Return the factor on the axis of a scaling curve (`nodes` before `clients`) and its levels; None without one."""
     levels: Mapping[str, Sequence[Any]] = description["factors"] if description["kind"] == "scale" else {}
     for name in ("nodes", "clients"):
         if len(levels.get(name, ())) > 1:
@@ -203,7 +205,7 @@ def _fitted(path: Path, over: str | None) -> "ScalabilityFit | None":
 
 
 def _noise(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float | None:
-    """Return the relative standard deviation of runs of the same treatment; None where none was repeated."""
+    """Return the relative standard deviation of repeated runs; None if no treatment was repeated."""
     groups: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if entry := run.phase(phase):

@@ -1,10 +1,8 @@
-"""Power of an experiment before its runs are made: gates, capacities, effects and differences.
+"""Statistical power of an experiment, computed from its description before or between runs.
 
-Computed from the description of an experiment, which is the same before a run and after some.
-
-The checks, their shares of the level and their thresholds are the gate's own. What has to be supposed is how much runs
-vary; that p99 varies twice as much; that half of the variance is common to the operations of a run; and that blocks
-differ, so that the blocks' number less one is what is known of the noise.
+Checks, significance levels and thresholds come from the gate. The run-to-run variance is given. Further assumptions:
+p99 has twice the standard deviation of throughput, and half of the variance is common to all operations of a run.
+Blocks differ, so the noise has one degree of freedom fewer than there are blocks.
 """
 
 import math
@@ -22,37 +20,37 @@ from loadframe.base.units import format_share
 from loadframe.experiment.experiment import Experiment
 from loadframe.simulate.outlook import least_effect
 
-#: How much single searches for a capacity scatter: shares of the noise of a run, and of the precision of the search.
-#: These two reproduce the half-widths of the table in docs/experiments.md (benchmarks/simulate_capacity.py) for three
-#: and five searches to within a third.
+#: The standard deviation of one capacity search combines these shares of the run noise and of the search precision.
+#: They reproduce the half-widths in docs/experiments.md (benchmarks/simulate_capacity.py) for three and five searches
+#: to within a third.
 _OF_NOISE, _OF_PRECISION = 0.4, 0.2
-#: A confirmation that sees no smaller difference than this decides nothing that anybody hopes for.
+#: Detectable difference above which a warning says that the confirmation has too few runs.
 _LARGE = 0.5
-#: The most runs of a side that are proposed.
+#: Largest number of repetitions that a warning proposes.
 _MOST = 100
 
 
 @dataclass(frozen=True)
 class Effect:
-    """The least relative difference between two levels of a factor that the design sees, with 80 % power at 5 %."""
+    """Smallest relative difference between two levels of a factor that the design detects: 80 % power, 5 % level."""
 
     factor: str
-    runs: int  #: of each level
+    runs: int  #: per level
     least: float
 
 
 @dataclass(frozen=True)
 class PowerNotes:
-    """What a kind's own design can know, in sentences; `warnings` are on what it never can."""
+    """Sentences on the precision of a design; `warnings` name results that the design can never give."""
 
     sentences: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def effects(description: Mapping[str, Any], noise: float, budget: int | None) -> tuple[Effect, ...]:
-    """Return what the designed runs see of each factor, at the level that has the fewest of them.
+    """Return the detectable effect of each factor, for its level with the fewest runs.
 
-    `budget` is a number of runs that the design may not exceed. Where runs are searched for, none says anything alone.
+    `budget` limits the total number of runs. Empty for searches (capacity, `tpe`), whose runs are not known yet.
     """
     if description["kind"] == "capacity" or description.get("scheme") in ADAPTIVE:
         return ()
@@ -60,7 +58,7 @@ def effects(description: Mapping[str, Any], noise: float, budget: int | None) ->
     for run in description["design"]:
         for factor, level in run["treatment"].items():
             counts[factor][repr(level)] += 1
-    # In a comparison, what a variant sets is not varied for itself.
+    # In a comparison, factors set by variants change together, so only the variant has an effect.
     known = description["factors"] if description["kind"] != "compare" else ("variant",)
     share = min(budget / len(description["design"]), 1.0) if budget is not None else 1.0
     rows = {name: int(min(levels.values()) * share) for name, levels in counts.items() if len(levels) > 1}
@@ -68,14 +66,14 @@ def effects(description: Mapping[str, Any], noise: float, budget: int | None) ->
 
 
 def power_notes(description: Mapping[str, Any], noise: float) -> PowerNotes:
-    """Return what is to be said of the kind; `noise` is the relative standard deviation of repeated runs."""
+    """Return notes for the kind of experiment; `noise` is the relative standard deviation of repeated runs."""
     kinds = {"capacity": _capacity, "settings": _settings, "compare": _compare, "elastic": _elastic}
-    saying = kinds.get(description["kind"])
-    return saying(description, noise) if saying else PowerNotes()
+    notes = kinds.get(description["kind"])
+    return notes(description, noise) if notes else PowerNotes()
 
 
 def capacity_half_width(searches: int, noise: float, precision: float) -> float:
-    """Return about half of the width of a capacity's 95 % interval, relative to it; infinite for a single search."""
+    """Estimate the relative half-width of the 95 % interval of a capacity; infinite for a single search."""
     if searches < 2:
         return math.inf
     scatter = math.hypot(_OF_NOISE * noise, _OF_PRECISION * precision)
@@ -87,14 +85,14 @@ def _capacity(description: Mapping[str, Any], noise: float) -> PowerNotes:
     shown = sorted({number for number in (searches, 3, 5, 10) if number > 1})
     widths = [f"{number} searches ± {_share(capacity_half_width(number, noise, precision))}" for number in shown]
     sentences = [
-        f"Each search of a treatment ends in a bracket of {format_share(precision)}. The 95 % interval of the capacity"
+        f"Each search narrows the capacity to a bracket of {format_share(precision)}. The 95 % interval of the capacity"
         f" needs several searches: {', '.join(widths)}."
     ]
     warnings = []
     if searches == 1:
-        warnings.append("one search at each treatment gives a bracket and no interval: say repetitions: 3 or more")
+        warnings.append("one search per treatment gives a bracket but no interval; set repetitions to 3 or more")
     elif searches == 2:
-        warnings.append("two searches tell little of how searches differ: say repetitions: 3 or more")
+        warnings.append("two searches hardly show the variance between searches; set repetitions to 3 or more")
     return PowerNotes(tuple(sentences), tuple(warnings))
 
 
@@ -103,27 +101,27 @@ def _settings(description: Mapping[str, Any], noise: float) -> PowerNotes:
     sentences, warnings = [], []
     if scheme in ADAPTIVE:
         sentences.append(
-            f"{description['trials']} trials are planned one after the other from the results so far, so nothing can be"
-            " said beforehand of single effects."
+            f"Each of the {description['trials']} trials depends on the results before it, so the precision of single"
+            " effects cannot be predicted."
         )
     least = least_effect(noise, confirm, confirm)
     if confirm == 0:
         warnings.append(
-            "the winner is not measured again (confirm: 0), and the best of many is the luckiest: say confirm: 5"
+            "the winner is not confirmed by new runs (confirm: 0), so its result is biased upwards; set confirm: 5"
         )
     elif not math.isfinite(least):
         warnings.append(
-            "the confirmation can never decide: one run of the winner and one of the default say nothing of their"
-            " scatter; say confirm: 5"
+            "the confirmation cannot decide: with one run each of winner and default, their variance is unknown;"
+            " set confirm: 5"
         )
     else:
         sentences.append(
-            f"The confirmation, {confirm} runs of the winner beside {confirm} of the default, sees a difference of"
-            f" {_share(least)} or more."
+            f"The confirmation ({confirm} runs each of winner and default) detects a difference of {_share(least)}"
+            " or more."
         )
         if least > _LARGE:
             warnings.append(
-                f"the confirmation can hardly decide: it takes a difference of {_share(least)}; say confirm: 5 or more"
+                f"the confirmation only detects differences of {_share(least)} or more; set confirm to 5 or more"
             )
     return PowerNotes(tuple(sentences), tuple(warnings))
 
@@ -132,13 +130,13 @@ def _compare(description: Mapping[str, Any], noise: float) -> PowerNotes:
     runs, wanted = description["repetitions"], description["least"]
     least = least_effect(noise, runs, runs)
     if not math.isfinite(least):
-        return PowerNotes(warnings=("one run of each variant can never decide: say repetitions: 3 or more",))
+        return PowerNotes(warnings=("one run of each variant cannot show a difference; set repetitions to 3 or more",))
     if least <= wanted:
         return PowerNotes()
     enough = next((number for number in range(2, _MOST) if least_effect(noise, number, number) <= wanted), None)
-    remedy = f"it takes {enough} repetitions" if enough else f"not even {_MOST} repetitions suffice"
+    remedy = f"set repetitions to {enough}" if enough else f"even {_MOST} repetitions are too few"
     return PowerNotes(
-        warnings=(f"the least difference of interest, {_share(wanted)}, is smaller than what is seen: {remedy}",)
+        warnings=(f"`least` is {_share(wanted)}, but the design only detects {_share(least)} or more; {remedy}",)
     )
 
 
@@ -146,56 +144,54 @@ def _elastic(description: Mapping[str, Any], noise: float) -> PowerNotes:
     runs = description["repetitions"]
     if not description["control"]:
         return PowerNotes(
-            warnings=("without control runs the effect of the event cannot be separated from that of the load",)
+            warnings=("without control runs, the effect of the event cannot be separated from the effect of the load",)
         )
     least = least_effect(noise, runs, runs)
     if not math.isfinite(least):
-        return PowerNotes(warnings=("one run with the event and one without have no interval: say repetitions: 3",))
-    return PowerNotes(
-        (f"{runs} runs with each event and {runs} without see a difference in throughput of {_share(least)} or more.",)
-    )
+        return PowerNotes(warnings=("one run with and one without the event give no interval; set repetitions to 3",))
+    sentence = f"{runs} runs with each event and {runs} without detect a throughput change of {_share(least)} or more."
+    return PowerNotes((sentence,))
 
 
 def _share(value: float) -> str:
     return f"{100 * value:.2g} %"
 
 
-#: The worsenings that the table has.
+#: Relative worsenings for which the table gives the power.
 WORSENINGS = (0.05, 0.1, 0.2)
-#: How many times as much as throughput the kinds of measures vary.
+#: Standard deviation of a measure relative to the standard deviation of throughput; 1 where absent.
 _VARIES = {"p99": 2.0}
-#: The share of the variance that the operations of a run have in common.
+#: Share of the variance that is common to all operations of a run.
 _COMMON = 0.5
-#: Kinds of experiments of which a gate can judge the runs.
+#: Kinds of experiments that a gate accepts.
 _KINDS = ("compare", "scale")
 
 
 @dataclass(frozen=True)
 class GateShape:
-    """How many treatments a gate would check, and what of each: the operations of its phases, and which are closed."""
+    """Number of checks that a gate would make."""
 
     treatments: int
-    operations: tuple[int, ...]
-    closed: tuple[bool, ...]
+    operations: tuple[int, ...]  #: number of operations of each measured phase
+    closed: tuple[bool, ...]  #: whether the load of each measured phase is closed loop
 
     def members(self, kind: str) -> int:
-        """Return how many checks of a kind there are."""
-        # The statistics take a second to import.
+        """Return the number of checks of a kind."""
         per_treatment = {**dict.fromkeys(RATES, sum(self.closed)), "errors": len(self.operations)}
         return self.treatments * per_treatment.get(kind, sum(self.operations))
 
 
 @dataclass(frozen=True)
 class Power:
-    """How often a check detects each of the `WORSENINGS`, and what it detects in 80 %; `runs` is of each side."""
+    """Power of one kind of check."""
 
     check: str
-    runs: int
-    detected: tuple[float, ...]
-    finds: float
+    runs: int  #: on each side
+    detected: tuple[float, ...]  #: probability of detecting each of the `WORSENINGS`
+    finds: float  #: worsening that is detected with 80 % probability
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the power as JSON values."""
         return {
             "check": self.check,
             "runs": self.runs,
@@ -205,7 +201,7 @@ class Power:
 
 
 def shape_of_file(experiment: Experiment) -> GateShape | None:
-    """Return what a gate would check of an experiment's runs; None for kinds that it does not judge."""
+    """Return the checks that a gate would make on the experiment's runs; None for kinds that it does not accept."""
     description = experiment.describe()
     if description["kind"] not in _KINDS:
         return None
@@ -216,7 +212,7 @@ def shape_of_file(experiment: Experiment) -> GateShape | None:
 
 
 def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun]) -> GateShape | None:
-    """Return the same of an experiment's folder; None, too, where no run has measured anything yet."""
+    """Return the checks that a gate would make on recorded runs; None for other kinds, or without a complete run."""
     entries = [[run.phase(name) for name in description["measure"]] for run in runs]
     whole = next((phases for phases in entries if all(phases)), None)
     if description["kind"] not in _KINDS or whole is None:
@@ -227,11 +223,11 @@ def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun])
 
 
 def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...]:
-    """Return the power of each kind of check, with that number of runs on each side and with twice as many.
+    """Return the power of each kind of check, for `repetitions` runs on each side and for twice as many.
 
     `noise` is the relative standard deviation of repeated runs within a block.
     """
-    # The gate takes a second to import, and most kinds of experiments ask for none.
+    # Imported here because the gate takes a second to import.
     from loadframe.analyze.gate import KINDS
     from loadframe.analyze.gate.power import WATCHED, Graph
 
@@ -256,7 +252,10 @@ def powers(shape: GateShape, repetitions: int, noise: float) -> tuple[Power, ...
 
 
 def _averaged(shape: GateShape, kind: str) -> float:
-    """Return the variance of the mean over all checks of a kind, over that of one: runs are independent."""
+    """Return the variance of the mean over all checks of a kind, relative to the variance of one check.
+
+    Runs are independent of each other; operations of a run share `_COMMON` of the variance.
+    """
     in_run = shape.members(kind) / shape.treatments
     return (_COMMON + (1 - _COMMON) / in_run) / shape.treatments
 
@@ -267,7 +266,6 @@ def _power(check: str, kind: str, runs: int, spread: float, share: float) -> Pow
 
     thresholds = Thresholds()
     error, freedom, level = spread * math.sqrt(2 / runs), runs - 1, thresholds.level * share
-    # The statistics take a second to import.
     least, higher = thresholds.least_of(kind), kind in RATES
     return Power(
         check,
@@ -278,6 +276,6 @@ def _power(check: str, kind: str, runs: int, spread: float, share: float) -> Pow
 
 
 def _treatments(description: Mapping[str, Any]) -> int:
-    """Return at how many treatments new runs are held against old ones; what variants set is not a part of them."""
+    """Return the number of treatments, without the factors that variants set."""
     set_by_variants = {name for sets in description.get("variants", {}).values() for name in sets}
     return math.prod(len(levels) for name, levels in description["factors"].items() if name not in set_by_variants)

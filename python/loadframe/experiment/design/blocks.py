@@ -1,8 +1,8 @@
-"""Designs: which treatment is run when, in randomised blocks; pure, and the same for the same seed.
+"""Randomised block designs, determined by the seed.
 
-A block has every treatment once. Within it, factors that are hard to change (they need another cluster, or other data)
-are changed as seldom as can be: the runs of one state are neighbours, the states come in random order, and so do the
-runs of each state. That is a split plot, with the state as the whole plot.
+Each block has every treatment once. Hard-to-change factors (new cluster or new data) change as rarely as possible: runs
+of one state are consecutive, with states and runs within a state in random order. This is a split-plot design with the
+state as the whole plot.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Factor, Level
 from loadframe.yamlfile import scalar
 
-#: The most runs of an experiment; more are taken for a typing error.
+#: Maximum number of runs of an experiment; guards against typing errors.
 MAX_RUNS = 20_000
 
 
 def describe(experiment: Experiment, design: Design) -> dict[str, Any]:
-    """Return the content of `experiment.json`: what is to be done, in which order."""
+    """Return the content of `experiment.json`: the description and the runs in order."""
     return {
         **experiment.describe(),
         "workload_sha256": experiment.workload.document.sha256,
@@ -34,16 +34,16 @@ def describe(experiment: Experiment, design: Design) -> dict[str, Any]:
 
 
 def design(experiment: Experiment) -> Design:
-    """Return the runs of an experiment, as its kind designs them; BadInput if they are more than the maximum."""
-    made = experiment.kind.design(experiment)
-    assert len({run.id for run in made.runs}) == len(made.runs), "two runs of one name would share a folder"
-    return made
+    """Return the design of an experiment; BadInput for more than the maximum number of runs."""
+    planned = experiment.kind.design(experiment)
+    assert len({run.id for run in planned.runs}) == len(planned.runs), "run identifiers must be unique"
+    return planned
 
 
 def factorial(experiment: Experiment, factors: Sequence[Factor]) -> Design:
-    """Return a run for every combination of the factors' levels in each of as many blocks as there are repetitions.
+    """Return a run for every combination of levels in each block, with one block per repetition.
 
-    BadInput if they are more than the maximum.
+    BadInput for more than the maximum number of runs.
     """
     refuse_too_many(experiment, math.prod(len(factor.levels) for factor in factors))
     return in_blocks(experiment, _combinations(factors), factors)
@@ -56,9 +56,9 @@ def in_blocks(
     *,
     mirrored: bool = False,
 ) -> Design:
-    """Return the treatments in each of as many blocks as there are repetitions; neighbours share a cluster if they can.
+    """Return all treatments in each block, in random order, with runs of one state consecutive.
 
-    The order is random, and with `mirrored` every second block's is that of the one before, backwards: ABBA.
+    With `mirrored`, every second block reverses the order of the block before (ABBA).
     """
     refuse_too_many(experiment, len(treatments))
     states: dict[str, tuple[dict[str, Level], list[dict[str, Level]]]] = {}
@@ -79,17 +79,17 @@ def in_blocks(
 
 
 def cluster_state(treatment: Mapping[str, Level], factors: Sequence[Factor]) -> tuple[str, dict[str, Level]]:
-    """Return the state of the cluster that a treatment needs: its name, and the levels that make it."""
+    """Return the cluster state of a treatment: its name, and the levels of hard-to-change factors."""
     state = {factor.name: treatment[factor.name] for factor in factors if factor.hard and factor.name in treatment}
     return ",".join(f"{name}={_label(name, level)}" for name, level in state.items()) or "one", state
 
 
 def refuse_too_many(experiment: Experiment, treatments: int) -> None:
-    """BadInput if these treatments and their repetitions make more runs than the maximum."""
+    """Raise BadInput if `treatments` times repetitions exceeds the maximum number of runs."""
     count = treatments * experiment.repetitions
     if count > MAX_RUNS:
-        what = f"these levels and repetitions make {format_count(count)} runs"
-        remedy = f"take fewer levels: at most {format_count(MAX_RUNS)} runs are made"
+        what = f"the design has {format_count(count)} runs; the maximum is {format_count(MAX_RUNS)}"
+        remedy = "use fewer levels or repetitions"
         raise experiment.document.error(("factors",), what, remedy, key=True)
 
 
@@ -100,7 +100,7 @@ def _combinations(factors: Sequence[Factor]) -> list[dict[str, Level]]:
 
 
 def _digest(salt: str, levels: Mapping[str, Level]) -> bytes:
-    """Return what orders are made by: random, the same on every machine and version of Python."""
+    """Return a sort key for random order, equal on all machines and Python versions."""
     return hashlib.sha256(f"{salt}/{sorted(levels.items())!r}".encode()).digest()
 
 
@@ -113,7 +113,7 @@ _SIZES = ("store.limits.memory", "store.limits.disk.read", "store.limits.disk.wr
 
 
 def run_id(block: int, treatment: Mapping[str, Level]) -> str:
-    """Return a name such as `b1-nodes2-clients4`; where that could be ambiguous or too long, a hash ends it."""
+    """Return an identifier such as `b1-nodes2-clients4`, with a hash if it would be ambiguous or too long."""
     lasts = [name.rsplit(".", 1)[-1] for name in treatment]
     exact = "-".join(
         [f"b{block}", *(last + _label(*item) for last, item in zip(lasts, treatment.items(), strict=True))]
@@ -127,12 +127,12 @@ def run_id(block: int, treatment: Mapping[str, Level]) -> str:
 
 
 def hashed(name: str, treatment: Mapping[str, Level]) -> str:
-    """Return a name, cut to 100 letters, with a hash of the treatment: unique where the name itself is not."""
+    """Return the name, cut to 100 characters, with a hash of the treatment."""
     return f"{name[:100]}-{hashlib.sha256(repr(sorted(treatment.items())).encode()).hexdigest()[:8]}"
 
 
 def _label(name: str, level: Level) -> str:
-    """Write a level shortly: sizes with its unit, whole quantities without a decimal point."""
+    """Format a level briefly: sizes with a unit, whole numbers without a decimal point."""
     if name in _SIZES and isinstance(level, int):
         for unit, size in (("g", 2**30), ("m", 2**20), ("k", 2**10)):
             if level % size == 0:

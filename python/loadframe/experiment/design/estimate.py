@@ -13,30 +13,30 @@ from loadframe.workload import ResolvedPhase, Workload, least_seconds, walks_jou
 from loadframe.workload.forms import every_form
 from loadframe.workload.phases import Phase
 
-#: Seconds of a run's own bookkeeping, and documents per second that a small cluster takes in, as seen with embedded
-#: stores on two cores. What a cluster's start takes, its store knows.
+#: Overhead of a run, s, and documents/s that a small cluster ingests, both measured with embedded stores on two cores.
+#: Each store estimates the start of its clusters.
 RUN_OVERHEAD = 0.5
 INGEST_RATE = 10_000.0
-#: A number of requests says nothing about their time; such phases are refreshes and merges, or short.
+#: Assumed length of phases with a fixed number of requests, s: mostly refreshes and merges.
 REQUESTS_SECONDS = 2.0
 
-#: Said beside a length that `length_is_known` does not know.
-UNKNOWN = "its users end it with their journeys, and how long they take for them is not known"
+#: Explains why `length_is_known` is False.
+UNKNOWN = "the length depends on how long users take for their journeys"
 
-#: An experiment that takes longer (s) should be confirmed by its user.
+#: Length above which the command asks for confirmation, s.
 LONG = 24 * 3600.0
 
 
 def estimate(design: Design, experiment: Experiment) -> float:
-    """Return the expected seconds from the first cluster's start to the last run's end.
+    """Return the expected seconds from the start of the first cluster to the end of the last run.
 
-    They are the least where the length is not known: with what users think and pause, and without what answers take.
+    A lower bound if the length is unknown: think times and pauses of users, without response times.
     """
     return sum(run_seconds(design, experiment).values())
 
 
 def run_seconds(design: Design, experiment: Experiment) -> dict[str, float]:
-    """Return the expected seconds of each run, by its name; the first of each cluster has its start, and its data."""
+    """Return the expected seconds by run; the first run of each cluster includes its start and its preparation."""
     from loadframe.cluster import Cluster
 
     seconds: dict[str, float] = {}
@@ -55,20 +55,22 @@ def run_seconds(design: Design, experiment: Experiment) -> dict[str, float]:
 
 
 def length_is_known(experiment: Experiment) -> bool:
-    """Whether the length of a run can be told: not where users walk a number of journeys, of unknown length."""
+    """Return whether the length of a run is predictable; not if users end it after a number of journeys."""
     phases = {phase.name: phase for phase in experiment.workload.file.phases}
     lasting = () if experiment.file.duration is not None else experiment.measured
     return not any(walks_journeys(phases[name]) for name in (*experiment.prepared, *lasting))
 
 
 def length_text(seconds: float, known: bool) -> str:
-    """Return an estimate in words: `about 5 min`, or `at least 5 min` where the length is not known."""
+    """Return an estimate for display: `about 5 min`, or `at least 5 min` if the length is not known."""
     return f"{'about' if known else 'at least'} {format_duration(seconds)}"
 
 
 def resolved_seconds(phase: ResolvedPhase) -> float | None:
-    """Return about how long a phase lasts that is ready to be run, s; a corpus of unknown length counts as none. None
-    if it ends when users have walked their journeys, of which nobody knows the length."""
+    """Estimate the length of a resolved phase, s; corpora of unknown length count as empty.
+
+    None if the phase ends with the journeys of its users.
+    """
     stops = [phase.stop, *({"journeys": stream.journeys} for stream in phase.streams if stream.journeys)]
     if any("journeys" in stop for stop in stops):
         return None
@@ -89,9 +91,9 @@ def phase_seconds(
     rate: float | None = None,
     **_: object,
 ) -> float:
-    """Return about how long a phase lasts at these levels, s; other levels do not change its length.
+    """Estimate the length of a phase at these levels, s; other levels are ignored.
 
-    One that users end with their journeys lasts as long as that at least.
+    A lower bound if the phase ends with the journeys of its users.
     """
     before = phase.warmup if warmup is None else warmup
     measured = phase.duration if duration is None else duration
@@ -116,7 +118,7 @@ def phase_seconds(
 
 
 def _stream_seconds(generate: Mapping[str, Any]) -> float:
-    """Return about how long events last that the engine makes, s; 0 where their rate changes or they do not end."""
+    """Estimate the length of a generated source, s; 0 if its rate changes or it is endless."""
     rate, documents = generate["rate"], generate.get("documents") or 0
     if not generate["paced"]:
         return documents / INGEST_RATE
@@ -125,23 +127,23 @@ def _stream_seconds(generate: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True)
 class ResourceEstimate:
-    """What is held for how long, while an experiment runs in one go."""
+    """Expected duration and machines of an experiment that runs without interruption."""
 
-    runs: int  #: at most, where that depends on what they say
-    seconds: float  #: expected, of all of them; at least these where the length is not known
+    runs: int  #: maximum, if the number depends on results
+    seconds: float  #: expected, of all runs; a lower bound unless `known`
     nodes: int  #: of the largest cluster
-    machines: int  #: that keep its nodes
-    generators: int  #: machines besides, for the ranks that load it
-    missing: tuple[str, ...] = ()  #: of what the time depends on and nobody knows yet: in words
-    known: bool = True  #: whether it can be told how long it takes
+    machines: int  #: for its nodes
+    generators: int  #: further machines, only for ranks
+    missing: tuple[str, ...] = ()  #: sentences on unknowns that affect the duration
+    known: bool = True  #: whether the duration is predictable
 
     @property
     def machine_hours(self) -> float:
-        """Machines times hours: what a batch system charges as node-hours."""
+        """Machines times hours, the node-hours of a batch system."""
         return (self.machines + self.generators) * self.seconds / 3600
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the estimate as JSON values."""
         return {
             "runs": self.runs,
             "seconds": round(self.seconds),
@@ -155,9 +157,9 @@ class ResourceEstimate:
 
 
 def resource_estimate(experiment: Experiment, generators: int | None = None) -> ResourceEstimate:
-    """Return the extent of an experiment, with as many runs as there can be.
+    """Estimate the resources of an experiment with the largest number of runs.
 
-    Machines for the generator are as given; if not, there is one unless it may share those of the nodes.
+    `generators` is the number of machines for ranks; by default one, or none if ranks may share machines with nodes.
     """
     most = experiment.kind.largest_design(experiment)
     nodes = experiment.kind.most_nodes(experiment)
@@ -175,12 +177,12 @@ def resource_estimate(experiment: Experiment, generators: int | None = None) -> 
 
 
 def _missing(experiment: Experiment, most: Design) -> Iterator[str]:
-    """Yield a sentence for what is to be read by the first run, as by the others, and is not here."""
+    """Yield a sentence for each corpus of the first run with missing files."""
     workload = experiment.workload_at(most.runs[0].treatment)
     for corpus in workload.file.corpora:
         if names := workload.missing(corpus):
             count = f"{workload.documents(corpus):,}"
             yield (
-                f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not here: corpus {corpus} is taken to have"
-                f" {count} {'document' if count == '1' else 'documents'}, and ingestion to take as long as that"
+                f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} missing: the estimate assumes"
+                f" {count} {'document' if count == '1' else 'documents'} in corpus {corpus}"
             )

@@ -1,21 +1,19 @@
-"""Plans of settings experiments: factorials, fractions, Plackett-Burman designs and optimisers. Level 0 is the default.
+"""Designs of settings experiments: factorials, fractions, Plackett-Burman designs, and TPE. Level 0 is the default.
 
-A fraction of 2^b runs gives each of k factors a column over the b basic ones: the exclusive or of some of them. Its
-resolution R is the size of the smallest set of columns whose exclusive or is nothing: then no effect of s factors is
-mixed with one of fewer than R - s. (Box and Hunter, "The 2^(k-p) fractional factorial designs", Technometrics 3, 1961.)
-Columns are taken greedily in lexicographic order, which makes a lexicographic code. With exclusive or for the sign, the
-run with every factor at its default is in every fraction.
+A fraction of 2^b runs assigns each of k factors a column: the exclusive or of some of the b basic columns. Its
+resolution R is the size of the smallest set of columns whose exclusive or is zero. Effects of s factors are then not
+aliased with effects of fewer than R - s factors. (Box and Hunter, "The 2^(k-p) fractional factorial designs",
+Technometrics 3, 1961.) Columns are chosen greedily in lexicographic order, as in a lexicographic code. Every fraction
+contains the run with all factors at their defaults.
 
-Plackett and Burman, "The design of optimum multifactorial experiments" (Biometrika 33, 1946). The matrices are those of
-Hadamard, by Paley's construction from quadratic residues modulo a prime q = 3 (mod 4), for q + 1 runs, and by
-Sylvester's doubling.
+Plackett and Burman, "The design of optimum multifactorial experiments" (Biometrika 33, 1946). The Hadamard matrices
+come from Paley's construction (quadratic residues modulo a prime q = 3 (mod 4), for q + 1 runs) and Sylvester's
+doubling.
 
-Own code: for levels that are listed, each is a page, and a library of optimisers would bring a database along. Both
-are pure: the same results and seed give the same next trial, so a stopped search goes on where it was. Losses are
-logarithms, to be made small. A trial in which the store failed has an infinite one, and one that tells nothing has
-None.
+TPE is deterministic: equal results and seed give the same next trial, so a search can resume. It minimises losses,
+which are logarithms. The loss is infinite if the store failed, and None if the trial has no valid figure.
 
-Own code rather than a library of designs: each is a few lines, and needs no more than arithmetic on small integers.
+Libraries of designs and optimisers are not used: each design takes a few lines of integer arithmetic here.
 """
 
 import itertools
@@ -26,14 +24,14 @@ import numpy as np
 
 
 def full(levels: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return every combination, given how many levels each factor has."""
+    """Return every combination, given the number of levels of each factor."""
     return list(itertools.product(*(range(number) for number in levels)))
 
 
 def changes(levels: Sequence[int], most: int) -> list[tuple[int, ...]]:
     """Return the default and every combination that differs from it in at most `most` factors, fewest changes first.
 
-    With 1, 2 and 3 these are all single settings, pairs and triples.
+    With `most` 1, 2 and 3 these are all single settings, pairs and triples.
     """
     rows = []
     for number in range(min(most, len(levels)) + 1):
@@ -47,7 +45,7 @@ def changes(levels: Sequence[int], most: int) -> list[tuple[int, ...]]:
 
 
 def fraction(factors: int, resolution: int) -> list[tuple[int, ...]]:
-    """Return the smallest fraction of at least that resolution (3 to 5), or the full factorial."""
+    """Return the smallest fraction with at least this resolution (3 to 5), or the full factorial."""
     basic = 1
     while True:
         columns = _columns(factors, basic, resolution)
@@ -57,9 +55,9 @@ def fraction(factors: int, resolution: int) -> list[tuple[int, ...]]:
 
 
 def resolution_of(rows: Sequence[Sequence[int]]) -> int:
-    """Return the resolution of a two-level design: the least number of columns whose exclusive or is constant.
+    """Return the resolution of a two-level design: the smallest number of columns whose exclusive or is constant.
 
-    One more than the number of factors if there are no such columns: the full factorial has no aliases.
+    For a design without aliases (the full factorial), the number of factors plus 1.
     """
     columns = list(zip(*rows, strict=True))
     for size in range(1, len(columns) + 1):
@@ -70,7 +68,7 @@ def resolution_of(rows: Sequence[Sequence[int]]) -> int:
 
 
 def _columns(factors: int, basic: int, resolution: int) -> list[int] | None:
-    """Return a column for each factor, as bits over the basic ones; None if so few cannot carry them."""
+    """Return a column for each factor, as bits over the basic columns; None if these are too few."""
     basis: list[int] = [1 << bit for bit in range(min(basic, factors))]
     reached = {0} | _sums(basis, resolution - 2)
     for column in range(1, 2**basic):
@@ -95,17 +93,17 @@ def _sums(columns: Sequence[int], most: int) -> set[int]:
 
 
 def plackett_burman(factors: int) -> list[tuple[int, ...]]:
-    """Return the smallest such design, as levels 0 and 1; its last run has every factor at its default."""
+    """Return the smallest Plackett-Burman design, as levels 0 and 1; all factors of its last run are at 0."""
     runs = 4
     while (matrix := _hadamard(runs)) is None or runs <= factors:
         runs += 4
-    # The first row has +1 everywhere, and signs of columns are free: turned round, it is the run of all defaults.
+    # The first row is all +1. Mapping +1 to level 0 makes it the run of defaults.
     rows = [tuple((1 - sign) // 2 for sign in row[1 : factors + 1]) for row in matrix]
     return [*rows[1:], rows[0]]
 
 
 def _hadamard(size: int) -> list[list[int]] | None:
-    """Return a matrix of +1 and -1 with orthogonal rows, the first row and column all +1; None if neither way leads."""
+    """Return a Hadamard matrix with first row and column all +1; None if neither construction gives this size."""
     if size == 1:
         return [[1]]
     prime = size - 1
@@ -124,19 +122,18 @@ def _hadamard(size: int) -> list[list[int]] | None:
 
 Trial = tuple[tuple[int, ...], float | None]
 
-#: Of TPE: trials at random before the first that is reasoned, the share of trials that count as good, and the
-#: candidates that are drawn for each.
+#: TPE: number of initial random trials, share of trials that count as good, and candidates drawn per trial.
 _STARTUP = 8
 _GOOD = 0.25
 _CANDIDATES = 32
 
 
 def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int, ...]:
-    """Return the next trial by tree-structured Parzen estimators.
+    """Return the next trial by tree-structured Parzen estimators (TPE).
 
     Bergstra, Bardenet, Bengio and Kegl, "Algorithms for hyper-parameter optimization" (NIPS 2011), for independent
-    factors with unordered levels: how often a level is among the good trials, over how often among the others, each
-    with one count in advance. Combinations that were not tried come first.
+    factors with unordered levels. The score of a candidate is the product over factors of its level's share among good
+    trials divided by its share among the others, with one pseudo-count per level. Untried candidates come first.
     """
     random = np.random.default_rng([seed, len(trials)])
     tried = {row for row, _ in trials}
@@ -148,15 +145,15 @@ def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int,
     good, bad = (_shares(levels, [row for _, row in part]) for part in (known[:split], known[split:]))
     drawn = [tuple(int(random.choice(len(row), p=row)) for row in good) for _ in range(_CANDIDATES)]
 
-    def promise(row: tuple[int, ...]) -> tuple[bool, float]:
+    def score(row: tuple[int, ...]) -> tuple[bool, float]:
         gain = sum(math.log(good[i][level] / bad[i][level]) for i, level in enumerate(row))
         return row not in tried, gain
 
-    return max(drawn, key=promise)
+    return max(drawn, key=score)
 
 
 def _shares(levels: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-    """Return, for each factor, how often each of its levels comes up, with one count in advance."""
+    """Return, for each factor, the share of each level in `rows`, with one pseudo-count per level."""
     shares = []
     for index, number in enumerate(levels):
         counts = np.bincount([row[index] for row in rows], minlength=number) + 1.0

@@ -1,14 +1,13 @@
-"""Rules that decide whether an experiment repeats its treatments again.
+"""Stopping rule for the repetitions of an experiment with `until`.
 
-The measure is the report's own: requests/s or documents/s where clients wait for answers, else, since an open load's
-throughput is what was offered, the median response time of the phase's main operation. Intervals share the relative
-spread of all repeated runs.
+The measure is the throughput of the report for closed loads. Open loads have a given throughput, so the measure is the
+median response time of the phase's main operation. All treatments share the relative variance of the repeated runs.
 
-Which block follows from what is recorded alone, so a stopped experiment goes on where it was.
+The decision depends only on recorded runs, so an experiment can resume.
 
-Blocks that end as soon as an interval is narrow end where the noise looks small by chance, and with one or two
-treatments the interval then covers 89 to 92 % instead of 95 %. So few treatments need at least 4 degrees of freedom,
-and are given 2 more blocks, whatever these say.
+Stopping at the first narrow interval favours moments when the noise looks small. With one or two treatments, the
+interval would then cover 89 to 92 % instead of 95 %. These experiments need at least 4 degrees of freedom, and get 2
+more blocks after the first narrow interval.
 """
 
 import json
@@ -27,9 +26,9 @@ from loadframe.experiment.experiment import Experiment
 
 
 def widest_interval(runs: Sequence[RecordedRun], phases: Iterable[str], rate: Rate = THROUGHPUT) -> float:
-    """Return the greatest half-width of a treatment's 95 % interval, relative to its mean; infinite while unknown.
+    """Return the largest relative half-width of a treatment's 95 % interval.
 
-    Infinite until every treatment has a valid run, and one of them was repeated.
+    Infinite until every treatment has a valid run and one of them is repeated.
     """
     return max((_widest(runs, phase, rate) for phase in phases), default=math.inf)
 
@@ -52,21 +51,21 @@ def _measure(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> Measure:
     return Measure(phase, rate.name)
 
 
-#: Up to so many treatments get blocks after their intervals are narrow, and how many; their least degrees of freedom.
+#: Largest number of treatments with extra blocks, the number of these blocks, and the minimum degrees of freedom.
 _FEW, _AFTERWARDS, _LEAST_FREEDOM = 2, 2, 4
 
 
 class StoppingRule:
-    """Rule that ends repetitions, told of the widest interval after each block in turn."""
+    """Sequential stopping rule; call `ends` after each block in order."""
 
     def __init__(self, target: float, treatments: int) -> None:
-        """Take the half-width that is wanted, relative to the mean, and the number of treatments in a block."""
+        """Take the relative half-width to reach, and the number of treatments in a block."""
         self._target = target
         self._treatments = treatments
         self._narrow_since: int | None = None
 
     def ends(self, blocks: int, width: float) -> bool:
-        """Return whether this many blocks are enough, given the widest half-width after them."""
+        """Return whether to stop after `blocks` blocks with this widest half-width; remembers the first narrow one."""
         few = self._treatments <= _FEW
         known = not few or (blocks - 1) * self._treatments >= _LEAST_FREEDOM
         if self._narrow_since is None and known and width <= self._target:
@@ -75,11 +74,11 @@ class StoppingRule:
 
 
 def next_block(experiment: Experiment, design: Callable[[Experiment], Design], runs_path: Path) -> Sequence[PlannedRun]:
-    """Return the runs of the block that the intervals still ask for; nothing if no interval is asked for."""
+    """Return the runs of the next block; empty without `until`, or when the intervals are narrow."""
     until = experiment.file.until
     if until is None:
         return ()
-    # Few experiments ask for intervals, and the statistics take a second to import.
+    # Imported here because the statistics take a second to import.
     from loadframe.analyze.experiment import RecordedRun
     from loadframe.analyze.rates import RATES, THROUGHPUT
     from loadframe.record import Run
@@ -105,5 +104,5 @@ def next_block(experiment: Experiment, design: Callable[[Experiment], Design], r
 
 
 def with_repetitions(experiment: Experiment, repetitions: int) -> Experiment:
-    """Return the same experiment with another number of repetitions; its blocks so far stay what they were."""
+    """Return the experiment with another number of repetitions; existing blocks do not change."""
     return replace(experiment, file=experiment.file.model_copy(update={"repetitions": repetitions}))

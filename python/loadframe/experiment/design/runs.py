@@ -1,4 +1,4 @@
-"""Planned runs, and designs: the runs of an experiment in their order."""
+"""Planned runs and designs."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -10,40 +10,40 @@ from loadframe.experiment.file.factors import Level
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run to be made."""
+    """A run of a design."""
 
-    #: Names its folder, too: unique, readable, and the same when the experiment is extended by levels or blocks.
+    #: Unique and readable; also the folder name. Stays equal if levels or blocks are added to the experiment.
     id: str
-    #: From 1. Blocks are repetitions here.
+    #: From 1. Each block is one repetition.
     block: int
     treatment: Mapping[str, Level]
-    #: The levels of the factors that are hard to change. Neighbours with the same state share a cluster.
+    #: Levels of the hard-to-change factors. Consecutive runs with equal state share a cluster.
     state: str
-    #: Which run of its treatment in its block this is, from 1, where one is not enough.
+    #: Number of the run within its treatment and block, from 1.
     trial: int = 1
 
     @property
     def repetition(self) -> int:
-        """Which repetition of its treatment this is, from 1."""
+        """Number of the repetition of its treatment, from 1."""
         return self.block
 
     def describe(self) -> dict[str, Any]:
-        """Return the run for people and programs, ready for JSON."""
+        """Return the run as JSON values."""
         return {"run": self.id, "block": self.block, "treatment": dict(self.treatment)}
 
 
 @dataclass(frozen=True)
 class Design:
-    """The runs of an experiment, in their order."""
+    """The runs of an experiment, in order."""
 
     seed: int
     runs: tuple[PlannedRun, ...]
 
     def groups(self) -> Iterator[tuple[PlannedRun, ...]]:
-        """Yield the runs that share a block and a state, in their order."""
+        """Yield consecutive runs that share block and state."""
         for _, group in itertools.groupby(self.runs, key=lambda run: (run.block, run.state)):
             yield tuple(group)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the runs for people and programs, ready for JSON."""
+        """Return the runs as JSON values."""
         return [run.describe() for run in self.runs]

@@ -1,1 +1,1 @@
-"""What elastic experiments are made of: loads over time, triggers, changes of the cluster, scaling policies."""
+"""Elastic experiments: triggers, cluster changes and scaling policies under load."""

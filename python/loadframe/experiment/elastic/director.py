@@ -1,7 +1,7 @@
-"""Watches a run and changes its cluster while the load goes on: a timeline of steps, or a policy.
+"""Cluster changes during a run, by a timeline of steps or a scaling policy.
 
-It looks in a thread of its own, and each change is made in another, so that a node can be killed while data moves. All
-that happens is written into the run's events. In a control run it watches for the first step, and takes none.
+One thread evaluates triggers, and each change has its own thread, so that a node can be killed while data moves. All
+changes are recorded as events of the run. In a control run, only the first trigger is evaluated and nothing changes.
 """
 
 import threading
@@ -44,14 +44,14 @@ Report = Callable[[str], None]
 
 
 def change_text(step: Step) -> str:
-    """Write a step's change: `add 1`, `kill node-1`."""
+    """Return the change of a step for display: `add 1`, `kill node-1`."""
     key = next(key for key in CHANGES if getattr(step, key) is not None)
     value = getattr(step, key)
     return f"{key} {', '.join(f'{name} {level}' for name, level in value.items()) if key == 'set' else value}"
 
 
 def carry_out(step: Step, cluster: Cluster, report: Report, tell: Tell) -> None:
-    """Make the change; `tell` hears once a second how far it has come, and may end it by LoadframeError."""
+    """Apply the change of a step; `tell` gets its progress once a second, and may abort it with LoadframeError."""
     if step.add is not None:
         cluster.grow(step.add, report, tell=tell)
     elif step.remove is not None:
@@ -73,13 +73,13 @@ def carry_out(step: Step, cluster: Cluster, report: Report, tell: Tell) -> None:
 
 
 def _start(name: str, cluster: Cluster, report: Report, tell: Tell) -> None:
-    """Start a node again that is gone, with its data, and all others that are."""
+    """Restart a stopped node with its data, and all other stopped nodes."""
     if any(node.name == name and node.alive for node in cluster.nodes):
-        raise LoadframeError(f"{name} runs, and cannot be started again", remedy="kill it in an earlier step")
+        raise LoadframeError(f"cannot start {name}, because it is running", remedy="kill it in an earlier step")
     cluster.mend(report, tell=tell)
 
 
-#: s between two looks at the triggers, and how long the end of a run waits for changes to be broken off.
+#: Interval between evaluations of triggers, and time limit for aborting changes at the end of a run, s.
 _LOOK = 0.2
 _PATIENCE = 60.0
 
@@ -101,7 +101,7 @@ class BoundedPolicy:
 
 
 class Director(RunHook):
-    """One run's changes. `plan` is a timeline or a policy; `control` runs only watch when it would have begun."""
+    """Hook that executes the cluster changes of one run: a timeline or a policy; none in a `control` run."""
 
     disturbs = True
 
@@ -119,7 +119,7 @@ class Director(RunHook):
         self._plan = plan
         self._report = report
         self._control = control
-        #: Whether no more clients come once something has happened.
+        #: Whether the number of clients stays constant after the first change.
         self._holds = holds
         self._metrics = LiveMetrics(rate)
         self._over = threading.Event()
@@ -131,28 +131,28 @@ class Director(RunHook):
         self._origin = 0.0
 
     def begin(self, writer: RunWriter) -> None:
-        """Write with this."""
+        """Store the writer for events."""
         self._writer = writer
 
     def phase(self, start: float, warmup: float) -> None:
-        """Begin to watch; times count from the end of the warm-up."""
+        """Start the watching thread; times count from the end of the warm-up."""
         self._origin = start + warmup
         self._begin(self._policy if isinstance(self._plan, BoundedPolicy) else self._timeline)
 
     def progress(self, progress: Progress) -> None:
-        """Take it in."""
+        """Pass the progress to the live metrics."""
         self._metrics.progress(progress)
 
     def held(self) -> bool:
-        """Whether something has happened, where that keeps the clients as they are."""
+        """Return whether the number of clients must stay constant from now on."""
         return self._holds and self._happened.is_set()
 
     def failure(self) -> LoadframeError | None:
-        """Return what broke in one of its threads: the user's policy, a trigger, a change."""
+        """Return the error of a policy, trigger or change, if any."""
         return self._failure
 
     def end(self) -> list[str]:
-        """Break off what goes on, and return what was not done as it was asked for."""
+        """Abort running changes, and return the deviations from the plan."""
         self._over.set()
         for thread in self._threads:
             thread.join(_PATIENCE)
@@ -166,14 +166,12 @@ class Director(RunHook):
         thread.start()
 
     def _run_guarded(self, target: Callable[[], None]) -> None:
-        """Keep what breaks in a thread, where nobody else would hear of it: the run has failed then."""
+        """Run `target` and store its error, so that the run fails."""
         try:
             target()
         except BaseException as error:
-            told = (
-                error if isinstance(error, LoadframeError) else _broken("what watches and changes the cluster", error)
-            )
-            self._failure = self._failure or told
+            failure = error if isinstance(error, LoadframeError) else _broken("changing the cluster", error)
+            self._failure = self._failure or failure
 
     def _now(self) -> float:
         return self._writer.elapsed() - self._origin
@@ -205,11 +203,11 @@ class Director(RunHook):
     def _missed(self, number: int, planned: TriggeredStep, when: str) -> None:
         self._writer.event(NEVER, step=number, trigger=planned.trigger.description)
         self._deviations.append(
-            f"step {number} was not taken: its trigger, {planned.trigger.description}, never fired {when}"
+            f"step {number} was not taken: its trigger, {planned.trigger.description}, did not fire {when}"
         )
 
     def _wait(self, planned: TriggeredStep, began: float, eye: "_CpuWatcher") -> str | None:
-        """Return what was seen when the trigger fired; None when time was over."""
+        """Wait for the trigger and return its reason; None after `within` or at the end of the run."""
         within = planned.step.within
         while not self._over.is_set():
             now = self._now()
@@ -231,21 +229,21 @@ class Director(RunHook):
     def _carry_out(self, number: int, step: Step, change: "_Change") -> None:
         words = change_text(step)
         if self._over.is_set():
-            # The trigger fired while the run ended: the cluster is about to stop, and must not get another node.
+            # The trigger fired while the run ended. The cluster is about to stop, so do not change it.
             change.finished = True
             self._writer.event(BROKEN_OFF, step=number, change=words)
             return
         self._writer.event(STARTED, step=number, change=words)
-        told: str | None = None
+        reported_unit: str | None = None
 
         def tell(what: str, balancing: Balancing) -> None:
-            nonlocal told
+            nonlocal reported_unit
             if self._over.is_set():
                 raise _RunEndedError("the run is over")
-            if told != balancing.unit:
-                # A node is waited for before its data: what is left is of another kind then.
+            if reported_unit != balancing.unit:
+                # The unit changes, because a node joins before its data moves.
                 self._writer.event(BALANCING, step=number, what=what, unit=balancing.unit)
-                told = balancing.unit
+                reported_unit = balancing.unit
             self._writer.telemetry(self._writer.elapsed(), "cluster", "balancing.left", balancing.left)
 
         try:
@@ -310,7 +308,7 @@ class Director(RunHook):
 
 
 def _broken(what: str, error: BaseException) -> LoadframeError:
-    """Return the error of a run in which something broke that the user is not told of otherwise."""
+    """Return a LoadframeError for an unexpected error, with its last file and line."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return LoadframeError(f"{what} failed: {why}", remedy=f"see {last.filename}, line {last.lineno}")
@@ -321,29 +319,29 @@ def _within(seconds: float | None) -> str:
 
 
 class _RunEndedError(LoadframeError):
-    """A change is broken off since the run is over."""
+    """Aborts a change at the end of the run."""
 
 
 class _Change:
-    """How far a change has come."""
+    """State of a change."""
 
     def __init__(self) -> None:
-        #: When it was over, s since the measured window began.
+        #: End of a successful change, s since the start of the measured window.
         self.over: float | None = None
         self.finished = False
 
 
 def data_processes(nodes: Sequence[Node]) -> dict[str, str]:
-    """Return the processes that use what nodes may use, each with its node: triggers and policies go by them.
+    """Return the node of each process with CPU time that counts for triggers and policies.
 
-    They are those that keep data, and companions that share the limits of one.
+    These are data nodes, and companions that share the limits of one.
     """
     keeping = {node.name: node.name for node in nodes if not node.companion}
     return keeping | sharing(nodes)
 
 
 class _CpuWatcher:
-    """Looks once a second at the CPU of each node that keeps data, as a share of what it may use."""
+    """Samples the CPU of each data node once a second, as a share of its limit."""
 
     def __init__(self, cluster: Cluster, metrics: LiveMetrics) -> None:
         self._metrics = metrics
@@ -360,7 +358,7 @@ class _CpuWatcher:
         return {node.name: node.pid for node in nodes if node.pid and node.name in wanted}
 
     def look(self, now: float) -> None:
-        """Look if a second has passed since."""
+        """Take a sample if a second has passed since the last one."""
         if now < self._due:
             return
         self._due = now + 1.0

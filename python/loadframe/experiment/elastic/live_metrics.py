@@ -1,4 +1,4 @@
-"""What is seen of a run while it goes on, for triggers and policies: each second's figures, and the nodes' CPUs."""
+"""Live metrics of a run for triggers and policies: figures per second, and CPU shares of the nodes."""
 
 import threading
 from collections.abc import Mapping
@@ -10,18 +10,16 @@ from loadframe.load import Progress
 
 @dataclass(frozen=True)
 class SecondMetrics:
-    """One second of the load: requests that succeeded and that failed, and what throughput counts, 1/s; 99th percentile
-    of response times, s, if there are any.
-    """
+    """Metrics of one second of the load."""
 
-    successes: float
-    throughput: float
-    errors: float
-    response_p99: float | None
+    successes: float  #: requests/s
+    throughput: float  #: 1/s, in the unit of the objective
+    errors: float  #: failed requests/s
+    response_p99: float | None  #: s; None without answers
 
 
 class LiveMetrics:
-    """Fed by the thread that runs the load and by the one that looks at the nodes, asked by the latter."""
+    """Thread-safe live metrics: the load thread adds figures, the watching thread adds CPU shares and reads."""
 
     def __init__(self, rate: RateName = "throughput") -> None:
         self._rate = rate
@@ -30,11 +28,11 @@ class LiveMetrics:
         self._errors = 0
         self._indexed = 0
         self._last = 0
-        #: By node, as shares of what each may use; of the last seconds.
+        #: CPU shares by node, relative to the limit, for each of the last 600 s.
         self._cpu: list[Mapping[str, float]] = []
 
     def progress(self, progress: Progress) -> None:
-        """Take in how far the load has come; called more often than once a second."""
+        """Add the figures of the last second; calls without a new second are ignored."""
         with self._lock:
             if progress.seconds <= self._last:
                 return
@@ -45,24 +43,24 @@ class LiveMetrics:
             )
 
     def _counted(self, progress: Progress) -> float:
-        """Return what throughput counts, as the analysis of the run will: of a phase that takes in events, these."""
+        """Return throughput in the unit of the analysis: acknowledged events of sources, else requests or documents."""
         if progress.sources:
             before, self._indexed = self._indexed, sum(source.indexed for source in progress.sources.values())
             return self._indexed - before
         return progress.documents_throughput if self._rate == "documents" else progress.throughput
 
     def look(self, cpu: Mapping[str, float]) -> None:
-        """Take in the CPU shares of the nodes, once a second."""
+        """Add the CPU shares of the nodes; called once a second."""
         with self._lock:
             self._cpu = [*self._cpu[-599:], dict(cpu)]
 
     def seconds(self) -> list[SecondMetrics]:
-        """Return the seconds so far."""
+        """Return the metrics of all seconds so far."""
         with self._lock:
             return list(self._seconds)
 
     def busiest(self, seconds: int) -> float:
-        """Return the greatest mean CPU share of a node over the last seconds; 0 if they are not over yet."""
+        """Return the largest mean CPU share of a node over the last seconds; 0 if fewer are recorded."""
         with self._lock:
             looks = self._cpu[-seconds:]
         if len(looks) < seconds:
@@ -71,7 +69,7 @@ class LiveMetrics:
         return max((sum(look[node] for look in looks) / seconds for node in throughout), default=0.0)
 
     def cpu(self, seconds: int) -> float | None:
-        """Return the mean CPU share over nodes and the last seconds; None before there is any."""
+        """Return the mean CPU share over nodes and the last seconds; None without samples."""
         with self._lock:
             shares = [share for look in self._cpu[-seconds:] for share in look.values()]
         return sum(shares) / len(shares) if shares else None

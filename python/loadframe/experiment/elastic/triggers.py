@@ -1,13 +1,15 @@
-"""Triggers of steps: a time, an overload, a broken objective, a fall in throughput, a balanced cluster.
+"""Triggers of steps: a time, overload, a broken objective, a balanced cluster.
 
-The last m seconds are held against the best m seconds before them, for m of 1, 2, 4 ... times the length that is asked
-for, as far as the run goes back. The best of many stretches lies above its level by chance, and each second is another
-chance to see a fall, so a difference counts only when it is `_ERRORS` standard errors large: then it happens in at most
-5 % of runs of 15 minutes that throughput which did not fall is said to have fallen, by simulation under autoregressive
-seconds (benchmarks/simulate_trigger.py; docs/elasticity.md has the table). In longer runs the bound rises with the
-logarithm of their length, which spends the same again on each doubling at most. The scan is that of Page ("Continuous
-inspection schemes", Biometrika, 1954) over windows, as a generalised likelihood ratio with a known noise; the noise
-is estimated from differences of neighbouring seconds, since levels rise in steps while clients arrive.
+Overload includes a drop in throughput: the mean of the last m seconds is below the best mean of m earlier seconds. All
+m of 1, 2, 4 ... times the configured length are tested. The best of many windows exceeds its level by chance, and every
+second is a new test, so a drop must exceed `_ERRORS` standard errors. With this bound, at most 5 % of 15-minute runs
+with constant throughput trigger, by simulation with autoregressive noise (benchmarks/simulate_trigger.py; table in
+docs/elasticity.md). In longer runs the bound grows with the logarithm of the length, so each doubling adds at most the
+same probability.
+
+The scan follows Page ("Continuous inspection schemes", Biometrika, 1954), over windows, as a generalised likelihood
+ratio with known noise. The noise is estimated from differences of neighbouring seconds, because the level rises in
+steps while clients arrive.
 """
 
 import math
@@ -23,50 +25,50 @@ from loadframe.base.units import format_count, format_duration, format_share
 from loadframe.experiment.elastic.live_metrics import LiveMetrics, SecondMetrics
 from loadframe.experiment.file.elastic import Objective, Overload, Step
 
-#: The bound in standard errors, and the seconds of the run for which it holds.
+#: Required drop in standard errors, and the run length for which it was calibrated, s.
 _ERRORS = 4.6
 _RUN = 900
-#: Standard errors of a correlation's estimate that are added to it, and what it is at most.
+#: Standard errors that are added to the estimated autocorrelation, and its maximum.
 _UPPER = 3.0
 _GREATEST = 0.9
 
 
 @dataclass(frozen=True)
 class ThroughputDrop:
-    """From which level to which throughput has fallen, 1/s, and over how many seconds that was seen."""
+    """A significant drop in throughput."""
 
-    best: float
-    last: float
-    seconds: int
+    best: float  #: best earlier mean, 1/s
+    last: float  #: mean of the last window, 1/s
+    seconds: int  #: length of both windows
 
 
 def throughput_drop(rates: Series, length: int, drop: float) -> ThroughputDrop | None:
-    """Return how throughput has fallen by now; None if by no more than the share `drop`, or than noise explains.
+    """Return the current drop in throughput; None if it is at most the share `drop`, or not significant.
 
-    `rates` are those of each second so far, 1/s. A drop of 0 asks whether throughput no longer grows: whether the last
-    `length` seconds had less than as many before, which noise alone brings about.
+    `rates` holds the throughput of each second so far, 1/s. With `drop` 0, any decrease of the mean of the last
+    `length` seconds counts, without a test: throughput no longer grows.
     """
     for best, last, span in _spans(rates, length):
         if drop == 0:
             return ThroughputDrop(best, last, span) if last < best else None
-        if best - last > drop * best and errors(rates, best, last, span) >= bound(len(rates)):
+        if best - last > drop * best and standard_errors(rates, best, last, span) >= required_errors(len(rates)):
             return ThroughputDrop(best, last, span)
     return None
 
 
-def bound(seconds: int) -> float:
-    """Return how many standard errors a fall must have in a run of that age."""
+def required_errors(seconds: int) -> float:
+    """Return the number of standard errors that a drop must exceed in a run of this age."""
     return math.sqrt(_ERRORS**2 + 2 * math.log(max(seconds / _RUN, 1.0)))
 
 
-def errors(rates: Series, best: float, last: float, span: int) -> float:
-    """Return how many standard errors of a normal distribution a fall between two stretches of `span` seconds has.
+def standard_errors(rates: Series, best: float, last: float, span: int) -> float:
+    """Return the drop between two windows of `span` seconds in standard errors of a normal distribution.
 
-    The noise is an estimate itself, from as many independent seconds as these dependent ones stand for: so it is
-    Student's t, and the result has the same probability under the normal distribution.
+    The noise is estimated from the effective number of independent seconds, so the statistic has Student's t
+    distribution. It is converted to the normal quantile with the same probability.
     """
     deviation, rho = stepwise_noise(rates)
-    # The correlation is an estimate, too, and an unlucky one must not make noise small: its upper bound counts.
+    # Use an upper bound of the correlation, because an underestimate would make the noise too small.
     upper = max(min(rho + _UPPER * math.sqrt((1 - rho**2) / len(rates)), _GREATEST), rho)
     error = deviation * best * math.sqrt((1 - rho) / (1 - upper) * 2 * variance_of_mean(span, upper))
     if error == 0:
@@ -76,7 +78,7 @@ def errors(rates: Series, best: float, last: float, span: int) -> float:
 
 
 def _spans(rates: Series, length: int) -> Iterator[tuple[float, float, int]]:
-    """Yield the best and the last mean of each span of seconds, the shortest first."""
+    """Yield the best earlier mean, the last mean and the window length, for growing windows."""
     total = np.concatenate([[0.0], np.cumsum(rates)])
     span = length
     while 2 * span <= len(rates):
@@ -87,82 +89,82 @@ def _spans(rates: Series, length: int) -> Iterator[tuple[float, float, int]]:
 
 @dataclass(frozen=True)
 class RunState:
-    """What a trigger is judged by. Times in s since the measured window began."""
+    """Input of triggers. Times in s since the start of the measured window."""
 
     now: float
     metrics: LiveMetrics
-    #: When the change before this step was over; None while it goes on, or before there was one.
+    #: End of the previous change; None before its end, or without one.
     balanced: float | None
 
 
 class Trigger(ABC):
-    """Says when it fires, and why; asked several times a second."""
+    """Condition that starts a step; evaluated several times a second."""
 
     @property
     @abstractmethod
     def description(self) -> str:
-        """What it waits for."""
+        """The condition, for display."""
 
     @abstractmethod
     def fires(self, moment: RunState) -> str | None:
-        """Return what was seen if it fires now."""
+        """Return the observed reason if the trigger fires now, otherwise None."""
 
 
 @dataclass(frozen=True)
 class AtTime(Trigger):
-    """Fires at an instant, s."""
+    """Fires at a time, s."""
 
     at: float
 
     @property
     def description(self) -> str:
-        """The instant."""
+        """The time, for display."""
         return f"at {format_duration(self.at)}"
 
     def fires(self, moment: RunState) -> str | None:
-        """Compare the clock."""
+        """Return the time once it is reached."""
         return self.description if moment.now >= self.at else None
 
 
 @dataclass(frozen=True)
 class Overloaded(Trigger):
-    """Fires when a node's CPU is above a share over the last seconds *and* throughput has fallen; see `falling`."""
+    """Fires when the CPU share of a node exceeds a threshold *and* throughput drops; see `throughput_drop`."""
 
     overload: Overload
 
     @property
     def description(self) -> str:
-        """The thresholds."""
+        """The thresholds, for display."""
         drop = f"down by {format_share(self.overload.drop)}" if self.overload.drop else "no longer growing"
         return f"overloaded (a node above {format_share(self.overload.cpu)} CPU, throughput {drop})"
 
     def fires(self, moment: RunState) -> str | None:
-        """Look at both."""
+        """Return CPU share and throughput drop if both exceed their thresholds."""
         busiest = moment.metrics.busiest(self.overload.seconds)
         if busiest <= self.overload.cpu:
             return None
         rates = np.array([second.throughput for second in moment.metrics.seconds()], dtype=float)
-        fallen = throughput_drop(rates, self.overload.seconds, self.overload.drop)
-        if fallen is None:
+        drop = throughput_drop(rates, self.overload.seconds, self.overload.drop)
+        if drop is None:
             return None
-        words = f"fell from {format_count(round(fallen.best))}/s to {format_count(round(fallen.last))}/s"
-        return f"a node at {format_share(busiest)} CPU; throughput {words} over {format_duration(fallen.seconds)}"
+        change = f"fell from {format_count(round(drop.best))}/s to {format_count(round(drop.last))}/s"
+        return f"a node at {format_share(busiest)} CPU; throughput {change} over {format_duration(drop.seconds)}"
 
 
 @dataclass(frozen=True)
 class SloBroken(Trigger):
-    """Fires when an objective has been broken for a number of consecutive seconds."""
+    """Fires when the objective has been broken for `lasting` consecutive seconds."""
 
     slo: Objective
     lasting: float
 
     @property
     def description(self) -> str:
-        """How long."""
+        """The duration, for display."""
         return f"objective broken for {format_duration(self.lasting)}"
 
     def fires(self, moment: RunState) -> str | None:
-        """Look at the last seconds."""
+        """Return p99 and errors of the last second if the objective is broken throughout."""
         last = moment.metrics.seconds()[-math.ceil(self.lasting) :]
         if len(last) < math.ceil(self.lasting) or not all(_breaks(second, self.slo) for second in last):
             return None
@@ -179,40 +181,40 @@ def _breaks(second: SecondMetrics, slo: Objective) -> bool:
 
 @dataclass(frozen=True)
 class Balanced(Trigger):
-    """Fires so long after the change before it was over."""
+    """Fires `after` seconds after the end of the previous change."""
 
     after: float
 
     @property
     def description(self) -> str:
-        """How long after."""
+        """The delay, for display."""
         return f"{format_duration(self.after)} after the cluster is balanced" if self.after else "when balanced"
 
     def fires(self, moment: RunState) -> str | None:
-        """Compare the clock with the end of the change before."""
+        """Return the end of the previous change once the delay has passed."""
         over = moment.balanced is not None and moment.now >= moment.balanced + self.after
         return f"balanced at {moment.balanced:.1f} s" if over else None
 
 
 @dataclass(frozen=True)
 class NotBefore(Trigger):
-    """Fires as another one does, but not before an instant, s: until then the level before the change is not known."""
+    """Delays another trigger until `since`, s, because the level before the change must be known first."""
 
     since: float
     trigger: Trigger
 
     @property
     def description(self) -> str:
-        """What the other one waits for."""
+        """The condition of the delayed trigger."""
         return self.trigger.description
 
     def fires(self, moment: RunState) -> str | None:
-        """Ask the other one when it is time."""
+        """Evaluate the delayed trigger from `since` on."""
         return self.trigger.fires(moment) if moment.now >= self.since else None
 
 
 def trigger_of(step: Step, slo: Objective | None, window: float) -> Trigger:
-    """Return the trigger of a step. What the load brings about is watched for once the run is `window` s old."""
+    """Return the trigger of a step. Triggers on the load start `window` s after the start of the measured window."""
     if step.at is not None:
         return AtTime(step.at)
     if step.overloaded is not None:

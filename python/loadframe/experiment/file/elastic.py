@@ -1,4 +1,4 @@
-"""The keys of an elastic experiment's file, as models: loads, transitions with their steps, policies, objectives."""
+"""Models of an elastic experiment's file: loads, transitions with their steps, policies, objectives."""
 
 from typing import Annotated, Literal
 
@@ -17,7 +17,7 @@ Share = Annotated[float, quantity(parse_share, 1e3), Field(ge=0, le=1)]
 
 
 class ComingClients(Model):
-    """Clients that come a few at a time, until there are `most` or the first step of the timeline is taken."""
+    """Clients that arrive in groups of `more`, until there are `most` or the first step of the timeline is taken."""
 
     from_: Annotated[int, Field(ge=1, alias="from")]
     more: Count
@@ -25,7 +25,7 @@ class ComingClients(Model):
     most: Count
 
     def level(self) -> ClientLevel:
-        """Return the growing number as steps."""
+        """Return the number of clients over time as stages."""
         stages = []
         for clients in range(self.from_, self.most, self.more):
             stages.append(ClientStage(to=clients, over=self.every))
@@ -34,7 +34,7 @@ class ComingClients(Model):
 
 
 class RateShare(Model):
-    """A rate that is a share of what the cluster could do under another load, a closed one, without the event."""
+    """A rate as a share of the capacity: the throughput under the closed load `of`, without the event."""
 
     share: Annotated[Share, Field(gt=0)]
     of: Name
@@ -57,7 +57,7 @@ def _rate_form(value: object) -> str:
 
 
 class LoadEntry(Model):
-    """A load over the time of a run: clients (closed), a rate (open), or the phase's own, as the workload has it.
+    """A load over the time of a run: clients (closed loop), a rate (open loop), or `as_written` in the workload.
 
     `with` sets parameters of the workload in its runs.
     """
@@ -90,36 +90,37 @@ class LoadEntry(Model):
 
     @property
     def is_open(self) -> bool:
-        """Whether requests are due at a rate, whatever the answers do."""
+        """Whether the load is open loop: requests are due at a rate, independent of the answers."""
         return self.rate is not None
 
     @model_validator(mode="after")
-    def _one(self) -> "LoadEntry":
-        given = [key for key in ("clients", "rate", "as_written") if getattr(self, key) is not None]
-        if len(given) != 1:
-            told = f"both {given[0]} and {given[1]}" if given else "neither clients nor a rate"
-            raise wrong(f"the load has {told}", "say one of them: clients (closed), rate (open) or as_written: true")
+    def _check_load_model(self) -> "LoadEntry":
+        """Refuse other than exactly one of clients, rate and as_written; refuse keys of open loads in a closed one."""
+        keys = [key for key in ("clients", "rate", "as_written") if getattr(self, key) is not None]
+        if len(keys) != 1:
+            problem = f"both {keys[0]} and {keys[1]}" if keys else "neither clients nor a rate"
+            raise wrong(f"the load has {problem}", "set exactly one: clients (closed), rate (open) or as_written: true")
         for key in ("arrivals", "max_in_flight"):
             if not self.is_open and getattr(self, key) is not None:
-                raise wrong(f"{key} goes with a rate", "remove it or say a rate", key=key)
+                raise wrong(f"{key} requires a rate", "remove it, or set a rate", key=key)
         return self
 
 
 class Overload(Model):
-    """A node is busy and throughput has fallen: see `triggers.Overloaded`."""
+    """Thresholds of overload: a node is busy and throughput has dropped. See `triggers.Overloaded`."""
 
     cpu: Share = 0.9
     drop: Share = 0.05
     seconds: Annotated[int, Field(ge=2, le=600)] = 10
 
 
-#: `overloaded: true` takes the usual thresholds.
+#: `overloaded: true` selects the default thresholds.
 _OverloadOrTrue = Annotated[Overload, BeforeValidator(lambda value: {} if value is True else value)]
 Positive = Annotated[Duration, Field(gt=0)]
 
 
 class Step(Model):
-    """One trigger and one change. The step before must have been taken; `within` says how long the trigger may wait."""
+    """One trigger and one change, after the step before. `within` limits the wait for the trigger."""
 
     at: Duration | None = None
     overloaded: _OverloadOrTrue | None = None
@@ -137,14 +138,15 @@ class Step(Model):
     set: Annotated[dict[str, Scalar], NOT_EMPTY] | None = None
 
     @model_validator(mode="after")
-    def _one_of_each(self) -> "Step":
-        for what, keys in (("trigger", TRIGGERS), ("change", CHANGES)):
-            given = [key for key in keys if getattr(self, key) is not None]
-            if len(given) != 1:
-                told = " and ".join(given) if given else f"no {what}"
-                raise wrong(f"a step has one {what}, and this one has {told}", f"say one of {', '.join(keys)}")
+    def _check_trigger_and_change(self) -> "Step":
+        """Refuse other than exactly one trigger and one change; refuse `within` beside `at`."""
+        for part, keys in (("trigger", TRIGGERS), ("change", CHANGES)):
+            present = [key for key in keys if getattr(self, key) is not None]
+            if len(present) != 1:
+                got = " and ".join(present) if present else f"no {part}"
+                raise wrong(f"a step needs exactly one {part}; got {got}", f"set one of {', '.join(keys)}")
         if self.at is not None and self.within is not None:
-            raise wrong("what happens at a time needs no time limit", "remove it", key="within")
+            raise wrong("within cannot be combined with at", "remove within", key="within")
         return self
 
 
@@ -153,21 +155,21 @@ CHANGES = ("add", "remove", "kill", "start", "pause", "resume", "cut", "restore"
 
 
 class Thresholds(Model):
-    """One node more above a mean CPU share of the nodes, one less below another."""
+    """Rule that adds a node above a mean CPU share of the nodes, and removes one below another share."""
 
     below: Share
     above: Share
 
     @model_validator(mode="after")
-    def _apart(self) -> "Thresholds":
+    def _check_order(self) -> "Thresholds":
         if self.below >= self.above:
-            what = "nodes are removed below a share that lies under the one above which they are added"
+            what = f"below must be less than above ({self.above:g}); got {self.below:g}"
             raise wrong(what, "lower it", key="below")
         return self
 
 
 class PolicyEntry(Model):
-    """Who decides on the number of nodes while the load runs, between which bounds and how often."""
+    """Scaling policy: a rule for the number of nodes, its bounds, and the seconds between decisions."""
 
     thresholds: Thresholds | None = None
     target: Annotated[Share, Field(gt=0)] | None = None
@@ -178,20 +180,21 @@ class PolicyEntry(Model):
     cooldown: Duration = 30.0
 
     @model_validator(mode="after")
-    def _one(self) -> "PolicyEntry":
-        given = [key for key in ("thresholds", "target", "python") if getattr(self, key) is not None]
-        if len(given) != 1:
-            told = " and ".join(given) if given else "no rule"
-            raise wrong(f"a policy has one rule, and this one has {told}", "say one of thresholds, target and python")
+    def _check_rule_and_bounds(self) -> "PolicyEntry":
+        """Refuse other than exactly one of thresholds, target and python; refuse `most` up to `least`."""
+        rules = [key for key in ("thresholds", "target", "python") if getattr(self, key) is not None]
+        if len(rules) != 1:
+            got = " and ".join(rules) if rules else "none"
+            raise wrong(f"a policy needs exactly one rule; got {got}", "set one of thresholds, target and python")
         if self.least >= self.most:
-            raise wrong("there is nothing to decide between least and most", "raise it", key="most")
+            raise wrong(f"most must be above least ({self.least}); got {self.most}", "raise it", key="most")
         return self
 
 
 class Transition(Model):
-    """What happens to a cluster with that number of nodes: the steps of a timeline, or what a policy decides.
+    """Changes of a cluster that starts with `nodes` nodes: the steps of a timeline, or the decisions of a policy.
 
-    It is made under every load, or under those that it names.
+    Runs under every load, or under the loads that it names.
     """
 
     nodes: Nodes | None = None
@@ -200,37 +203,37 @@ class Transition(Model):
     policy: PolicyEntry | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> "Transition":
+    def _check_timeline_or_policy(self) -> "Transition":
         if (self.timeline is None) == (self.policy is None):
             both = "both a timeline and a policy" if self.timeline else "neither a timeline nor a policy"
-            raise wrong(f"the transition has {both}", "say one of them")
+            raise wrong(f"the transition has {both}", "set exactly one of them")
         return self
 
 
 class Objective(Model):
-    """A service level objective, judged each second: the 99th percentile of response times, the share that failed."""
+    """Service level objective per second: maximum p99 of response times, s, and maximum share of failed requests."""
 
     p99: Annotated[Duration, Field(gt=0)] | None = None
     errors: Share | None = None
 
     @model_validator(mode="after")
-    def _something(self) -> "Objective":
+    def _check_not_empty(self) -> "Objective":
         if self.p99 is None and self.errors is None:
-            raise wrong("the objective asks for nothing", "say p99, errors, or both")
+            raise wrong("the objective is empty", "set p99, errors, or both")
         return self
 
 
 class Capacity(Model):
-    """The load, 1/s of what the experiment counts, that a number of nodes can serve."""
+    """The highest rate, 1/s in units of the objective, that a number of nodes can serve."""
 
     nodes: Nodes
     rate: Rate
 
 
 class ElasticFile(ExperimentFile):
-    """An elastic experiment as it is written: every transition under every load, with the event and without.
+    """File of an elastic experiment: every transition under every load, with and without the event.
 
-    `objective` is what throughput counts, requests or documents.
+    `objective` selects the unit of throughput, requests or documents.
     """
 
     transitions: Annotated[dict[Name, Transition], NOT_EMPTY]
@@ -242,12 +245,12 @@ class ElasticFile(ExperimentFile):
     capacity: Annotated[tuple[Capacity, ...], Strict(False)] = ()
 
     @model_validator(mode="after")
-    def _at_rest(self) -> "ElasticFile":
+    def _check_allow_bad(self) -> "ElasticFile":
         if self.allow_bad:
-            what = "nodes that join and leave take copies out of service anyway"
-            raise wrong(what, "remove it: only copies that are still missing in the end count", key="allow_bad")
+            what = "elastic experiments always accept unavailable replicas while the cluster changes"
+            raise wrong(what, "remove allow_bad", key="allow_bad")
         return self
 
     def under(self, transition: str) -> tuple[str, ...]:
-        """Return the names of the loads under which a transition is made."""
+        """Return the names of the loads under which a transition runs."""
         return self.transitions[transition].loads or tuple(self.loads)

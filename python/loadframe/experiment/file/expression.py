@@ -1,7 +1,7 @@
-"""Expressions: `${10 * nodes}` where an experiment file has a number, worked out for each run from its levels.
+"""Expressions such as `${10 * nodes}` for numbers in an experiment file, evaluated with the levels of each run.
 
-They are arithmetic and nothing else: numbers, + - * / // %, brackets, min and max, `nodes`, and the names of factors.
-They are parsed by Python's own parser, and what is evaluated is its tree, of which only these parts are known here.
+Only arithmetic is allowed: numbers, + - * / // %, parentheses, min and max, `nodes`, and names of factors. Python's
+parser builds the tree; `_check` refuses all other nodes, and `_value` evaluates it.
 """
 
 import ast
@@ -17,7 +17,7 @@ from loadframe.base.errors import BadInput
 from loadframe.yamlfile import did_you_mean, shown
 
 _MARK, _END = "${", "}"
-#: Characters of an expression, and the largest number that one may give: more is a slip of the pen.
+#: Longest expression in characters, and the largest absolute value.
 _LONGEST, _LARGEST = 200, 1e15
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -28,60 +28,62 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mod: operator.mod,
 }
 _FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {"min": min, "max": max}
-_REMEDY = "use numbers, names of factors such as nodes, + - * / // %, brackets, min(...) and max(...)"
+_REMEDY = "use numbers, names of factors such as nodes, + - * / // %, parentheses, min(...) and max(...)"
 
 
 def is_expression(value: object) -> bool:
-    """Tell whether a value of a file is an expression; `$${...}` is a text."""
+    """Return whether a value in a file is an expression; `$${...}` is text."""
     return isinstance(value, str) and value.startswith(_MARK) and value.endswith(_END) and value.count(_MARK) == 1
 
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression as it stands in a file, and the names that it is made of."""
+    """An expression as written, with the names in it."""
 
     text: str
     names: tuple[str, ...]
 
     def value(self, levels: Mapping[str, object]) -> int | float:
-        """Return what it is at the levels of a run; whole numbers are int. BadInput where that is not a number."""
+        """Return the value at the levels of a run, as int if whole; BadInput if it is not a finite number."""
         try:
             value = _value(_parsed(self.text), self.text, levels)
         except ZeroDivisionError:
             raise BadInput(f"{self.text} divides by zero{_at(self.names, levels)}") from None
         if not math.isfinite(value) or abs(value) > _LARGEST:
-            raise BadInput(f"{self.text} is more than {_LARGEST:g}{_at(self.names, levels)}", remedy="make it smaller")
+            raise BadInput(f"{self.text} exceeds {_LARGEST:g}{_at(self.names, levels)}", remedy="use smaller numbers")
         return int(value) if value == int(value) else value
 
     def whole(self, levels: Mapping[str, object]) -> int:
-        """Return its value where only a whole number of at least 1 makes sense; BadInput for another."""
+        """Return the value; BadInput unless it is a whole number of at least 1."""
         value = self.value(levels)
         if not isinstance(value, int) or value < 1:
-            what = f"{self.text} is {value:g}{_at(self.names, levels)}, and not a whole number of at least 1"
-            raise BadInput(what, remedy="round with //, and keep it up with max(1, ...)")
+            what = f"{self.text} must be a whole number of at least 1; it is {value:g}{_at(self.names, levels)}"
+            raise BadInput(what, remedy="round with //, and set a minimum with max(1, ...)")
         return value
 
     def positive(self, levels: Mapping[str, object]) -> float:
-        """Return its value where only a number above 0 makes sense; BadInput for another."""
+        """Return the value; BadInput unless it is above 0."""
         value = float(self.value(levels))
         if value <= 0:
-            raise BadInput(f"{self.text} is {value:g}{_at(self.names, levels)}, and not above 0", remedy="use max(...)")
+            raise BadInput(
+                f"{self.text} must be above 0; it is {value:g}{_at(self.names, levels)}", remedy="use max(...)"
+            )
         return value
 
 
 @functools.lru_cache(maxsize=1000)
 def expression(text: str) -> Expression:
-    """Return an expression of a file, which `is_expression`; BadInput for what is not arithmetic."""
+    """Parse a text that `is_expression`; BadInput if it is not arithmetic."""
     names: list[str] = []
     _check(_parsed(text), text, names)
     return Expression(text, tuple(dict.fromkeys(names)))
 
 
 def require_names(written: Expression, known: Sequence[str]) -> None:
-    """BadInput for a name that is not one of those known."""
+    """Raise BadInput for a name that is not in `known`."""
     for name in written.names:
         if name not in known:
-            raise BadInput(f"{written.text}: no factor is called {name!r}", remedy=did_you_mean(name, known))
+            raise BadInput(f"{written.text}: unknown factor {name!r}", remedy=did_you_mean(name, known))
 
 
 @functools.lru_cache(maxsize=1000)
@@ -90,10 +92,10 @@ def _parsed(text: str) -> ast.expr:
     if len(inside) > _LONGEST:
         raise BadInput(f"{shown(text)} has more than {_LONGEST} characters", remedy="write a shorter expression")
     try:
-        # `with` is a word of Python's own, and what names of parameters begin with.
+        # `with` is a keyword of Python, but names of parameters start with `with.`.
         return ast.parse(re.sub(r"\bwith\.", "with_.", inside), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise BadInput(f"{shown(text)} cannot be read as an expression", remedy=_REMEDY) from None
+        raise BadInput(f"{shown(text)} is not a valid expression", remedy=_REMEDY) from None
 
 
 def _check(tree: ast.expr, text: str, names: list[str]) -> None:
@@ -111,7 +113,7 @@ def _check(tree: ast.expr, text: str, names: list[str]) -> None:
             names.append(name)
             return
         case _:
-            raise BadInput(f"{shown(text)} has a part that is not arithmetic: {ast.unparse(tree)}", remedy=_REMEDY)
+            raise BadInput(f"{shown(text)} contains {ast.unparse(tree)}, which is not arithmetic", remedy=_REMEDY)
     for part in parts:
         _check(part, text, names)
 
@@ -130,12 +132,12 @@ def _value(tree: ast.expr, text: str, levels: Mapping[str, object]) -> Any:
     name = _name(tree)
     level = levels.get(name)
     if isinstance(level, bool) or not isinstance(level, int | float):
-        raise BadInput(f"{text}: {name} is {shown(level)} in some runs, and not a number", remedy=_REMEDY)
+        raise BadInput(f"{text}: {name} must be a number; it is {shown(level)} in some runs", remedy=_REMEDY)
     return level
 
 
 def _name(tree: ast.expr) -> str:
-    """Return the name of a factor, which may have dots, as `store.limits.cpus`; empty for anything else."""
+    """Return the (dotted) name of a factor, such as `store.limits.cpus`; empty for other nodes."""
     if isinstance(tree, ast.Attribute):
         before = _name(tree.value)
         return f"{before}.{tree.attr}" if before else ""
@@ -143,5 +145,5 @@ def _name(tree: ast.expr) -> str:
 
 
 def _at(names: Sequence[str], levels: Mapping[str, object]) -> str:
-    told = ", ".join(f"{name} = {levels.get(name)}" for name in names)
-    return f" at {told}" if told else ""
+    listed = ", ".join(f"{name} = {levels.get(name)}" for name in names)
+    return f" at {listed}" if listed else ""

@@ -1,4 +1,4 @@
-"""Factors: what an experiment varies, by the names that its file has for it, and the levels that each takes."""
+"""Factors of an experiment, with their names in the file and their levels."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -22,8 +22,8 @@ from loadframe.yamlfile import Document, Place, did_you_mean, shown
 
 Level = str | int | float | bool | None
 
-#: As many ranks for each node of the store, each with one client. Another level gets a cluster of its own, so that what
-#: fills it can be measured as well.
+#: Number of ranks per node of the store, each with one client. Each level gets a new cluster, so that filling it can be
+#: measured, too.
 RANKS_PER_NODE = "ranks_per_node"
 SETTINGS = "store.settings."
 COLLECTIONS = "collections."
@@ -32,20 +32,20 @@ WITH = "with."
 
 @dataclass(frozen=True)
 class Factor:
-    """Something that is varied, named as in the file, and its levels in order."""
+    """A factor, named as in the file, with its levels in order."""
 
     name: str
-    #: Whole numbers for nodes and clients, 1/s for a rate, bytes for memory; settings and parameters as they are.
+    #: Integers for nodes and clients, 1/s for a rate, bytes for memory; settings and parameters as written.
     levels: tuple[Level, ...]
-    #: Whether another level needs the cluster or its data to be made anew.
+    #: Hard to change: whether another level needs a new cluster or new data.
     hard: bool
-    #: As they are written, where some are expressions of other factors: a level is then taken only where one is it.
+    #: Levels as written, if some are expressions of other factors. A treatment then has only levels that one yields.
     written: tuple[Level, ...] = ()
 
     def takes(self, treatment: Mapping[str, Level]) -> bool:
-        """Whether the level that a treatment has of this factor is one of those for its other levels."""
+        """Return whether the expressions of this factor yield its level, given the other levels of the treatment."""
         level = treatment[self.name]
-        return not self.written or level in [_worked_out(self.name, one, treatment) for one in self.written]
+        return not self.written or level in [_evaluate(self.name, written, treatment) for written in self.written]
 
 
 def read_factors(
@@ -55,10 +55,10 @@ def read_factors(
     prepared: tuple[str, ...],
     where: Callable[[str, int | None], Place],
 ) -> tuple[Factor, ...]:
-    """Return the factors that a file names; BadInput at the place of an unknown one or of a level that cannot be.
+    """Return the factors of a file; BadInput with the position of an unknown factor or an invalid level.
 
-    `prepared` are the phases that fill the store: the workload's parameters that reach them are hard to change. `where`
-    returns the place of a factor's level of that number, or of the factor itself.
+    `prepared` names the phases that fill the store: workload parameters that affect them are hard to change. `where`
+    returns the position of a factor, or of its level with an index.
     """
     shaping = workload.shaping(prepared)
     factors = []
@@ -66,41 +66,41 @@ def read_factors(
         if name in ("clients", "rate") and any(map(is_expression, levels)):
             continue
         read = _reader(document, name, workload, where(name, None))
-        known: list[tuple[bool, Level]] = []  # true equals 1 in Python, and is something else
+        known: list[tuple[bool, Level]] = []  # with the type, because true equals 1 in Python
         for index, level in enumerate(levels):
             place = where(name, index)
             try:
-                value = _sound(level) if name.startswith((SETTINGS, WITH)) else read(level)
+                value = _checked_expression(level) if name.startswith((SETTINGS, WITH)) else read(level)
             except BadInput as error:
                 raise document.error(place, f"a level of {name}: {error.what}", error.remedy) from None
             if name.startswith(WITH) and not is_expression(value):
                 _check_parameter(document, workload, name.removeprefix(WITH), value, place)
             if (isinstance(value, bool), value) in known:
-                raise document.error(place, f"the level {shown(level)} of {name} stands here twice", "remove one")
+                raise document.error(place, f"duplicate level {shown(level)} of {name}", "remove one")
             known.append((isinstance(value, bool), value))
         easy = name in EASY or (name.startswith(WITH) and name.removeprefix(WITH) not in shaping)
         factors.append(Factor(name, tuple(level for _, level in known), hard=not easy))
     plain = tuple(factors)
     for name, levels in written.items():
         if name not in [factor.name for factor in plain]:
-            factors.append(_following(document, name, levels, plain, where))
+            factors.append(_derived_factor(document, name, levels, plain, where))
     if {"clients", "rate"} <= written.keys():
-        what = "clients and rate are both factors, but a load has the one (closed) or the other (open)"
+        what = "clients and rate are both factors, but a load is either closed loop (clients) or open loop (rate)"
         raise document.error(where("rate", None), what, "remove one of them", key=True)
     for other in {"ranks", "clients"} & written.keys() if RANKS_PER_NODE in written else ():
-        what = f"{RANKS_PER_NODE} and {other} are both factors, and the one says what the other is"
+        what = f"{RANKS_PER_NODE} and {other} are both factors, but {RANKS_PER_NODE} determines {other}"
         raise document.error(where(other, None), what, "remove one of them", key=True)
     return tuple(factors)
 
 
-def _following(
+def _derived_factor(
     document: Document,
     name: str,
     levels: tuple[Level, ...],
     others: tuple[Factor, ...],
     where: Callable[[str, int | None], Place],
 ) -> Factor:
-    """Return a factor of which some levels are expressions of other factors, with all that these come to."""
+    """Return a factor with expressions as levels; its levels are all values that they yield."""
     numbers: set[Level] = set()
     for index, level in enumerate(levels):
         try:
@@ -108,29 +108,29 @@ def _following(
                 require_names(expression(str(level)), [factor.name for factor in others])
             for combination in itertools.product(*(factor.levels for factor in others)):
                 names = (factor.name for factor in others)
-                numbers.add(_worked_out(name, level, dict(zip(names, combination, strict=True))))
+                numbers.add(_evaluate(name, level, dict(zip(names, combination, strict=True))))
         except BadInput as error:
             raise document.error(where(name, index), f"a level of {name}: {error.what}", error.remedy) from None
     return Factor(name, tuple(sorted(numbers, key=lambda level: float(level or 0))), hard=False, written=levels)
 
 
-def _worked_out(name: str, level: Level, treatment: Mapping[str, Level]) -> Level:
-    """Return a level of clients or of the rate as a number."""
+def _evaluate(name: str, level: Level, treatment: Mapping[str, Level]) -> Level:
+    """Return a level of `clients` or `rate` as a number."""
     if not is_expression(level):
         return READERS[name](level)
     written = expression(str(level))
     return written.whole(treatment) if name == "clients" else written.positive(treatment)
 
 
-def _sound(level: Level) -> Level:
-    """Return a level of what may be any single value; BadInput for an expression that is none."""
+def _checked_expression(level: Level) -> Level:
+    """Return the level unchanged; BadInput for an invalid expression."""
     if is_expression(level):
         expression(str(level))
     return level
 
 
 def _reader(document: Document, name: str, workload: Workload, place: Place) -> Callable[[Level], Level]:
-    """Return what reads a level of the factor of that name; BadInput at the factor if it does not exist."""
+    """Return the parser of a factor's levels; BadInput, with the position, for an unknown factor."""
     if name in READERS:
         return READERS[name]
     if name.startswith(SETTINGS) and name != SETTINGS:
@@ -144,26 +144,26 @@ def _reader(document: Document, name: str, workload: Workload, place: Place) -> 
     known = [*READERS, *(WITH + parameter for parameter in parameters), SETTINGS + "NAME", COLLECTIONS + "NAME.KEY"]
     remedy = did_you_mean(name, known)
     if name in parameters:
-        remedy = f"a parameter of the workload is written {WITH}{name}"
-    raise document.error(place, f"there is no factor {name!r}", remedy, key=True)
+        remedy = f"for the parameter of the workload, write {WITH}{name}"
+    raise document.error(place, f"unknown factor {name!r}", remedy, key=True)
 
 
 def _check_collection(document: Document, name: str, workload: Workload, place: Place) -> None:
-    """Refuse a collection that the workload has not; what can be set of it is known when its store is."""
+    """Refuse an unknown collection or a missing key; the key itself is checked when the store is known."""
     collection, _, key = name.removeprefix(COLLECTIONS).partition(".")
     known = workload.file.collections
     if collection not in known:
-        what = f"the workload has no collection {collection!r}"
+        what = f"unknown collection {collection!r} of the workload"
         raise document.error(place, what, did_you_mean(collection, known), key=True)
     if not key:
         remedy = f"write {COLLECTIONS}{collection}.settings.NAME, or another key of its definition"
-        raise document.error(place, "this says nothing of the collection that could be varied", remedy, key=True)
+        raise document.error(place, "the factor must name a key of the collection", remedy, key=True)
 
 
 def _check_parameter(
     document: Document, workload: Workload, parameter: str, value: Level, place: tuple[str | int, ...]
 ) -> None:
-    """Refuse a level that the workload cannot take."""
+    """Refuse a level that is invalid for the parameter of the workload."""
     folder = document.path.parent
     workload.with_parameters({parameter: value}, folder=folder, where=lambda _: document.where(place))
 
@@ -186,7 +186,7 @@ def _at_most(most: int, what: str) -> Callable[[Level], int]:
 
 def _text(level: Level) -> str:
     if not isinstance(level, str) or not level:
-        raise BadInput(f"expected a word, not {shown(level)}", remedy="put numbers such as versions in quotes")
+        raise BadInput(f"expected a word, not {shown(level)}", remedy="quote numbers such as versions")
     return level
 
 
@@ -253,5 +253,5 @@ READERS: dict[str, Callable[[Level], Level]] = {
     "store.link.loss": lambda level: parse_share(_quantity(level)),
     "store.link.rate": lambda level: parse_bandwidth(_quantity(level)),
 }
-#: What changes from one run to the next on the same cluster.
+#: Factors that can change between runs on one cluster.
 EASY = ("ranks", "threads", "clients", "rate", "users")

@@ -1,4 +1,4 @@
-"""Models of the keys that the files of all experiments share."""
+"""Models of the keys that all experiment files share."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -40,16 +40,16 @@ def _cores(value: Any) -> CoreSets:
         raise wrong(error.what, error.remedy) from None
 
 
-#: Cores that all nodes share (`2`, `0-3`, `0,2`), or that each gets for itself (`1 each`, `2 each of 0-5`).
+#: Cores shared by all nodes (`2`, `0-3`, `0,2`) or exclusive to each node (`1 each`, `2 each of 0-5`).
 Cores = Annotated[CoreSets, BeforeValidator(_cores, json_schema_input_type=str | int)]
 
 
-#: Bytes per second of a disk.
+#: Disk throughput, bytes/s.
 Throughput = Annotated[int, quantity(parse_throughput, 2**63)]
 
 
 class DiskEntry(Model):
-    """What each node may read and write in a second of the disk that its data is on: bytes, and operations."""
+    """Limits of each node's data disk: bytes/s and operations/s."""
 
     read: Throughput | None = None
     write: Throughput | None = None
@@ -58,7 +58,7 @@ class DiskEntry(Model):
 
 
 class LimitsEntry(Model):
-    """What each node may use of its machine: CPUs, bytes of memory, cores, and its disk."""
+    """Resource limits of each node: CPUs, bytes of memory, cores, disk."""
 
     cpus: Annotated[float, Field(gt=0)] | None = None
     memory: Size | None = None
@@ -67,28 +67,28 @@ class LimitsEntry(Model):
 
 
 class LinkEntry(Model):
-    """What each node's link does to packets, in each direction: s of delay, share lost, bytes per second."""
+    """Emulated network link of each node, per direction: delay in s, share of lost packets, bytes/s."""
 
     delay: Duration = 0.0
     loss: Annotated[float, quantity(parse_share, 1.0)] = 0.0
     rate: Bandwidth | None = None
 
 
-#: Hosts that have machines of their own for nodes. On all others the nodes are beside the generator.
+#: Values of `host` with separate machines for nodes. With other values, nodes run on the generator's machine.
 REMOTE_HOSTS = ("ssh", "slurm", "mpi")
-#: What is said of those machines.
+#: Keys that are only valid with these hosts.
 PLACEMENT_KEYS = ("machines", "placement", "scratch")
 
 
 class PlacementEntry(Model):
-    """How nodes are put on machines: nodes a machine, whether the generator may share it, and their network."""
+    """Placement of nodes: number per machine, whether the generator may share a machine, and their network."""
 
     per_machine: Annotated[int, Field(ge=1)] | None = None
     share: bool = True
     network: str | None = None
 
 
-#: Which connections of the cluster go by TLS.
+#: Connections of the cluster that use TLS.
 EncryptionWord = Literal["none", "http", "transport", "both"]
 
 
@@ -101,22 +101,22 @@ def _machine(value: Any) -> Any:
     return value
 
 
-#: A machine by its name, with the number of nodes that it takes behind a colon where that is not that of all.
+#: Name of a machine, with an optional number of nodes after a colon.
 MachineName = Annotated[str, BeforeValidator(_machine, json_schema_input_type=str)]
 
 
 def _kind(value: Any) -> Any:
     if isinstance(value, str) and not is_path(value) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", value):
-        raise wrong(f"{shown(value)} is not a kind of store", "`loadframe stores` lists them; a path has a slash in it")
+        raise wrong(f"{shown(value)} is not a kind of store", "see `loadframe stores`; a path must contain a slash")
     return value
 
 
-#: A kind of store, or the path of a file or folder that has one, from the experiment's folder.
+#: A kind of store, or the path of a file or folder with its definition, relative to the experiment's folder.
 StoreKind = Annotated[str, BeforeValidator(_kind)]
 
 
 class StoreEntry(Model):
-    """The store under test, and its state where no factor says otherwise."""
+    """The store under test, with its state where no factor sets it."""
 
     kind: StoreKind
     version: str | None = None
@@ -135,15 +135,17 @@ class StoreEntry(Model):
     settings: dict[str, Scalar] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _placed(self) -> "StoreEntry":
+    def _check_placement(self) -> "StoreEntry":
         for key in PLACEMENT_KEYS:
             if self.host not in REMOTE_HOSTS and key in self.model_fields_set:
-                raise wrong(f"{key} is for nodes on other machines", f"say host: {' or '.join(REMOTE_HOSTS)}", key=key)
+                raise wrong(
+                    f"{key} requires nodes on other machines", f"set host: {' or '.join(REMOTE_HOSTS)}", key=key
+                )
         return self
 
 
 Count = Annotated[int, Field(ge=1)]
-#: Names of phases; a single one needs no list.
+#: Names of phases; a single name needs no list.
 Phases = Annotated[
     tuple[str, ...],
     Strict(False),
@@ -162,32 +164,32 @@ def _expression(value: str) -> str:
     return value
 
 
-#: An expression, kept as it is written.
+#: An expression as written.
 Written = Annotated[str, BeforeValidator(_expression)]
-#: What tells the two forms of a number apart.
+#: Selects the model of a number: an expression or a level.
 BY_FORM = Discriminator(lambda value: "expression" if is_expression(value) else "level")
-#: A number of clients or a rate (1/s) for all runs, or an expression of it.
+#: A number of clients, or a rate (1/s), or an expression for one, for all runs.
 Clients = Annotated[Annotated[Count, Tag("level")] | Annotated[Written, Tag("expression")], BY_FORM]
 PerSecond = Annotated[Annotated[Rate, Tag("level")] | Annotated[Written, Tag("expression")], BY_FORM]
 
 
-#: A share of something, written `5%` or 0.05.
+#: A share, written `5%` or 0.05.
 Share = Annotated[float, quantity(parse_share, 100), Field(gt=0)]
 
 
-#: How ratios of groups are estimated: by trimmed means, or where it is left out, by means.
+#: Estimator of ratios between groups: trimmed means; means if left out.
 Estimate = Literal["robust"]
 
 
 class Until(Model):
-    """When repetitions may end: the half-width of the 95 % intervals relative to the mean, and the most repetitions."""
+    """End of repetitions: the relative half-width of 95 % intervals to reach, and the maximum number."""
 
     relative_interval: Share
     most: Annotated[int, Field(ge=2, le=1000)]
 
 
 class ExperimentFile(Model):
-    """An experiment as it is written, whatever its kind."""
+    """Keys of an experiment file of any kind."""
 
     experiment: Name
     question: str = ""
@@ -213,17 +215,17 @@ class ExperimentFile(Model):
     allow_bad: bool = False
 
     @model_validator(mode="after")
-    def _repeated(self) -> "ExperimentFile":
+    def _check_until(self) -> "ExperimentFile":
         if self.until and self.until.most < self.repetitions:
-            raise wrong("there are more repetitions than that to begin with", "raise most, or lower repetitions",
+            raise wrong("most must be at least repetitions", "raise most, or lower repetitions",
                         key="until")  # fmt: skip
         return self
 
 
 class PacedFile(ExperimentFile):
-    """An experiment as it is written whose measured phases may have clients, or a rate, that no factor says.
+    """Experiment file that may set clients or a rate for all runs.
 
-    `crash` is a node that is killed after the load of each run and started again.
+    `crash` names a node that is killed and restarted after the load of each run.
     """
 
     clients: Clients | None = None
@@ -232,25 +234,27 @@ class PacedFile(ExperimentFile):
 
 
 class CurvesFile(PacedFile):
-    """An experiment as it is written whose report has curves over each factor of numbers.
+    """Experiment file whose report has a curve over each numeric factor.
 
-    `axes` says how the axis of such a factor is spaced, where its levels are not to decide it.
+    `axes` sets the spacing of a factor's axis, which otherwise depends on its levels.
     """
 
     factors: Annotated[Factors, NOT_EMPTY]
     axes: dict[str, Spacing] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _axes_of_numbers(self) -> "CurvesFile":
+    def _check_axes(self) -> "CurvesFile":
         for name, spacing in self.axes.items():
             if name not in self.factors:
                 raise wrong(f"{name} is not a factor", did_you_mean(name, self.factors), key="axes")
             if name in SIZES:
-                raise wrong(f"the curve over {name} is fitted and has an axis of its own", "remove it", key="axes")
+                raise wrong(f"the axis of {name} is fixed, because its curve is fitted", "remove it", key="axes")
             levels = numeric_levels(self.factors[name])
             if levels is None:
-                raise wrong(f"the levels of {name} are not two numbers or more, so they have no axis",
+                raise wrong(f"{name} needs at least two numeric levels to have an axis",
                             "remove it", key="axes")  # fmt: skip
             if spacing == "log" and min(levels.numbers.values()) <= 0:
-                raise wrong(f"{name} has the level 0, which a logarithmic axis cannot show", "say linear", key="axes")
+                raise wrong(
+                    f"{name} has a level of 0 or below, which a logarithmic axis cannot show", "set linear", key="axes"
+                )
         return self

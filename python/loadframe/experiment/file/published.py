@@ -1,9 +1,8 @@
-"""Reads the CSV file that `published:` names: what a publication says of the question that an experiment asks.
+"""Reader of the CSV file named by `published:`, which holds published figures to compare with.
 
-Columns are `measure`, `value`, `unit` and `source`; optional are `phase`, `series` (whose figure it is in the
-publication), `against` (levels at which the figure stands that this one is relative to, as `nodes=1 clients=40`) and a
-column for each factor that the figures name, an empty cell of which names no level. A value in `%` is the change
-against that other figure. docs/experiments.md has it for people.
+Required columns: `measure`, `value`, `unit`, `source`. Optional: `phase`, `series` (the system in the publication),
+`against` (levels of the reference figure, such as `nodes=1 clients=40`), and one column per factor. Empty factor cells
+set no level. A value in `%` is the change relative to the reference figure. docs/experiments.md describes the format.
 """
 
 import csv
@@ -26,15 +25,15 @@ if TYPE_CHECKING:
 _MAX_BYTES = 2**20
 _NEEDED = ("measure", "value", "unit", "source")
 _OPTIONAL = ("phase", "series", "against")
-#: What can be said of a run whether or not an experiment varies it.
+#: Names that are known for every run, even if they are not factors.
 _ALWAYS = ("nodes", "clients", "store.kind")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
-_SHAPE = "write a header line with the columns measure, value, unit and source, and a line for each figure"
+_SHAPE = "write a header with the columns measure, value, unit and source, then one line per figure"
 
 
 @dataclass(frozen=True)
 class _PublishedLine:
-    """A figure as it is written, and where."""
+    """A figure with its position in the file."""
 
     figure: PublishedFigure
     relative: bool
@@ -42,11 +41,11 @@ class _PublishedLine:
 
 
 def read_published(experiment: "Experiment", name: str) -> tuple[PublishedFigure, ...]:
-    """Return the figures of an experiment's file of published ones, in its order; BadInput with its line."""
+    """Return the published figures of an experiment in file order; BadInput with file and line."""
     document = experiment.document
     if experiment.file.kind == "capacity":
-        what = "published figures are not drawn beside a search for capacity"
-        raise document.error(("published",), what, "remove it, or ask with kind: scale", key=True)
+        what = "capacity experiments do not support published figures"
+        raise document.error(("published",), what, "remove published, or use kind: scale", key=True)
     path = document.path.parent / name
     try:
         content = read_input(path, _MAX_BYTES)
@@ -61,7 +60,7 @@ def _lines(content: bytes, name: str, experiment: "Experiment") -> Iterable[_Pub
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise BadInput("this is not UTF-8 text", where=f"{name}:{line}", remedy=_SHAPE) from error
+        raise BadInput("the file is not UTF-8 text", where=f"{name}:{line}", remedy=_SHAPE) from error
     rows = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     header: list[str] | None = None
     count = 0
@@ -74,23 +73,23 @@ def _lines(content: bytes, name: str, experiment: "Experiment") -> Iterable[_Pub
                 header = _header(row, where, experiment)
                 continue
             if len(row) != len(header):
-                what = f"the line has {len(row)} columns, and the header has {len(header)}"
-                raise BadInput(what, where=where, remedy="put texts with a comma in quotation marks")
+                what = f"the line has {len(row)} columns, but the header has {len(header)}"
+                raise BadInput(what, where=where, remedy="quote cells that contain a comma")
             count += 1
             yield _line(dict(zip(header, row, strict=True)), where, experiment)
     except csv.Error as error:
-        raise BadInput(f"this is not CSV: {error}", where=f"{name}:{rows.line_num}", remedy=_SHAPE) from error
+        raise BadInput(f"the file is not CSV: {error}", where=f"{name}:{rows.line_num}", remedy=_SHAPE) from error
     if not count:
-        raise BadInput("there is no figure in it", where=name, remedy=_SHAPE)
+        raise BadInput("the file contains only a header or comments", where=name, remedy=_SHAPE)
 
 
 def _header(row: list[str], where: str, experiment: "Experiment") -> list[str]:
     known = [*_NEEDED, *_OPTIONAL, *_factors(experiment)]
     for column in row:
         if column not in known:
-            raise BadInput(f"there is no column {column!r}", where=where, remedy=did_you_mean(column, known))
+            raise BadInput(f"unknown column {column!r}", where=where, remedy=did_you_mean(column, known))
         if row.count(column) > 1:
-            raise BadInput(f"the column {column} stands there twice", where=where, remedy="remove one of them")
+            raise BadInput(f"duplicate column {column}", where=where, remedy="remove one of them")
     for column in _NEEDED:
         if column not in row:
             raise BadInput(f"the column {column} is missing", where=where, remedy=_SHAPE)
@@ -98,7 +97,7 @@ def _header(row: list[str], where: str, experiment: "Experiment") -> list[str]:
 
 
 def _factors(experiment: "Experiment") -> list[str]:
-    """Return what a column may be named after: all that can be known of a run."""
+    """Return the names allowed as factor columns."""
     elastic = ["transition", "load"] if experiment.file.kind == "elastic" else []
     variants = ["variant"] if experiment.file.kind == "compare" else []
     parameters = [WITH + name for name in experiment.file.with_]
@@ -110,21 +109,25 @@ def _factors(experiment: "Experiment") -> list[str]:
 def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _PublishedLine:
     measure, phase, unit = cells["measure"], cells.get("phase", ""), cells["unit"]
     if measure not in MEASURES:
-        raise BadInput(f"there is no measure {measure!r}", where=where, remedy=did_you_mean(measure, MEASURES))
+        raise BadInput(f"unknown measure {measure!r}", where=where, remedy=did_you_mean(measure, MEASURES))
     if measure in INSTANTS and experiment.file.kind != "elastic":
-        what = f"{measure} is an instant of elastic experiments"
-        raise BadInput(what, where=where, remedy=f"this one is of kind {experiment.file.kind}: remove the line")
+        what = f"{measure} is only valid in elastic experiments; this one is of kind {experiment.file.kind}"
+        raise BadInput(what, where=where, remedy="remove the line")
     phases = [phase_entry.name for phase_entry in experiment.workload.file.phases]
     if phase and phase not in phases:
-        raise BadInput(f"the workload has no phase {phase!r}", where=where, remedy=did_you_mean(phase, phases))
+        raise BadInput(f"unknown phase {phase!r} of the workload", where=where, remedy=did_you_mean(phase, phases))
     value = _number(cells["value"], where)
     relative = unit == "%" and measure != "errors"
     if relative and value <= -100:
-        raise BadInput("nothing falls by 100 % or more", where=where, remedy="give the change, such as -58")
+        raise BadInput(
+            f"a change must be above -100 %; got {value:g}", where=where, remedy="give the change, such as -58"
+        )
     against = dict(_level(part, where, experiment) for part in cells.get("against", "").split())
     if relative and not against:
-        what = "it is not said what the change is relative to"
-        raise BadInput(what, where=where, remedy="put levels into the column against, such as nodes=1")
+        what = "a change needs a reference figure"
+        raise BadInput(
+            what, where=where, remedy="set the levels of the reference in the column against, such as nodes=1"
+        )
     figure = PublishedFigure(
         measure=measure,
         levels={name: _scalar(cells[name], where) for name in _factors(experiment) if cells.get(name)},
@@ -144,17 +147,17 @@ def _number(text: str, where: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise BadInput(f"{text!r} is not a number", where=where, remedy="write digits with a point for decimals")
+        raise BadInput(f"{text!r} is not a number", where=where, remedy="use digits and a decimal point")
     return value
 
 
 def _level(text: str, where: str, experiment: "Experiment") -> tuple[str, Any]:
     name, equals, level = text.partition("=")
     if not equals or not level:
-        raise BadInput(f"{text!r} is not a level", where=where, remedy="write names and levels, such as nodes=1")
+        raise BadInput(f"{text!r} is not NAME=LEVEL", where=where, remedy="write names and levels, such as nodes=1")
     known = _factors(experiment)
     if name not in known:
-        raise BadInput(f"there is no factor {name!r}", where=where, remedy=did_you_mean(name, known))
+        raise BadInput(f"unknown factor {name!r}", where=where, remedy=did_you_mean(name, known))
     return name, _scalar(level, where)
 
 
@@ -166,7 +169,7 @@ def _scalar(text: str, where: str) -> Any:
 
 
 def _scale(unit: str, measure: str, where: str) -> float:
-    """Return what a value in this unit is multiplied with to be in 1/s, s or a share."""
+    """Return the factor that converts a value in this unit to 1/s, s or a share."""
     if measure in PER_SECOND:
         _, slash, time = unit.partition("/")
         try:
@@ -174,12 +177,12 @@ def _scale(unit: str, measure: str, where: str) -> float:
         except BadInput:
             seconds = 0.0
         if not slash or seconds <= 0:
-            remedy = "write what is counted by a time: requests/s, documents/s, inserts/5s; or % for a change"
+            remedy = "write a count per time, such as requests/s, documents/s or inserts/5s; or % for a change"
             raise BadInput(f"{unit!r} is not a unit of throughput", where=where, remedy=remedy)
         return 1 / seconds
     if measure == "errors":
         if unit not in ("%", ""):
-            raise BadInput(f"{unit!r} is not a unit of a share", where=where, remedy="write %, or nothing")
+            raise BadInput(f"{unit!r} is not a unit of errors", where=where, remedy="write %, or leave the unit empty")
         return 0.01 if unit else 1.0
     if unit not in _SECONDS:
         remedy = f"write one of {', '.join(_SECONDS)}; or % for a change"
@@ -188,7 +191,7 @@ def _scale(unit: str, measure: str, where: str) -> float:
 
 
 def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> PublishedFigure:
-    """Return a line's figure with its change: against the one that it names, else the first of its series."""
+    """Return the figure of a line, with its change relative to its reference or the first figure of its series."""
     figure = line.figure
     if line.relative or figure.measure in INSTANTS:
         return figure
@@ -199,8 +202,8 @@ def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> Published
         if base is None:
             text = " ".join(f"{name}={level}" for name, level in wanted.items())
             remedy = "add that figure, or leave the column against empty"
-            raise BadInput(f"no figure of the same measure, phase and series stands at {text}", where=line.where,
-                           remedy=remedy)  # fmt: skip
+            what = f"the reference {text} has no figure of the same measure, phase and series"
+            raise BadInput(what, where=line.where, remedy=remedy)
     elif alike[0] is figure and len(alike) == 1:
         return figure
     else:

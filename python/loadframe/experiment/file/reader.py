@@ -1,6 +1,6 @@
-"""Reads an experiment file: its kind says which keys it may have, and everything that it names must exist.
+"""Loader of experiment files: validates the keys of the kind and checks that everything named exists.
 
-It starts nothing. The order of the runs is the business of `design`, carrying them out that of `loop`.
+It starts no processes. `design` orders the runs, and `runner` executes them.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ from loadframe.yamlfile import Document, Place, did_you_mean, read, shown, valid
 
 
 def load_experiment(path: str | Path) -> Experiment:
-    """Load an experiment and its workload; BadInput names the place of whatever is wrong or does not exist.
+    """Load an experiment and its workload; BadInput, with the position, for an error in the file.
 
-    A relative path of the workload, or in its parameters, begins at the experiment's folder.
+    Relative paths of the workload and in its parameters start at the experiment's folder.
     """
     document = read(path)
     kind = _kind(document)
@@ -46,28 +46,28 @@ def load_experiment(path: str | Path) -> Experiment:
     _check_files_of_stores(document, file, factors, lambda index: kind.place(file, "store.kind", index))
     experiment = with_hard_factors(Experiment(document, file, kind, workload, factors, prepared, measured))
     if file.until and not kind.open_ended:
-        what = f"experiments of kind {file.kind} end by themselves"
-        raise document.error(("until",), what, "remove it, and say repetitions", key=True)
+        what = f"experiments of kind {file.kind} do not support until"
+        raise document.error(("until",), what, "remove until, and set repetitions", key=True)
     kind.check(experiment)
     check_expressions(experiment)
     if file.published:
-        # The statistics behind it take a second to import, which most files do not need.
+        # Imported here because the statistics take a second to import.
         from loadframe.experiment.file.published import read_published
 
         experiment = replace(experiment, published=read_published(experiment, file.published))
     if file.arrivals and not experiment.arrivals:
-        what = "arrivals are those of open loads, and all loads here are closed"
-        raise document.error(("arrivals",), what, "remove it, or give a rate", key=True)
+        what = "arrivals requires an open load, but all loads are closed loop"
+        raise document.error(("arrivals",), what, "remove arrivals, or set a rate", key=True)
     return experiment
 
 
 def _kind(document: Document) -> Kind:
-    """Return the kind that the file says it is of, before anything else of it is read."""
+    """Return the kind of the file, before its other keys are validated."""
     data, known = document.data, kinds.names()
     if not isinstance(data, dict):
-        validate(document, ExperimentFile)  # which says what it should be
+        validate(document, ExperimentFile)  # raises BadInput
     if "kind" not in data:
-        raise document.error((), "the key 'kind' is missing", f"say which: {', '.join(known)}")
+        raise document.error((), "the key 'kind' is missing", f"choose one of {', '.join(known)}")
     word = data["kind"]
     if word not in known:
         raise document.error(("kind",), f"{shown(word)} is not valid here", did_you_mean(str(word), known))
@@ -81,25 +81,25 @@ def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tup
         for index, name in enumerate(names or ()):
             if name not in [phase.name for phase in phases]:
                 remedy = did_you_mean(name, [phase.name for phase in phases])
-                raise document.error((key, index), f"the workload has no phase {name!r}", remedy)
+                raise document.error((key, index), f"unknown phase {name!r} of the workload", remedy)
     measured = file.measure or tuple(phase.name for phase in workload.file.phases if not phase.prepares)
     if file.measure is None and len(measured) != 1:
         what = f"the workload {workload.name} has {len(measured)} phases that could be measured"
-        raise document.error((), what, f"say measure: with some of {', '.join(phase.name for phase in phases)}")
+        raise document.error((), what, f"set measure to some of {', '.join(phase.name for phase in phases)}")
     prepared = file.prepare
     if prepared is None:
         prepared = tuple(phase.name for phase in phases if phase.prepares and phase.name not in measured)
-    # A phase may be prepared and measured: run once before, it warms what it will ask for.
+    # A phase may be in both prepare and measure, which warms the caches.
     for name in measured:
         if measured.count(name) > 1:
-            raise document.error(("measure",), f"the phase {name!r} stands twice in measure", "remove one of them")
+            raise document.error(("measure",), f"duplicate phase {name!r} in measure", "remove one of them")
     return prepared, measured
 
 
 def _check_files_of_stores(
     document: Document, file: ExperimentFile, factors: tuple[Factor, ...], where: Callable[[int], Place]
 ) -> None:
-    """Refuse a path, where a kind of store should be, at which there is none; loadframe's own are looked for later."""
+    """Refuse a path that does not define a kind of store. Built-in kinds are checked later."""
     varied = next((factor.levels for factor in factors if factor.name == "store.kind"), ())
     written = [(("store", "kind"), file.store.kind), *((where(index), str(kind)) for index, kind in enumerate(varied))]
     for place, kind in written:
@@ -120,13 +120,13 @@ def _check_pacing(
     where: Callable[[str], Place],
 ) -> None:
     """Refuse clients or rates that the measured phases cannot take."""
-    said = [(key, (key,)) for key in PACES if getattr(file, key, None) is not None]
+    fixed = [(key, (key,)) for key in PACES if getattr(file, key, None) is not None]
     varied = [(factor.name, where(factor.name)) for factor in factors if factor.name in ("clients", "rate", "users")]
-    for name, place in (*said, *varied):
+    for name, place in (*fixed, *varied):
         for phase in workload.file.phases:
             if phase.name in measured:
                 try:
-                    one = {"clients": None, "rate": None, name: 1}
-                    paced(phase.named_streams, **one, phase=phase.name)
+                    load = {"clients": None, "rate": None, name: 1}
+                    paced(phase.named_streams, **load, phase=phase.name)
                 except BadInput as error:
                     raise document.error(place, error.what, error.remedy, key=True) from None

@@ -1,6 +1,6 @@
-"""The kinds of experiments: each module here has a `KIND`, and is named as in `kind:`. No list of them is kept.
+"""The kinds of experiments. Each module is named like its value of `kind:` and defines `KIND`, without a registry.
 
-What such a kind's runs say when they are made is the business of `loadframe.report.kinds`.
+`loadframe.report.kinds` has the report of each kind.
 """
 
 import importlib
@@ -17,6 +17,6 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Kind:
-    """Return the kind of that name, which must be one."""
+    """Return the kind with that name; ImportError for an unknown one."""
     kind: Kind = importlib.import_module(f"{__name__}.{name}").KIND
     return kind

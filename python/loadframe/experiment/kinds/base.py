@@ -1,7 +1,7 @@
 """Base class of the kinds of experiments.
 
-Each method has the form that suits most kinds: levels of factors, combined in randomised blocks, and runs that measure
-some phases of the workload on a cluster that stays as it is.
+By default a kind combines the levels of its factors in randomised blocks, and each run measures some phases of the
+workload on an unchanged cluster.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,25 +25,24 @@ from loadframe.yamlfile import Place
 
 
 class Crash(RunHook):
-    """Kills a node (SIGKILL) when the last phase is over, and starts it again with its data.
+    """Kills a node (SIGKILL) after the last phase and restarts it with its data.
 
-    The kill ends the process alone: what it had given to the operating system is there when it comes back. So the loss
-    is at most that of a machine that loses its power.
+    Writes in the page cache of the operating system survive, so a power failure can lose more.
     """
 
     def __init__(self, cluster: Cluster, name: str, report: Callable[[str], None]) -> None:
         self._cluster, self._name, self._report = cluster, name, report
 
     def after(self) -> None:
-        """Kill the node and start it again; LoadframeError where that fails."""
-        self._report(f"killing {self._name} and starting it again")
+        """Kill and restart the node; LoadframeError on failure."""
+        self._report(f"killing and restarting {self._name}")
         self._cluster.kill(self._name)
         if not self._cluster.mend(self._report):
-            raise LoadframeError(f"{self._name} was killed, and there was nothing to start again")
+            raise LoadframeError(f"{self._name} was killed, but the cluster found no node to restart")
 
 
 def spacing(experiment: Experiment, *, clients: bool = False, rate: bool = False) -> Iterator[Arrivals]:
-    """Yield how the open streams of the measured phases space their requests, once levels of that kind are set."""
+    """Yield the arrival process of each open stream in the measured phases, after setting clients or a rate."""
     for phase in experiment.workload.file.phases:
         if phase.name in experiment.measured:
             streams = paced(phase.named_streams, 1 if clients else None, 1.0 if rate else None, phase.name)
@@ -51,38 +50,38 @@ def spacing(experiment: Experiment, *, clients: bool = False, rate: bool = False
 
 
 class Kind:
-    """One kind of experiment."""
+    """A kind of experiment, with defaults for all methods."""
 
-    #: The keys of its files.
+    #: Model of its experiment files.
     model: type[ExperimentFile]
-    #: Whether its repetitions may go on `until` intervals are narrow.
+    #: Whether `until` may add repetitions until intervals are narrow.
     open_ended = True
-    #: Whether its treatments need not be every combination of the factors' levels, but those that expressions give.
+    #: Whether levels may be expressions, so that treatments are not all combinations of levels.
     uneven = False
-    #: Whether a cluster may serve more than one state of a block, by growing; see `clusters`.
+    #: Whether a cluster may reach the next state of a block by adding a node; see `runner.loop`.
     grown = False
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
-        """Return what the file varies, as it is written there under `factors`."""
+        """Return the factors and their levels as written in the file."""
         return {}
 
     def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
-        """Return where the file has a factor's level of that number (from 0), or the factor itself."""
+        """Return the position in the file of a factor, or of its level `index` (from 0)."""
         return ("factors", name) if index is None else ("factors", name, index)
 
     def check(self, experiment: Experiment) -> None:
-        """Raise BadInput, with its place, for what makes no sense in a file of which each part is sound."""
+        """Raise BadInput, with a position, for values that contradict each other."""
 
     def parameters(self, experiment: Experiment, treatment: Mapping[str, Level]) -> Mapping[str, Level]:
-        """Return the workload's parameters that follow from a treatment, beside those that it names itself."""
+        """Return the workload parameters that the kind computes from a treatment."""
         return {}
 
     def design(self, experiment: Experiment) -> Design:
-        """Return the runs in their order; BadInput if they are more than anybody waits for."""
+        """Return the runs in order; BadInput for more than the maximum number of runs."""
         return factorial(experiment, experiment.factors)
 
     def largest_design(self, experiment: Experiment) -> Design:
-        """Return the design with as many further runs as there can be, for what `--dry-run` says of its length."""
+        """Return the design with the largest possible number of added runs, for the estimate of `--dry-run`."""
         until = experiment.file.until
         return self.design(with_repetitions(experiment, until.most) if until else experiment)
 
@@ -91,46 +90,45 @@ class Kind:
         return max(experiment.nodes(run.treatment) for run in self.largest_design(experiment).runs)
 
     def code(self, experiment: Experiment) -> dict[str, str]:
-        """Return digests of the user's code that takes part in runs, by what it is."""
+        """Return digests of user code that runs execute, by description."""
         return {}
 
     def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
-        """Return runs that follow from what is recorded in `runs_path` by now: another trial, a confirmation.
+        """Return the runs to add, given the runs recorded in `runs_path`: another trial, a confirmation.
 
-        It is asked when the design's runs are made, and again when those are made that it returned, until it returns
-        no run that is not there. What it returns must be the same for the same records. Here they are further blocks,
-        until the intervals are as narrow as the file asks for.
+        Called after the runs of the design and again after each batch, until every returned run is recorded. Equal
+        records must give equal runs. By default, adds blocks until the intervals are as narrow as `until` asks.
         """
         return next_block(experiment, self.design, runs_path)
 
     def phases(
         self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level]
     ) -> list[ResolvedPhase]:
-        """Return the phases that a run measures, at the levels of its treatment."""
+        """Return the phases that a run measures, with the levels of its treatment."""
         levels = experiment.overrides(treatment)
         clients = experiment.ranks_by_node(treatment)
-        # A single request, such as a refresh, is not for several to share.
+        # A phase with a fixed number of requests, such as one refresh, keeps its number of clients.
         shared = levels if clients is None else {**levels, "clients": clients}
         phases = [workload.phase(name) for name in experiment.measured]
         return [phase.override(**(levels if "requests" in phase.stop else shared)) for phase in phases]
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
-        """Return how the open loads of its runs space their requests."""
+        """Return the arrival processes of the open loads."""
         names = {factor.name for factor in experiment.factors}
         names |= {key for key in PACES if getattr(experiment.file, key, None) is not None}
         return spacing(experiment, clients="clients" in names and "rate" not in names, rate="rate" in names)
 
     def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:
-        """Return about how long the load of one run lasts, s."""
+        """Return the estimated duration of the load of one run, s."""
         times = experiment.overrides(treatment)
         phases = {phase.name: phase for phase in workload.file.phases}
         return sum(phase_seconds(workload, phases[name], **times) for name in experiment.measured)
 
     def record(self, stage: Stage, run: PlannedRun) -> None:
-        """Carry out one run on a cluster that is in the run's state and filled, and record it as `run.id`.
+        """Execute one run on a cluster that is filled and in the run's state, and record it as `run.id`.
 
-        LoadframeError for a run that fails; the loop then records the failure. Other run folders may be written beside
-        it, but its own last: a run whose folder is there is done.
+        LoadframeError if the run fails; the loop then records the failure. The folder of the run must be written last,
+        because its existence marks the run as done.
         """
         session = stage.session(run)
         phases = self.phases(stage.experiment, session.workload, run.treatment)

@@ -1,6 +1,6 @@
-"""Capacity experiments: the highest rate, or the most users, within an SLO, searched for trial by trial.
+"""Capacity experiments: search for the highest rate, or the most users, that meets an SLO.
 
-Each trial is a run. Which one comes next follows from those that are recorded, so a search goes on where it stopped.
+Each trial is a run. The next trial depends only on recorded ones, so a search can resume.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from loadframe.workload.pacing import Arrivals
 from loadframe.workload.resolved import paced
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Rate, did_you_mean, wrong
 
-#: What a search takes, as a rule: four up, a failure twice, four halvings with a failure or two, the answer again.
+#: Typical number of trials: four steps up, a failure twice, four bisections with one or two failures, a confirmation.
 _TRIALS = 14
 
 
@@ -32,7 +32,7 @@ Subject = Literal["successes", "all", "failures"]
 
 
 class OwnSlo(Model):
-    """What one operation must keep; what it leaves out is as in the general SLO."""
+    """Bounds of one operation; missing keys are taken from the general SLO."""
 
     response: Annotated[Duration, Field(gt=0)] | None = None
     percentile: Percentile | None = None
@@ -41,10 +41,10 @@ class OwnSlo(Model):
 
 
 class SloEntry(Model):
-    """What the store must keep: a percentile of response times, and fewer errors than a share of requests.
+    """Service level objective: a percentile of response times, and a maximum share of failed requests.
 
-    `of` says of which requests the percentile is; a request that failed late was waited for, too. `operations` have
-    bounds of their own; without a general `response` nothing is asked of the others.
+    `of` selects the requests for the percentile: failed requests have response times, too. `operations` override the
+    bounds for some operations; without a general `response`, the others have no bound on response times.
     """
 
     response: Annotated[Duration, Field(gt=0)] | None = None
@@ -54,26 +54,26 @@ class SloEntry(Model):
     operations: Annotated[dict[Text, OwnSlo], NOT_EMPTY] | None = None
 
     @model_validator(mode="after")
-    def _asks(self) -> "SloEntry":
+    def _check_response(self) -> "SloEntry":
         if self.response is None:
             if self.operations is None:
-                raise wrong("'response' is missing", "say response: 100ms, or operations with their own")
+                raise wrong("'response' is missing", "set response: 100ms, or a response for each of operations")
             for name, bounds in self.operations.items():
                 if bounds.response is None:
-                    raise wrong(
-                        f"the operation {name!r} has no response, and there is no general one", key="operations"
-                    )
+                    raise wrong(f"the operation {name!r} needs a response, because the slo has none", key="operations")
         return self
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Folders of before operations had bounds of their own go on."""
+        """Omit `operations` if unset, so that folders of older versions can be resumed."""
         return {key: value for key, value in dump(self).items() if key != "operations" or value is not None}
 
 
 class SearchEntry(Model):
-    """Where the rate, or the number of users, is searched for: from `start` up or down by `factor`, then halved to
-    `precision`."""
+    """Search over the rate or the number of users.
+
+    Moves from `start` up or down by `factor`, then bisects to `precision`.
+    """
 
     over: Literal["rate", "users"] = RATE
     start: Rate = 100.0
@@ -83,34 +83,34 @@ class SearchEntry(Model):
     precision: Annotated[Share, Field(ge=0.005, le=0.5)] = 0.05
 
     @model_validator(mode="after")
-    def _ordered(self) -> "SearchEntry":
+    def _check_bounds(self) -> "SearchEntry":
         if not self.least <= self.start <= self.most:
-            raise wrong("start is to lie between least and most", "change one of them", key="start")
+            raise wrong("start must lie between least and most", "change one of them", key="start")
         for key in ("start", "least", "most"):
             if self.over == USERS and getattr(self, key) != int(getattr(self, key)):
-                raise wrong("users are whole", "write a whole number", key=key)
+                raise wrong("a number of users must be whole", "write a whole number", key=key)
         return self
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Folders of before users were searched for go on."""
+        """Omit `over: rate`, so that folders of older versions can be resumed."""
         return {key: value for key, value in dump(self).items() if key != "over" or value != RATE}
 
 
 class DemandEntry(Model):
-    """A load whose need of nodes is asked for: a rate, or users of which each makes requests at a rate."""
+    """A load for which the report computes the required nodes: users, and the request rate of each."""
 
     users: Annotated[int, Field(ge=1)]
     rate_per_user: Annotated[Rate, Field(alias="each")]
 
     @property
     def rate(self) -> float:
-        """Requests per second in all."""
+        """Total requests per second."""
         return self.users * self.rate_per_user
 
 
 class CapacityFile(ExperimentFile):
-    """A capacity experiment as it is written."""
+    """File of a capacity experiment."""
 
     factors: Factors = Field(default_factory=dict)
     slo: SloEntry
@@ -119,28 +119,28 @@ class CapacityFile(ExperimentFile):
 
 
 class Capacity(Kind):
-    """A search at every combination of the factors' levels, in randomised blocks."""
+    """Searches at every combination of the factors' levels, in randomised blocks."""
 
     model = CapacityFile
     grown = True
     open_ended = False
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
-        """Return the factors as they are written."""
+        """Return the factors as written."""
         return _capacity_file(file).factors
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse what is searched for as a factor, phases that do not take it, and bounds of what nobody asks for."""
+        """Refuse load factors, phases that cannot take the load, and bounds for operations that are not measured."""
         document, over = experiment.document, _capacity_file(experiment.file).search.over
         for factor in experiment.factors:
             if factor.name in (RATE, "clients", USERS):
-                what = f"{factor.name} cannot be varied here: the {'rate' if over == RATE else 'number of users'} is"
-                what += " what is searched for"
+                what = f"{factor.name} cannot be a factor, because the search varies the"
+                what += " rate" if over == RATE else " number of users"
                 raise document.error(("factors", factor.name), what, "remove it", key=True)
         others = [factor.name for factor in experiment.factors if factor.name != "nodes"]
         if _capacity_file(experiment.file).demands and others:
-            what = f"nodes for a load are told where nothing else varies, and here {others[0]} does"
-            raise document.error(("demands",), what, "remove it, or make an experiment for each level", key=True)
+            what = f"demands require nodes as the only factor; found {others[0]}"
+            raise document.error(("demands",), what, "remove demands, or write an experiment for each level", key=True)
         measured = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
         rate, users = (1.0, None) if over == RATE else (None, 1)
         for phase in measured:
@@ -151,11 +151,11 @@ class Capacity(Kind):
         recorded = {name for phase in measured for name in phase.recorded}
         for name in _capacity_file(experiment.file).slo.operations or ():
             if name not in recorded:
-                what = f"the phases that are measured do not ask for {name!r}"
+                what = f"unknown operation {name!r} in the measured phases"
                 raise document.error(("slo", "operations", name), what, did_you_mean(name, recorded), key=True)
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
-        """Return how the trials space their requests: each has a rate, if that is searched for."""
+        """Return the arrival processes of the trials, with an open load if the rate is searched."""
         return spacing(experiment, rate=_capacity_file(experiment.file).search.over == RATE)
 
     def design(self, experiment: Experiment) -> Design:
@@ -167,12 +167,12 @@ class Capacity(Kind):
         return Design(planned.seed, tuple(_trial(run, first, over) for run in planned.runs))
 
     def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
-        """Return the next trial of each search that has no answer yet."""
+        """Return the next trial of each unfinished search."""
         planned = factorial(experiment, experiment.factors)
         return tuple(run for treatment in planned.runs for run in self._next(experiment, treatment, runs_path))
 
     def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:
-        """Return about how long the trials of one search last, s."""
+        """Return the estimated duration of all trials of one search, s."""
         return _TRIALS * super().seconds(experiment, workload, treatment)
 
     def _next(self, experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Iterator[PlannedRun]:

@@ -1,4 +1,4 @@
-"""Comparisons: two or more variants of a store, a version, its settings or the load, in interleaved blocks (ABBA)."""
+"""Comparison of two or more variants of store, version, settings or load, in interleaved blocks (ABBA)."""
 
 import itertools
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ from loadframe.experiment.file.model import Estimate, ExperimentFile, Factors, L
 from loadframe.experiment.kinds.base import Kind
 from loadframe.yamlfile import Name, Place, Scalar, wrong
 
-#: What tells variants apart in treatments, beside what they set.
+#: Key of the variant name in treatments.
 VARIANT = "variant"
 
 
 class CompareFile(PacedFile):
-    """A comparison as it is written: variants by name, the first of which the others are held against.
+    """File of a comparison: variants by name, each setting some factors; the first is the baseline.
 
-    Each sets factors; `factors` are levels at which the variants are compared, each for itself. `least` is the least
-    difference of interest, `estimate` how ratios are estimated.
+    The variants are compared separately at each combination of `factors`. `least` is the smallest difference of
+    interest, `estimate` the estimator of ratios.
     """
 
     variants: dict[Name, dict[str, Scalar]]
@@ -34,20 +34,20 @@ class CompareFile(PacedFile):
     @model_validator(mode="after")
     def _two_or_more(self) -> "CompareFile":
         if len(self.variants) < 2:
-            raise wrong("there is nothing to compare with", "name two variants or more", key="variants")
+            raise wrong("a comparison needs two variants or more", "add a variant", key="variants")
         for name in self.factors:
             if any(name in levels for levels in self.variants.values()):
-                raise wrong(f"{name} is a factor and set by a variant, too", "remove one of them", key="factors")
+                raise wrong(f"{name} is a factor and is also set by a variant", "remove one of them", key="factors")
         return self
 
 
 class Compare(Kind):
-    """Every variant in each block, in a random order that the next block has backwards."""
+    """Runs every variant in each block, in a random order that the next block reverses."""
 
     model = CompareFile
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
-        """Return what variants set, each level once, and the factors at which they are compared."""
+        """Return the factors that variants set, with distinct levels, and the common factors."""
         written = _compare_file(file)
         levels_of: dict[str, list[Level]] = {}
         for levels in written.variants.values():
@@ -57,7 +57,7 @@ class Compare(Kind):
         return {**{name: tuple(levels) for name, levels in levels_of.items()}, **written.factors}
 
     def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
-        """Return where the first variant stands that sets this level, or the factor."""
+        """Return the position of the first variant that sets the factor, or its level `index`."""
         written = _compare_file(file)
         if name in written.factors:
             return super().place(file, name, index)
@@ -70,19 +70,17 @@ class Compare(Kind):
         return ("variants", label, name)
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse variants that are the same."""
+        """Refuse equal variants."""
         variants = list(_compare_file(experiment.file).variants.items())
         for (label, levels), (other, others) in itertools.combinations(variants, 2):
             if repr(sorted(levels.items())) == repr(sorted(others.items())):
-                what = f"the variants {label} and {other} are the same"
-                raise experiment.document.error(
-                    ("variants", other), what, "set something else in one of them", key=True
-                )
+                what = f"the variants {label} and {other} are equal"
+                raise experiment.document.error(("variants", other), what, "change a factor in one of them", key=True)
 
     def design(self, experiment: Experiment) -> Design:
         """Return the variants at every combination of the factors, interleaved."""
         written = _compare_file(experiment.file)
-        # A level as it is read, for one as it is written: sizes in bytes, rates in 1/s.
+        # Converts levels as written to parsed levels: sizes in bytes, rates in 1/s.
         read = {factor.name: factor.levels for factor in experiment.factors}
         listed = self.factors(written)
         treatments = []
@@ -104,7 +102,7 @@ def _compare_file(file: ExperimentFile) -> CompareFile:
 
 
 def _same(one: Level, other: Level) -> bool:
-    """Whether two levels are the same; true equals 1 in Python, and is something else."""
+    """Return whether two levels are equal; unlike in Python, `true` differs from 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 

@@ -1,4 +1,4 @@
-"""Elastic experiments: what happens, second by second, when the cluster is changed under load; with control runs."""
+"""Elastic experiments: effect of cluster changes under load, second by second, compared with control runs."""
 
 import hashlib
 import re
@@ -35,16 +35,16 @@ from loadframe.yamlfile import Place, did_you_mean
 def loaded(
     streams: tuple[Stream, ...], entry: LoadEntry, capacity: float, arrivals: Arrivals | None, phase: str
 ) -> tuple[Stream, ...]:
-    """Return a phase's streams under a load; `capacity` (1/s) is what a share of a rate is a share of.
+    """Return a phase's streams under a load; a rate given as a share is multiplied by `capacity` (1/s).
 
-    `arrivals` are those of open streams where the load says nothing. BadInput where the phase has no one stream that
-    could take the load.
+    `arrivals` is the arrival process of open streams without their own. BadInput if the phase does not have exactly one
+    stream that can take the load.
     """
     if entry.as_written:
         return arriving(streams, arrivals)
     clients = entry.clients.level() if isinstance(entry.clients, ComingClients) else entry.clients
     rate = entry.rate.share * capacity if isinstance(entry.rate, RateShare) else entry.rate
-    assert not isinstance(clients, str) and not isinstance(rate, str), "expressions are worked out before"
+    assert not isinstance(clients, str) and not isinstance(rate, str), "expressions are evaluated before"
     more = {key: getattr(entry, key) for key in ("arrivals", "max_in_flight") if getattr(entry, key) is not None}
     before = arriving(streams, arrivals)
     after = paced(before, clients, rate, phase)
@@ -55,36 +55,36 @@ def loaded(
     )
 
 
-#: s over which throughput is averaged to say what a cluster can do.
+#: Length of the intervals from which the capacity of a cluster is taken, s.
 _STRETCH = 10
-#: What the names of control runs end with, and how long a run's name may be before a hash ends it.
+#: Suffix of the identifiers of control runs, and the longest identifier without a hash.
 _CONTROL = "-control"
 _LONGEST = 100
 
 
 class Elastic(Kind):
-    """Every transition under every load, with its event and as a control, each run on a cluster of its own."""
+    """Runs every transition under every load, with the event and as a control, each on a new cluster."""
 
     model = ElasticFile
     open_ended = False
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse steps that can never be taken, and shares of loads that nobody measures."""
+        """Refuse impossible steps and loads, and rate shares without a control run to measure the capacity."""
         file, document = _elastic_file(experiment.file), experiment.document
         if file.duration is None:
-            raise document.error((), "it is not said how long a run lasts", "say duration: such as 5m")
+            raise document.error((), "the key 'duration' is missing", "set the length of a run, such as duration: 5m")
         if len(experiment.measured) != 1:
-            raise document.error(("measure",), "an elastic run measures one phase", "name one")
+            raise document.error(("measure",), "an elastic experiment measures exactly one phase", "name one")
         for name, transition in file.transitions.items():
             self._check_transition(experiment, name, transition)
         if file.objective == "documents" and file.capacity and any(entry.policy for entry in file.transitions.values()):
-            what = "a policy is scored in requests/s, as loads are, and these capacities are in documents/s"
-            raise document.error(("objective",), what, "leave out objective, and give the capacities in requests/s")
+            what = "policies are scored in requests/s, but these capacities are in documents/s"
+            raise document.error(("objective",), what, "remove objective, and give the capacities in requests/s")
         phase = next(phase for phase in experiment.workload.file.phases if phase.name == experiment.measured[0])
         for name, load in file.loads.items():
             if isinstance(load.clients, ComingClients) and load.clients.from_ >= load.clients.most:
-                what = f"clients come until there are {load.clients.most}, and there are {load.clients.from_}"
-                raise document.error(("loads", name, "clients", "most"), what, "raise it")
+                what = f"most must be above from ({load.clients.from_}); got {load.clients.most}"
+                raise document.error(("loads", name, "clients", "most"), what, "raise most")
             if isinstance(load.rate, RateShare):
                 _check_share(experiment, name, load.rate)
             streams = [stream for stream in phase.named_streams if _paced_as(stream, load)]
@@ -92,8 +92,8 @@ class Elastic(Kind):
             if load.as_written:
                 continue
             if len(phase.named_streams) > 1 and len(streams) != 1:
-                what = f"the phase {phase.name!r} has no one stream that could take this load"
-                raise document.error(("loads", name), what, "choose a phase with one stream", key=True)
+                what = f"the phase {phase.name!r} has {len(streams)} streams that could take this load"
+                raise document.error(("loads", name), what, "measure a phase with exactly one", key=True)
 
     def _check_transition(self, experiment: Experiment, name: str, transition: Transition) -> None:
         file, document = _elastic_file(experiment.file), experiment.document
@@ -106,37 +106,39 @@ class Elastic(Kind):
         for index, load in enumerate(transition.loads or ()):
             if load not in file.loads:
                 remedy = did_you_mean(load, file.loads)
-                raise document.error((*place, "loads", index), f"there is no load {load!r}", remedy)
-        nodes = begun = transition.nodes or file.store.nodes
+                raise document.error((*place, "loads", index), f"unknown load {load!r}", remedy)
+        nodes = started = transition.nodes or file.store.nodes
         for index, step in enumerate(transition.timeline or ()):
             here = (*place, "timeline", index)
             if step.at is not None and step.at >= (file.duration or 0.0):
                 raise document.error(
-                    (*here, "at"), "the run is over by then", "say an earlier time, or a longer duration"
+                    (*here, "at"), "the run ends before this time", "set an earlier time or a longer duration"
                 )
             if step.slo_broken is not None and file.slo is None:
-                raise document.error((*here, "slo_broken"), "there is no objective", "say slo: {p99: 100ms}", key=True)
+                raise document.error(
+                    (*here, "slo_broken"), "slo_broken requires an slo", "add slo: {p99: 100ms}", key=True
+                )
             if step.balanced is not None and index == 0:
-                what = "nothing is changed before the first step, so nothing gets balanced"
-                raise document.error((*here, "balanced"), what, "begin with another trigger", key=True)
+                what = "the first step cannot wait for balancing, because no change precedes it"
+                raise document.error((*here, "balanced"), what, "use another trigger in the first step", key=True)
             if isinstance(step.remove, int) and step.remove >= nodes:
-                raise document.error((*here, "remove"), f"a cluster of {nodes} nodes cannot lose {step.remove}")
+                raise document.error((*here, "remove"), f"cannot remove {step.remove} of {nodes} nodes")
             if (step.cut or step.restore) and file.store.host != "netns":
-                what = "nodes on this host share its network, so none can be cut off"
-                raise document.error(here, what, "say store: {host: netns}")
-            _check_patience(experiment, here, step, first=index == 0)
-            _check_name(experiment, here, step, begun)
+                what = f"cut and restore require host: netns; got {file.store.host}"
+                raise document.error(here, what, "set store: {host: netns}")
+            _check_trigger_time(experiment, here, step, first=index == 0)
+            _check_name(experiment, here, step, started)
             removed = 1 if isinstance(step.remove, str) else step.remove or 0
             nodes += (step.add or 0) - removed
-            begun += step.add or 0
+            started += step.add or 0
 
     def parameters(self, experiment: Experiment, treatment: Mapping[str, Level]) -> Mapping[str, Level]:
-        """Return the parameters of the workload that the treatment's load sets."""
+        """Return the workload parameters that the treatment's load sets."""
         load = treatment.get("load")
         return {} if load is None else _elastic_file(experiment.file).loads[str(load)].with_
 
     def code(self, experiment: Experiment) -> dict[str, str]:
-        """Return digests of the files of policies."""
+        """Return digests of the policy files, by description."""
         policies = [
             entry.policy.python for entry in _elastic_file(experiment.file).transitions.values() if entry.policy
         ]
@@ -144,7 +146,7 @@ class Elastic(Kind):
         return {f"policy {name}": digest([experiment.document.path.parent / name]) for name in names}
 
     def most_nodes(self, experiment: Experiment) -> int:
-        """Return the number of nodes of the largest cluster, at the end of whatever adds some."""
+        """Return the largest number of nodes that any transition reaches."""
         return max(
             self._peak(experiment, transition) for transition in _elastic_file(experiment.file).transitions.values()
         )
@@ -158,7 +160,7 @@ class Elastic(Kind):
         return max(most, transition.policy.most if transition.policy else 0)
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
-        """Return how the open loads space their requests, and the other streams of the phase."""
+        """Return the arrival processes of open loads and of the other streams of the phase."""
         file = _elastic_file(experiment.file)
         phase = next(phase for phase in experiment.workload.file.phases if phase.name == experiment.measured[0])
         for name in file.loads:
@@ -167,9 +169,9 @@ class Elastic(Kind):
             yield from filter(None, (stream.spacing for stream in streams))
 
     def design(self, experiment: Experiment) -> Design:
-        """Return each transition under each load, with and without its event, in an order by chance in each block.
+        """Return each transition under each load, with and without its event, in random order within each block.
 
-        Runs that others take their rate from come before these.
+        Control runs that measure a capacity come before the runs whose rate is a share of it.
         """
         file = _elastic_file(experiment.file)
         runs = []
@@ -186,16 +188,16 @@ class Elastic(Kind):
     def phases(
         self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level]
     ) -> list[ResolvedPhase]:
-        """Return the measured phase under the treatment's load; a rate that is a share is that of 1/s until then."""
+        """Return the measured phase under the treatment's load; a rate share is a share of 1/s here."""
         return [self._phase(experiment, workload, treatment, 1.0)]
 
     def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:
-        """Return the length of a run, which does not depend on what happens in it."""
+        """Return the length of a run: warm-up and duration, s."""
         times = experiment.overrides(treatment)
         return float(times.get("warmup", _warmup(experiment, workload)) + times["duration"])
 
     def record(self, stage: Stage, run: PlannedRun) -> None:
-        """Record the load, and change the cluster meanwhile."""
+        """Record the load while a `Director` changes the cluster."""
         file, session = _elastic_file(stage.experiment.file), stage.session(run)
         entry = file.loads[str(run.treatment["load"])]
         transition = file.transitions[str(run.treatment["transition"])]
@@ -218,18 +220,18 @@ class Elastic(Kind):
         phase = workload.phase(experiment.measured[0])
         levels = experiment.overrides(treatment)
         if entry.as_written and phase.exhausts:
-            # It is over when its events are, and the duration is how long that is expected to take.
+            # The phase ends with its source; `duration` is only the expected length.
             levels.pop("duration", None)
         phase = phase.override(**levels)
         streams = loaded(phase.streams, entry, capacity, experiment.file.arrivals, phase.name)
         return replace(phase, streams=streams)
 
 
-def _check_patience(experiment: Experiment, here: Place, step: Step, *, first: bool) -> None:
-    """Refuse a trigger that looks at more seconds than there are, or than it may wait."""
+def _check_trigger_time(experiment: Experiment, here: Place, step: Step, *, first: bool) -> None:
+    """Refuse a trigger that needs more seconds of data than the run or its `within` allows."""
     window, length = _elastic_file(experiment.file).window, _elastic_file(experiment.file).duration or 0.0
     stretches = {
-        # A stretch is compared with an earlier one of the same length.
+        # An interval is compared with an earlier one of the same length.
         "overloaded": max(2.0 * step.overloaded.seconds, window) if step.overloaded else 0.0,
         "slo_broken": max(step.slo_broken, window) if step.slo_broken else 0.0,
         "balanced": step.balanced or 0.0,
@@ -237,22 +239,24 @@ def _check_patience(experiment: Experiment, here: Place, step: Step, *, first: b
     for key, stretch in stretches.items():
         if stretch > length:
             what = (
-                f"this can never fire: it takes {format_duration(stretch)}, and the run lasts {format_duration(length)}"
+                f"this can never fire: it needs {format_duration(stretch)}, but the run lasts {format_duration(length)}"
             )
-            raise experiment.document.error((*here, key), what, "lengthen the run, or lower its seconds", key=True)
+            raise experiment.document.error(
+                (*here, key), what, "set a longer duration, or lower the seconds of the trigger", key=True
+            )
         if first and step.within is not None and stretch > step.within:
-            what = f"this can never fire: it takes {format_duration(stretch)} from the beginning on"
-            raise experiment.document.error((*here, "within"), what, "let it wait longer, or shorten the window")
+            what = f"this can never fire: it needs {format_duration(stretch)} from the start of the run"
+            raise experiment.document.error((*here, "within"), what, "raise within, or shorten the window")
 
 
-def _check_name(experiment: Experiment, here: Place, step: Step, begun: int) -> None:
-    """Refuse a node of a number that no node has had by then; other processes of a cluster only its store knows."""
+def _check_name(experiment: Experiment, here: Place, step: Step, started: int) -> None:
+    """Refuse the name of a node that was not started by then; only the store knows names of other processes."""
     for key in ("remove", "kill", "start", "pause", "resume", "cut", "restore"):
         name = getattr(step, key)
         numbered = re.fullmatch(r"node-(\d+)", name) if isinstance(name, str) else None
-        if numbered and int(numbered[1]) >= begun:
-            what = f"there is no {name} by then: nodes are counted from node-0"
-            raise experiment.document.error((*here, key), what, f"name one up to node-{begun - 1}")
+        if numbered and int(numbered[1]) >= started:
+            what = f"{name} does not exist at this step; the first node is node-0"
+            raise experiment.document.error((*here, key), what, f"name one up to node-{started - 1}")
 
 
 def _elastic_file(file: ExperimentFile) -> ElasticFile:
@@ -261,7 +265,7 @@ def _elastic_file(file: ExperimentFile) -> ElasticFile:
 
 
 def _load(experiment: Experiment, name: str, treatment: Mapping[str, Level]) -> LoadEntry:
-    """Return a load with its expressions worked out for the nodes that a run begins with."""
+    """Return a load with its expressions evaluated for the initial number of nodes."""
     entry, values = _elastic_file(experiment.file).loads[name], expression_values(experiment, treatment)
     keys = {key: f"loads.{name}.{key}" for key in PACES}
     return entry.model_copy(update={key: values[full] for key, full in keys.items() if full in values})
@@ -272,7 +276,7 @@ def _paced_as(stream: Stream, load: LoadEntry) -> bool:
 
 
 def _check_parameters(experiment: Experiment, name: str, load: LoadEntry) -> None:
-    """Refuse parameters that the workload lacks, and values that do not fit."""
+    """Refuse unknown parameters of the workload, and invalid values."""
     document = experiment.document
     experiment.workload.with_parameters(
         load.with_, folder=document.path.parent, where=lambda key: document.where(("loads", name, "with", key))
@@ -283,19 +287,19 @@ def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
     file, document = _elastic_file(experiment.file), experiment.document
     place = ("loads", name, "rate", "of")
     if rate.of not in file.loads:
-        raise document.error(place, f"there is no load {rate.of!r}", did_you_mean(rate.of, file.loads))
+        raise document.error(place, f"unknown load {rate.of!r}", did_you_mean(rate.of, file.loads))
     if file.loads[rate.of].is_open:
-        raise document.error(place, f"the load {rate.of!r} is open, so it does not show what a cluster can do")
+        raise document.error(place, f"the load {rate.of!r} is open loop, so it does not measure the capacity")
     if file.loads[rate.of].as_written:
-        raise document.error(
-            place, f"the load {rate.of!r} is what the workload says, and need not show what a cluster can do"
-        )
+        raise document.error(place, f"the load {rate.of!r} is as_written, so it may not measure the capacity")
     if not file.control:
-        raise document.error(place, "what a cluster can do is seen in control runs", "leave control: false out")
+        raise document.error(
+            place, "a rate share requires control runs to measure the capacity", "remove control: false"
+        )
     for transition in file.transitions:
         if name in file.under(transition) and _base(file, transition, rate.of) is None:
-            what = f"under {rate.of!r} no cluster of as many nodes as in {transition!r} is run"
-            raise document.error(place, what, f"make a transition of as many nodes under {rate.of}")
+            what = f"no transition with the nodes of {transition!r} runs under {rate.of!r}"
+            raise document.error(place, what, f"add a transition with as many nodes under {rate.of}")
 
 
 def _planned(experiment: Experiment, block: int, transition: str, load: str, *, event: bool) -> PlannedRun:
@@ -303,15 +307,15 @@ def _planned(experiment: Experiment, block: int, transition: str, load: str, *, 
     nodes = file.transitions[transition].nodes or file.store.nodes
     treatment: dict[str, Level] = {"transition": transition, "load": load, "nodes": nodes, "event": event}
     name = f"b{block}-{transition}-{load}{_CONTROL if not event else ''}"
-    # The name must say where the transition's name ends, and whether the load's own name ends like a control's.
+    # A hash keeps identifiers unique if the names contain `-` or end like a control run.
     if "-" in transition or load.endswith(_CONTROL) or len(name) > _LONGEST:
         name = hashed(name, treatment)
-    # Each run leaves its cluster changed, so none shares one.
+    # A unique state, because each run changes its cluster.
     return PlannedRun(name, block, treatment, name)
 
 
 def _base(file: ElasticFile, transition: str, of: str) -> str | None:
-    """Return the transition whose control run, under the load `of`, shows what the cluster of another can do."""
+    """Return a transition with as many nodes and a control run under the load `of`, which measures the capacity."""
 
     def nodes(name: str) -> int:
         return file.transitions[name].nodes or file.store.nodes
@@ -340,9 +344,9 @@ def _warmup(experiment: Experiment, workload: Workload) -> float:
 
 
 def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
-    """Return the best throughput, 1/s, of the first valid control run under the load that is named.
+    """Return the best throughput, 1/s, of the first valid control run under the load `rate.of`.
 
-    LoadframeError if there is none: an invalid run need not show what a cluster can do.
+    LoadframeError without a valid one.
     """
     transition = _base(_elastic_file(stage.experiment.file), str(run.treatment["transition"]), rate.of)
     assert transition
@@ -354,16 +358,16 @@ def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:
 
 
 def capacity_shown(controls: Iterable[tuple[str, Path]]) -> float:
-    """Return the best throughput, 1/s, of the first valid one of these runs by id and folder.
+    """Return the best throughput, 1/s, of the first valid control run, given as pairs of identifier and folder.
 
-    LoadframeError, with the reason, if none is valid or it did nothing.
+    LoadframeError, with the reason, if none is valid or the first valid one has no successful request.
     """
     made = [RecordedRun(id_, None, {}, Run(path)) for id_, path in controls if path.exists()]
     valid = [run for run in made if run.sound and run.narrow and not run.store_failed]
     if not valid:
-        listed = "; ".join(f"{run.id}: {run.why}" for run in made) or "it is not made yet"
+        listed = "; ".join(f"{run.id}: {run.why}" for run in made) or "none is recorded yet"
         raise LoadframeError(
-            f"the rate is a share of what a control run shows, and none is valid ({listed})",
+            f"the rate is a share of the capacity, but no control run that measures it is valid ({listed})",
             remedy="remove the cause, delete the control run's folder, and run the command again with --retry-failed",
         )
     measured = valid[0].run
@@ -376,7 +380,9 @@ def capacity_shown(controls: Iterable[tuple[str, Path]]) -> float:
     rates = [counts.get(second, 0) for second in phase.whole_seconds]
     best = max((median(rates[at : at + _STRETCH]) for at in range(max(len(rates) - _STRETCH + 1, 1))), default=0.0)
     if not best:
-        raise LoadframeError(f"the rate is a share of what {valid[0].id} shows, and nothing succeeded in it")
+        raise LoadframeError(
+            f"the rate is a share of the capacity, but {valid[0].id}, which measures it, has no successful request"
+        )
     return float(best)
 
 

@@ -1,6 +1,6 @@
-"""Scale experiments: throughput and response times against sizes, with data that stay or that grow with the nodes.
+"""Scale experiments: throughput and response times against sizes, with constant or growing data.
 
-The number of clients may be a factor, or be found: doubled on each cluster until it is loaded.
+The number of clients may be a factor, or `auto`: doubled on each cluster until it is saturated.
 """
 
 import functools
@@ -25,7 +25,7 @@ from loadframe.record import Run
 from loadframe.workload.pacing import Arrivals
 from loadframe.yamlfile import did_you_mean, wrong
 
-#: The number of clients that is doubled until the cluster is loaded.
+#: Value of `clients` that doubles the number until the cluster is saturated.
 AUTO = "auto"
 _Auto = Literal["auto"]
 
@@ -37,11 +37,10 @@ def _form(value: Any) -> str:
 
 
 class ScaleFile(CurvesFile):
-    """A scale experiment as it is written.
+    """File of a scale experiment.
 
-    `objective` is what its curves count, requests or documents. `scaling` says whether the data stay as they are while
-    nodes are added (strong), or grow with them (weak): then the parameter that `grows` names is multiplied by the
-    number of nodes. `estimate` is how the gate estimates ratios.
+    `objective` selects requests or documents for the curves. With `scaling: strong` the data is constant; with `weak`,
+    the parameter named by `grows` is multiplied by the number of nodes. `estimate` is the gate's estimator of ratios.
     """
 
     objective: RateName = "throughput"
@@ -58,7 +57,7 @@ class ScaleFile(CurvesFile):
 
     @property
     def finds_clients(self) -> bool:
-        """Whether the number of clients is to be found, on each cluster."""
+        """Whether the number of clients is found on each cluster (`clients: auto`)."""
         return self.clients == AUTO
 
     @model_validator(mode="after")
@@ -68,50 +67,50 @@ class ScaleFile(CurvesFile):
                 "clients: auto cannot be combined with clients or rate as a factor", "remove one", key="clients"
             )
         if self.finds_clients and self.until:
-            raise wrong("clients: auto takes a fixed number of repetitions",
-                        "remove it, and say repetitions", key="until")  # fmt: skip
+            raise wrong("clients: auto needs a fixed number of repetitions",
+                        "remove until, and set repetitions", key="until")  # fmt: skip
         return self
 
     @model_validator(mode="after")
     def _scaling(self) -> "ScaleFile":
         if self.scaling == "strong" and self.grows is not None:
-            raise wrong("in strong scaling nothing grows", "say scaling: weak, or remove this", key="grows")
+            raise wrong("grows requires weak scaling", "set scaling: weak, or remove grows", key="grows")
         if self.scaling == "weak" and self.grows is None:
-            raise wrong("in weak scaling the data grow", "say grows: with the workload's parameter", key="scaling")
+            raise wrong("weak scaling requires grows", "set grows to a parameter of the workload", key="scaling")
         if self.scaling == "weak" and "nodes" not in self.factors:
-            raise wrong("in weak scaling the data grow with the nodes", "make nodes a factor", key="scaling")
+            raise wrong("weak scaling requires nodes as a factor", "add nodes to factors", key="scaling")
         return self
 
 
 class Scale(Kind):
-    """Every combination of the factors' levels, in randomised blocks."""
+    """Runs every combination of the factors' levels, in randomised blocks."""
 
     model = ScaleFile
     uneven = True
     grown = True
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
-        """Return the factors as they are written."""
+        """Return the factors as written."""
         return _scale_file(file).factors
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse an experiment that cannot answer its question."""
+        """Refuse factors with one level each, and parameters that cannot grow."""
         if not _scale_file(experiment.file).finds_clients and all(
             len(factor.levels) == 1 for factor in experiment.factors
         ):
-            what = "every factor has one level, so there is nothing to compare"
+            what = "every factor has only one level"
             remedy = "give a factor more levels, such as nodes: [1, 2, 4]"
             raise experiment.document.error(("factors",), what, remedy, key=True)
         _check_growth(experiment)
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
-        """Return how open loads space their requests; where clients are to be found, the load is closed."""
+        """Return the arrival processes of open loads; with `clients: auto` the load is closed loop."""
         if _scale_file(experiment.file).finds_clients:
             return spacing(experiment, clients=True)
         return super().arrivals(experiment)
 
     def design(self, experiment: Experiment) -> Design:
-        """Return every combination; where clients are to be found, with the first number of them."""
+        """Return every combination; with `clients: auto`, each with the initial number of clients."""
         planned = factorial(experiment, experiment.factors)
         if not _scale_file(experiment.file).finds_clients:
             return planned
@@ -120,7 +119,7 @@ class Scale(Kind):
         return Design(planned.seed, tuple(_with_clients(run, first) for run in planned.runs))
 
     def largest_design(self, experiment: Experiment) -> Design:
-        """Return the design with every number of clients that may be tried on each cluster."""
+        """Return the design with every number of clients that `auto` may try on each cluster."""
         if not _scale_file(experiment.file).finds_clients:
             return super().largest_design(experiment)
         planned = factorial(experiment, experiment.factors)
@@ -129,10 +128,9 @@ class Scale(Kind):
         )
 
     def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
-        """Return the next number of clients on each cluster that is not loaded yet, then what other blocks tried more.
+        """Return the next number of clients for each unsaturated cluster, then numbers that only other blocks tried.
 
-        So all blocks have the same numbers in the end: a number that one block alone got to would be chosen for the
-        luck of a single run.
+        In the end all blocks have the same numbers. Otherwise one lucky run could decide the best number.
         """
         if not _scale_file(experiment.file).finds_clients:
             return super().next_runs(experiment, runs_path)
@@ -142,7 +140,7 @@ class Scale(Kind):
         return (*filter(None, ramps), *_missing(loaded, planned, runs_path))
 
     def parameters(self, experiment: Experiment, treatment: Mapping[str, Level]) -> Mapping[str, Level]:
-        """Return, in weak scaling, the parameter that grows."""
+        """Return the growing parameter of weak scaling, times the number of nodes."""
         grows = _scale_file(experiment.file).grows
         if grows is None:
             return {}
@@ -160,7 +158,7 @@ def _next(experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Plann
 
 
 def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_path: Path) -> Iterator[PlannedRun]:
-    """Yield, for clusters whose ramp is over, the numbers of clients that the same treatment had in other blocks."""
+    """Yield runs, on saturated clusters, with numbers of clients that the treatment had only in other blocks."""
     for run in loaded:
         alike = [other for other in planned if other.treatment == run.treatment]
         for clients in every_clients():
@@ -172,7 +170,7 @@ def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_p
 
 @functools.lru_cache(maxsize=10_000)
 def _step(path: Path, clients: int, phase: str, objective: RateName) -> ClientsTried:
-    """Read a run folder, which never changes once it is there."""
+    """Read a run folder. Cached, because recorded runs do not change."""
     return clients_tried(RecordedRun(path.name, None, {"clients": clients}, Run(path)), phase, RATES[objective])
 
 
@@ -193,17 +191,17 @@ def _check_growth(experiment: Experiment) -> None:
         return
     parameters = experiment.workload.parameters
     if grows not in parameters:
-        what = f"the workload has no parameter {grows!r}"
+        what = f"unknown parameter {grows!r} of the workload"
         raise document.error(("grows",), what, did_you_mean(grows, parameters))
     value = parameters[grows]
     if isinstance(value, bool) or not isinstance(value, int):
         raise document.error(
-            ("grows",), f"{grows} is not a whole number, so it cannot grow", "name one, such as documents"
+            ("grows",), f"{grows} is not a whole number", "choose a whole-number parameter, such as documents"
         )
     if WITH + grows in [factor.name for factor in experiment.factors]:
-        raise document.error(("grows",), f"{grows} grows with the nodes and is a factor, too", "remove one of them")
+        raise document.error(("grows",), f"{grows} is both in grows and a factor", "remove one of them")
     if is_expression(experiment.file.with_.get(grows)):
-        what = f"{grows} grows with the nodes and is an expression, too"
+        what = f"{grows} is both in grows and an expression"
         raise document.error(("with", grows), what, "remove one of them")
 
 

@@ -1,7 +1,7 @@
-"""Settings experiments: which settings matter, which combination is best, and whether it is when measured again.
+"""Settings experiments: effects of settings, the best combination, and its confirmation by new runs.
 
-Factors' first levels are the default. The scheme says which combinations are run, at every size for itself; then the
-winner and the default are measured afresh, in turns.
+The first level of each factor is the default. The scheme selects the combinations, separately at every size. Then new
+runs of the winner and the default alternate.
 """
 
 import itertools
@@ -30,7 +30,7 @@ _CHANGES = {"singles": 1, "pairs": 2, "triples": 3}
 
 
 class SettingsFile(CurvesFile):
-    """A settings experiment as it is written: see docs/experiments.md for its schemes."""
+    """File of a settings experiment; docs/experiments.md describes its schemes."""
 
     scheme: Literal["singles", "pairs", "triples", "full", "fraction", "screening", "tpe"] = "full"
     resolution: Annotated[int, Field(ge=3, le=5)] = 4
@@ -40,52 +40,52 @@ class SettingsFile(CurvesFile):
     confirm: Annotated[int, Field(ge=0, le=100)] = 5
 
     @model_validator(mode="after")
-    def _sound(self) -> "SettingsFile":
+    def _check_factors(self) -> "SettingsFile":
         for name in self.at:
             if name in self.factors:
-                raise wrong(f"{name} is a factor and a size, too", "remove one of them", key="at")
+                raise wrong(f"{name} is both in factors and in at", "remove one of them", key="at")
         if self.scheme in ("fraction", "screening"):
             for name, levels in self.factors.items():
                 if len(levels) != 2:
-                    what = f"the scheme {self.scheme} takes two levels of each factor, and {name} has {len(levels)}"
-                    raise wrong(what, "leave two, or say scheme: full", key="factors")
+                    what = f"the scheme {self.scheme} needs two levels of each factor; {name} has {len(levels)}"
+                    raise wrong(what, "remove levels, or set scheme: full", key="factors")
         if all(len(levels) == 1 for levels in self.factors.values()):
-            what = "every factor has one level, so there is nothing to compare"
-            raise wrong(what, "give a factor the default and another level", key="factors")
+            what = "every factor has only one level"
+            raise wrong(what, "give a factor its default and another level", key="factors")
         return self
 
 
 class Settings(Kind):
-    """Combinations of settings by a scheme, at each size, and the winner again."""
+    """Runs combinations of settings by a scheme at each size, then confirms the winner."""
 
     model = SettingsFile
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
-        """Return the settings, and the sizes at which they are varied."""
+        """Return the sizes (`at`) and the varied settings (`factors`)."""
         written = _settings_file(file)
         return {**written.at, **written.factors}
 
     def place(self, file: ExperimentFile, name: str, index: int | None) -> Place:
-        """Return where a factor stands: among the factors, or among the sizes."""
+        """Return the position of a factor, in `factors` or in `at`."""
         key = "at" if name in _settings_file(file).at else "factors"
         return (key, name) if index is None else (key, name, index)
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse what cannot be the objective, and optimisers that are told to repeat."""
+        """Refuse throughput as the objective of an open load, and `until` with an optimiser."""
         written, document = _settings_file(experiment.file), experiment.document
         phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
         opened = any(stream.is_open for phase in phases for stream in phase.named_streams)
         opened = written.rate is not None or (opened and written.clients is None)
         if written.objective in RATES and opened:
-            what = "the throughput of an open load is what is offered, and no setting changes it"
-            raise document.error(("objective",), what, "say objective: p99, or another percentile")
+            what = "the throughput of an open load equals its rate with any settings"
+            raise document.error(("objective",), what, "set objective: p99, or another percentile")
         if written.scheme in ADAPTIVE and written.until:
             raise document.error(
-                ("until",), f"the scheme {written.scheme} ends after its trials", "remove it", key=True
+                ("until",), f"the scheme {written.scheme} ends after its trials", "remove until", key=True
             )
 
     def design(self, experiment: Experiment) -> Design:
-        """Return the scheme's combinations in blocks; of an optimiser the first trial, which is the default."""
+        """Return the scheme's combinations in blocks; for an optimiser, only the first trial (the default)."""
         written = _settings_file(experiment.file)
         if written.scheme == "full":
             refuse_too_many(experiment, math.prod(len(factor.levels) for factor in experiment.factors))
@@ -99,7 +99,7 @@ class Settings(Kind):
         return in_blocks(experiment, treatments, experiment.factors)
 
     def largest_design(self, experiment: Experiment) -> Design:
-        """Return as many runs as there may be: blocks, trials, and the confirmation."""
+        """Return the largest possible design: blocks, trials, and the confirmation."""
         written = _settings_file(experiment.file)
         planned = super().largest_design(experiment)
         default = [self._treatment(experiment, at, (0,) * len(written.factors)) for at in self._sizes(experiment)]
@@ -108,7 +108,7 @@ class Settings(Kind):
         return Design(planned.seed, (*planned.runs, *more))
 
     def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
-        """Return the next block, then the next trial of each search, then the runs that confirm the winners."""
+        """Return the next block, then the next trial of each search, then the confirmation runs of the winners."""
         written = _settings_file(experiment.file)
         if block := next_block(experiment, self.design, runs_path):
             return block
@@ -127,7 +127,7 @@ class Settings(Kind):
     def _trials(
         self, experiment: Experiment, at: Mapping[str, Level], runs_path: Path
     ) -> tuple[PlannedRun | None, list[RecordedRun]]:
-        """Return the next trial of a search, None when it is done, and the trials that were made."""
+        """Return the next trial of a search, or None at its end, and the recorded trials."""
         written = _settings_file(experiment.file)
         levels = [len(choices) for choices in written.factors.values()]
         made: list[RecordedRun] = []
@@ -145,19 +145,19 @@ class Settings(Kind):
         return None, made
 
     def _confirming(self, experiment: Experiment, runs: Sequence[RecordedRun]) -> list[PlannedRun]:
-        """Return fresh runs of each size's winner and its default, in turns: ABBA."""
+        """Return confirmation runs of the winner and the default at each size, in the order ABBA."""
         written = _settings_file(experiment.file)
         planned = []
         if not written.confirm:
             return []
-        # The statistics take a second to import, which plans and dry runs do not need.
+        # Imported here because the statistics take a second to import.
         from loadframe.analyze.settings.analysis import analyse
 
         description = describe(experiment, Design(experiment.seed, ()))
         results = [
             result for result in analyse(description, runs, costs=False) if result.phase == experiment.measured[0]
         ]
-        # Blocks after all others, so that no request was sent before.
+        # New blocks have new seeds, so these runs send requests that no earlier run sent.
         first = max([run.block or 0 for run in runs], default=0) + 1
         for number in range(written.confirm):
             for result in results:
@@ -205,14 +205,14 @@ def _read(planned: PlannedRun, runs_path: Path) -> RecordedRun:
 
 
 def _failed_attempts(runs_path: Path) -> list[RecordedRun]:
-    """Return the earlier attempts in which the store failed: making a run again does not undo its failure."""
+    """Return earlier attempts in which the store failed; a repeated run does not cancel that failure."""
     return [run for run in read_attempts(runs_path.parent) if run.requests_failed]
 
 
 def loss(objective: str, run: RecordedRun, phase: str) -> float | None:
-    """Return what an optimiser makes small: the logarithm of a time, or of the inverse of throughput.
+    """Return the value that an optimiser minimises: the logarithm of a time, or of the inverse of throughput.
 
-    Infinite if the store failed. None if the run has no figure, or only a bound on one side.
+    Infinite if the store failed. None if the run is invalid or only bounds the figure on one side.
     """
     from loadframe.analyze.compare import Measure
     from loadframe.analyze.scale.treatments import main_operation

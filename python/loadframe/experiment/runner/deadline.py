@@ -1,7 +1,7 @@
-"""The end of the time that an experiment has, as in a job of a batch system: it stops before it is stopped.
+"""Time limit of an experiment, such as the end of a batch job.
 
-A run that cannot be over by then is not begun, and one that takes longer than expected is interrupted. What is recorded
-stays, and the same command goes on with the rest.
+A run that would not finish in time is not started, and a run that takes too long is interrupted. Recorded runs are
+kept, and the same command resumes with the rest.
 """
 
 import contextlib
@@ -14,62 +14,62 @@ from collections.abc import Iterator
 from loadframe.base.errors import ExitCode, LoadframeError
 from loadframe.base.units import format_duration
 
-#: How long the end takes (nodes stop, records are written): a share of the time that there was, in these bounds, s.
+#: Time reserved for stopping nodes and writing records: a share of the time limit, and its bounds, s.
 _SHARE, _LEAST, _MOST = 0.05, 15.0, 180.0
 
 
-class OutOfTime(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """The time is over before all runs are made. Exit code TRY_AGAIN if some were made, else FAILED."""
+class OutOfTime(LoadframeError):  # noqa: N818 - an expected end, not an error of the program
+    """The time limit was reached before the last run. Exit code TRY_AGAIN if some runs were recorded, else FAILED."""
 
     def __init__(self, what: str, *, some: bool) -> None:
-        """Say what was not made; `some` is whether any run was made in this time."""
-        more = "submit the same job again: it goes on with the rest" if some else "ask for more time: no run was made"
-        super().__init__(what, remedy=more)
+        """Take the message, and whether some runs were recorded in this time."""
+        remedy = "submit the same job again to resume" if some else "request more time; no run was completed"
+        super().__init__(what, remedy=remedy)
         self.exit_status = ExitCode.TRY_AGAIN if some else ExitCode.FAILED
 
 
 class Deadline:
-    """When the machines are taken away."""
+    """Time limit of this command; `ends` is the wall-clock end, s since the epoch, or None for no limit."""
 
-    def __init__(self, ends: float | None, whose: str = "") -> None:
-        """Take the instant, s since the epoch, None for never; and what it is the end of, such as `job 17 of Slurm`."""
-        self._whose = whose
+    def __init__(self, ends: float | None, owner: str = "") -> None:
+        """`owner` names the limit in messages, such as `job 17 of Slurm`."""
+        self._owner = owner
         left = None if ends is None else ends - time.time()
         margin = 0.0 if left is None else min(max(_SHARE * left, _LEAST), _MOST)
-        #: When the last run must be over, on the monotonic clock.
+        #: Latest end of the last run, on the monotonic clock.
         self._last = None if left is None else time.monotonic() + left - margin
         self._made = 0
         self._interrupted = False
 
     @property
     def interrupted(self) -> bool:
-        """Whether the interrupt that came was ours."""
+        """Whether this deadline sent the interrupt."""
         return self._interrupted
 
     def run_recorded(self) -> None:
-        """Take note of a run that was recorded."""
+        """Count a recorded run."""
         self._made += 1
 
     def require(self, seconds: float, what: str) -> None:
-        """Raise OutOfTime if what takes that long can hardly be over in time.
+        """Raise OutOfTime if `what`, which takes about `seconds`, would not finish in time.
 
-        The first run is always tried, since how long it takes is only estimated.
+        The first run always starts, because its duration is only an estimate.
         """
         left = self._left()
         if left is not None and self._made and seconds > left:
             raise OutOfTime(
-                f"{self._whose} has {format_duration(max(left, 0.0))} left, and {what} takes about"
+                f"{self._owner} has {format_duration(max(left, 0.0))} left, and {what} takes about"
                 f" {format_duration(seconds)}",
                 some=True,
             )
 
     def over(self) -> OutOfTime:
-        """Return what to raise for the interrupt that was ours."""
-        return OutOfTime(f"{self._whose} ends, and a run is not over: it was stopped", some=self._made > 0)
+        """Return the error to raise after this deadline has interrupted a run."""
+        return OutOfTime(f"{self._owner} ends soon; the unfinished run was stopped", some=self._made > 0)
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Interrupt the command, as Ctrl-C does, when the time is over."""
+        """Interrupt this process with SIGTERM at the deadline."""
         left = self._left()
         if left is None:
             yield
@@ -90,5 +90,5 @@ class Deadline:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-#: For whoever has all the time there is.
+#: No time limit.
 NEVER = Deadline(None)

@@ -1,7 +1,7 @@
-"""Documents that collections should hold, and documents that the store holds.
+"""Counts of acknowledged documents and events, compared with counts in the store.
 
-An event is a field of its document, so documents that have the field are counted: a document from which a win was lost
-is still there. What is missing then is what the store acknowledged and does not have.
+An event is a field of its document, so the documents with that field are counted: a document can exist without a later
+event. The difference is data that the store acknowledged and lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,23 +17,22 @@ from loadframe.workload import ResolvedPhase
 
 
 def collection_of(form: Mapping[str, Any]) -> str:
-    """Return where a `take_in` operation keeps its documents, in words that the store counts by."""
-    # Each day is a collection of its own.
+    """Return the collection of a `take_in` operation, as a pattern if there is one collection per day."""
     return f"{form['collection']}-*" if form.get("daily") is not None else str(form["collection"])
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where events of some sources go, and of which kinds they are."""
+class _EventCollection:
+    """A collection that sources write events to."""
 
     collection: str
-    kinds: tuple[str, ...]
+    kinds: tuple[str, ...]  #: kinds of the events
     sources: frozenset[str]
-    unique: bool  #: whether no event of theirs comes twice
+    unique: bool  #: whether each event is sent only once
 
 
 class EventCount:
-    """Counts the events of a run, which some of `phases` take in; nothing where none does."""
+    """Counts the events that a run ingests, before and after its load; empty if no phase ingests."""
 
     def __init__(self, cluster: Cluster, phases: Iterable[ResolvedPhase]) -> None:
         self._cluster = cluster
@@ -44,38 +43,40 @@ class EventCount:
         self._at_kill: int | None = None
 
     def begin(self) -> bool:
-        """Count what is there before the load, and return whether there is anything to count; LoadframeError if the
-        store cannot."""
+        """Count the events in the store before the load; return whether the run ingests any.
+
+        LoadframeError if the store cannot count.
+        """
         for place in self._places:
             self._before[place.collection] = self._cluster.count_having(place.collection, place.kinds)
         return bool(self._places)
 
     def progress(self, progress: Progress) -> None:
-        """Note how many events the store has acknowledged by now."""
+        """Update the number of events that the store has acknowledged in this phase."""
         self._of_phase = sum(source.indexed for source in progress.sources.values())
 
     def ended(self, outcome: Outcome) -> None:
-        """A phase is over: note how many events it has brought."""
-        self._indexed += sum(said["indexed"] for said in outcome.get("sources", {}).values())
+        """Add the acknowledged events of a finished phase."""
+        self._indexed += sum(source["indexed"] for source in outcome.get("sources", {}).values())
         self._of_phase = 0
 
     def changed(self, event: ClusterEvent) -> None:
-        """Note how many were acknowledged when the first node was killed."""
+        """Store the number of acknowledged events when the first node is killed."""
         if event.kind == KILLED and self._at_kill is None:
             self._at_kill = self._indexed + self._of_phase
 
     def end(self, outcomes: Sequence[Outcome]) -> tuple[StoredEvents, ...]:
-        """Count what is there after the load; LoadframeError if the store cannot."""
+        """Count the events in the store after the load; LoadframeError if the store cannot count."""
         return tuple(self._stored(place, outcomes) for place in self._places)
 
-    def _stored(self, place: _Place, outcomes: Sequence[Outcome]) -> StoredEvents:
+    def _stored(self, place: _EventCollection, outcomes: Sequence[Outcome]) -> StoredEvents:
         before = self._before[place.collection]
         after = self._cluster.count_having(place.collection, place.kinds)
         indexed = sum(
-            said["indexed"]
+            source["indexed"]
             for outcome in outcomes
-            for source, said in outcome.get("sources", {}).items()
-            if source in place.sources
+            for name, source in outcome.get("sources", {}).items()
+            if name in place.sources
         )
         return StoredEvents(
             collection=place.collection,
@@ -87,16 +88,16 @@ class EventCount:
         )
 
 
-def _places(phases: Iterable[ResolvedPhase]) -> list[_Place]:
-    places: dict[str, _Place] = {}
+def _places(phases: Iterable[ResolvedPhase]) -> list[_EventCollection]:
+    places: dict[str, _EventCollection] = {}
     for phase in phases:
         for stream in phase.streams:
             if stream.source is None:
                 continue
             source = phase.sources[stream.source]
             collection = collection_of(phase.operations[str(stream.operation)]["take_in"])
-            place = places.get(collection, _Place(collection, (), frozenset(), unique=True))
-            places[collection] = _Place(
+            place = places.get(collection, _EventCollection(collection, (), frozenset(), unique=True))
+            places[collection] = _EventCollection(
                 collection,
                 tuple(dict.fromkeys([*place.kinds, *source["events"]["kinds"]])),
                 place.sources | {stream.source},
@@ -106,11 +107,11 @@ def _places(phases: Iterable[ResolvedPhase]) -> list[_Place]:
 
 
 def uncounted(error: LoadframeError) -> str:
-    """Return the words for events that could not be counted in the store."""
-    return f"the events could not be counted in the store: {error.what}"
+    """Return the remark for a failed count of events."""
+    return f"could not count the events in the store: {error.what}"
 
 
-#: What each writing verb that was acknowledged does to the number of documents; None where only the store can tell.
+#: Change of the number of documents by each acknowledged write; None if it depends on the store's content.
 _CHANGES: Mapping[str, int | None] = {
     "insert": 1,
     "create": 1,
@@ -124,29 +125,29 @@ _WRITES = ("bulk", "insert", "index", "update", "upsert", "delete", "take_in")
 
 @dataclass(frozen=True)
 class Gain:
-    """By how much documents become more with each document that an operation counts, or with each of its successes.
-
-    Where only the store can tell (`sure` is False), each is taken for a new one.
-    """
+    """Growth of a collection by one operation: `amount` for each document or success that the operation counts."""
 
     amount: float
     by: str = "documents"  #: or `successes`
-    sure: bool = True
+    sure: bool = True  #: False if the growth depends on the store's content; then every write counts as a new document
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as outcomes have it."""
+        """Return the gain as it is stored in outcomes."""
         return dict(vars(self))
 
 
 def written(form: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the kind of a request that writes documents, and what it says; None of all others."""
+    """Return the kind and the content of an operation that writes documents; None for other operations."""
     return next(((kind, form[kind]) for kind in _WRITES if form.get(kind) is not None), None)
 
 
 def change(
     kind: str, content: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool
 ) -> int | None:
-    """Return what each document does to the count; None where only the store can tell. `first`: there are no others."""
+    """Return the change of the count by each document; None if it depends on the store's content.
+
+    `first` means that the collection is empty.
+    """
     if content.get("conflicts"):
         return None
     action = content.get("action", "index") if kind == "bulk" else kind
@@ -155,17 +156,17 @@ def change(
         # Action lines may repeat an id.
         return None
     if action in ("index", "upsert"):
-        # Documents without an id are new ones, and so are those with ids as long as there are no others.
+        # Documents without an id are new, and so are documents with ids in an empty collection.
         return 1 if "id" not in content or (kind == "bulk" and first) else None
     return _CHANGES[action]
 
 
 def gain(form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool) -> Gain | None:
-    """Return what an operation adds; None if nothing. `first`: its collection is empty when the load begins."""
+    """Return the gain of an operation; None without one. `first` means that its collection is empty at the start."""
     write = written(form)
-    said = form.get("new_documents")
-    if said is not None:
-        return Gain(said, "documents" if write and write[0] == "bulk" else "successes") if said else None
+    declared = form.get("new_documents")
+    if declared is not None:
+        return Gain(declared, "documents" if write and write[0] == "bulk" else "successes") if declared else None
     changed = 0 if write is None else change(*write, corpora, first=first)
     return Gain(1.0, sure=False) if changed is None else Gain(float(changed)) if changed else None
 
@@ -174,25 +175,25 @@ _NONE: Mapping[str, Mapping[str, Any]] = {}
 
 
 class AcknowledgedDocuments:
-    """Counts per collection since they were made."""
+    """Number of acknowledged documents in each collection that was created here."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int | None] = {}
 
     def created(self, collection: str) -> None:
-        """A collection is new and empty."""
+        """Count a new, empty collection from 0."""
         self._counts[collection] = 0
 
     @property
     def held(self) -> int | None:
-        """All documents there are; None where nobody can know, or nothing was made."""
+        """Total number of documents; None if a count is unknown or no collection was created."""
         counts = [count for count in self._counts.values() if count is not None]
         return sum(counts) if counts and len(counts) == len(self._counts) else None
 
     def gains(
         self, forms: Mapping[str, Mapping[str, Any]], corpora: Mapping[str, Mapping[str, Any]] = _NONE
     ) -> dict[str, dict[str, Any]]:
-        """Return what each of these operations would add if the load began now; those that add nothing are left out."""
+        """Return the gains of these operations for a load that starts now; operations without gain are omitted."""
         collections = {name: write[1]["collection"] for name, form in forms.items() if (write := written(form))}
         known = {
             name: gain(form, corpora, first=self._counts.get(collections.get(name, "")) == 0)
@@ -203,9 +204,9 @@ class AcknowledgedDocuments:
     def add(
         self, form: Mapping[str, Any], documents: int, corpora: Mapping[str, Mapping[str, Any]] = _NONE
     ) -> str | None:
-        """Count the documents that an operation was acknowledged, and return the collection if it writes to one."""
+        """Add the acknowledged documents of an operation; return its collection, or None if none is counted."""
         write = written(form)
-        # Collections that are made for the values of a field are not those that the workload defines.
+        # With `per`, collections are created per field value and differ from those in the workload.
         if write is None or write[1]["collection"] not in self._counts or write[1].get("per"):
             return None
         kind, content = write
@@ -216,7 +217,7 @@ class AcknowledgedDocuments:
         return collection
 
     def difference(self, collection: str, counted: int) -> str | None:
-        """Return a sentence if a collection holds another number of documents; None if not, or if nobody can know."""
+        """Return a sentence if the store's count differs from the acknowledged one; None if equal or unknown."""
         expected = self._counts.get(collection)
         if expected is None or expected == counted:
             return None

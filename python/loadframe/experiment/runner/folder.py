@@ -1,4 +1,4 @@
-"""An experiment's folder: `experiment.json`, which says what was to be done, and `runs/`, what was."""
+"""The folder of an experiment: `experiment.json` with its description, and `runs/` with its recorded runs."""
 
 import fcntl
 import json
@@ -14,34 +14,34 @@ from loadframe.record.attempts import set_aside
 from loadframe.record.draft import SESSION
 from loadframe.record.fingerprint import changes
 
-#: What may be reworded between two starts. All else makes other runs, and one folder holds runs of one kind.
+#: Keys that may change between two sessions. A change of any other key would mix different runs in one folder.
 _REWORDABLE = ("question", "file", "published", "axes")
-#: What besides only says how runs are shown, by the kind of experiment.
+#: Further keys that only affect reports, by kind of experiment.
 _DISPLAY_KEYS = {"scale": ("objective",)}
 
 _FILE = "experiment.json"
-#: The key of runs that were not designed, but follow from the others.
+#: Key of runs that were added to the design after earlier runs.
 FURTHER = "further"
-#: The key of the fingerprints of the commands that worked in the folder.
+#: Key of the fingerprints of each command that recorded runs in the folder.
 SESSIONS = "sessions"
 
 
 class ExperimentFolder:
-    """The folder of one experiment, new or begun earlier. One process at a time works in it."""
+    """The folder of one experiment, new or resumed. A lock admits one process at a time."""
 
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
-        """Open the folder, or make it; BadInput if it holds something else, cannot be written or is in use."""
+        """Open or create and lock the folder; BadInput if it holds other data, is not writable or is in use."""
         self.path = path
         self.runs_path = path / "runs"
         try:
             if path.is_dir() and not (path / _FILE).exists() and any(path.iterdir()):
                 raise BadInput(
-                    "the folder is not empty, and does not hold an experiment",
+                    "the folder is not empty and does not hold an experiment",
                     where=str(path),
-                    remedy="name another with --output",
+                    remedy="choose another folder with --output",
                 )
             path.mkdir(parents=True, exist_ok=True)
-            # Held as long as this object; the kernel lets go of it when the process ends, in whatever way.
+            # Held for the lifetime of this object; the kernel releases it when the process ends.
             self._lock = (path / ".lock").open("a")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._write_description(description)
@@ -49,31 +49,31 @@ class ExperimentFolder:
             raise BadInput(
                 "another loadframe process is running this experiment",
                 where=str(path),
-                remedy="wait until it is done, or name another folder with --output",
+                remedy="wait for it to end, or choose another folder with --output",
             ) from None
         except OSError as error:
             raise BadInput(
-                f"the experiment cannot be recorded there: {error.strerror}",
+                f"cannot write to the folder: {error.strerror}",
                 where=str(path),
-                remedy="choose a folder that you may write to with --output",
+                remedy="choose a writable folder with --output",
             ) from error
 
     def _write_description(self, description: Mapping[str, Any]) -> None:
-        """Write down what is to be done; once there are runs, it must stay what it was."""
+        """Write `experiment.json`; BadInput if the folder has runs of a different description."""
         file = self.path / _FILE
         self.runs_path.mkdir(exist_ok=True)
         if self._recorded():
             earlier = _require_same(file, description)
-            # What is held beside the runs, or says how they are shown, makes no other ones: it may come later.
+            # These keys only affect reports, so they may be added later.
             keys = ("published", "axes", *_DISPLAY_KEYS.get(description.get("kind", ""), ()))
-            told = {key: description[key] for key in keys if description.get(key)}
-            if any(earlier.get(key) != value for key, value in told.items()):
-                _write(file, {**earlier, **told})
+            updates = {key: description[key] for key in keys if description.get(key)}
+            if any(earlier.get(key) != value for key, value in updates.items()):
+                _write(file, {**earlier, **updates})
         else:
             _write(file, description)
 
     def begin_session(self, measured: Mapping[str, str], instrument: Mapping[str, str]) -> list[str]:
-        """Write down what this command measures, and with what; return how the instrument or the machine changed.
+        """Record the versions of this session; return the changes of loadframe or the machine since the last session.
 
         BadInput if the folder has runs of another store version, service code or policy.
         """
@@ -84,9 +84,9 @@ class ExperimentFolder:
         if sessions and self._recorded():
             if others := changes(sessions[-1]["measured"], measured):
                 raise BadInput(
-                    f"what is measured has changed since the runs in the folder: {'; '.join(others)}",
+                    f"the system under test has changed since the last session: {'; '.join(others)}",
                     where=str(self.path),
-                    remedy="restore it to go on, or name another folder with --output",
+                    remedy="restore it to resume, or choose another folder with --output",
                 )
             changed = changes(sessions[-1]["instrument"], instrument)
         sessions.append({"session": SESSION, "measured": dict(measured), "instrument": dict(instrument)})
@@ -94,7 +94,7 @@ class ExperimentFolder:
         return changed
 
     def extend(self, runs: Sequence[PlannedRun]) -> None:
-        """Write down that these runs follow from what is recorded by now; those that are there already stay."""
+        """Add runs to `experiment.json`; runs that it already lists are skipped."""
         file = self.path / _FILE
         description = json.loads(file.read_text(encoding="utf-8"))
         known = description.setdefault(FURTHER, [])
@@ -103,23 +103,23 @@ class ExperimentFolder:
         _write(file, description)
 
     def _recorded(self) -> list[Path]:
-        """Return the runs' folders; hidden ones are not whole yet."""
+        """Return the folders of recorded runs; hidden folders are unfinished and omitted."""
         return [path for path in sorted(self.runs_path.iterdir()) if not path.name.startswith(".")]
 
     def has(self, run_id: str) -> bool:
-        """Whether the run has been recorded, done or failed."""
+        """Whether the run is recorded, with any status."""
         return (self.runs_path / run_id).exists()
 
     def failed(self) -> list[str]:
-        """Return the names of the runs that were recorded as failed."""
+        """Return the identifiers of failed runs."""
         return [path.name for path in self._recorded() if Run(path).summary.status == "failed"]
 
     def set_aside(self, run_id: str) -> None:
-        """Move a run to the earlier attempts, so that it is made again."""
+        """Move a run to the earlier attempts, so that the next session repeats it."""
         set_aside(self.path, self.runs_path / run_id)
 
-    def record_failure(self, run_id: str, labels: Labels, asked: Mapping[str, Any], error: LoadframeError) -> None:
-        """Record that a run failed, why and by whose fault; `asked` holds the parts of the manifest that were to be."""
+    def record_failure(self, run_id: str, labels: Labels, planned: Mapping[str, Any], error: LoadframeError) -> None:
+        """Record a failed run with its cause; `planned` holds the parts of its manifest."""
         with RunWriter(self.runs_path, run_id) as writer:
             manifest = ManifestDraft(
                 run=run_id,
@@ -127,34 +127,36 @@ class ExperimentFolder:
                 treatment=labels.treatment,
                 block=labels.block,
                 repetition=labels.repetition,
-                **asked,
+                **planned,
             )
             writer.finish(manifest.as_dict(), Summary("failed", str(error), error.fault).as_dict())
 
 
 def _write(file: Path, description: Mapping[str, Any]) -> None:
-    """Write a JSON file whole, or not at all."""
+    """Write a JSON file atomically."""
     part = file.with_suffix(".part")
     part.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
     part.rename(file)
 
 
 def _require_same(file: Path, description: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the folder says by now; BadInput where it has runs of another experiment."""
+    """Return the description in the folder; BadInput if it differs from `description` in a key that affects runs."""
     now = json.loads(json.dumps(description))
     try:
         earlier: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         free = (*_REWORDABLE, *_DISPLAY_KEYS.get(now.get("kind", ""), ()))
         different = [key for key in now if key not in free and earlier.get(key) != now[key]]
     except (ValueError, AttributeError, RecursionError) as error:
-        raise BadInput("the file cannot be read", where=str(file), remedy="name another with --output") from error
-    # The design follows from the rest; a workload's name may stay while its file changes.
+        raise BadInput(
+            "the file is not valid", where=str(file), remedy="choose another folder with --output"
+        ) from error
+    # The design follows from the other keys, so it is named only if nothing else differs.
     different = [key for key in different if key != "design"] or different
     different = list(dict.fromkeys(key.removesuffix("_sha256") for key in different))
     if different:
         raise BadInput(
-            f"the folder holds an experiment with another {' and '.join(different)}",
+            f"the folder holds an experiment with a different {' and '.join(different)}",
             where=str(file.parent),
-            remedy="name another folder with --output, or run the file as it was to go on",
+            remedy="choose another folder with --output, or restore the file to resume",
         )
     return earlier

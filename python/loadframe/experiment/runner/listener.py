@@ -1,4 +1,4 @@
-"""Receives the progress of long work. The command line draws it."""
+"""Interface for the progress of long operations. The command line displays it."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,84 +9,83 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Ignores all progress; subclasses override what they show."""
+    """Ignores all progress; subclasses override the methods that they need."""
 
     def step(self, text: str) -> None:
-        """Something begins that takes a while: a node starts, a collection is made."""
+        """A slow step begins, such as the start of a node."""
 
     def remark(self, text: str) -> None:
-        """Something that the user should read, now or later."""
+        """Report a message to the user, now or later."""
 
     def expect(self, parts: Mapping[str, float | None]) -> None:
-        """All that is to come: its parts by name (runs, or phases of a run), with about how long each takes, s, or None
-        where nobody knows."""
+        """Announce all parts (runs, or phases of a run) by name, with their expected seconds, or None if unknown."""
 
     def part(self, name: str) -> None:
-        """A part of what is expected begins: a run with the start of its cluster, if it needs one, or a phase."""
+        """An announced part begins: a run, including the start of its cluster, or a phase."""
 
     def run(self, index: int, runs: int, run_id: str) -> None:
         """Run `index` (from 0) of an experiment's `runs` begins."""
 
     def recording(self, writer: "RunWriter") -> None:
-        """A run begins to be recorded, by a writer that can be subscribed to."""
+        """The recording of a run begins; `writer` accepts subscribers."""
 
     def phase(self, name: str, seconds: float | None) -> None:
-        """A phase begins; `seconds` is how long it lasts, where that is known."""
+        """A phase begins; `seconds` is its length, if known."""
 
     def progress(self, progress: "Progress") -> None:
-        """The phase goes on."""
+        """Report the progress of the current phase."""
 
     def answer(self, operation: str, chart: Mapping[str, Any], answer: bytes) -> None:
-        """The newest answer to an operation, JSON, and how the workload says that it is drawn."""
+        """Report the latest answer (JSON) to an operation, with its chart definition from the workload."""
 
 
 class Listeners(Listener):
-    """Several listeners that hear the same."""
+    """Forwards every call to several listeners."""
 
     def __init__(self, *listeners: Listener) -> None:
         self._listeners = listeners
 
     def step(self, text: str) -> None:
-        """Tell all that something begins."""
+        """Forward the start of a step."""
         for listener in self._listeners:
             listener.step(text)
 
     def remark(self, text: str) -> None:
-        """Tell all what the user should read."""
+        """Forward a message."""
         for listener in self._listeners:
             listener.remark(text)
 
     def expect(self, parts: Mapping[str, float | None]) -> None:
-        """Tell all what is to come."""
+        """Forward the announced parts."""
         for listener in self._listeners:
             listener.expect(parts)
 
     def part(self, name: str) -> None:
-        """Tell all that a part begins."""
+        """Forward the start of a part."""
         for listener in self._listeners:
             listener.part(name)
 
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Tell all that a run of an experiment begins."""
+        """Forward the start of a run."""
         for listener in self._listeners:
             listener.run(index, runs, run_id)
 
     def recording(self, writer: "RunWriter") -> None:
-        """Tell all that a run begins to be recorded."""
+        """Forward the start of a recording."""
         for listener in self._listeners:
             listener.recording(writer)
 
     def phase(self, name: str, seconds: float | None) -> None:
-        """Tell all that a phase begins."""
+        """Forward the start of a phase."""
         for listener in self._listeners:
             listener.phase(name, seconds)
 
     def progress(self, progress: "Progress") -> None:
-        """Tell all how the phase goes on."""
+        """Forward progress."""
         for listener in self._listeners:
             listener.progress(progress)
 
     def answer(self, operation: str, chart: Mapping[str, Any], answer: bytes) -> None:
-        """Tell all of an answer."""
+        """Forward an answer."""
         for listener in self._listeners:
             listener.answer(operation, chart, answer)

@@ -1,12 +1,10 @@
-"""Loop over the runs of an experiment: prepare the cluster, record the run, resume.
+"""Loop over the runs of an experiment: start the cluster, fill it, record the runs, resume.
 
-A cluster is grown where that is equal to a new one: in the same block, to more nodes and nothing else, of a store whose
-nodes are the same at any age. Its data are dropped before, so that they are loaded as they would be into a new one.
-Nodes join one after the other, while those of a new cluster start at once: one node is added, and for more a new
-cluster is started.
+Instead of starting a new cluster, the loop adds a node to the current one if the result is equivalent. The next run
+must be in the same block and need one more node, without other changes. The nodes of the store must not change with
+age. The data is dropped first and loaded again. For more than one node, a new cluster starts sooner.
 
-What is done is what is in the folder: a run counts as done when its folder is there, so a loop that was killed at
-any instant goes on with the run that was in flight.
+A run is done when its folder exists, so a killed loop resumes with the run that was in progress.
 """
 
 import re
@@ -33,12 +31,12 @@ from loadframe.experiment.runner.stage import Stage, labels_of, seed_of
 from loadframe.load import present
 from loadframe.record.fingerprint import instrument
 
-#: More nodes than this are ready sooner in a new cluster (MongoDB, on two cores: 6 s for each that joins).
+#: For more additional nodes, a new cluster is faster, because nodes join one by one but start in parallel.
 _MAX_ADDED = 1
 
 
 class ClusterHolder:
-    """At most one cluster at a time, which ends with this; `grown` says whether one may be grown at all."""
+    """Holds at most one running cluster and stops it at the end; `grown` allows adding nodes to it."""
 
     def __init__(self, listener: Listener, *, grown: bool) -> None:
         self._listener = listener
@@ -57,7 +55,10 @@ class ClusterHolder:
         self.discard()
 
     def provide(self, spec: ClusterSpec, block: int) -> Cluster:
-        """Return a cluster as asked for, empty and without its CPU quota: filling through one takes long."""
+        """Return an empty cluster for `spec`: the current one with a node added, or a new one.
+
+        Its CPU quota is off, because filling the store under a quota takes long.
+        """
         if not self._grow(spec, block):
             self.discard()
             self._cluster = Cluster.start(spec, self._listener.step)
@@ -67,17 +68,17 @@ class ClusterHolder:
         return self._cluster
 
     def set_collections(self, collections: Iterable[str]) -> None:
-        """Take note of what the cluster holds by now."""
+        """Store the names of the collections that the cluster holds."""
         self._collections = tuple(collections)
 
     def discard(self) -> None:
-        """Stop the cluster, if there is one: the next gets a new one."""
+        """Stop the cluster, if any."""
         cluster, self._cluster, self._collections = self._cluster, None, ()
         if cluster:
             cluster.stop()
 
     def _grow(self, spec: ClusterSpec, block: int) -> bool:
-        """Grow the cluster to what is asked for; False if that is not equal, or not possible."""
+        """Add a node to reach `spec`; return False if that is not equivalent to a new cluster, or fails."""
         cluster, before = self._cluster, self._spec
         if cluster is None or before is None or not self._grown or block != self._block:
             return False
@@ -93,33 +94,32 @@ class ClusterHolder:
             self._collections = ()
             cluster.grow(more, self._listener.step)
         except LoadframeError as error:
-            self._listener.step(f"a new cluster, since this one was not grown: {error.what}")
+            self._listener.step(f"starting a new cluster, because adding a node failed: {error.what}")
             return False
         return True
 
 
-#: The factors that decide which software is needed.
+#: Factors that determine the required software.
 _SOFTWARE_FACTORS = ("store.kind", "store.version", "store.encryption")
-#: How many clusters in turn may fail before a run is recorded before the state that they should bring is given up.
+#: Attempts to bring a cluster into a state before its runs are recorded as failed.
 _MAX_STARTS = 2
 
 
 def run_experiment(
     experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener, deadline: Deadline = NEVER
 ) -> None:
-    """Record every run of the design that the folder does not hold yet.
+    """Record every run of the design that the folder lacks, then the runs that its kind adds.
 
-    Then follow the runs that its kind draws from those. A run that fails, or whose cluster does not come up in two
-    attempts, is recorded as failed, and the rest goes on. An interrupt leaves the folder without the run in flight, and
-    goes on to the caller. BadInput if this machine lacks something that every run needs; then no run is made. OutOfTime
-    when the deadline is too near for the next run.
+    A run that fails, or whose cluster fails to start twice, is recorded as failed, and the loop continues. An interrupt
+    discards the run in progress and is raised. BadInput, before the first run, if this machine lacks a requirement of
+    every run. OutOfTime if the next run would exceed the deadline.
     """
     done = sum(folder.has(run.id) for run in design.runs)
     if done == len(design.runs) and not _next_runs(experiment, folder):
-        listener.remark(f"all {done} runs are recorded already")
+        listener.remark(f"all {done} runs are already recorded")
         return
     for run in design.runs:
-        # BadInput if fewer ranks were started than it wants.
+        # BadInput if fewer ranks were started than the run needs.
         experiment.generator(run.treatment).members()
     _require_machines(experiment, design)
     stores, versions = _find_software(experiment, design, listener)
@@ -127,7 +127,7 @@ def run_experiment(
     if changed := folder.begin_session(versions | experiment.kind.code(experiment), instrument()):
         listener.remark(f"changed since the last session of this folder: {'; '.join(changed)}")
     if done:
-        listener.remark(f"{done} of {len(design.runs)} runs are recorded already; going on with the rest")
+        listener.remark(f"resuming: {done} of {len(design.runs)} runs are already recorded")
     _run_design(experiment, design, folder, listener, deadline)
     while further := _next_runs(experiment, folder):
         folder.extend(further)
@@ -149,7 +149,7 @@ def _run_design(
             failed = 0
             _require_ranks()
             while pending := [run for run in group if not folder.has(run.id)]:
-                # The first run of a group stands for the start of its cluster, and its data.
+                # The estimate of the first run of a group includes the start and the data of its cluster.
                 deadline.require(expected[group[0].id], f"{pending[0].id} with the start of its cluster")
                 try:
                     _Group(experiment, design, folder, listener, clusters, deadline, expected).run(pending)
@@ -157,13 +157,13 @@ def _run_design(
                 except OutOfTime:
                     raise
                 except LoadframeError as error:
-                    # Bad input too: a level that this machine cannot do must not end the levels that it can.
+                    # BadInput too: an impossible level must not prevent the runs of other levels.
                     clusters.discard()
                     _require_ranks()
                     failed += 1
                     if failed < _MAX_STARTS and not isinstance(error, BadInput):
-                        # Another process may have taken a port between the look at it and the node's start.
-                        listener.remark(f"{pending[0].id}: a new cluster is tried, since this one failed: {error}")
+                        # For example, another process took a port between the check and the start of the node.
+                        listener.remark(f"{pending[0].id}: trying a new cluster, because this one failed: {error}")
                         continue
                     first, *others = pending
                     listener.remark(f"{first.id}{f' and {len(others)} more' if others else ''} failed: {error}")
@@ -172,16 +172,16 @@ def _run_design(
 
 
 def _require_machines(experiment: Experiment, design: Design) -> None:
-    """BadInput where the largest cluster does not fit on the machines: said before the first run, not hours later."""
+    """Raise BadInput before the first run if the largest cluster does not fit on the machines."""
     if experiment.file.store.host in REMOTE_HOSTS:
         host = spec_of(experiment, design.runs[0].treatment).place()
-        taken: list[str] = []
+        used: list[str] = []
         for _ in range(experiment.kind.most_nodes(experiment)):
-            taken.append(host.place(taken).hostname)
+            used.append(host.place(used).hostname)
 
 
 def _require_ranks() -> None:
-    """RankLost if one of several ranks is gone: no run that follows could be made, so they are left to a new start."""
+    """Raise RankLost if a rank has died: later runs are impossible and stay for the next session."""
     ranks = present()
     if ranks is not None:
         ranks.require_whole()
@@ -190,9 +190,9 @@ def _require_ranks() -> None:
 def _find_software(
     experiment: Experiment, design: Design, listener: Listener
 ) -> tuple[dict[Any, tuple[str, str]], dict[str, str]]:
-    """Return family and driver of each kind and version of a store in the design, and the versions that are here.
+    """Return family and driver by (kind, version) of each store in the design, and the versions found, by store.
 
-    BadInput if one lacks something.
+    Downloads missing software. BadInput if a requirement is missing.
     """
     stores: dict[Any, tuple[str, str]] = {}
     versions: dict[str, str] = {}
@@ -212,7 +212,7 @@ def _find_software(
 def _check_load(
     experiment: Experiment, design: Design, stores: Mapping[Any, tuple[str, str]], listener: Listener
 ) -> None:
-    """BadInput if no state of the cluster could be filled and measured; what some cannot is theirs to fail."""
+    """Raise BadInput if the load is invalid for every cluster state; if only for some, their runs fail later."""
     refusals = []
     for first, *_ in design.groups():
         spec = spec_of(experiment, first.treatment)
@@ -229,7 +229,7 @@ def _check_load(
 
 
 class _Group:
-    """Runs that share a state of the cluster, on one cluster."""
+    """Executes runs that share a cluster state, on one cluster."""
 
     def __init__(
         self,
@@ -250,9 +250,9 @@ class _Group:
         self._expected = expected
 
     def run(self, runs: Sequence[PlannedRun]) -> None:
-        """Bring the cluster to the state and fill it, then record the runs one by one: all, or until a node is gone.
+        """Start and fill the cluster, then record the runs until all are done or a node has ended.
 
-        Runs that follow from these and want the cluster in the same state are made on it, too.
+        Runs that the kind adds for the same block and state follow on the same cluster.
         """
         self._listener.part(runs[0].id)
         cluster = self._clusters.provide(spec_of(self._experiment, runs[0].treatment), runs[0].block)
@@ -283,12 +283,12 @@ class _Group:
             if gone:
                 self._clusters.discard()
             if gone and self._following(runs, made):
-                # That run says so itself. The rest must not be measured on what is left of the cluster.
-                self._listener.remark("a node is gone; the rest gets a new cluster")
+                # The record of that run names the node. The remaining runs must not use the damaged cluster.
+                self._listener.remark("a node has ended; the remaining runs get a new cluster")
                 return
 
     def _following(self, runs: Sequence[PlannedRun], made: Sequence[PlannedRun]) -> PlannedRun | None:
-        """Return the run that comes next on this cluster, if there is one."""
+        """Return the next run for this cluster, if any; adds it to the folder if it was not designed."""
         if len(made) < len(runs):
             return runs[len(made)]
         first = runs[0]
@@ -299,7 +299,7 @@ class _Group:
         return None
 
     def _number(self, run: PlannedRun, made: Sequence[PlannedRun]) -> int:
-        """Return the run's place in the design; one that was not designed has the place of the last that was."""
+        """Return the index of the run in the design; for an added run, the index of the last designed run."""
         designed = (
             run
             if run in self._design.runs
@@ -309,31 +309,31 @@ class _Group:
 
 
 def spec_of(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec:
-    """Return the cluster that a treatment wants."""
-    asked = experiment.cluster_spec(treatment)
-    limits = {**asked["limits"], "disk": DiskLimits(**asked["limits"]["disk"])}
-    parts = {"limits": Limits(**limits), "link": Shape(**asked["link"])}
-    parts["encryption"] = Encryption(asked["encryption"])
-    return ClusterSpec(**{**asked, **parts, "placement": Placement(**asked["placement"])})
+    """Return the cluster specification of a treatment."""
+    arguments = experiment.cluster_spec(treatment)
+    limits = {**arguments["limits"], "disk": DiskLimits(**arguments["limits"]["disk"])}
+    parts = {"limits": Limits(**limits), "link": Shape(**arguments["link"])}
+    parts["encryption"] = Encryption(arguments["encryption"])
+    return ClusterSpec(**{**arguments, **parts, "placement": Placement(**arguments["placement"])})
 
 
 def _machine_names(machines: Sequence[str]) -> list[dict[str, str]]:
-    """Return machines as manifests have them, by what is known of them before they are reached."""
+    """Return the machine entries of a manifest from the names in the experiment file."""
     return [{"name": re.split(r"[:\s]", machine)[0]} for machine in machines]
 
 
 def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: PlannedRun, error: LoadframeError) -> None:
-    # What an interrupt broke did not fail.
+    # Errors caused by an interrupt are not failures of the run.
     interrupts.check()
     if folder.has(run.id):
-        # What it had measured until then is kept, and says why.
+        # The session has already recorded the failure, with the data measured before it.
         return
     cluster = experiment.cluster_spec(run.treatment)
-    asked = {
+    planned = {
         "workload": {"name": experiment.workload.name, "parameters": experiment.workload_parameters(run.treatment)},
-        # By the keys of a cluster's own description.
+        # With the keys of `Cluster.describe`.
         "store": {"kind": cluster.pop("store"), **cluster, "machines": _machine_names(cluster["machines"])},
         "seed": seed_of(experiment, run),
         "generator": experiment.generator(run.treatment).describe(),
     }
-    folder.record_failure(run.id, labels_of(run), asked, error)
+    folder.record_failure(run.id, labels_of(run), planned, error)

@@ -1,4 +1,4 @@
-"""Which samplers look at a cluster: while load is on it, and while somebody watches it."""
+"""Samplers for the nodes and machines of a cluster."""
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
@@ -22,10 +22,10 @@ from loadframe.observe import (
 
 
 def samplers(cluster: Cluster) -> list[Sampler]:
-    """Return those of its nodes, of this machine and those that nodes are on, and of what the store itself tells."""
+    """Return samplers for the nodes, for this machine and other machines with nodes, and for store statistics."""
 
     def here() -> Iterable[Node]:
-        # Asked at each look: nodes come and go.
+        # Evaluated at each sample, because nodes join and leave.
         return (node for node in cluster.nodes if node.machine is None or node.machine.here)
 
     return [
@@ -41,7 +41,7 @@ def samplers(cluster: Cluster) -> list[Sampler]:
 
 
 def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
-    """Return what says which machine a source of telemetry is on; None of what is on no one machine."""
+    """Return a function from a telemetry source to its machine; it returns None for sources of several machines."""
     known: dict[str, str] = {}
 
     def machine_of(source: str) -> str | None:
@@ -53,7 +53,7 @@ def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
         if kind != "node":
             return platform.node()
         if name not in known:
-            # Nodes come and go; the last words of one may be about a node that has gone.
+            # Kept after a node has left, because its last samples may arrive later.
             known.update(
                 {node.name: node.on or platform.node() for node in cluster.nodes if node.folder or node.machine}
             )
@@ -63,14 +63,14 @@ def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
 
 
 def _groups(nodes: Iterable[Node]) -> dict[str, Mapping[str, Path]]:
-    """Return the control groups of each node; one that companions share is that of the node that keeps data."""
+    """Return the control groups by node; a group shared with companions belongs to the data node."""
     return {
         node.name: node.control_groups for node in nodes if node.control_groups and not (node.companion and node.shares)
     }
 
 
 def _remote_samplers(cluster: Cluster) -> list[Sampler]:
-    """Return a sampler for each other machine that the cluster may have nodes on."""
+    """Return a sampler for each remote machine of the cluster."""
     watch = token_hex(4)
 
     def wanted(hostname: str) -> remote.Wanted:

@@ -14,44 +14,44 @@ def _name(phase: str, source: str) -> str:
 
 
 def with_spill_folder(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a plan in which what a source spills to disk goes to `folder`, where nothing is left of it."""
+    """Return the plan with `folder` for the temporary spill files of its sources."""
     where = {"spill_folder": str(folder.absolute())}
     sources = {
-        source: {**said, **(where if "spill" in said else {})} for source, said in plan.get("sources", {}).items()
+        name: {**source, **(where if "spill" in source else {})} for name, source in plan.get("sources", {}).items()
     }
     return {**plan, "sources": sources} if sources else plan
 
 
 def with_dead_letter_files(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a plan in which the dead letters of each source go to a file in `folder`; nothing else is changed."""
+    """Return the plan with a dead-letter file in `folder` for each source."""
     if "sources" not in plan:
         return plan
-    files = {source: str((folder / _name(plan["phase"], source)).absolute()) for source in plan["sources"]}
-    sources = {source: {**said, "dead_letters": files[source]} for source, said in plan["sources"].items()}
+    files = {name: str((folder / _name(plan["phase"], name)).absolute()) for name in plan["sources"]}
+    sources = {name: {**source, "dead_letters": files[name]} for name, source in plan["sources"].items()}
     return {**plan, "sources": sources}
 
 
 def with_dead_letter_names(outcome: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the outcome's sources, each with the name of the file in `folder` that has its dead letters, if any."""
-    names = {source: _name(outcome["phase"], source) for source in outcome.get("sources", {})}
+    """Return the outcome's sources, with the name of the dead-letter file for sources that have one in `folder`."""
+    files = {name: _name(outcome["phase"], name) for name in outcome.get("sources", {})}
     return {
-        source: {**said, **({"kept": names[source]} if (folder / names[source]).exists() else {})}
-        for source, said in outcome.get("sources", {}).items()
+        name: {**source, **({"kept": files[name]} if (folder / files[name]).exists() else {})}
+        for name, source in outcome.get("sources", {}).items()
     }
 
 
 class LatestAnswers:
-    """Keeps the last answer to each operation, which is JSON as a whole."""
+    """The latest answer to each operation."""
 
     def __init__(self) -> None:
         self._answers: dict[str, bytes] = {}
 
     def keep(self, operation: str, answer: bytes) -> None:
-        """Keep an answer instead of the one before."""
+        """Replace the latest answer to an operation."""
         self._answers[operation] = answer
 
     def write(self, folder: Path, phase: str) -> None:
-        """Write `answers-PHASE.json`, the answers by operation; nothing where there are none, or none is JSON."""
+        """Write the JSON answers by operation to `answers-PHASE.json`; no file if no answer is JSON."""
         answers = {name: read for name, answer in self._answers.items() if (read := _read(answer)) is not None}
         if answers:
             (folder / f"answers-{phase}.json").write_text(json.dumps(answers, indent=1))

@@ -1,4 +1,4 @@
-"""Checks before a load starts: what is refused, ports of sources, and a cluster that is ready."""
+"""Checks before a load: validity of the plan, free ports for sources, readiness of the cluster."""
 
 import contextlib
 import socket
@@ -17,7 +17,7 @@ from loadframe.workload import ResolvedPhase
 
 
 def require_ports(phase: ResolvedPhase) -> None:
-    """BadInput if nothing can listen where a source of the phase does."""
+    """Raise BadInput if the listening address of a source is not available."""
     for name, source in phase.sources.items():
         if "listen" in source:
             _require(str(source["listen"]["address"]), name)
@@ -32,83 +32,85 @@ def _require(address: str, source: str) -> None:
             tried.bind(where)
             tried.listen()
     except OSError as error:
-        what = f"nothing can listen at {address}: {error.strerror or error}"
-        raise BadInput(what, where=f"source {source}", remedy="choose another port, or end what has it") from None
+        what = f"cannot listen at {address}: {error.strerror or error}"
+        raise BadInput(
+            what, where=f"source {source}", remedy="choose another port, or stop the process that uses it"
+        ) from None
 
 
 def check_load(
     phases: Iterable[ResolvedPhase], driver: str, target: Mapping[str, Any], generator: Generator, nodes: int
 ) -> None:
-    """BadInput if the engine would refuse the load: said before a node starts and before a store is changed.
+    """Raise BadInput if the engine would refuse the load; called before a node starts or a store changes.
 
-    `target` is what is known of the cluster by then, as `Cluster.target` has it.
+    `target` is the part of `Cluster.target` that is known before the start.
     """
-    # Nothing is sent to these addresses; the cluster's own may not be known yet.
+    # Placeholders, because the addresses of the nodes may not be known yet.
     hosts = [f"127.0.0.1:{port}" for port in range(1, nodes + 1)]
     generator.require(driver)
-    everything = {**generator.target(), **target}
+    full_target = {**generator.target(), **target}
     for phase in phases:
         load = {"threads": generator.threads, "ranks": max(len(generator.members()), 1)}
         _require_documents(phase, load["ranks"])
         require_ports(phase)
         _require_one_manager(phase, load["ranks"])
-        validate_plan(phase.plan(seed=0, hosts=hosts, driver=driver, target=everything, **load))
+        validate_plan(phase.plan(seed=0, hosts=hosts, driver=driver, target=full_target, **load))
 
 
 def _require_documents(phase: ResolvedPhase, ranks: int) -> None:
-    """BadInput if a phase that sends a whole corpus has fewer documents than ranks."""
+    """Raise BadInput if a phase that sends a whole corpus has fewer documents than ranks."""
     for name, corpus in phase.corpora.items() if phase.exhausts and ranks > 1 else ():
         documents = corpus.get("documents") or corpus.get("at_most")
         if documents is not None and documents < ranks:
             raise BadInput(
-                f"{ranks} ranks are to send the {documents} documents of {name}, so some would have none",
+                f"{name} has {documents} documents for {ranks} ranks, so some ranks would be idle",
                 where=f"phase {phase.name}",
-                remedy="load with fewer ranks, or take more documents",
+                remedy="use fewer ranks or more documents",
             )
 
 
 def _require_one_manager(phase: ResolvedPhase, ranks: int) -> None:
-    """BadInput if several ranks are to take events into days that roll over or are deleted meanwhile."""
+    """Raise BadInput if several ranks would roll over or delete indices."""
     for name, form in phase.operations.items() if ranks > 1 else ():
         if "manage_indices" in form:
-            what = "when an index follows another"
+            what = "when to roll over an index"
         elif form.get("delete_days", {}).get("keep") is not None:
-            what = "which days are deleted"
+            what = "which days to delete"
         else:
             continue
         raise BadInput(
-            f"{ranks} ranks would have to agree {what}, and cannot: {name} needs one",
+            f"{name} requires a single rank; {ranks} ranks cannot agree {what}",
             where=f"phase {phase.name}",
-            remedy="load with one rank and more threads, or leave the operation out",
+            remedy="use one rank with more threads, or remove the operation",
         )
 
 
-#: Time between two looks, s.
+#: Interval between two polls of the cluster state, s.
 _LOOK = 0.5
 
 
 def wait_until_ready(cluster: Cluster, phase: str, within: float, listener: Listener) -> None:
-    """Wait up to `within` s; StoreFailed, with the cluster's state, where it is not ready by then.
+    """Wait up to `within` s until the cluster is ready; StoreFailed, with its state, on timeout.
 
-    What was declared and cannot be, such as a second copy on a single node, is not waited for.
+    Replicas that cannot exist, such as a second replica on a single node, are not waited for.
     """
     end = time.monotonic() + within
-    told = False
-    while state := _unready(cluster):
+    reported = False
+    while state := _unready_state(cluster):
         if time.monotonic() > end:
             raise StoreFailed(
-                f"the cluster was not ready for the phase within {format_duration(within)}: {state}",
+                f"the cluster was not ready within {format_duration(within)}: {state}",
                 where=f"phase {phase}",
-                remedy="repair it, give it longer (ready_within), or allow that state (allow_bad)",
+                remedy="repair the cluster, raise ready_within, or accept the state with allow_bad",
             )
-        if not told:
+        if not reported:
             listener.step(f"waiting up to {format_duration(within)} for the cluster: {state}")
-            told = True
+            reported = True
         interrupts.check()
         time.sleep(_LOOK)
 
 
-def _unready(cluster: Cluster) -> str:
+def _unready_state(cluster: Cluster) -> str:
     try:
         return "; ".join(unready(cluster.health(), cluster.size))
     except LoadframeError as error:

@@ -1,7 +1,7 @@
-"""Makes a failed run of what was recorded until a process was killed.
+"""Recovers the data of a killed process as a failed run.
 
-Series and histograms are there to the last whole second. Samples of nodes and machines are not, nor what ranks said of
-themselves at the end.
+Series and histograms are complete up to the last whole second. Samples of nodes and machines and the final statistics
+of ranks are lost.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ _WHY = "the process that recorded the run was killed"
 
 
 def recover_runs(parent: Path, selected: Callable[[str], bool] = lambda _: True, *, why: str = _WHY) -> list[Path]:
-    """Keep what processes of this machine that were killed have recorded in a folder, of the runs that are wanted.
+    """Recover the `selected` runs of killed processes of this machine in a folder.
 
-    Returns the folders of the runs, whose status is `failed`.
+    Writes each as a run with status `failed`, and returns the run folders.
     """
     kept = []
     for wreck in wrecks(parent):
         if selected(wreck.run_id) and not (parent / wreck.run_id).exists():
-            # Another process may be at it, too.
+            # Another process may recover the same run.
             with contextlib.suppress(FileNotFoundError):
                 kept.append(_finish(wreck, why))
     return kept
@@ -38,10 +38,10 @@ def recover_runs(parent: Path, selected: Callable[[str], bool] = lambda _: True,
 def _finish(wreck: Wreck, why: str) -> Path:
     with RunWriter.adopt(wreck) as writer:
         outcomes = []
-        asked = {phase["name"]: phase for phase in wreck.manifest["workload"]["phases"]}
+        planned = {phase["name"]: phase for phase in wreck.manifest["workload"]["phases"]}
         for phase in replace(wreck, folder=writer.folder).phases():
             outcome = phase.outcome or _outcome(phase, wreck.manifest)
-            of_phase = asked[outcome["phase"]]
+            of_phase = planned[outcome["phase"]]
             gains = AcknowledgedDocuments().gains(of_phase["operations"], wreck.manifest["workload"].get("corpora", {}))
             outcomes.append({**outcome, "prepares": of_phase["prepares"], "gains": gains})
         last = outcomes[-1]
@@ -58,19 +58,19 @@ def _finish(wreck: Wreck, why: str) -> Path:
 
 
 def _outcome(phase: BegunPhase, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the engine would have said of a phase if it had ended with its last recorded second."""
+    """Return the outcome of a phase as if it had ended with its last recorded second."""
     begun = phase.begun
-    asked = next(asked for asked in manifest["workload"]["phases"] if asked["name"] == begun["phase"])
+    planned = next(entry for entry in manifest["workload"]["phases"] if entry["name"] == begun["phase"])
     # Each worker has a row in each second.
     seconds = 1 + max((int(row["second"]) for row in _rows(phase.folder / "generator.csv")), default=-1)
     rows = [*_rows(phase.folder / "series.csv")]
-    warmup: float = asked["warmup"]
+    warmup: float = planned["warmup"]
 
     def measured(until: int) -> float:
         return max(until - warmup, 0.0)
 
     of_stream = {
-        stream["name"]: [row for row in rows if row["stream"] == stream["name"]] for stream in asked["streams"]
+        stream["name"]: [row for row in rows if row["stream"] == stream["name"]] for stream in planned["streams"]
     }
     return {
         **begun,
@@ -84,16 +84,16 @@ def _outcome(phase: BegunPhase, manifest: Mapping[str, Any]) -> dict[str, Any]:
                 "measured": measured(1 + max((int(row["second"]) for row in of_stream[stream["name"]]), default=-1)),
                 "ran_out": False,
             }
-            for stream in asked["streams"]
+            for stream in planned["streams"]
         ],
-        **_counts(rows, asked["operations"].keys(), warmup, seconds - 1),
+        **_counts(rows, planned["operations"].keys(), warmup, seconds - 1),
     }
 
 
 def _counts(
     rows: Sequence[Mapping[str, str]], known: Collection[str], warmup: float, last: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the entries of operations and of their parts, as outcomes have them."""
+    """Return the entries of operations and of their parts, in the form of outcomes."""
     entries: dict[tuple[str, str], dict[str, Any]] = {}
     named: dict[str, Any]
     for row in rows:
@@ -101,11 +101,11 @@ def _counts(
         whole, _, part = name.rpartition(".")
         named = {"stream": row["stream"], "operation": name}
         if name not in known:
-            # What is neither an operation nor a part of one stands for several.
+            # A name that is neither an operation nor a part combines several operations.
             named = {**named, "operation": whole, "part": part} if whole in known else {**named, "of_several": True}
         zeros = dict.fromkeys(("completed", "completed_documents", "dropped", "in_flight_at_end"), 0)
         entry = entries.setdefault((row["stream"], name), {**named, **zeros})
-        # A row counts what was done in its second; what was due after the warm-up was done after it.
+        # Rows count completions in their second. A request due after the warm-up also completes after it.
         if row["segment"] == "measure" or int(row["second"]) >= warmup:
             entry["completed"] += int(row["successes"])
             entry["completed_documents"] += int(row["documents"])

@@ -1,4 +1,4 @@
-"""One cluster under load: fills it, and records runs of phases on it. It decides nothing about treatments."""
+"""A session on one cluster: prepares its data and records runs of phases."""
 
 import contextlib
 import time
@@ -42,39 +42,39 @@ T = TypeVar("T")
 
 
 class RunHook:
-    """What goes on beside the load of a run, such as changes of the cluster; by default nothing does."""
+    """Hook for actions during a run, such as cluster changes. By default it does nothing."""
 
-    #: Whether the cluster or the load is changed on purpose, so that unsteady figures and failures are the question.
+    #: Whether the hook changes the cluster on purpose, so that failures and unsteady figures do not invalidate the run.
     disturbs = False
 
     def begin(self, writer: RunWriter) -> None:
-        """The run begins; what happens is written down with this writer."""
+        """Called at the start of the run, with the writer for its events."""
 
     def phase(self, start: float, warmup: float) -> None:
-        """A phase begins, `start` s after the run; its measured window begins `warmup` s later."""
+        """Called when a phase starts, `start` s after the run; its measured window starts `warmup` s later."""
 
     def progress(self, progress: Progress) -> None:
-        """The phase goes on; told a few times a second."""
+        """Called a few times a second during a phase."""
 
     def held(self) -> bool:
-        """Whether the number of clients is to stay as it is from now on."""
+        """Whether the number of clients must stay constant from now on."""
         return False
 
     def failure(self) -> LoadframeError | None:
-        """Return what broke in it, if something did: it then ends the load, and the run has failed."""
+        """Return the error of the hook, if any. It ends the load, and the run fails."""
         return None
 
     def after(self) -> None:
-        """All phases have come to their ends; LoadframeError if what is to follow them cannot be done."""
+        """Called after the last phase; LoadframeError if its action fails."""
 
     def end(self) -> list[str]:
-        """The load is over: finish, and return how the run differs from what was asked for, one sentence each."""
+        """Called after the load; stop all actions and return the deviations from the plan, one sentence each."""
         return []
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What tells a run from the others of its experiment."""
+    """Treatment, block and repetition of a run."""
 
     treatment: Mapping[str, Any] = field(default_factory=dict)
     block: int | None = None
@@ -83,15 +83,15 @@ class Labels:
 
 @dataclass(frozen=True)
 class DroppedData:
-    """What will be lost when collections are dropped."""
+    """The data that dropping collections will delete."""
 
-    documents: Mapping[str, int | None]  #: by collection; None where they could not be counted
-    product: str  #: what runs there: the kind of store and its version
+    documents: Mapping[str, int | None]  #: number by collection; None if the store cannot count
+    product: str  #: kind and version of the store
     addresses: Sequence[str]
 
 
 class Session:
-    """Phases of one workload on one cluster, with one seed and one generator."""
+    """One workload on one cluster, with one seed and one load generator."""
 
     def __init__(
         self,
@@ -103,19 +103,19 @@ class Session:
         listener: Listener,
         allow_bad: bool = False,
     ) -> None:
-        """With `allow_bad`, data that is not in service does not make a run invalid, and no phase waits for it."""
+        """With `allow_bad`, unavailable data does not invalidate a run, and no phase waits for it."""
         self.cluster = cluster
         self._allow_bad = allow_bad
-        #: The states of the cluster that were allowed, as sentences.
+        #: Cluster states that `allow_bad` accepted, as sentences in order; a dict used as an ordered set.
         self._allowed: dict[str, None] = {}
         self.workload = workload
         self.seed = seed
         self.generator = generator
-        #: By phase, the ways to the nodes and who asks which, where the nearest are asked.
+        #: By phase, network paths and the assignment of clients to nodes, with `spread: nearest`.
         self._nearest: dict[str, Any] = {}
         self.listener = listener
         calibration = Calibration.load(folders.cache())
-        #: Requests per second that one worker is good for, if calibration found out.
+        #: Maximum requests per second of one worker, from calibration; None without calibration.
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
         self._acknowledged = AcknowledgedDocuments()
         self._sources = SourcesSampler()
@@ -123,19 +123,20 @@ class Session:
     def create_collections(
         self, *, replace: bool = False, confirm: Callable[[DroppedData], None] | None = None
     ) -> None:
-        """Make the workload's collections. BadInput if one is there already, unless it may be dropped with its data.
+        """Create the workload's collections; with `replace`, first drop existing ones with their data.
 
-        `confirm` is told what will be lost before anything is dropped, and raises if that is not wanted.
+        `confirm` is called before anything is dropped, and raises to refuse. BadInput if a collection exists and
+        `replace` is off.
         """
-        there = [name for name in self.workload.collections if self.cluster.has_collection(name)]
-        if there and not replace:
+        existing = [name for name in self.workload.collections if self.cluster.has_collection(name)]
+        if existing and not replace:
             raise BadInput(
-                f"the cluster has {', '.join(there)} already",
-                remedy="--replace drops and fills it anew, --reuse keeps its data and skips the phases that prepare",
+                f"the cluster already has {', '.join(existing)}",
+                remedy="use --replace to drop and refill it, or --reuse to keep its data and skip the preparing phases",
             )
-        if there and confirm:
-            confirm(self._dropped_data(there))
-        for name in there:
+        if existing and confirm:
+            confirm(self._dropped_data(existing))
+        for name in existing:
             self.listener.step(f"dropping {name}")
             self.cluster.drop_collection(name)
         for name, definition in self.workload.collections.items():
@@ -143,19 +144,19 @@ class Session:
             self.cluster.create_collection(name, definition)
             self._acknowledged.created(name)
 
-    def _dropped_data(self, there: Sequence[str]) -> DroppedData:
+    def _dropped_data(self, collections: Sequence[str]) -> DroppedData:
         documents: dict[str, int | None] = {}
-        for name in there:
+        for name in collections:
             try:
                 documents[name] = self.cluster.count(name)
             except LoadframeError:
-                # It is to be dropped all the same, and its size is only told.
+                # The count is only shown to the user, so a failure does not prevent the drop.
                 documents[name] = None
         kind, version = self.cluster.store.kind, str(self.cluster.describe()["version"])
         return DroppedData(documents, f"{kind} {version}", self.cluster.addresses)
 
     def prepare(self, phases: Sequence[ResolvedPhase], folder: Path) -> None:
-        """Run the phases that fill the store, without a record; LoadframeError if a request or a document is lost."""
+        """Run the phases that fill the store, without recording; LoadframeError if a request fails or data is lost."""
         for phase in phases:
             self._await_ready(phase)
             outcome = self._phase(phase, folder)
@@ -163,7 +164,9 @@ class Session:
                 raise KeyboardInterrupt
             for aside in outcome["set_aside"]:
                 kept = ", ".join(aside["kept"])
-                self.listener.remark(f"{aside['lines']:,} lines of {aside['corpus']} are not documents; see {kept}")
+                self.listener.remark(
+                    f"{aside['lines']:,} lines of {aside['corpus']} are not documents and were skipped; see {kept}"
+                )
             if missing := _preparation_error(phase, outcome):
                 raise missing
             for difference in self._differences(phase, outcome):
@@ -180,13 +183,12 @@ class Session:
         closing: Closing | None = None,
         hook: RunHook | None = None,
     ) -> Path:
-        """Record a run of the phases into `parent/run_id` and return its folder.
+        """Record a run of the phases in `parent/run_id` and return its folder.
 
-        An interrupt leaves nothing, or, on request, a run of status `interrupted`; KeyboardInterrupt goes on. One that
-        comes when the last phase is over costs nothing. With `closing` the first interrupt of a phase that takes events
-        in, and does not just prepare, is an end as good as any other: see `run_phase`. Where a part of the generator
-        dies (PhaseFailed) or what goes on beside the load breaks, what was measured by then is kept in a run of status
-        `failed`, and the error goes on.
+        An interrupt leaves no folder, or with `keep_interrupted` a run with status `interrupted`, and raises
+        KeyboardInterrupt. After the last phase, an interrupt has no effect. With `closing`, the first interrupt of a
+        measured ingest phase ends it normally; see `run_phase`. If the generator (PhaseFailed) or the hook fails, the
+        data measured so far is kept in a run with status `failed`, and the error is raised.
         """
         hook = hook or RunHook()
         with interrupts.deferred(), RunWriter(parent, run_id) as writer:
@@ -196,7 +198,7 @@ class Session:
             if hub := present():
                 hub.recording(writer.folder)
             pace = [yardstick()]
-            # A state that the first phase waits out is not one that it was measured in.
+            # Wait first, because cluster states before the first phase do not count as deviations.
             self._await_ready(phases[0])
             deviations, meanwhile = self._deviations(), list[str]()
             failures: list[Finding] = []
@@ -227,11 +229,11 @@ class Session:
             if not hook.disturbs:
                 since = [text for text in self._deviations() if text not in deviations]
                 lost = [text for text in self.cluster.losses() if text not in deviations] if since else []
-                # A copy that was in service when the load began is the store's to keep.
+                # The store is to blame for replicas that it lost under load.
                 copies = self.cluster.lost_copies() if since and not lost else []
                 failures += [COPIES_LOST(loss=text) for text in copies if text in since]
                 meanwhile += [text for text in since if text not in copies]
-            # Whatever else is wrong with the cluster then follows from what it lost.
+            # Other deviations are consequences of the loss.
             deviations += [] if lost else meanwhile
             stored = self._try_count(lambda: events.end(outcomes)) if over and counted is not None else None
             joined = writer.join()
@@ -276,9 +278,9 @@ class Session:
         events: EventCount,
         closing: Closing | None,
     ) -> LoadframeError | None:
-        """Run the phases until one is interrupted or fails.
+        """Run the phases until one is interrupted or fails, and return the error of a failed one.
 
-        Add their outcomes, how the store differs, and the documents it lost to the lists.
+        Appends to `outcomes`, `deviations` (of the cluster) and `failures` (lost documents).
         """
         for phase in phases:
             failure = None
@@ -291,7 +293,7 @@ class Session:
                 hook.phase(start, phase.warmup)
 
             gains = self._acknowledged.gains(phase.operations, phase.corpora)
-            there = {"held": self._acknowledged.held, "gains": gains, "looks": phase.looks}
+            extra = {"held": self._acknowledged.held, "gains": gains, "looks": phase.looks}
             try:
                 outcome = self._phase(
                     phase,
@@ -304,22 +306,22 @@ class Session:
                     events=events,
                 )
             except KeyboardInterrupt:
-                # Before its load began.
+                # The interrupt came before the load started.
                 return None
             except PhaseFailed as error:
                 outcome, failure = error.outcome, error
             writer.event(PHASE_ENDED, phase=phase.name)
             self._sources.tell({})
             events.ended(outcome)
-            there["sources"] = phase_files.with_dead_letter_names(outcome, writer.folder)
-            outcomes.append(outcome | {"prepares": phase.prepares, **there})
+            extra["sources"] = phase_files.with_dead_letter_names(outcome, writer.folder)
+            outcomes.append(outcome | {"prepares": phase.prepares, **extra})
             if failure or outcome["interrupted"]:
                 return failure
             if phase.prepares and (missing := _preparation_error(phase, outcome)):
                 return missing
-            # Where nodes leave and fail on purpose, some cannot be reached.
+            # With a hook that stops nodes, unreachable nodes are expected.
             for host in () if hook.disturbs else outcome["unreachable"]:
-                deviations.append(f"the load does not get into {host['host']}: {host['why']}")
+                deviations.append(f"cannot connect to {host['host']}: {host['why']}")
             for difference in self._differences(phase, outcome):
                 writer.event("documents differ", phase=phase.name, difference=difference)
                 self.listener.remark(difference)
@@ -333,7 +335,7 @@ class Session:
         return None
 
     def _try_count(self, count: Callable[[], T]) -> T | None:
-        """Return what is counted in the store; None, with a remark, where it cannot be."""
+        """Return the result of `count`; on failure, report a remark and return None."""
         try:
             return count()
         except LoadframeError as error:
@@ -341,8 +343,8 @@ class Session:
             return None
 
     def _samplers(self, *, health: bool) -> list[Sampler]:
-        changing = [HealthSampler(self.cluster.health)] if health else []
-        return [*changing, OwnGroupSampler(), self._sources, *node_samplers.samplers(self.cluster)]
+        health_samplers = [HealthSampler(self.cluster.health)] if health else []
+        return [*health_samplers, OwnGroupSampler(), self._sources, *node_samplers.samplers(self.cluster)]
 
     def _manifest(
         self, run_id: str, writer: RunWriter, phases: Sequence[ResolvedPhase], labels: Labels
@@ -353,7 +355,7 @@ class Session:
             treatment=labels.treatment,
             block=labels.block,
             repetition=labels.repetition,
-            # The phases as they are run here: at the levels of a treatment, or of options.
+            # With the levels of the treatment or of the options.
             workload={**self.workload.describe(), "phases": [phase.describe() for phase in phases]},
             store=self.cluster.describe(),
             seed=self.seed,
@@ -396,7 +398,7 @@ class Session:
             if hook:
                 hook.progress(progress)
                 if hook.failure():
-                    # Ends the phase; what broke is asked for when the load is over.
+                    # Ends the phase; `record` then reads the error from the hook.
                     raise KeyboardInterrupt
 
         answers = LatestAnswers()
@@ -424,7 +426,7 @@ class Session:
         return outcome
 
     def _homes(self, phase: ResolvedPhase) -> dict[str, Any]:
-        """Return which node each client asks, where that is the nearest; nothing otherwise."""
+        """Return the node of each client with `spread: nearest`, from measured distances; empty otherwise."""
         if self.generator.spread != "nearest":
             return {}
         from loadframe.load.nearest import Nearest
@@ -443,22 +445,27 @@ class Session:
             wait_until_ready(self.cluster, phase.name, phase.ready_within, self.listener)
 
     def _deviations(self) -> list[str]:
-        """Return how the cluster differs from what was asked for, but for what is allowed, which is noted."""
+        """Return the deviations of the cluster from its specification.
+
+        With `allow_bad`, unready states are reported as remarks and stored in `_allowed` instead.
+        """
         differs, unready = self.cluster.differences()
         if not self._allow_bad:
             return differs + unready
         for state in unready:
             if state not in self._allowed:
-                self.listener.remark(f"{state}, which is allowed")
+                self.listener.remark(f"{state}; accepted by allow_bad")
             self._allowed[state] = None
         return differs
 
     def _differences(self, phase: ResolvedPhase, outcome: Outcome) -> list[str]:
-        """Count what was acknowledged, and compare it with what the store holds where a phase sends a whole corpus; a
-        sentence for each difference."""
+        """Add the acknowledged documents of a phase to the counts, and return differences from the store's counts.
+
+        Only phases that send a whole corpus are compared. One sentence per difference.
+        """
         written = set()
         for operation in outcome["operations"]:
-            # What an operation consists of has no form of its own: it is counted with it.
+            # Parts of an operation have no form; they are counted with the operation.
             form = phase.operations.get(operation["operation"], {})
             documents = operation["documents"] + operation["warmup"]["documents"]
             written.add(self._acknowledged.add(form, documents, phase.corpora))
@@ -472,7 +479,7 @@ class Session:
 
 @contextlib.contextmanager
 def _running(hook: RunHook, writer: RunWriter, deviations: list[str]) -> Iterator[None]:
-    """Have something go on beside the load, and finish it however the load ends."""
+    """Begin the hook and end it in any case; append its deviations."""
     hook.begin(writer)
     try:
         yield
@@ -481,7 +488,7 @@ def _running(hook: RunHook, writer: RunWriter, deviations: list[str]) -> Iterato
 
 
 def _event_writer(writer: RunWriter) -> Callable[[ClusterEvent], None]:
-    """Return a listener that writes what is done to the cluster into the run."""
+    """Return a listener that writes cluster events to the run."""
 
     def tell(event: ClusterEvent) -> None:
         writer.event(
@@ -492,16 +499,16 @@ def _event_writer(writer: RunWriter) -> Callable[[ClusterEvent], None]:
 
 
 def _unless_cancelled(failure: LoadframeError | None) -> LoadframeError | None:
-    """Return a failure; None for one of the generator after an interrupt: what cancels a job ends its ranks, too."""
+    """Return the failure, or None for a generator failure after an interrupt: cancelling a job also kills its ranks."""
     cancelled = failure is not None and failure.fault == "generator" and interrupts.asked()
     return None if cancelled else failure
 
 
 def _preparation_error(phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
-    """Return the error for a phase that prepares and whose requests or events were not all done; None if they were."""
+    """Return the error of a preparing phase with failed requests or unacknowledged events; None if it is complete."""
     for name, source in outcome.get("sources", {}).items():
         if source["left_over"]:
-            return _incomplete_error(f"{counted(source['left_over'], 'event')} of {name} left over", phase)
+            return _incomplete_error(f"{counted(source['left_over'], 'event')} of {name} were not acknowledged", phase)
     for operation in outcome["operations"]:
         failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
         if failed:
@@ -514,5 +521,5 @@ def _incomplete_error(what: str, phase: ResolvedPhase) -> LoadframeError:
     return LoadframeError(
         what,
         where=f"phase {phase.name}",
-        remedy="data that is not all there must not be measured: mend the cause and run again",
+        remedy="the data is incomplete, so nothing was measured; remove the cause and run again",
     )

@@ -1,4 +1,4 @@
-"""A batch script of Slurm that carries out an experiment, written so that a person can read it and change it."""
+"""Slurm batch script for an experiment, formatted for reading and editing."""
 
 import math
 import shlex
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from loadframe.base.errors import ExitCode
 from loadframe.base.units import counted
 
-#: By this line a script is known as one that may be written anew.
+#: Marks scripts that loadframe may overwrite.
 MARK = "# Written by `loadframe slurm`"
 
 _HEAD = """\
@@ -17,7 +17,7 @@ _HEAD = """\
 #
 {what}
 #
-# Submit it with `sbatch {script}`. A job that ends before all runs are made leaves them for the next: submit it again.
+# Submit it with `sbatch {script}`. If the job ends before the last run, submit it again to resume.
 
 #SBATCH --job-name={name}
 #SBATCH --nodes={machines}
@@ -35,34 +35,34 @@ status=$?
 exit "$status"
 """
 _AGAIN = """
-# {status} means that the time was over before the last run: another job goes on.
+# Status {status}: the time limit was reached before the last run. Another job resumes.
 if [ "$status" -eq {status} ]; then sbatch {script}; fi
 """
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a job is asked to be. Times in seconds."""
+    """Parameters of a batch job. Times in seconds."""
 
-    name: str  #: of the job
-    command: str  #: that asked for this script
-    script: str  #: the file that it goes to
-    folder: str  #: where it runs
-    log: str  #: what it prints; %j is the job's number
-    run: Sequence[str]  #: the command line of each rank
+    name: str  #: job name
+    command: str  #: command line that created the script
+    script: str  #: path of the script
+    folder: str  #: working directory
+    log: str  #: output file; %j is the job number
+    run: Sequence[str]  #: command line of each rank
     machines: int  #: for the nodes of the store
-    generators: int  #: machines besides, for ranks alone; 0 when the ranks share those of the nodes
-    ranks: int  #: on each machine that has any
-    time: float
+    generators: int  #: further machines only for ranks; 0 if ranks share the machines of the nodes
+    ranks: int  #: per machine with ranks
+    time: float  #: time limit
     nodes: int  #: of the largest cluster
-    cores: int | None = None  #: for each rank; None leaves it to Slurm
-    mpi: str = "pmix"  #: the value of srun's --mpi
-    options: Sequence[str] = ()  #: more for sbatch
-    setup: Sequence[str] = field(default_factory=tuple)  #: lines that come before
-    again: bool = False  #: whether it submits itself until all is done
+    cores: int | None = None  #: per rank; None leaves the choice to Slurm
+    mpi: str = "pmix"  #: value of srun's --mpi
+    options: Sequence[str] = ()  #: further options of sbatch
+    setup: Sequence[str] = field(default_factory=tuple)  #: shell lines before the command
+    again: bool = False  #: whether the job resubmits itself until the last run is recorded
 
     def text(self) -> str:
-        """Return the script."""
+        """Return the text of the script."""
         script = shlex.quote(self.script)
         options = "".join(f"#SBATCH {option}\n" for option in self.options)
         setup = "".join(f"{line}\n" for line in self.setup)
@@ -78,7 +78,7 @@ class Batch:
             log=self.log,
             folder=self.folder,
             options=options,
-            setup=f"\n# What has to be loaded first.\n{setup}" if setup else "",
+            setup=f"\n# Environment setup.\n{setup}" if setup else "",
             ranks=self._comment(),
             run=self._srun(),
             end=end,
@@ -86,17 +86,17 @@ class Batch:
 
     def _what(self) -> list[str]:
         nodes = f"the {self.nodes} nodes of the largest cluster" if self.nodes > 1 else "the cluster's one node"
-        keep = f"{_machines(self.machines)} for {nodes}"
+        stores = f"{_machines(self.machines)} for {nodes}"
         if not self.generators:
-            return [f"The job has {keep}, and for {_ranks(self.ranks)} on each of them."]
+            return [f"The job has {stores}, with {_ranks(self.ranks)} on each of them."]
         more = f"{_machines(self.generators)} for {_ranks(self.ranks)}{' each' if self.generators > 1 else ''}"
-        return [f"The job has {keep}, and {more}."]
+        return [f"The job has {stores}, and {more}."]
 
     def _comment(self) -> str:
         where = "the last of the job's machines" if self.generators else "all machines of the job"
         return (
-            f"# The ranks: they run on {where}. The first of them starts the store's nodes on the\n"
-            "# machines that are meant for them, as further steps of this job, and ends them."
+            f"# The ranks run on {where}. Rank 0 starts and stops the store's nodes on their\n"
+            "# machines, as further steps of this job."
         )
 
     def _srun(self) -> str:
@@ -107,7 +107,6 @@ class Batch:
         words += [f"--ntasks={machines * self.ranks}", f"--ntasks-per-node={self.ranks}"]
         if self.cores:
             words.append(f"--cpus-per-task={self.cores}")
-        # What one rank leaves with is what all are to leave with: the others have nothing to do without the first.
         return f"{shlex.join(words)} \\\n  {shlex.join(self.run)}"
 
 

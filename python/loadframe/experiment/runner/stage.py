@@ -1,4 +1,4 @@
-"""Where a kind of experiment carries out a run: a cluster that is up and filled, and a folder for its record."""
+"""A running, filled cluster on which a kind of experiment records runs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,22 +9,22 @@ from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.session import Labels, Session
 
-#: Between the seeds of two trials: more than there are blocks.
+#: Difference between the seeds of two trials; exceeds the number of blocks.
 _TRIAL_STRIDE = 1_000_003
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One cluster of an experiment, for the runs that share its state."""
+    """A cluster for the runs that share its state, and the folder for their records."""
 
     experiment: Experiment
     cluster: Cluster
-    #: The folder of the runs' folders.
+    #: Parent of the run folders.
     runs_path: Path
     listener: Listener
 
     def session(self, run: PlannedRun) -> Session:
-        """Return the cluster under the load of a run: its workload, its seed."""
+        """Return a session on the cluster with the workload and seed of a run."""
         return Session(
             self.cluster,
             self.experiment.resolve(run.treatment, self.cluster.store.family, self.listener.step),
@@ -35,16 +35,18 @@ class Stage:
         )
 
     def labels(self, run: PlannedRun) -> Labels:
-        """Return what tells the run from the others."""
+        """Return the labels of a run."""
         return labels_of(run)
 
 
 def seed_of(experiment: Experiment, run: PlannedRun) -> int:
-    """Return a seed of the block's and trial's own: runs that sent the same requests would look more alike than they
-    are."""
+    """Return the seed of a block and trial.
+
+    With equal seeds, runs would send equal requests, and the run-to-run variance would look too small.
+    """
     return experiment.seed + run.block - 1 + _TRIAL_STRIDE * (run.trial - 1)
 
 
 def labels_of(run: PlannedRun) -> Labels:
-    """Return what tells a run from the others of its experiment."""
+    """Return treatment, block and repetition of a run."""
     return Labels(run.treatment, run.block, run.repetition)
