@@ -1,7 +1,7 @@
-"""Takes the measurements of this folder: all of them, or those that are named: `python -m benchmarks [NAME...]`.
+"""Runs all or some measurements of this folder: `python -m benchmarks [NAME...]`.
 
-A measurement is a module `measure_NAME.py` whose `main` prints its figures as ratios. One that cannot be taken here
-says what it lacks, and the others go on; the exit status is then that of the first which could not.
+A measurement is a module `measure_NAME.py` with a `main` that prints figures as ratios. If one cannot run here, it
+prints the missing requirement and the others continue. The exit status is that of the first failure.
 """
 
 import difflib
@@ -15,7 +15,7 @@ NAMES = sorted(path.stem.removeprefix("measure_") for path in Path(__file__).par
 
 
 def main(names: list[str]) -> int:
-    """Take the measurements and return the exit status."""
+    """Run the measurements and return the exit status."""
     for name in names:
         if name not in NAMES:
             nearest = difflib.get_close_matches(name, NAMES, n=1)

@@ -1,12 +1,11 @@
-"""CPU time of the client per document and per search request, beside another search client, on the same real node.
+"""CPU time of the client per document and per search, compared with another search client on the same real node.
 
-Both get the same corpus, bulk size, search and number of clients, and a collection that is made anew. What starting up
-costs is left out: each runs with little and with much to do, and the difference counts. Starting costs the peers
-seconds, which vary, so that is done in rounds, and the median round counts; a run before the first is thrown away,
-since it is the one that finds nothing in the caches.
+Both use the same corpus, bulk size, search and number of clients, and a new collection. Start-up cost is excluded: each
+client runs a small and a large job, and only the difference counts. The peers take a varying number of seconds to
+start, so there are several rounds, and the median counts. A first run warms the caches and is discarded.
 
-wrk sends the same requests, looks at no answer, and writes and reads in as few system calls as there can be: what it
-needs beside the same node is what any client needs.
+wrk sends the same requests, ignores the answers, and uses a minimum of system calls. Its CPU time is the lower limit
+for any client.
 """
 
 import json
@@ -26,21 +25,21 @@ TRIPS = Path(__file__).parents[1] / "tests" / "data" / "nyc_taxis" / "documents-
 CLIENTS = 8
 BULK_SIZE = 5_000
 ROUNDS = 3
-#: Documents, and search requests, of the run with little to do and of that with much.
+#: Documents and search requests of the small and of the large job.
 DOCUMENTS = (50_000, 1_000_000)
 SEARCHES = (1_600, 12_800)
-#: How long wrk runs, s: a few hundred bulk requests.
+#: Length of a run of wrk, s: a few hundred bulk requests.
 WRK = 10
 LOAD = {"operation": {"operation-type": "bulk", "bulk-size": BULK_SIZE}, "clients": CLIENTS}
 REFRESH = {"operation": {"operation-type": "refresh"}}
 SEARCH = {"query": {"range": {"total_amount": {"gte": 5, "lt": 15}}}, "size": 10}
 DEFINITION = {"settings": {"number_of_shards": 1, "number_of_replicas": 0}}
-#: What the engine may need of the peer's CPU time, per document and per search request.
+#: Maximum ratio of the engine's CPU time to the peer's, per document and per search.
 AIM_DOCUMENT, AIM_SEARCH = 1 / 8, 1 / 60
 
 
 def compare(peer: Tool, spec: ClusterSpec) -> None:
-    """Measure both clients on a cluster of its own, and print the ratios."""
+    """Measure both clients on a new cluster, and print the ratios."""
     peer.find()
     with tempfile.TemporaryDirectory() as folder, Cluster.start(spec) as cluster:
         address = cluster.addresses[0]
@@ -88,7 +87,7 @@ def _corpus(folder: Path, documents: int) -> Path:
 
 
 def _rounds(run: Callable[[int], list[float]], counts: tuple[int, int]) -> list[list[float]]:
-    """Return what one more costs both, in s of CPU time, in each round; `run` returns that of so many."""
+    """Return the marginal CPU time of both clients per round, s; `run` returns the CPU time of a job."""
     rounds = []
     for _ in range(ROUNDS):
         little, much = run(counts[0]), run(counts[1])

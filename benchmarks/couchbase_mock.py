@@ -1,6 +1,6 @@
-"""CouchbaseMock, its maker's own stand-in for a server: two nodes in one process, with one bucket.
+"""CouchbaseMock, the vendor's simulated server: two nodes in one process, with one bucket.
 
-It takes a bucket's name for the user, knows no durable writes and answers one statement only.
+The user must be named like the bucket. It does not support durable writes, and answers only one statement.
 """
 
 import socket
@@ -16,9 +16,9 @@ from loadframe.store.access import Access, Auth
 from loadframe.store.distribution import Distribution, Jar
 
 BUCKET = "things"
-#: Of who reads and writes documents.
+#: Credentials for documents.
 USER = Access(auth=Auth("basic", "", user=BUCKET))
-#: Of who asks its administration.
+#: Credentials for the administration.
 ADMINISTRATOR = Access(auth=Auth("basic", "password", user="Administrator"))
 
 _MOCK = Distribution(
@@ -40,7 +40,7 @@ _PATIENCE = 240.0
 
 @contextmanager
 def running() -> Iterator[str]:
-    """Serve the bucket; yield the address of the administration. LoadframeError if it does not come up."""
+    """Serve the bucket; yield the address of the administration. LoadframeError if the server does not start."""
     home = artefacts.install(_MOCK, lambda _: None)
     runtime = java.find(_MOCK.java, None, None, lambda _: None)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -57,7 +57,7 @@ def running() -> Iterator[str]:
 
 
 def _wait(process: subprocess.Popen[bytes], url: str) -> None:
-    """Return when something is there."""
+    """Wait until the result is true; return it."""
     end = time.monotonic() + _PATIENCE
     while process.poll() is None and time.monotonic() < end:
         try:

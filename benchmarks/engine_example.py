@@ -1,4 +1,4 @@
-"""The engine's own example programs, which measure one part of it and print one JSON object."""
+"""Runner for the engine's example programs, each of which measures one part and prints one JSON object."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def measured(example: str, *arguments: str) -> dict[str, Any]:
-    """Build the example as releases are built, run it, and return what it printed."""
+    """Build the example in release mode, run it, and return its parsed output."""
     cargo = shutil.which("cargo")
     if cargo is None:
         raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")

@@ -1,7 +1,7 @@
-"""Runs one phase on the engine in a process of its own, so that its memory and its core are nobody else's.
+"""Runs one phase on the engine in a separate process, with its own memory and core.
 
-As a program it reads {"plan": ..., "core": number or null} from standard input and prints what `Measured` holds. The
-recordings go through the same writer as those of a run, into a folder that is thrown away.
+As a program it reads {"plan": ..., "core": number or null} from standard input and prints the fields of `Measured`. It
+records like a normal run, into a temporary folder.
 """
 
 import json
@@ -25,11 +25,10 @@ from loadframe.record import RunWriter
 
 @dataclass(frozen=True)
 class Measured:
-    """A phase's result. Times in s, memory in B.
+    """Result of a phase. Times in s, memory in B.
 
-    `requests` are all of the phase, warm-up included, as is `cpu`, the process's CPU time while it ran, and
-    `worker_cpu`, that of its worker threads; `completed` and `completed_documents` are those of the measured window.
-    `events` are those of its sources that the store took.
+    `requests`, `cpu` (CPU time of the process) and `worker_cpu` (CPU time of its workers) cover the whole phase with
+    its warm-up; `completed` and `completed_documents` cover the measured window. `events` are the acknowledged events.
     """
 
     seconds: float
@@ -65,12 +64,12 @@ class Measured:
 
     @property
     def memory_growth(self) -> int:
-        """What the process took for the run, beyond what it had before."""
+        """Growth of the memory of the process during the run."""
         return self.memory_peak - self.memory_before
 
 
 def measure(plan: Mapping[str, Any], core: int | None = None) -> Measured:
-    """Run `plan` in a new process, on one core if one is named; LoadframeError with its own words if it fails."""
+    """Run `plan` in a new process, pinned to `core` if given; LoadframeError with its output if it fails."""
     task = json.dumps({"plan": plan, "core": core})
     command = [sys.executable, "-m", "benchmarks.engine_run"]
     child = subprocess.run(command, input=task, capture_output=True, text=True, check=False)
@@ -94,7 +93,7 @@ def phase(
 ) -> dict[str, Any]:
     """Return the plan of a phase with one operation and one thread; `parts` are more of the plan's keys.
 
-    `pacing` and `stop` are those of each stream.
+    `pacing` and `stop` apply to each stream.
     """
     mix = [["operation", 1.0]]
     return {

@@ -1,4 +1,4 @@
-"""Lines of the advertiser's log, as a file and on their way to a port, for measuring who takes them in."""
+"""Lines of the advertiser's log, in a file or sent to a port, for measurements of ingest."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from typing import Any
 from loadframe import _engine
 from loadframe.base.errors import LoadframeError
 
-#: What a source has to read out of the lines.
+#: Fields that the source parses.
 EVENTS: dict[str, Any] = {
     "type": "/type",
     "kinds": {
@@ -22,34 +22,34 @@ EVENTS: dict[str, Any] = {
         "click": {"id": "/bid_id", "time": "/bid_time"},
     },
 }
-#: The operation that takes them in.
+#: Operation that ingests the events.
 TAKE_IN: dict[str, Any] = {"take_in": {"collection": "ads", "daily": "event"}}
 
-#: Bytes that are sent at once where there is a rate.
+#: Bytes per send with a rate.
 _AT_ONCE = 64 << 10
 
-#: How long a port is waited for, s.
+#: Time limit for the port to open, s.
 _PATIENCE = 60
 
 
 def write(path: Path, bids: int, *, seed: int = 1, rate: float = 10_000) -> int:
-    """Write the log of so many bids, `rate` a second; return its lines."""
+    """Write the log of so many bids, `rate` per second; return the number of lines."""
     start = "2017-03-01T00:00:00Z"
     return _engine.generate_events(path, generator="adbids", seed=seed, documents=bids, rate=rate, start=start)
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody has."""
+    """Return a free port on loopback."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
         port: int = server.getsockname()[1]
     return port
 
 
 def send(path: Path, port: int, times: int = 1, rate: float | None = None) -> None:
-    """Send a file's lines to a port of loopback over one connection; LoadframeError if nobody takes them.
+    """Send a file's lines to a port on loopback over one connection; LoadframeError if the connection fails.
 
-    `rate` is in bytes per second; without it as many are sent as are taken. The kernel sends from its cache of the
-    file, so that the sender needs next to no CPU time.
+    `rate` is in bytes/s; without it, lines are sent as fast as the receiver reads. The kernel sends from its page
+    cache, so that the sender uses hardly any CPU time.
     """
     with _connected(port) as connection, path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -89,7 +89,7 @@ def sending(
 
 
 def require_all(taken_in: int, sent: int) -> int:
-    """Return how many events were taken in; LoadframeError unless that is all that were sent."""
+    """Return the number of ingested events; LoadframeError unless it equals the number sent."""
     if taken_in != sent:
         raise LoadframeError(f"{sent:,} events were sent, and {taken_in:,} were taken in")
     return taken_in

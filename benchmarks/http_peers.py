@@ -1,8 +1,7 @@
-"""The search driver beside another HTTP generator, against a fixed-answer nginx: requests per second and core.
+"""The search driver compared with another HTTP generator on a fixed-answer nginx: requests per second and core.
 
-The server has one core and the generators another; the two take turns, so that a machine that grows slower or faster in
-the meantime does so to both. Where the server is the limit, which one process of nginx may be, equal rates say nothing:
-what counts is how many requests a second of the generator's own CPU time is good for.
+The server has one core and the generators another. The generators alternate, so that changes of the machine affect
+both. One nginx process may be the bottleneck, so the measure is requests per second of the generator's CPU time.
 """
 
 import statistics
@@ -19,7 +18,7 @@ ROUNDS = 5
 
 
 class Figures(Protocol):
-    """What is compared: requests per second, and per second of CPU time."""
+    """Requests per second, and per second of CPU time."""
 
     @property
     def rate(self) -> float: ...

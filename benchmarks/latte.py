@@ -11,7 +11,7 @@ from loadframe.store.access import Auth
 
 
 def find() -> Path:
-    """Return the program; BadInput if it is not here."""
+    """Return the path of latte; BadInput if it is not installed."""
     return peers.find("latte")
 
 
@@ -28,8 +28,8 @@ def cpu(
 ) -> float:
     """Send a statement `requests` times from one thread, and return the CPU time in s, start-up included.
 
-    `values` is an expression of its language that makes the list of values of request `i`. Without a rate it is as fast
-    as the number in flight allows. LoadframeError with latte's message if it fails, or if a request does.
+    `values` is a latte expression for the list of values of request `i`. Without a rate, the number in flight limits
+    the speed. LoadframeError with latte's message if it or a request fails.
     """
     script = (
         f'const STATEMENT = "asked";\n'
@@ -44,7 +44,7 @@ def cpu(
             str(program), "--log-dir", name, "run", str(workload), address, *pacing, "-d", str(requests),
             "-t", "1", "-c", "1", "-p", str(in_flight), "--consistency", "LOCAL_ONE",
             "--retries", "0", "-q", "-o", str(report),
-            # It takes a password by its command line alone; the cluster is gone after the benchmark.
+            # latte only accepts a password on the command line; the cluster is deleted after the benchmark.
             "--user", str(auth.user), "--password", auth.secret,
         ]  # fmt: skip
         ran = spent.run(command)

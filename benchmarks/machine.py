@@ -1,4 +1,4 @@
-"""Which core does what, and servers that stay on theirs."""
+"""Assignment of cores, and servers pinned to a core."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from loadframe import _engine
 
 
 def cores() -> tuple[int, int]:
-    """Return one core for the server and one for the generator; says so when they are the same."""
+    """Return one core for the server and one for the generator; print a note if they are the same."""
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) == 1:
         print("  only one core: the server and the generators share it")
@@ -20,9 +20,9 @@ def cores() -> tuple[int, int]:
 
 @contextmanager
 def null_server(core: int | None) -> Iterator[str]:
-    """Serve the search protocol from a thread on one core, or on whichever is free; yield `host:port`."""
+    """Serve the search protocol from a thread, pinned to `core` if given; yield `host:port`."""
     before = os.sched_getaffinity(0)
-    # A thread inherits the cores of the one that starts it.
+    # A thread inherits the affinity of its parent.
     os.sched_setaffinity(0, before if core is None else {core})
     server = _engine.NullServer("search")
     os.sched_setaffinity(0, before)
@@ -32,7 +32,7 @@ def null_server(core: int | None) -> Iterator[str]:
 
 @contextmanager
 def busy(core: int) -> Iterator[None]:
-    """Have another process compute on one core without a pause."""
+    """Keep one core busy with another process."""
     with subprocess.Popen(
         [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"]
     ) as it:
@@ -43,5 +43,5 @@ def busy(core: int) -> Iterator[None]:
 
 
 def used(folder: Path) -> int:
-    """Return the bytes that a folder takes on the disk, with all that is in it."""
+    """Return the bytes that a folder with its content occupies on disk."""
     return sum(path.lstat().st_blocks * 512 for path in (folder, *folder.rglob("*")))

@@ -1,11 +1,11 @@
-"""Grows a cluster on machines under load from ranks on other machines, while a link is cut: a demonstration.
+"""Demonstration: a node joins a cluster on several machines under load from remote ranks, then a link is cut.
 
     python -m benchmarks.machines_and_ranks [--store redis] [--away]
 
-Six machines with networks and sshd's of their own (`tests/machines.py`) are made on this computer, which takes root.
-m1, m2 and m3 have a node each, m4 takes the fourth one under load, and mpirun starts a rank on each of m5 and m6. When
-the new node has its data, the link of m2 is cut for some seconds; with `--away` it stays cut until the command has
-ended. What was recorded is printed, and what is left running.
+Creates six machines with separate networks and sshd processes (`tests/machines.py`) on this computer; requires root.
+m1, m2 and m3 have a node each, m4 gets the fourth node under load, and mpirun starts a rank on each of m5 and m6. When
+the new node has its data, the link of m2 is cut for some seconds; with `--away` it stays cut until the command ends.
+The script prints the record and any processes left running.
 """
 
 import argparse
@@ -29,12 +29,12 @@ from loadframe.record.schema.event_kinds import BALANCED
 from machines import Machines, machines, obstacle
 
 LOADFRAME = Path(sys.executable).with_name("loadframe")
-#: What is loaded, by the kind of store.
+#: Workload by kind of store.
 LOADS = {
     "opensearch": ["nyc_taxis/range_100", "--set", "documents=20000", "--duration", "90s", "--at", "15s=grow"],
     "redis": ["ycsb/b", "--duration", "40s", "--at", "8s=grow"],
 }
-#: Seconds for which the link is cut.
+#: Duration of the cut, s.
 CUT = 8
 CUT_OFF = "m2"
 
@@ -45,7 +45,7 @@ def mpirun(there: Machines, *words: str) -> list[str]:
         str(LOADFRAME.with_name("mpirun")),
         *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
         *("--host", "m5:1,m6:1", "-n", "2", "--bind-to", "none"),
-        # Open MPI leaves networks out that it takes for loopback.
+        # Open MPI ignores networks that look like loopback.
         *("--prtemca", "plm_ssh_agent", there.ssh, "--mca", "btl_tcp_if_exclude", "lo"),
         *("-x", "LOADFRAME_SSH", "-x", "LOADFRAME_CACHE"),
         *(str(LOADFRAME), *words),
@@ -53,14 +53,14 @@ def mpirun(there: Machines, *words: str) -> list[str]:
 
 
 def events(run: Path) -> list[dict[str, object]]:
-    """Return the events of a run that is being recorded, or is there."""
+    """Return the events of a run, finished or in progress."""
     paths = [run / "events.jsonl", *run.parent.glob(f".{run.name}.partial-*/events.jsonl")]
     lines = next((path.read_text().splitlines() for path in paths if path.exists()), [])
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
 def wait(process: "subprocess.Popen[bytes]", condition: Callable[[], bool]) -> None:
-    """Return when the condition holds; RuntimeError when the command has ended before."""
+    """Wait until the condition holds; RuntimeError if the command ends before."""
     while not condition():
         if process.poll() is not None:
             raise RuntimeError(f"the command left with status {process.returncode} too early")
@@ -68,7 +68,7 @@ def wait(process: "subprocess.Popen[bytes]", condition: Callable[[], bool]) -> N
 
 
 def show(there: Machines, store: str, *, away: bool) -> None:
-    """Run it, and print what came of it."""
+    """Run the demonstration and print its result."""
     with TemporaryDirectory(prefix="loadframe-machines-and-ranks-") as folder:
         run = Path(folder) / "run"
         place = ["--store", store, "--nodes", "3", "--host", "ssh", "--machines", "m1,m2,m3,m4"]
@@ -97,7 +97,7 @@ def show(there: Machines, store: str, *, away: bool) -> None:
 
 
 def tell(run: Run) -> None:
-    """Print what a run says of machines and ranks."""
+    """Print the machines and ranks of a run."""
     for member in run.manifest.generator.members:
         print(f"rank {member.rank} on {member.machine}")
     for machine in run.manifest.store.machines:
@@ -116,7 +116,7 @@ def tell(run: Run) -> None:
 
 
 def main() -> None:
-    """Read the options, and make the machines."""
+    """Read the options, and create the machines."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--store", choices=LOADS, default="opensearch")
     options.add_argument("--away", action="store_true", help="the machine stays cut off until the command has ended")

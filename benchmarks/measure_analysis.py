@@ -1,7 +1,7 @@
-"""Time and memory of the report of an experiment of 10,000 runs, beside their limits.
+"""Time and memory of the report of an experiment of 10,000 runs, relative to their limits.
 
-The runs are those of the tests' simulated store, written by the recorder: 100 treatments, some blocks of which are
-made and the others copied from them.
+The runs come from the simulated store of the tests: 100 treatments in blocks. The recorder writes some blocks, and the
+other blocks are copies.
 """
 
 import json
@@ -25,7 +25,7 @@ LIMIT_SECONDS, LIMIT_BYTES = 60.0, 2e9
 
 
 def main() -> None:
-    """Write the runs, report on them in a process of its own, and print what it took."""
+    """Write the runs, create the report in a separate process, and print its time and memory."""
     with tempfile.TemporaryDirectory() as folder:
         experiment = write_experiment(Path(folder) / "e", nodes=NODES, clients=CLIENTS, repetitions=WRITTEN)
         for block in range(WRITTEN + 1, BLOCKS + 1):
@@ -51,7 +51,7 @@ def _copy(experiment: Path, block: int, to: int) -> None:
 
 
 def _report(experiment: Path) -> tuple[float, int]:
-    """Return the time and the greatest memory of the command."""
+    """Return the time and the peak memory of the command."""
     started = time.monotonic()
     with (experiment / "said").open("w") as said:
         program = str(Path(sys.executable).with_name("loadframe"))

@@ -1,7 +1,7 @@
 """Documents of 500 bytes per second into a null search server, by bulk requests of 5,000, from one worker thread.
 
-The corpus is a file of 20,000 documents, read again and again, so it is in the page cache, as a corpus that was just
-written is. The server's thread has the other core.
+The corpus is a file of 20,000 documents that is read repeatedly, so it stays in the page cache. The server's thread
+runs on the other core.
 """
 
 import json
@@ -39,7 +39,7 @@ def main() -> None:
         )
         measured = engine_run.measure(plan, client_core)
     documents = measured.documents_rate
-    # All of the phase, warm-up included, as its CPU time is.
+    # The whole phase with its warm-up, like its CPU time.
     cost = measured.cpu / (measured.requests * SIZE)
     print(
         f"  {format_count(documents)} documents/s, {format_size(documents * DOCUMENT)}/s;"

@@ -1,4 +1,4 @@
-"""CPU time per document and per search request, beside OpenSearch Benchmark, on the same OpenSearch node."""
+"""CPU time per document and per search, compared with OpenSearch Benchmark on the same OpenSearch node."""
 
 from benchmarks.client_cpu import compare
 from benchmarks.rally import OPENSEARCH_BENCHMARK

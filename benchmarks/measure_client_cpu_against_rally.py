@@ -1,4 +1,4 @@
-"""CPU time per document and per search request, beside Rally, on the same Elasticsearch node."""
+"""CPU time per document and per search, compared with Rally on the same Elasticsearch node."""
 
 from benchmarks.client_cpu import compare
 from benchmarks.rally import RALLY

@@ -1,7 +1,7 @@
-"""What it costs to be one rank of several: CPU of what talks to other ranks, under a small load, beside one process.
+"""CPU cost of communication between ranks under a small load, relative to a single process.
 
-The load is 20 requests a second on one node of the store `sim`. What rank 0 does beside its workers is compared with
-what the same command does alone, since both show progress, watch the cluster, and write the record.
+The load is 20 requests/s on one node of the store `sim`. The threads of rank 0 other than workers are compared with the
+same threads of a single process, because both show progress, sample the cluster and write the record.
 """
 
 import os
@@ -18,7 +18,7 @@ from loadframe.base.units import format_share
 LOADFRAME = Path(sys.executable).with_name("loadframe")
 SECONDS = 18
 RANKS = 4
-#: The share of a core that a rank may take for being one of several.
+#: Maximum extra share of a core per rank.
 AIM = 0.01
 WORKLOAD = """\
 workload: small
@@ -34,7 +34,7 @@ phases:
 
 
 def main() -> None:
-    """Load with one process and with several ranks, and print what they used beside their workers."""
+    """Load with one process and with several ranks; print the CPU use of the threads other than workers."""
     alone = _beside_workers(1)["0"]
     shares = _beside_workers(RANKS)
     others = [share for rank, share in shares.items() if rank != "0"]
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _beside_workers(ranks: int) -> dict[str, float]:
-    """Return by rank what threads that are not workers use, of a core."""
+    """Return, by rank, the share of a core used by threads other than workers."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
         Path(folder, "small.yaml").write_text(WORKLOAD)
@@ -77,7 +77,7 @@ def _beside_workers(ranks: int) -> dict[str, float]:
 
 
 def _threads(launcher: int, ranks: int) -> dict[tuple[str, str, int], float]:
-    """Return the CPU seconds of each thread of each rank, by rank, name and number; of one process those of rank 0."""
+    """Return the CPU seconds of each thread by rank, name and number; a single process counts as rank 0."""
     top = psutil.Process(launcher)
     used = {}
     for process in top.children(recursive=True) if ranks > 1 else [top]:
@@ -85,7 +85,7 @@ def _threads(launcher: int, ranks: int) -> dict[tuple[str, str, int], float]:
         if rank is None or "loadframe" not in " ".join(process.cmdline()):
             continue
         for task in Path(f"/proc/{process.pid}/task").iterdir():
-            # Nanoseconds on a processor (see sched-stats in the kernel's documentation).
+            # Nanoseconds on a processor (sched-stats in the kernel's documentation).
             spent = int((task / "schedstat").read_text().split()[0]) / 1e9
             used[rank, (task / "comm").read_text().strip(), int(task.name)] = spent
     return used

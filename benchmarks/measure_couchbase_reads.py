@@ -1,4 +1,4 @@
-"""The Couchbase driver's own cost, against its maker's stand-in for a server: no registry has a real one."""
+"""Cost of the Couchbase driver with the vendor's mock server, because registries have no real server."""
 
 from benchmarks import couchbase_mock, reads
 

@@ -1,8 +1,8 @@
-"""The cql driver beside latte: CPU time per request, of a read by primary key and of an insert, on the same real node.
+"""CPU time per request of the cql driver compared with latte: reads by primary key and inserts on one real node.
 
-Both send the same prepared statement with values from the same range at the same rate, or with as many in flight as the
-other, from one thread by one connection. What starting up costs is left out: each runs with little and with much to do,
-and the difference counts. The two take turns, and the median round counts, so what else runs on the machine meets both.
+Both send the same prepared statement with values from the same range, at the same rate or with the same number in
+flight, from one thread over one connection. Start-up cost is excluded: each client runs a small and a large job, and
+only the difference counts. Rounds alternate between the clients, and the median counts.
 """
 
 import statistics
@@ -14,17 +14,17 @@ from benchmarks import engine_run, latte
 from loadframe.base.units import format_count, format_duration
 from loadframe.cluster import Cluster, ClusterSpec
 
-#: Of latte's CPU time per request, what the driver may need at most.
+#: Maximum ratio of the driver's CPU time per request to latte's.
 AIM = 1.0
 
 ROUNDS = 3
 ROWS = 10_000
 VALUE = "x" * 100
-#: What both have in flight where there is no rate, and latte at most where there is.
+#: Requests in flight without a rate; with a rate, the maximum for latte.
 IN_FLIGHT = 128
-#: The rate, if any, how many requests are due at once, and the requests of the run with little to do and of that with
-#: much. latte's clock ticks each millisecond at most: above a thousand a second it sends several at once, and is woken
-#: less often. The driver spreads requests evenly over time, unless several are to be due at once.
+#: The rate, if any, the requests due at once, and the requests of the small and of the large job. latte's clock has
+#: millisecond resolution: above 1,000/s it sends several requests at once and wakes less often. The driver spaces
+#: requests evenly, unless several are due at once.
 PACES = (
     (1_000, 1, (1_000, 8_000)),
     (4_000, 1, (4_000, 24_000)),
@@ -50,7 +50,7 @@ STATEMENTS: dict[str, tuple[str, list[Any], str]] = {
 
 
 def main() -> None:
-    """Take all rounds and print medians and ratios."""
+    """Run all rounds and print medians and ratios."""
     program = latte.find()
     with Cluster.start(ClusterSpec(store="cassandra", settings={"heap": "1g"})) as cluster:
         cluster.create_collection("things", TABLE)

@@ -1,4 +1,4 @@
-"""Events of an advertiser's log generated and written as lines to nowhere, per second of one thread's CPU time."""
+"""Events of an advertiser's log generated and discarded as lines, per second of CPU time of one thread."""
 
 import time
 from pathlib import Path
@@ -9,7 +9,7 @@ from loadframe.base.units import format_count, format_duration
 
 BIDS = 1_000_000
 ROUNDS = 3
-#: Events per second and core; the study of that log took 3,800 in.
+#: Events per second and core; the study of this log ingested 3,800/s.
 AIM = 400_000
 
 
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def _cost() -> float:
-    """Return the CPU time of an event, s."""
+    """Return the CPU time per event, s."""
     before = time.thread_time()
     lines = events.write(Path("/dev/null"), BIDS)
     return (time.thread_time() - before) / lines

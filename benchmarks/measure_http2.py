@@ -1,7 +1,6 @@
-"""Whether HTTP/2 would be faster: one client that speaks both, oha, on one server that speaks both, nginx.
+"""Comparison of HTTP/1.1 and HTTP/2 with one client (oha) and one server (nginx) that support both.
 
-The search driver speaks HTTP/1.1 as long as this says that it is the cheaper one, per request and CPU second of client
-and server.
+The search driver uses HTTP/1.1 while this shows that it needs less CPU time per request in client and server.
 """
 
 import statistics
@@ -12,12 +11,12 @@ from benchmarks.machine import cores
 
 from loadframe.base.units import format_count
 
-#: Connections and streams on each: as many requests are in flight in all.
+#: Connections, and streams per connection; the number of requests in flight is equal.
 _WAYS = {"HTTP/1.1": (CONNECTIONS, 0), "HTTP/2": (CONNECTIONS, 1), "HTTP/2, 8 on a connection": (CONNECTIONS // 8, 8)}
 
 
 def main() -> None:
-    """Take the measurement and print it."""
+    """Run the measurement and print it."""
     program = oha.find()
     server_core, client_core = cores()
     with nginx.serving(server_core) as old, nginx.serving(server_core, http2=True) as new:

@@ -1,15 +1,15 @@
-"""The search driver beside oha on one core: requests per second and core at full load."""
+"""The search driver compared with oha on one core: requests per second and core at full load."""
 
 from benchmarks import http_peers, nginx, oha
 from benchmarks.http_peers import CONNECTIONS, SECONDS
 from benchmarks.machine import cores
 
-#: Of oha's requests per second and core, what the driver is to reach at least.
+#: Minimum ratio of the driver's requests per second and core to oha's.
 AIM = 1.2
 
 
 def main() -> None:
-    """Take the measurement and print it."""
+    """Run the measurement and print it."""
     program = oha.find()
     server_core, client_core = cores()
     with nginx.serving(server_core) as address:

@@ -1,4 +1,4 @@
-"""The search driver beside `wrk -t1`: requests per second and core at full load, latency added at half load."""
+"""The search driver compared with `wrk -t1`: requests per second and core at full load, latency added at half load."""
 
 import statistics
 
@@ -8,12 +8,12 @@ from benchmarks.machine import cores
 
 from loadframe.base.units import format_count, format_duration
 
-#: Of wrk's requests per second and core, what the driver is to reach at least.
+#: Minimum ratio of the driver's requests per second and core to wrk's.
 AIM = 0.95
 
 
 def main() -> None:
-    """Take both measurements and print them."""
+    """Run both measurements and print them."""
     server_core, client_core = cores()
     with nginx.serving(server_core) as address:
 
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def half_load(address: str, core: int, ceiling: float) -> None:
-    """Compare service times when both send half of the lower ceiling, with the same clients and think time."""
+    """Compare service times at half of the lower maximum rate, with the same clients and think time."""
     think_time_ms = 10
     clients = max(round(ceiling / 2 * think_time_ms / 1000), 1)
     ours, theirs = [], []

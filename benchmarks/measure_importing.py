@@ -1,7 +1,8 @@
-"""How long it takes to import a track that is larger than the largest public one. It is made up.
+"""Time to import a generated track that is larger than the largest public one.
 
-elastic/logs of elastic/rally-tracks has had 379 files in all its history: some 50 challenges, 40 pipelines, hundreds of
-templates. The one that is made has more, and 50,000 fields. CPU time is what a machine takes that does nothing else.
+The largest public track, elastic/logs of elastic/rally-tracks, has 379 files over its history: some 50 challenges, 40
+pipelines, hundreds of templates. The generated track has more, and 50,000 fields. CPU time is independent of other
+processes.
 """
 
 import json
@@ -20,7 +21,7 @@ AIM = 10.0
 
 
 def main() -> None:
-    """Make the track, import it once as a user does, and print how long that took."""
+    """Generate the track, import it once with the command, and print the time."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "large"
         _write(folder)
@@ -34,7 +35,7 @@ def main() -> None:
 
 
 def _spent() -> float:
-    """Return the seconds of CPU time of this process and of those that it has waited for."""
+    """Return the CPU time of this process and of its finished children, s."""
     return sum(os.times()[:4])
 
 

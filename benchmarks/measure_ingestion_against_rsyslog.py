@@ -1,12 +1,12 @@
-"""CPU time of the client per event of a log that comes by TCP and goes into an OpenSearch node, beside rsyslog.
+"""CPU time of the client per event, from a TCP connection into an OpenSearch node, compared with rsyslog.
 
-Both get the same lines over one connection, and send bulk requests of up to 4,096 events over four connections to the
-same node. Loadframe is the command as users run it, with all that it records and watches meanwhile; it puts each event
-into the document of its bid. rsyslog has no updates: it makes a document of each event, once with the id and day that
-it reads out of the line, as Loadframe does, and once with nothing read at all, which is the least it can do.
+Both receive the same lines over one connection, and send bulk requests of up to 4,096 events over four connections to
+the same node. Loadframe runs as a normal command with all recording and sampling, and writes each event into the
+document of its bid. rsyslog cannot update documents, so it creates one per event. It runs in two variants: parsing id
+and day from the line, as Loadframe does, and without any parsing, which is its minimum.
 
-What starting costs is left out: CPU time is counted from the first line on, until the store has all events. All three
-run in turn, in rounds; the first round is thrown away, since the node is cold in it.
+Start-up cost is excluded: CPU time counts from the first line until the store has all events. The three variants
+alternate in rounds; the first round warms up the node and is discarded.
 """
 
 import json
@@ -29,9 +29,9 @@ from loadframe.cluster import Cluster, ClusterSpec
 
 BIDS = 50_000
 ROUNDS = 3
-#: How long events may take until the store has them, s.
+#: Time limit until the store has all events, s.
 PATIENCE = 600
-#: As the workload has it for Loadframe's documents; for rsyslog's the fields have no places that could be named.
+#: Definition from the workload for Loadframe's documents; it does not fit rsyslog's documents.
 TEMPLATE = {
     "index_patterns": ["syslog-*"],
     "template": {
@@ -46,13 +46,13 @@ TEMPLATE = {
         },
     },
 }
-#: What the engine may need of rsyslog's CPU time for an event.
+#: Maximum ratio of the engine's CPU time per event to rsyslog's.
 AIM = 1 / 5
 
 
 @dataclass(frozen=True)
 class Took:
-    """What taking the events in took: CPU time of the client for each event, and how long in all, s."""
+    """Cost of ingest: CPU time of the client per event, and total time, s."""
 
     cpu: float
     seconds: float
@@ -127,7 +127,7 @@ def _count(cluster: Cluster, indices: str) -> int:
     try:
         return cluster.store.count(cluster.addresses, indices)
     except StoreFailed:
-        # An index that is being made has no shard yet that could count.
+        # A new index cannot count before its shard has started.
         return 0
 
 

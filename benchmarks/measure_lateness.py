@@ -1,8 +1,8 @@
-"""How late an open load is sent, at 1,000, 10,000 and 50,000 requests/s on one core: from scheduled to turned to.
+"""Lateness of an open load at 1,000, 10,000 and 50,000 requests/s on one core: from due time to start of processing.
 
-Whatever else wants the core for a moment makes requests late, so each is measured in rounds, in turn with a thread that
-does nothing but sleep until the same instants: what the system is late by itself. A line has the medians of the rounds
-and the range of their 99th percentiles, and for how long the worker waited for its core.
+Other processes on the core delay requests. Rounds therefore alternate with a thread that only sleeps until the same
+due times, which shows the lateness of the system. Each line has the medians of the rounds, the range of their 99th
+percentiles, and the time that the worker waited for its core.
 """
 
 import statistics
@@ -21,7 +21,7 @@ AIM, AIM_RATE = 100e-6, 10_000
 
 
 def main() -> None:
-    """Measure the timer alone, with requests to a null server, and beside somebody who wants the same core."""
+    """Measure the timer alone, with requests to a null server, and with a busy process on the same core."""
     server_core, client_core = cores()
     with null_server(server_core) as address:
         _measure("null", {"driver": "null"}, {}, client_core)

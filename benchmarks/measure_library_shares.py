@@ -1,8 +1,8 @@
-"""The share of each driver in a request, against the null server of its protocol.
+"""Share of each driver in the cost of a request, with the null server of its protocol.
 
-The null server answers at once, so service time is the least that the protocol costs here. The time that one client
-needs beyond it is spent on building and judging. The driver for CQL hides its connection, so that the library's share
-lies inside its service time and shows in the CPU time alone.
+The null server answers immediately, so service time is the minimum for the protocol. The rest of a client's time is
+spent on building requests and judging answers. The CQL library hides its connection, so its share is inside the
+service time and only visible in the CPU time.
 """
 
 import statistics
@@ -21,7 +21,7 @@ ROUNDS = 3
 
 
 def main() -> None:
-    """Take all rounds of each driver and print medians."""
+    """Run all rounds of each driver and print medians."""
     print("  driver      CPU per request  service p50  outside of service")
     for driver in sorted(set(PROBES) - {"null"}):
         cpu, service, outside = _measure(driver)
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _measure(driver: str) -> Sequence[float]:
-    """Return medians of CPU time per request, service time, and time per request beyond service, s."""
+    """Return medians of CPU time per request, service time, and time outside of service per request, s."""
     rounds = []
     for _ in range(ROUNDS):
         with closing(_engine.NullServer(driver)) as server:

@@ -1,6 +1,6 @@
-"""What the live page costs a run: CPU time of `bench` at a fixed rate, alone, with a page, and with a reader of it.
+"""Cost of the live page: CPU time of `bench` at a fixed rate, without a page, with a page, and with a reader.
 
-The store is simulated, so that the client is what is measured; each way is run a few times, in turn.
+The store is simulated, so only the client is measured. The variants alternate for several rounds.
 """
 
 import re
@@ -28,7 +28,7 @@ phases: [{name: look, operation: look, rate: 500/s, duration: %ds}]
 
 
 def main() -> None:
-    """Measure and print CPU seconds, their share of the run's."""
+    """Measure and print CPU seconds and their share of the run."""
     ways: dict[str, Callable[[], float]] = {
         "no page": _run,
         "--web, nobody looks": lambda: _run("--web", "--web-address", "0"),
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _run(*more: str, read: bool = False) -> float:
-    """Return the CPU time, s, that the command itself used, without the store's nodes."""
+    """Return the CPU time of the command without the store's nodes, s."""
     with tempfile.TemporaryDirectory(prefix="loadframe-live-") as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -1,7 +1,7 @@
-"""What looking for events costs a search engine: CPU time of its node for a look, beside what the load itself takes.
+"""Cost of visibility probes for a search engine: CPU time of its node per probe, relative to the load.
 
-A look asks for six events, as with `probe: 1s` and a refresh each 5 s: as Loadframe asks, and as a search for
-the same ids. Windows with looks and without take turns, since a node uses some CPU time by itself.
+A probe asks for six events, as with `probe: 1s` and a refresh every 5 s: once as Loadframe asks, and once as a search
+for the same ids. Windows with and without probes alternate, because an idle node also uses CPU time.
 """
 
 import json
@@ -22,20 +22,20 @@ from loadframe.cluster import Cluster, ClusterSpec
 LOADFRAME = Path(sys.executable).with_name("loadframe")
 #: The rate of the study behind adbids.
 RATE, BIDS = 3449, 100_000
-#: Looks a second while they are measured, which is more than the load has, so that they show; and what the load has.
+#: Probes per second during the measurement, increased to be measurable, and their rate under the normal load.
 OFTEN, USUAL = 10, 0.5
 SECONDS, ROUNDS = 15, 3
 EVENTS = 6
-#: Of the CPU time that the load takes.
+#: Maximum share of the CPU time of the load.
 AIM = 0.01
 WAYS = ("_mget?realtime=false", "_search")
 
 
 def main() -> None:
-    """Take bids in, look for some of them, and print the shares."""
+    """Ingest bids, probe for some of them, and print the shares."""
     with Cluster.start(ClusterSpec(settings={"heap": "512m"})) as cluster:
         node = psutil.Process(cluster.nodes[0].pid)
-        # The first one finds the node's compiler at work.
+        # The first probe runs while the node compiles code.
         _take_in(cluster)
         load = _take_in(cluster)
         print(f"  the load, {RATE} bids/s: {load:.3f} of a core")
@@ -47,14 +47,14 @@ def main() -> None:
                 for way, body in bodies.items():
                     costs[way].append((_window(client, node, way, body) - idle) / (OFTEN * SECONDS))
     for way, cost in costs.items():
-        # So does the first round.
+        # The same holds for the first round.
         share = USUAL * statistics.median(cost[1:]) / load
         told = ", ".join(f"{look * 1000:.2f}" for look in cost)
         print(f"  a look by {way}: {told} ms of CPU time; {USUAL} a second: {share:.1%} of the load; aim {AIM:.0%}")
 
 
 def _take_in(cluster: Cluster) -> float:
-    """Take bids in, and return how many seconds of CPU time the node used in each second of it."""
+    """Ingest bids, and return the CPU seconds of the node per second."""
     node = psutil.Process(cluster.nodes[0].pid)
     with tempfile.TemporaryDirectory(prefix="loadframe-looking-") as folder:
         words = ["--hosts", cluster.addresses[0], "--replace", "--yes", "--output", f"{folder}/run"]
@@ -78,7 +78,7 @@ def _bodies(client: httpx.Client) -> Mapping[str, Any]:
 
 
 def _window(client: httpx.Client, node: psutil.Process, way: str | None, body: Any) -> float:
-    """Return the CPU seconds of the node while looks are sent at their rate, or none are."""
+    """Return the CPU seconds of the node with or without probes."""
     before, began = _spent(node), time.monotonic()
     for number in range(OFTEN * SECONDS):
         time.sleep(max(0.0, began + number / OFTEN - time.monotonic()))

@@ -1,5 +1,6 @@
-"""What the loop over runs adds to each: from one's beginning to that of the next on the same cluster, less the time of
-its load; and the CPU time of the whole command for each run, which others on the machine do not change."""
+"""Overhead of the experiment loop per run: time between the starts of two runs on one cluster, minus the load.
+
+Also shows the CPU time of the command per run, which is independent of other processes."""
 
 import itertools
 import os
@@ -36,7 +37,7 @@ factors: {{clients: {list(range(1, LEVELS + 1))}}}
 
 
 def main() -> None:
-    """Run the experiment on a simulated node, and print what each run took beyond its load."""
+    """Run the experiment on a simulated node, and print the overhead of each run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["LOADFRAME_STATE"] = str(folder / "state")

@@ -1,4 +1,4 @@
-"""Memory for a run of 20 operations: of 60 s against 10 s, and what the run takes on top of the program."""
+"""Memory of a run with 20 operations: 60 s compared with 10 s, and growth over the bare program."""
 
 from benchmarks import engine_run
 
@@ -6,7 +6,7 @@ from loadframe.base.units import format_size
 
 OPERATIONS = 20
 SHORT, LONG = 10, 60
-#: Bytes for 20 operations, whatever the length.
+#: Bytes for 20 operations, for any run length.
 AIM = 64 * 2**20
 
 
@@ -14,7 +14,7 @@ def main() -> None:
     """Run both and print the peaks and their ratio."""
     peaks = {}
     for seconds in (SHORT, LONG):
-        # A think time keeps the core free: memory depends on what is recorded, and not on how often.
+        # A think time keeps the core free; memory depends on the number of operations, not of requests.
         pacing = {"closed": {"clients": 16, "think_time": 0.002}}
         plan = engine_run.phase({"driver": "null"}, {}, pacing, {"duration": seconds})
         names = [f"operation-{number}" for number in range(OPERATIONS)]

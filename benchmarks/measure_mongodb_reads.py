@@ -1,4 +1,4 @@
-"""The MongoDB driver's own cost, against a real server."""
+"""Cost of the MongoDB driver with a real server."""
 
 from benchmarks import reads
 

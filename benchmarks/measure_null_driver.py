@@ -1,8 +1,8 @@
-"""Operations per second and core with the driver that answers at once, fully recorded, and what recording costs.
+"""Operations per second and core with the null driver and full recording, and the cost of recording.
 
-The cost is that of writing a request down (two histograms, counts, the turn of each second: the engine's own example
-program repeats it alone) and of the thread that adds up and writes the seconds. It is shown as a share of the CPU time
-of a whole request: one that is sent to nobody, and one that a null search server answers.
+Recording consists of updating two histograms and counts per request, which an example program of the engine repeats
+alone, and of the thread that sums and writes each second. The cost is shown as a share of the CPU time of a whole
+request, with the null driver and with a null search server.
 """
 
 import json
@@ -21,7 +21,7 @@ CLIENTS = 32
 SECONDS = 5
 #: Operations per second of one core.
 AIM = 3_000_000
-#: Of a request's CPU time, what recording it may be.
+#: Maximum share of recording in the CPU time of a request.
 AIM_RECORDING = 0.05
 
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _recording() -> float:
-    """Return the CPU time of writing one request down, s."""
+    """Return the CPU time of recording one request, s."""
     cargo = shutil.which("cargo")
     if cargo is None:
         raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")

@@ -1,6 +1,6 @@
-"""What watching costs: CPU time of all samplers on a cluster of eight nodes, once a second, as a share of a core.
+"""Cost of observation: CPU time of all samplers on a cluster of eight nodes, once a second, as a share of a core.
 
-And what one more node costs: the software is where the others have it, so its folder holds its own files only.
+Also the disk space of another node. Nodes share the software, so a node's folder only holds its own files.
 """
 
 import tempfile
@@ -17,15 +17,15 @@ from loadframe.record import RunWriter
 
 NODES = 8
 SECONDS = 20
-#: The first looks open connections.
+#: Initial samples that are skipped, because they open connections.
 SETTLING = 2
-#: Of a core, what all of it may take.
+#: Maximum share of a core.
 AIM = 0.01
 STORES = ("redis", "sim")
 
 
 def main() -> None:
-    """Watch a cluster of each store for a while and print the shares."""
+    """Sample a cluster of each store and print the shares."""
     for store in STORES:
         with Cluster.start(ClusterSpec(store=store, nodes=NODES)) as cluster:
             usual = [OwnGroupSampler(), *samplers(cluster)]

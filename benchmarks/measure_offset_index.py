@@ -1,4 +1,4 @@
-"""How fast a corpus of 500-byte documents is indexed from the page cache, by the engine's own example program."""
+"""Speed of indexing a corpus of 500-byte documents from the page cache, by an example program of the engine."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ AIM = 1.5e9
 
 
 def main() -> None:
-    """Write a corpus, index it several times and print the best rate: the others shared the machine."""
+    """Write a corpus, index it several times and print the best rate, which other processes disturb least."""
     cargo = shutil.which("cargo")
     if cargo is None:
         raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")

@@ -1,7 +1,7 @@
-"""The postgresql driver beside pgbench: transactions per second, and the CPU time that each costs the client.
+"""The postgresql driver compared with pgbench: transactions per second, and CPU time of the client per transaction.
 
-Both send the same transactions on the same tables of one real server, with as many clients on one thread, by the same
-protocol. They take turns, so what else runs on the machine meets both.
+Both send the same transactions to the same tables of one real server, with the same number of clients on one thread and
+the same protocol. They alternate, so that other processes affect both.
 """
 
 import os
@@ -22,30 +22,30 @@ from loadframe.store.postgresql.client import DATABASE, USER
 from loadframe.workload import load_workload
 from loadframe.workload.resolved import ResolvedPhase
 
-#: Of pgbench's transactions per second, what the driver is to reach at least.
+#: Minimum ratio of the driver's transactions per second to pgbench's.
 AIM = 0.9
 
 CLIENTS = 8
 SCALE = 5
 ROUNDS = 3
-#: Script of pgbench, the phase that is the same, and how many transactions a round has.
+#: pgbench script, the equivalent phase, and the number of transactions per round.
 SCRIPTS = (("tpcb-like", "tpcb_like", 4_000), ("select-only", "select_only", 40_000))
 PROTOCOLS = ("prepared", "simple")
 
 
 @dataclass(frozen=True)
 class Round:
-    """What one of the two did: transactions per second, and s of the client's CPU time for each."""
+    """Result of one client: transactions per second, and CPU time per transaction, s."""
 
     rate: float
     cpu: float
 
 
 def main() -> None:
-    """Take all rounds and print medians and ratios."""
+    """Run all rounds and print medians and ratios."""
     store = find("postgresql")
     with Cluster.start(ClusterSpec(store=store.kind, version=store.versions[0])) as cluster:
-        # The wheel that the server is in has pgbench of the same version.
+        # The wheel of the server contains pgbench of the same version.
         home = artefacts.home(store.distribution(store.versions[0]))
         program = str(config.program(Installation(home), "pgbench"))
         _fill(cluster)
@@ -107,5 +107,5 @@ def _ours(cluster: Cluster, phase: str, protocol: str, transactions: int) -> Rou
     (stream,) = plan["streams"]
     stream |= {"stop": {"requests": transactions}, "pacing": {"closed": {"clients": CLIENTS}}}
     measured = engine_run.measure({**plan, "threads": 1, "warmup": 0.0})
-    # Not by its counts of requests, among which are the parts of transactions.
+    # The counts of requests also include the parts of transactions.
     return Round(transactions / measured.seconds, measured.cpu / transactions)

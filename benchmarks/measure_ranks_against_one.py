@@ -1,7 +1,7 @@
-"""Requests per second of four ranks beside one, each held to the same share of a core, against a null search server.
+"""Requests per second of four ranks compared with one, each limited to the same share of a core.
 
-Four ranks that cost nothing would send four times as much. Where other work keeps ranks from their share, or the server
-from a core, requests per second of the workers' CPU time still say what it costs to be one of four.
+The target is a null search server. Four ranks without overhead would send four times as much. Requests per second of
+the workers' CPU time show the overhead even if other processes disturb the ranks or the server.
 """
 
 import statistics
@@ -14,13 +14,13 @@ from benchmarks.machine import null_server
 from loadframe.base.units import format_count, format_duration, format_share
 
 RANKS = 4
-#: Of a core, for each rank: so much that ranks and server together fit on two cores.
+#: Share of a core per rank, so that ranks and server fit on two cores.
 SHARE = 0.1
 ROUNDS = 5
 SECONDS = 5
-#: Requests in flight of each rank.
+#: Requests in flight per rank.
 CLIENTS = 32
-#: How much of four times one rank's rate four are to reach.
+#: Minimum rate of four ranks, relative to four times the rate of one.
 AIM = 0.97
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     """Measure both in turn, and print the ratios."""
     rounds: list[list[rank_run.Ranked]] = []
     servers: list[tuple[float, float]] = []
-    # The server takes the core that it finds free.
+    # The server is not pinned.
     with null_server(None) as address:
         target = {"driver": "search", "hosts": [address]}
         operation = {"request": {"method": "GET", "path": "/"}}
@@ -68,6 +68,6 @@ def main() -> None:
 
 
 def _served() -> tuple[float, float]:
-    """Return how long this process's threads, of which only the server works, were on a core and waited for one, s."""
+    """Return the time that threads of this process ran and waited for a core, s; only the server is active."""
     shares = [(task / "schedstat").read_text().split() for task in Path("/proc/self/task").iterdir()]
     return sum(int(share[0]) for share in shares) / 1e9, sum(int(share[1]) for share in shares) / 1e9

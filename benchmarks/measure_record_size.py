@@ -1,7 +1,8 @@
-"""Bytes of the record of 16 ranks beside that of one process, with the same requests at the same instants.
+"""Size of the record of 16 ranks compared with a single process, with the same requests at the same times.
 
-One process records each of its workers in every second, and ranks the worst eight of all, so the process has one worker
-and then as many as the ranks have. The load is on one node of the store `sim`, which answers alike whoever asks.
+One process records all its workers per second, while ranks record the worst eight of all. The process therefore runs
+with one worker, and with as many as the ranks have. The load is on one node of the store `sim`, whose answers do not
+depend on the client.
 """
 
 import os
@@ -16,10 +17,10 @@ from loadframe.base.units import format_size
 
 RANKS = 16
 RATE, SECONDS = 400, 30
-#: Phases of the workload, and what does not grow with their length: each rank is named in it, with its figures.
+#: Phases of the workload, and record members with figures per rank, which do not grow with the run length.
 PHASES = 2
 FIXED = ("manifest.json", "summary.json", "events.jsonl")
-#: By how much the record of several may be larger.
+#: Maximum ratio of the sizes.
 AIM = 1.05
 
 
@@ -46,7 +47,7 @@ def _growing(sizes: dict[str, int]) -> int:
 
 
 def _record(folder: Path, ranks: int, threads: int) -> dict[str, int]:
-    """Return the bytes of each member of the run."""
+    """Return the bytes of each file of the run."""
     run = folder / f"of-{ranks}-{threads}"
     words = ["bench", "small.yaml", "--store", "sim", "--seed", "5", "--output", str(run), "--threads", str(threads)]
     done = subprocess.run(

@@ -1,6 +1,6 @@
-"""The redis driver beside `redis-benchmark` without pipelining: GET and SET per second of their own CPU time.
+"""The redis driver compared with `redis-benchmark` without pipelining: GET and SET per second of client CPU time.
 
-Both ask the same server for the same keys of the same size in turn, so what else runs on the machine meets both.
+Both use the same keys and sizes on one server. They alternate, so that other processes affect both.
 """
 
 import shutil
@@ -12,7 +12,7 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_count
 from loadframe.cluster import Cluster, ClusterSpec
 
-#: Of redis-benchmark's requests per second and core, what the driver is to reach at least.
+#: Minimum ratio of the driver's requests per second and core to redis-benchmark's.
 AIM = 0.8
 
 CONNECTIONS = 50
@@ -20,16 +20,16 @@ REQUESTS = 40_000
 ROUNDS = 3
 KEYS = 100_000
 
-#: Name and password of a user that may do no more than the benchmark: redis-benchmark takes a password by its command
-#: line alone, which everybody can read.
+#: Name and password of a user with minimal rights, because redis-benchmark takes the password on its command line,
+#: where other users can read it.
 PEER = "benchmark"
-#: What redis-benchmark sends: a random key of twelve digits, and three bytes.
+#: Requests of redis-benchmark: a random key of twelve digits, and a value of three bytes.
 COMMANDS = {"GET": ["GET", "key:${n}"], "SET": ["SET", "key:${n}", "xxx"]}
 VARIABLES = {"n": {"uniform": [100_000_000_000, 100_000_000_000 + KEYS - 1]}}
 
 
 def main() -> None:
-    """Take all rounds and print medians and ratios."""
+    """Run all rounds and print medians and ratios."""
     program = shutil.which("redis-benchmark")
     if program is None:
         raise BadInput("redis-benchmark is not installed", remedy="apt-get install redis-tools")

@@ -1,9 +1,8 @@
-"""What a second of 10,000 ranks costs to add up, and what the end of their phase does, on simulated ranks.
+"""Cost of reducing one second of 10,000 simulated ranks, and the end of their phase.
 
-The merges are the engine's own, all of them, measured one after the other (`reduce`, an example program of the engine).
-Messages are measured between two ranks of this machine. What is added for each level of the tree are `LATENCY` and
-`BANDWIDTH`, those of a cluster with Gigabit Ethernet, and the time for which a rank sleeps between two looks. Then 16
-real ranks load here, and each second is timed until rank 0 has it on its disk.
+The engine's example program `reduce` measures all merges in sequence. Messages are measured between two ranks on this
+machine. Each level of the tree adds `LATENCY` and `BANDWIDTH` of Gigabit Ethernet, and the polling interval of a rank.
+Then 16 real ranks run here, and each second is timed until rank 0 has written it to disk.
 """
 
 import json
@@ -24,9 +23,9 @@ ROOT = Path(__file__).parents[1]
 RANKS = 10_000
 #: s per message, B/s.
 LATENCY, BANDWIDTH = 100e-6, 110e6
-#: Aims: s for the reduction of a second, s and B for the end.
+#: Targets: s for the reduction of one second, s and B for the end of the phase.
 SECOND, END, MEMORY = 0.5, 5.0, 256e6
-#: Ranks that load here, for so long, s, at so many requests a second.
+#: Number of real ranks, run length in s, and requests/s.
 REAL, SECONDS, RATE = 16, 15, 1_600
 
 PING_PONG = """
@@ -50,7 +49,7 @@ if world.rank == 0:
 
 
 def main() -> None:
-    """Print the figures and their ratios to the aims."""
+    """Print the figures and their ratios to the targets."""
     cargo = shutil.which("cargo")
     if cargo is None:
         raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")

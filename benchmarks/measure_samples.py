@@ -1,8 +1,8 @@
-"""What recording every request for itself costs: CPU per request with samples over without, and bytes on the disk.
+"""Cost of recording each request individually: ratio of CPU per request with and without samples, and disk space.
 
-Requests go to a null search server on another core, in turn with and without samples, and the medians are compared. The
-CPU time is that of the whole process while the load runs: its workers, and the thread that writes. Turning the samples
-into a table comes after the load, and is shown apart. The null driver, which sends nothing, shows the cost alone.
+Requests go to a null search server on another core. Rounds with and without samples alternate, and the medians are
+compared. The CPU time covers the whole process during the load: workers and writing thread. Conversion of the samples
+to a table follows the load and is shown separately. The null driver, which sends nothing, isolates the cost.
 """
 
 import statistics
@@ -20,7 +20,7 @@ from loadframe.record import RunWriter, schema
 CLIENTS = 32
 SECONDS = 5
 ROUNDS = 5
-#: Of the ratio of costs.
+#: Maximum ratio of the costs.
 AIM = 1.05
 
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _table(target: dict[str, str]) -> None:
-    """Print what the table of many requests takes: time to make it, and bytes of a request."""
+    """Print the time to create the table of many requests, and its bytes per request."""
     plan = engine_run.phase(target, {}, {"closed": {"clients": CLIENTS}}, {"requests": 2_000_000}, samples=True)
     with tempfile.TemporaryDirectory() as folder, RunWriter(Path(folder), "run") as writer:
         run_phase(plan, writer.phase(plan["phase"], 0.0), tell=lambda _: None)

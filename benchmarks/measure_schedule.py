@@ -1,4 +1,4 @@
-"""What it costs a generator to find its own requests among those of all, which must not grow with their number."""
+"""Cost for a generator of finding its requests in the common schedule, which must not grow with their number."""
 
 import json
 import shutil
@@ -8,12 +8,12 @@ from pathlib import Path
 from loadframe.base.errors import BadInput, LoadframeError
 
 ROOT = Path(__file__).parents[1]
-#: s of a generator's CPU for each of its requests, for as many generators as there may ever be.
+#: Maximum CPU time of a generator per request, s, for the largest number of generators.
 AIM = 5e-6
 
 
 def main() -> None:
-    """Print the costs by the number of generators, and the greatest as a ratio to the aim."""
+    """Print the costs by number of generators, and the ratio of the largest to the target."""
     cargo = shutil.which("cargo")
     if cargo is None:
         raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")

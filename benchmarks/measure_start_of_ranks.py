@@ -1,8 +1,8 @@
-"""How ranks start: files that a rank which only loads opens (strace), and what 16 ranks take until they are together.
+"""Start of ranks: files that a rank above 0 opens (strace), and time until 16 ranks have joined.
 
-A rank that starts a thousandfold from one file system asks that file system for every name a thousand times, found or
-not. CPU time until then is what counts for a rank on a core of its own; here they share cores, so time by the clock
-is that of all. The same is measured of a program that starts MPI and does nothing else.
+With thousands of ranks on one file system, each looked-up path is requested thousands of times, found or not. CPU time
+is the measure for a rank on a core of its own; here ranks share cores, so wall-clock time covers all of them. A
+program that only starts MPI is measured for comparison.
 """
 
 import os
@@ -22,17 +22,17 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_count, format_duration
 
 RANKS = 16
-#: Of the ranks whose files are counted, and which of them is looked at.
+#: Number of ranks for counting files, and the rank that is traced.
 FEW, WATCHED = 4, 3
-#: Files that a rank may open.
+#: Maximum number of files that a rank opens.
 AIM = 500
 AT_SCALE = 1_000
-#: Has one rank's calls written down; the others run as they are.
+#: Traces one rank; the others run untraced.
 _TRACED = """
 if [ "$OMPI_COMM_WORLD_RANK" = "$1" ]; then trace=$2; shift 2; exec strace -f -qq -e trace=%file -o "$trace" "$@"; fi
 shift 2; exec "$@"
 """
-#: Both say when all are together, and stay a moment, to be looked at.
+#: Both print a line when all ranks have joined, and stay alive briefly for sampling.
 _RANK = """
 import sys, time
 import loadframe.cli
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def _files() -> tuple[int, int, int]:
-    """Return how many files a rank opened until its end, how many it did not find, and other calls with a path."""
+    """Return the numbers of files that a rank opened and did not find, and of other calls with a path."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
         Path(folder, "small.yaml").write_text(WORKLOAD.replace("30s", "3s"))
@@ -98,7 +98,7 @@ def _files() -> tuple[int, int, int]:
 
 
 def _together(program: str) -> tuple[float, list[float]]:
-    """Return when all ranks of a program are together, s after their start, and the CPU time of each above 0, s."""
+    """Return the time until all ranks of a program have joined, s, and the CPU time of each rank above 0, s."""
     command = [*rank_run.mpirun(RANKS), sys.executable, "-c", program]
     began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as launcher:

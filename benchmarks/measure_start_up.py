@@ -1,5 +1,6 @@
-"""How long clusters take from being asked for to being ready, with their software here already; and what a node takes
-on the disk besides the software that all nodes share."""
+"""Time to start a cluster with installed software until it is ready.
+
+Also the disk space of a node, without the software that all nodes share."""
 
 import time
 
@@ -10,14 +11,14 @@ from loadframe.cluster import Cluster, ClusterSpec
 
 NODES = 3
 ROUNDS = 2
-#: Seconds that each may take.
+#: Maximum time to start, s.
 AIMS = {"opensearch": 40.0, "cassandra": 90.0, "mongodb": 10.0, "redis": 3.0}
 
 
 def main() -> None:
     """Start a cluster of each store, print how long it took, and stop it."""
     for store, aim in AIMS.items():
-        # The first start may have to fetch the software, or to read it from the disk.
+        # The first start may have to download the software, or to read it from disk.
         with Cluster.start(ClusterSpec(store=store)):
             pass
         took, sizes = [], []

@@ -1,8 +1,8 @@
-"""Lines of an advertiser's log that come by TCP, per second of the ingester's CPU time, into stores that keep nothing.
+"""Lines of an advertiser's log ingested over TCP, per second of CPU time, into stores that discard them.
 
-With the driver `null` it is what a line costs until a request carries it: it is read from the socket, cut, looked into
-for its kind, id and time, queued, batched, and written down when it is done. With the search driver there is the
-request, too, which a server answers that keeps nothing. Senders and server are in another process.
+With the driver `null` this is the cost of a line without requests: read, split, parsed for kind, id and time, queued,
+batched and recorded. The search driver adds the requests, which a null server answers. Senders and server run in
+another process.
 """
 
 import tempfile
@@ -15,7 +15,7 @@ from benchmarks.machine import cores, null_server
 from loadframe.base.units import format_count, format_duration
 
 BIDS = 100_000
-#: How often the log is sent over each connection.
+#: Number of times that each connection sends the log.
 TIMES = {"null": 40, "search": 20}
 CONNECTIONS = 2
 WORKERS = 4
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def taken_in(target: dict[str, Any], log: Path, times: int, lines: int, core: int | None) -> float:
-    """Return the CPU time for each event that the engine took in, s."""
+    """Return the CPU time per ingested event, s."""
     port = events.free_port()
     with events.sending(log, port, times, CONNECTIONS):
         measured = engine_run.measure(plan(target, port), core)
@@ -54,7 +54,7 @@ def taken_in(target: dict[str, Any], log: Path, times: int, lines: int, core: in
 
 
 def plan(target: dict[str, Any], port: int) -> dict[str, Any]:
-    """Return the plan of a phase that takes in what comes to a port, until nothing more comes."""
+    """Return the plan of a phase that ingests from a port until its senders are idle."""
     source = {"listen": {"address": f"127.0.0.1:{port}"}, "events": events.EVENTS, "idle": 2.0}
     pacing = {"source": {"source": "log", "workers": WORKERS}}
     return engine_run.phase(target, events.TAKE_IN, pacing, "exhausted", warmup=0.0, sources={"log": source})

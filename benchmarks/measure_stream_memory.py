@@ -1,8 +1,8 @@
-"""Memory of the ingester while lines come at a fixed rate, ten times the published one, for six minutes.
+"""Memory of the ingester at a fixed rate, ten times the published one, for six minutes.
 
-That is as many events as an hour has at the published rate. Lines come by TCP and go by the search driver to a server
-that keeps nothing, in another process. The slope is that of a line through samples taken once a second after the first
-minute, in which buffers and histograms reach their size, until the load ends.
+This equals the events of an hour at the published rate. Lines arrive over TCP and go through the search driver to a
+null server in another process. The slope is fitted to samples taken once a second until the load ends. The first minute
+is excluded, because buffers and histograms still grow.
 """
 
 import tempfile
@@ -19,10 +19,10 @@ from loadframe.base.errors import LoadframeError
 from loadframe.base.units import format_count, format_size
 
 BIDS = 100_000
-#: Bids per second: ten times those of the study.
+#: Bids per second: ten times the rate of the study.
 RATE = 34_490
 SECONDS = 360
-#: So long nothing is sampled, s.
+#: Time before the first sample, s.
 SETTLING = 60
 
 
@@ -41,7 +41,7 @@ def main() -> None:
             measured = engine_run.measure(plan({"driver": "search", "hosts": [address]}, port))
             ended.set()
         sampler.join()
-    # Behind the load the process reads its own recordings.
+    # After the load the process reads its recordings.
     samples = [(at, size) for at, size in samples if SETTLING < at < SECONDS]
     if len(samples) < 10:
         raise LoadframeError("the ingester ended before its memory was sampled")
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _sample(samples: list[tuple[float, int]], ended: threading.Event) -> None:
-    """Note the memory of the ingester, this process's child, once a second until it has ended."""
+    """Sample the memory of the ingester, a child of this process, once a second until it ends."""
     seconds = 0
     while not ended.wait(1):
         seconds += 1

@@ -1,4 +1,4 @@
-"""How often the intervals of the scalability fit hold a simulated store's known sigma and kappa; they promise 95 %."""
+"""Coverage of the intervals of the scalability fit for the known sigma and kappa of a simulated store; target 95 %."""
 
 from loadframe.analyze.scalability import fit
 from loadframe.simulate import closed
@@ -11,7 +11,7 @@ NOISE = 0.03
 
 
 def main() -> None:
-    """Print the share of experiments whose intervals hold the truth."""
+    """Print the share of experiments with intervals that contain the true values."""
     model = SimModel(service=0.01, distribution="constant", sigma=0.03, kappa=5e-4)
     held = {"sigma": 0, "kappa": 0}
     for trial in range(TRIALS):

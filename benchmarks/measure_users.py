@@ -1,8 +1,8 @@
-"""What users on journeys cost: CPU per request over the same requests without a journey, and memory for a user.
+"""Cost of users on journeys: ratio of CPU per request with and without a journey, and memory per user.
 
-Requests go to a null search server on another core, in turn with and without a journey, and the medians are compared.
-Users who think are measured by how late they are asked for on one core, and what a hundred thousand of them take is
-what the process grows by.
+Requests go to a null search server on another core. Rounds with and without a journey alternate, and the medians are
+compared. Users with think time are measured by their lateness on one core. Their memory is the growth of the process
+with a hundred thousand users.
 """
 
 import statistics
@@ -16,11 +16,11 @@ from loadframe.base.units import format_count, format_duration, format_size
 CLIENTS = 16
 SECONDS = 3
 ROUNDS = 3
-#: Of the ratio of costs.
+#: Maximum ratio of the costs.
 AIM = 1.3
 THINKING = 10_000
 MANY = 100_000
-#: Bytes for that many.
+#: Maximum memory of these users, bytes.
 MOST = 2 * 10**9
 SEARCH = {"search": {"collection": "null", "body": {"query": {"match_all": {}}}}}
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _users(target: dict[str, Any], users: int, think_time: Any) -> dict[str, Any]:
-    """Return the plan of users who ask in a loop, and think after each answer."""
+    """Return the plan of users that send requests in a loop, with a think time after each answer."""
     pacing = {"users": {"users": users, "clients": CLIENTS, "over": 1.0 if users > CLIENTS else 0.0}}
     plan = engine_run.phase(target, SEARCH, pacing, {"duration": SECONDS})
     (stream,) = plan["streams"]

@@ -1,7 +1,7 @@
-"""What a request costs the generator when its body has ten variables, over one of the same size that has none.
+"""CPU cost of a request with ten variables in its body, relative to a constant body of the same size.
 
-Each goes to a null search server on another core. The two are measured in turn, several times, and the CPU time of
-whole requests is compared: preparing, sending, reading the answer and recording.
+Requests go to a null search server on another core. Both variants alternate for several rounds. The CPU time covers
+the whole request: preparing, sending, reading the answer and recording.
 """
 
 import statistics
@@ -14,10 +14,10 @@ from loadframe.base.units import format_duration
 CLIENTS = 8
 SECONDS = 3
 ROUNDS = 3
-#: Of the ratio of costs.
+#: Maximum ratio of the costs.
 AIM = 1.3
 
-#: Ten of the kinds that workloads use, all of them drawn anew for each request.
+#: Ten kinds of variables from real workloads, all drawn for each request.
 VARIABLES = {
     "v0": {"uniform": [1000000, 9999999]},
     "v1": {"uniform": [1000000, 9999999]},

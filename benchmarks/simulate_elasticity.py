@@ -1,7 +1,7 @@
-"""What noise does to the measures of elasticity: their bias, scatter and coverage where the truth is known.
+"""Effect of noise on the measures of elasticity: bias, standard deviation and coverage with known truth.
 
-Each experiment has three runs with the event and three control runs of 60 s before the change and 240 s after it, with
-a window of 60 s. Noise of throughput is normal and that of p99 lognormal, of first-order autoregressive seconds.
+Each experiment has three runs with the event and three control runs, 60 s before the change and 240 s after it, with a
+window of 60 s. The noise is first-order autoregressive: normal for throughput, lognormal for p99.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from loadframe.simulate.load import autoregressive
 
 BEFORE, AFTER, WINDOW, REPETITIONS = 60, 240, 60.0, 3
 SEED = 18
-#: Throughput by (until s since the change, factor), and the seconds of x0 that it loses.
+#: Throughput as pairs (s since the change, factor), and the true loss in seconds of x0.
 LOSSES = {
     "12 s at half, then grown": (((12, 0.5), (240, 1.7)), 6.0),
     "60 s at 90 %, then grown": (((60, 0.9), (240, 1.7)), 6.0),
@@ -23,7 +23,7 @@ LOSSES = {
     "a fifth is lost for good": (((240, 0.8),), 48.0),
     "nothing happens": (((240, 1.0),), 0.0),
 }
-#: p99 likewise, and the debt in units of L0.
+#: p99 in the same form, and the true excess latency in units of L0.
 DEBTS = {"20 s at 3 L0": (((20, 3.0), (240, 1.0)), 40.0), "nothing happens": (((240, 1.0),), 0.0)}
 CHANGE = ChangeInRun(BEFORE, BEFORE + AFTER, 1, 2, open=False, p99=1.3)
 NOISES, RHOS = (0.03, 0.05, 0.10), (0.0, 0.5, 0.8)
@@ -31,7 +31,7 @@ MAXIMA = ("disturbance", "slowdown", "violation", "break_even", "dory")
 
 
 def main(trials: int = 150) -> None:
-    """Print the tables of docs/elasticity.md; the number is that of experiments in each cell."""
+    """Print the tables of docs/elasticity.md, with so many experiments per cell."""
     promise = Promises()
     source = np.random.default_rng(SEED)
     print(f"{trials} experiments a cell, seed {SEED}: mean of what is reported [standard deviation of a single run's]")
@@ -77,13 +77,13 @@ def _cell(source, kind, name, parts, truth, noise, rho, trials, promise):
         differences += runs
         result = interval(runs)
         held += result.low <= truth <= result.high
-    # What noise of 10 % hides from strongly dependent seconds is in docs/elasticity.md.
+    # docs/elasticity.md describes the effect of 10 % noise with strong autocorrelation.
     if rho < 0.8 or noise < 0.1:
         promise.at_least(f"coverage, {name} {truth:g}, {noise:.0%}, rho {rho}", held / trials, trials, 0.92)
     return f"{np.mean(differences):6.2f} [{np.std(differences):4.1f}] {held / trials:4.0%} (before {np.mean(old):5.1f})"
 
 
-#: What the sum of positive parts would have said of the pair that was looked at last.
+#: Sum of positive parts for the last pair, as a comparison.
 _PLAIN: list[float] = []
 
 

@@ -1,8 +1,8 @@
-"""How often the gate stops, passes, and cannot tell, on runs whose truth is known.
+"""Error rates of the gate on simulated runs with known truth.
 
-Runs are made up in memory, with the noise, the blocks and the change that a scenario names, and are judged by the gate
-as it is: the share of gates that stop where nothing got worse, the share that stop where something did, and what
-becomes of bounds at and near the truth. `python -m benchmarks.simulate_gate` prints the tables of docs/gate.md.
+Each scenario defines noise, blocks and change of runs that exist only in memory, and the real gate judges them. The
+tables show the shares of gates that stop without a regression and with one, and the results of bounds at and near the
+truth. `python -m benchmarks.simulate_gate` prints the tables of docs/gate.md.
 """
 
 import itertools
@@ -31,13 +31,13 @@ from loadframe.record.schema.summary import (
     StreamSummary,
 )
 
-#: Requests of each operation in a run.
+#: Requests per operation and run.
 _REQUESTS = 20_000
 _BEGINNING = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 class MadeUp(Run):
-    """A run that no folder holds."""
+    """A run that exists only in memory."""
 
     def __init__(self, path: Path, manifest: Manifest, summary: Summary) -> None:
         self.path = path
@@ -46,13 +46,13 @@ class MadeUp(Run):
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is measured, how it scatters, and what got worse. Noises are standard deviations of logarithms."""
+    """Operations, noise and change of a simulated experiment. Noises are standard deviations of logarithms."""
 
     operations: int
     runs: int  #: of each side
-    noise: float = 0.03  #: of throughput and of medians; p99 has twice as much
+    noise: float = 0.03  #: noise of throughput and medians; p99 has twice as much
     blocks: float = 0.0
-    #: How much of the variance the operations of one run have in common.
+    #: Share of the variance that is common to the operations of a run.
     common: float = 0.5
     worse: float = 0.0  #: of the new runs, as a share
     worsened: int | None = None  #: how many operations; all where None
@@ -67,7 +67,7 @@ def made_up(
     failed: float = 0.0,
     **summary: Any,
 ) -> RecordedRun:
-    """Return a sound run with these figures of each operation: throughput (1/s), p50 and p99 (s)."""
+    """Return a valid run with these figures per operation: throughput (1/s), p50 and p99 (s)."""
     requests = _REQUESTS - round(failed * _REQUESTS)
     measured = {
         name: OperationFigures(
@@ -92,14 +92,14 @@ def made_up(
 
 
 def sides(scenario: Scenario, random: np.random.Generator) -> tuple[Group, Group]:
-    """Return the baseline and the new runs of one experiment: in each block one run of each, in turns (ABBA)."""
+    """Return the baseline and the new runs of one experiment, one of each per block, in the order ABBA."""
     worsened = scenario.operations if scenario.worsened is None else scenario.worsened
     groups: dict[str, list[RecordedRun]] = {"old": [], "new": []}
     minute = itertools.count()
     for block in range(scenario.runs):
         of_block = scenario.blocks * random.standard_normal()
         for side in ("old", "new") if block % 2 else ("new", "old"):
-            # One draw for throughput, one for medians, one for tails: these are not the same noise either.
+            # Throughput, medians and tails have independent noise.
             shared = random.standard_normal(3) * np.sqrt(scenario.common)
             values = random.standard_normal((scenario.operations, 3)) * np.sqrt(1 - scenario.common)
             spread = (shared + values) * scenario.noise * np.array([1, 1, 2])
@@ -117,7 +117,7 @@ def sides(scenario: Scenario, random: np.random.Generator) -> tuple[Group, Group
 
 
 def outcomes(scenario: Scenario, trials: int, seed: int, watch: Sequence[str] = ()) -> Counter[str]:
-    """Return how many of the gates stopped, passed, or could not decide; `watch` names operations."""
+    """Return the numbers of gates that stopped, passed or were inconclusive; `watch` names operations."""
     random = np.random.default_rng(seed)
     result: Counter[str] = Counter()
     for _ in range(trials):
@@ -127,7 +127,7 @@ def outcomes(scenario: Scenario, trials: int, seed: int, watch: Sequence[str] = 
 
 
 def bound_outcomes(truth: float, runs: int, noise: float, trials: int, seed: int) -> Counter[str]:
-    """Return the same for a bound on p99, of which the true value is `truth` times the bound."""
+    """Return the same numbers for a bound on p99 with a true value of `truth` times the bound."""
     random = np.random.default_rng(seed)
     result: Counter[str] = Counter()
     for _ in range(trials):
@@ -150,7 +150,7 @@ def _share(count: int, trials: int) -> str:
 
 
 def main(trials: int = 300) -> None:
-    """Print the tables of docs/gate.md; figures for power rest on a fifth of the trials."""
+    """Print the tables of docs/gate.md; power is computed from a fifth of the trials."""
     promise = Promises()
     began, fewer = time.monotonic(), trials // 5
     print(f"Nothing got worse: {trials} gates in each row; something did: {fewer}\n")

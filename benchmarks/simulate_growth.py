@@ -1,4 +1,4 @@
-"""How often the interval of growth with the documents covers the truth, and how often growth is claimed without any."""
+"""Coverage of the interval of growth with the documents, and rate of false claims of growth."""
 
 import sys
 
@@ -13,7 +13,7 @@ SECONDS, RHOS = (20, 60, 200, 600), (0.0, 0.4, 0.8)
 
 
 def main(trials: int = 1000) -> None:
-    """Print the table of docs/generator.md; each cell has as many runs as `trials` says."""
+    """Print the table of docs/generator.md, with `trials` runs per cell."""
     promise = Promises()
     source = np.random.default_rng(SEED)
     print(f"{trials} runs a cell, seed {SEED}: the interval covers the slope / growth is claimed")
@@ -36,7 +36,7 @@ def main(trials: int = 1000) -> None:
 def _cell(
     source: np.random.Generator, seconds: int, slope: float, pace: str, kind: str, rho: float, trials: int
 ) -> tuple[float, float]:
-    """Return the shares of runs whose interval covers the slope, and in which growth is claimed."""
+    """Return the shares of runs with an interval that covers the slope, and with a claim of growth."""
     places = np.linspace(0, 3, seconds, endpoint=False).astype(int)
     rate = np.full(seconds, 100.0) if pace == "even" else np.array([300.0, 10.0, 150.0])[places]
     documents = np.cumsum(rate) - rate / 2
@@ -48,7 +48,7 @@ def _cell(
             # Lognormal, of mean 0 and standard deviation 1.
             noise = (np.exp(0.8 * noise) - np.exp(0.32)) / np.sqrt(np.exp(1.28) - np.exp(0.64))
         elif kind == "hidden":
-            # As much scatter of single seconds on top, under which the dependence of neighbours hides.
+            # Additional independent noise of equal variance, which hides the autocorrelation.
             noise = (noise + source.standard_normal(seconds)) / np.sqrt(2)
         means = 1 + true * documents / 1000 + 0.1 * noise
         judged = growth(means, source.poisson(20, seconds).astype(float), documents)

@@ -1,9 +1,9 @@
-"""How often a history shows a change that is not there, and finds one that is: with known truth.
+"""Rates of false and detected changes in a history with known truth.
 
-A history has one to three runs in each of 10 to 60 sessions; runs scatter by 2 %, sessions by 5 %, and successive
-sessions hang together with a correlation of 0 to 0.7. Three measures are searched together, as the gate does with
-throughput, p50 and p99; they share the session's luck in part. A true change is a fall by 10 or 20 % in the last third
-of the sessions, of sessions that scatter by 3 %. Seeds are fixed.
+A history has one to three runs in each of 10 to 60 sessions. The standard deviation is 2 % between runs and 5 % between
+sessions, and successive sessions have a correlation of 0 to 0.7. Three partly correlated measures are tested together,
+like throughput, p50 and p99 in the gate. A true change is a drop by 10 or 20 % in the last third of the sessions, with
+3 % between sessions. Seeds are fixed.
 """
 
 import math
@@ -20,7 +20,7 @@ MEASURES = 3
 
 
 def main(trials: int = 300) -> None:
-    """Print how often any of three measures shows a change, without one and with one."""
+    """Print how often any of three measures shows a change, with and without a true one."""
     promise = Promises()
     print(f"{trials} histories a row; any of {MEASURES} measures, together at {LEVEL:.0%}.\n")
     print(f"{'sessions':>8} {'correlation':>12} {'false change':>13} {'fall by 10%':>12} {'fall by 20%':>12}")
@@ -28,7 +28,7 @@ def main(trials: int = 300) -> None:
         for correlation in CORRELATIONS:
             random = np.random.default_rng(1)
             false = [changes_of_history(random, sessions, correlation, SESSIONS, 0.0) for _ in range(trials)]
-            # Beyond a correlation of 0.5 it is known to show more; docs/gate.md says how many.
+            # Above a correlation of 0.5 the false rate is higher; see docs/gate.md.
             most = 0.05 if correlation <= 0.5 else 0.09
             promise.at_most(f"false changes, {sessions} sessions, {correlation}", float(np.mean(false)), trials, most)
             falls = [
@@ -43,7 +43,7 @@ def main(trials: int = 300) -> None:
 def changes_of_history(
     random: np.random.Generator, sessions: int, correlation: float, spread: float, fall: float
 ) -> bool:
-    """Return whether any measure of one history has a change of its level."""
+    """Return whether any measure of one history shows a change of its level."""
     common = _wandering(random, sessions, correlation)
     for _ in range(MEASURES):
         luck = spread * (common + _wandering(random, sessions, correlation)) / math.sqrt(2)

@@ -1,6 +1,6 @@
-"""Coverage of the intervals of percentiles, for seconds whose response times differ and are correlated.
+"""Coverage of the intervals of percentiles when response times of seconds differ and are correlated.
 
-The logarithm of a response time is that of its second, a first-order autoregressive series, plus a normal error of 0.5.
+The logarithm of a response time is the level of its second (first-order autoregressive) plus a normal error of 0.5.
 
     python -m benchmarks.simulate_percentiles
 """

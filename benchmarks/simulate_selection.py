@@ -1,6 +1,6 @@
-"""How much luck is in the best of several: treatments and combinations with known truth, before and after shrinkage.
+"""Selection bias of the best of several treatments or combinations with known truth, with and without shrinkage.
 
-`bias` is how far the figure that is quoted of the best lies above the truth of that same treatment, on average.
+`bias` is the mean excess of the reported figure of the best treatment over the true value of that treatment.
 
     python -m benchmarks.simulate_selection
 """
@@ -25,7 +25,7 @@ _CURVES = {
     "still rising, 5 % above the next": (0.2, 0.4, 0.65, 0.85, 0.95, 1.0),
 }
 _CORNERS = np.array(list(itertools.product((-1.0, 1.0), repeat=5)))
-#: Logarithms of the truth of 32 combinations, and the columns of what is claimed of them.
+#: True logarithms of 32 combinations, and the columns of the claimed effects.
 _EFFECTS: dict[str, tuple[Array, Array | None]] = {
     "nothing matters": (np.zeros(32), None),
     "one setting, 28 %": (0.125 * _CORNERS[:, 0], _CORNERS[:, :1]),

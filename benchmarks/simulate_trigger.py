@@ -1,4 +1,4 @@
-"""How often the overload trigger sees a fall of throughput that did not fall, and how soon it sees one that did."""
+"""False alarms of the overload trigger with constant throughput, and its delay after a true drop."""
 
 import numpy as np
 from benchmarks.promises import Promises
@@ -9,12 +9,12 @@ from loadframe.simulate.load import autoregressive
 SEED = 23
 SECONDS, SINCE, LENGTH, DROP = 900, 60, 10, 0.05
 RHOS, NOISES, DROPS = (0.0, 0.4, 0.8), (0.03, 0.10), (0.10, 0.20, 0.40)
-#: When throughput falls, s, and how long it is watched for afterwards.
+#: Time of the drop, and time limit for its detection, s.
 FALLS, WATCHED = 180, 300
 
 
 def main(trials: int = 60) -> None:
-    """Print the table of docs/elasticity.md. `trials` is the number of runs in a cell; falls take a third."""
+    """Print the table of docs/elasticity.md, with `trials` runs per cell, and a third of runs with a drop."""
     promise = Promises()
     source = np.random.default_rng(SEED)
     print(
@@ -49,7 +49,7 @@ def _delay(source, drop, noise, rho, trials):
 
 
 def _seen(source, level, noise, rho, since):
-    """Return the second in which the trigger sees a fall, asked every second; None if it never does."""
+    """Return the second in which the trigger detects a drop; None if it does not."""
     rates = level * np.maximum(1 + noise * autoregressive(source, (len(level),), rho), 0.0)
     return next((now for now in range(since, len(rates) + 1) if throughput_drop(rates[:now], LENGTH, DROP)), None)
 

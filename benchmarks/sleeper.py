@@ -1,4 +1,4 @@
-"""How late the system wakes a thread that does nothing but sleep until each instant: the floor of any pacing by sleep.
+"""Lateness of a thread that only sleeps until scheduled times, the lower limit of pacing with sleep.
 
 As a program it takes a core, a rate in 1/s and a time in s, and prints the median and the 99th percentile of the
 lateness in s.
@@ -22,7 +22,7 @@ class _Timespec(ctypes.Structure):
 
 
 def lateness(core: int, rate: float, seconds: float) -> tuple[float, float]:
-    """Return the median and the 99th percentile, s, of a process of its own."""
+    """Run the program in a separate process; return median and 99th percentile of its lateness, s."""
     command = [sys.executable, "-m", "benchmarks.sleeper", str(core), str(rate), str(seconds)]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
     if child.returncode:

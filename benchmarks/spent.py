@@ -1,7 +1,7 @@
-"""CPU time of programs that were run, with all that they started in turn.
+"""CPU time of programs with all their descendants.
 
-What the system adds up for a parent leaves out children that are never waited for, such as the workers of a program
-that ignores their end. So every descendant is looked at while it runs; what it does after the last look is missed.
+The system's sum for a parent omits children that it does not wait for, such as workers of a program that ignores their
+end. Therefore every descendant is sampled while it runs; its CPU time after the last sample is lost.
 """
 
 import ctypes
@@ -20,13 +20,13 @@ from loadframe.base.errors import LoadframeError
 
 _PR_SET_CHILD_SUBREAPER = 36
 
-#: How often descendants are looked at, s.
+#: Sampling interval, s.
 _LOOK = 0.05
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A program that has ended: its status, what it printed, and its CPU time in s."""
+    """Result of a program: status, output, and CPU time in s."""
 
     status: int
     stdout: str
@@ -35,8 +35,8 @@ class Ran:
 
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Ran:
-    """Run a program to its end. Processes that it leaves behind are waited for: their time counts, too."""
-    # The command goes in by standard input: a peer ends its like by their command lines, and this would be one.
+    """Run a program, and wait for processes that it leaves behind, whose time counts, too."""
+    # The command goes through standard input, because some peers kill processes by matching command lines.
     wrapped = [sys.executable, "-m", "benchmarks.spent"]
     # The last line of standard output is the wrapper's own.
     done = subprocess.run(
@@ -49,7 +49,7 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
 
 
 def _wrap(command: Sequence[str]) -> int:
-    # Orphans become children of this process, and not of the first one, so that none gets out of sight.
+    # As a subreaper, this process becomes the parent of orphans, so that none is missed.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = psutil.Popen(command, stdin=subprocess.DEVNULL)
     spent: dict[psutil.Process, float] = {}
@@ -60,7 +60,7 @@ def _wrap(command: Sequence[str]) -> int:
                 times = process.cpu_times()
                 spent[process] = times.user + times.system
                 if ended and process.pid != child.pid:
-                    # An orphan, for us to let go; others are their parents'.
+                    # Reap orphans; other processes are reaped by their parents.
                     os.waitpid(process.pid, os.WNOHANG)
         child.poll()
         time.sleep(_LOOK)

@@ -1,4 +1,4 @@
-"""wrk, the yardstick: an HTTP generator in C that does nothing but send and count."""
+"""wrk, the reference: an HTTP generator in C that only sends and counts."""
 
 import re
 import resource

@@ -1,1 +1,1 @@
-"""Long tests, beyond what `make test` has time for: `python -m trials [SUITE...]`, or `make trials`."""
+"""Tests that are too long for `make test`: `python -m trials [SUITE...]`, or `make trials`."""

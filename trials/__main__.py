@@ -1,4 +1,4 @@
-"""Runs the suites that are named, or all: `python -m trials [SUITE...]`. Prints one table; status 1 after a failure."""
+"""Runs all or some suites: `python -m trials [SUITE...]`. Prints one table; status 1 after a failure."""
 
 import argparse
 import sys

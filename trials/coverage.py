@@ -1,4 +1,4 @@
-"""The simulations of the statistics, each in its full size. One fails where a share misses what it promises."""
+"""Simulations of the statistics in full size. A trial fails if a coverage or error rate misses its target."""
 
 import contextlib
 import importlib

@@ -1,4 +1,4 @@
-"""Damaged and hostile files: each is read, or refused with a message, within some seconds."""
+"""Damaged and hostile files: each must be read, or refused with a message, within seconds."""
 
 import signal
 import sys
@@ -15,7 +15,7 @@ FILES = 3000
 
 
 def trials(seed: int) -> Iterator[Trial]:
-    """Yield a trial for each kind of file that users bring."""
+    """Yield a trial for each kind of input file."""
     for target in fuzz.TARGETS:
         yield Trial(f"{FILES} damaged files: {target}", lambda target=target: _attempt(target, seed))  # type: ignore[misc]
 

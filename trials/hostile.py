@@ -1,4 +1,4 @@
-"""Servers that break the rules: whatever they do, each request is counted once, under the right class, in time."""
+"""Servers that violate HTTP: each request must be counted once, in the right class, in time."""
 
 import csv
 import tempfile
@@ -16,16 +16,16 @@ from trials.trial import Trial
 
 CLIENTS = 4
 REQUESTS = 40
-#: s, of each request.
+#: Time-out of a request, s.
 TIMEOUT = 0.5
-#: s for the whole phase: each client sends its requests one after the other, and some time-outs follow a reconnect.
+#: Time limit of the phase, s: clients send requests in sequence, and some time-outs follow a reconnect.
 PATIENCE = 3 * TIMEOUT * REQUESTS / CLIENTS + 5
-#: Bytes by which the process may grow.
+#: Maximum memory growth of the process, bytes.
 MEMORY = 1 << 30
 
 
 def ok(body: bytes, fields: bytes = b"", status: bytes = b"200 OK") -> bytes:
-    """Return an answer with a length."""
+    """Return an answer with Content-Length."""
     return b"HTTP/1.1 %b\r\n%bContent-Length: %d\r\n\r\n%b" % (status, fields, len(body), body)
 
 
@@ -36,7 +36,7 @@ PLAIN = ok(b"{}")
 
 @dataclass(frozen=True)
 class Case:
-    """A behaviour, and the classes that its requests may end in; `success` is one of them."""
+    """A server behaviour, and the allowed classes of its requests, including `success`."""
 
     name: str
     behaviour: Behaviour
@@ -49,7 +49,7 @@ def case(name: str, behaviour: Behaviour, *classes: str) -> Case:
 
 
 CASES = (
-    # Within the rules, though seldom seen.
+    # Valid but rare.
     case("a plain answer", says(PLAIN), "success"),
     case("an answer byte by byte", says(*(bytes([byte]) for byte in PLAIN), pause=0.0005), "success"),
     case("chunks", says(CHUNKED + b"2\r\n{}\r\n0\r\n\r\n"), "success"),
@@ -110,7 +110,7 @@ CASES = (
     case("a reset within the body", resets(LONG + b"x"), "connect"),
     case("the connection closed after an answer, unsaid", says(PLAIN, stays=False), "success", "connect"),
     case("an answer, then a reset, in turns", in_turns(says(PLAIN), resets()), "success", "connect"),
-    # Outside the rules.
+    # Invalid.
     case("junk", says(b"\x00\xff" * 2000), "server", "connect", "timeout"),
     case("another protocol", says(b"220 mail.example ESMTP\r\n\r\n"), "server", "connect"),
     case("a status of letters", says(b"HTTP/1.1 abc OK\r\nContent-Length: 0\r\n\r\n"), "server", "connect"),
@@ -179,7 +179,7 @@ def _attempt(one: Case) -> str:
 
 
 def _errors(series: Path) -> dict[str, int]:
-    """Return how many requests failed, by class."""
+    """Return the number of failed requests by class."""
     totals: dict[str, int] = {}
     with series.open(newline="") as lines:
         for row in csv.DictReader(lines):

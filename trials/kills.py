@@ -1,4 +1,4 @@
-"""Commands that are interrupted or killed at random instants: status, what is kept, what goes on running."""
+"""Commands interrupted or killed at random times: exit status, recorded data, leftover processes."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from loadframe.record import Run
 from trials.trial import Trial
 
 LOADFRAME = Path(sys.executable).with_name("loadframe")
-#: s in which the guard of a killed command has ended its nodes.
+#: Time limit for the supervisor of a killed command to stop its nodes, s.
 ENDED = 20.0
 TIMES = 12
 
@@ -48,9 +48,9 @@ COMMANDS = {
 
 
 def trials(seed: int) -> Iterator[Trial]:
-    """Yield a trial for each command and signal; each sends it at many instants."""
+    """Yield a trial for each command and signal, sent at many times."""
     for name in COMMANDS:
-        # The instants go a little beyond the command's own end.
+        # Some times are shortly after the end of the command.
         longest = 1.05 * _whole(name)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             chance = random.Random(f"{seed}/{name}/{number}")
@@ -62,7 +62,7 @@ def trials(seed: int) -> Iterator[Trial]:
 
 
 def _whole(name: str) -> float:
-    """Return how long a command takes that nobody interrupts, s."""
+    """Return the duration of an uninterrupted command, s."""
     with _folder() as folder:
         began = time.monotonic()
         status, errors = _cut_off(COMMANDS[name], signal.SIGINT, 120.0, folder)
@@ -72,7 +72,7 @@ def _whole(name: str) -> float:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """Give a folder with the workload and the experiment in it."""
+    """Create a folder with the workload and the experiment."""
     with tempfile.TemporaryDirectory(prefix="loadframe-trial-") as text:
         folder = Path(text)
         folder.chmod(0o755)
@@ -123,7 +123,7 @@ def _cut_off(words: tuple[str, ...], number: signal.Signals, instant: float, fol
 
 
 def _readable(folder: Path) -> int:
-    """Read every run folder that has its name; return how many there are."""
+    """Read every finished run folder; return their number."""
     count = 0
     for manifest in folder.glob("**/manifest.json"):
         if any(part.startswith(".") for part in manifest.relative_to(folder).parts):
@@ -151,6 +151,6 @@ def _nothing_left(folder: Path, when: str) -> None:
 
 
 def _processes(folder: Path) -> list[str]:
-    """Return the command lines that name the folder."""
+    """Return the command lines of processes that name the folder."""
     lines = (" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
     return [line for line in lines if str(folder) in line]

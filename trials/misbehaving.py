@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that answers as it is told, and counts the requests that it read to their end."""
+"""HTTP server on loopback with programmable behaviour, which counts completely read requests."""
 
 import contextlib
 import socket
@@ -14,7 +14,7 @@ Behaviour = Callable[[socket.socket, int], bool]
 
 
 class Misbehaving:
-    """The server, while it is entered: a thread for each connection.
+    """Context manager of the server, with a thread per connection.
 
     `behaviour` gets the socket and the number of the request.
     """
@@ -65,7 +65,7 @@ class Misbehaving:
             self._open.discard(connection)
 
     def _read(self, connection: socket.socket) -> bool:
-        """Read one request, which has no body."""
+        """Read one request without a body."""
         data = b""
         while not data.endswith(b"\r\n\r\n"):
             more = connection.recv(4096)
@@ -76,13 +76,13 @@ class Misbehaving:
 
 
 def reset(connection: socket.socket) -> None:
-    """Close with a reset in place of an orderly end."""
+    """Close the connection with a reset."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
 
 def says(*parts: bytes, pause: float = 0.0, stays: bool = True) -> Behaviour:
-    """Send the parts with a pause (s) between them; then the connection stays open, or is closed."""
+    """Send the parts with a pause (s) between them; then keep or close the connection."""
 
     def answer(connection: socket.socket, _: int) -> bool:
         for place, part in enumerate(parts):
@@ -95,13 +95,13 @@ def says(*parts: bytes, pause: float = 0.0, stays: bool = True) -> Behaviour:
 
 
 def never(connection: socket.socket, _: int) -> bool:
-    """Leave the request unanswered, until the client hangs up."""
+    """Leave the request unanswered until the client closes the connection."""
     connection.recv(1)
     return False
 
 
 def resets(before: bytes = b"") -> Behaviour:
-    """Send what is given, then reset the connection."""
+    """Send the data, then reset the connection."""
 
     def answer(connection: socket.socket, _: int) -> bool:
         if before:
@@ -114,7 +114,7 @@ def resets(before: bytes = b"") -> Behaviour:
 
 
 def endless(head: bytes, part: bytes) -> Behaviour:
-    """Send the part again and again until the client hangs up."""
+    """Send the part repeatedly until the client closes the connection."""
 
     def answer(connection: socket.socket, _: int) -> bool:
         connection.sendall(head)
@@ -125,5 +125,5 @@ def endless(head: bytes, part: bytes) -> Behaviour:
 
 
 def in_turns(*behaviours: Behaviour) -> Behaviour:
-    """Answer the n-th request in the n-th of these ways, and so on in turns."""
+    """Cycle through these behaviours, one per request."""
     return lambda connection, number: behaviours[(number - 1) % len(behaviours)](connection, number)

@@ -1,4 +1,4 @@
-"""What a trial is: one behaviour that is tried, and what came of it."""
+"""A trial of one behaviour, and its result."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Trial:
-    """One behaviour: `attempt` returns what was seen in a few words, and raises AssertionError where it failed."""
+    """One behaviour: `attempt` returns a short description, and raises AssertionError on failure."""
 
     name: str
     attempt: Callable[[], str]
@@ -15,7 +15,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a trial; `seconds` is how long it took."""
+    """Result of a trial; `seconds` is its duration."""
 
     suite: str
     name: str
@@ -25,7 +25,7 @@ class Result:
 
 
 def attempts(suite: str, trials: Iterator[Trial]) -> Iterator[Result]:
-    """Try them one after the other; one that fails ends nothing but itself."""
+    """Run the trials in sequence; a failure does not stop the others."""
     for trial in trials:
         began = time.monotonic()
         try:
