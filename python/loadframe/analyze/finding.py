@@ -46,7 +46,7 @@ _TEMPLATE = _Template()
 
 @dataclass(frozen=True)
 class Rule:
-    """A kind of finding: its code in JSON, the sentence for what was seen and why it matters, and what to do.
+    """A kind of finding: its code in JSON, the sentence about the observation and its effect, and the remedy.
 
     Call it with the figures of a case to make a finding.
     """
@@ -83,12 +83,12 @@ class Finding:
 
     @property
     def cause(self) -> str:
-        """What was seen, with its figures, and why it matters."""
+        """The observation with its figures, and its effect."""
         return _render(self.rule.cause, self.figures)
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The action to take."""
         return _render(self.rule.remedy, self.figures)
 
     def as_dict(self) -> dict[str, str]:

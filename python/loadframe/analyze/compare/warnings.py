@@ -1,4 +1,4 @@
-"""Rules about what weakens a comparison: too few runs, drift, different conditions."""
+"""Rules for weak comparisons: too few runs, drift, different conditions."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""Rules about what weakens the conclusions of an elastic experiment."""
+"""Rules for weak conclusions of an elastic experiment."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Rules about a scalability fit. `over` is what sizes count, such as nodes or clients."""
+"""Rules for scalability fits. `over` names the unit of sizes, such as nodes or clients."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import inf

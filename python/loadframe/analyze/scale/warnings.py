@@ -1,4 +1,4 @@
-"""Rules about what makes a scale experiment misleading, by manifests, summaries and telemetry."""
+"""Rules for misleading scale experiments, from manifests, summaries and telemetry."""
 
 import json
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Rules about what weakens the conclusions of a settings experiment."""
+"""Rules for weak conclusions of a settings experiment."""
 
 from collections.abc import Sequence
 

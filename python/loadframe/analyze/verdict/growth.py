@@ -1,18 +1,18 @@
-"""How the response time of an operation grows with the documents that are held, within one run.
+"""Growth of an operation's response time with the number of documents, within one run.
 
-The means of its seconds are regressed on the documents at these seconds by least squares, each second weighing as much
-as it has answers: the slope is what a thousand documents more add to the mean response time. Its interval is that of a
-ratio estimate, as of percentiles: squared scores of seconds, given back what their leverage takes (MacKinnon and
-White, "Some heteroskedasticity-consistent covariance matrix estimators with improved finite sample properties",
-Journal of Econometrics 29, 1985), with the lag-one correlation of neighbours, or of eight stretches of the run,
-whichever is wider, since slow seconds come in stretches. Student's t has the effective number of seconds less the
-coefficients.
+Weighted least squares regresses the mean response time of each second on the documents in that second. The weight is
+the number of answers. The slope is the increase of the mean response time per thousand documents.
 
-Where documents came at an even pace, nothing tells them from time: the slope is then all that grew meanwhile, and that
-is what is claimed. Where their pace varied so that at most nine tenths of their variance goes with time, time is a
-regressor of its own, and the slope is that of documents beside it. Which of both is decided by the documents alone and
-not by the response times, so that the interval keeps its promise. Simulations are in docs/generator.md
-(benchmarks/simulate_growth.py).
+The interval uses squared scores of seconds, corrected for leverage (MacKinnon and White, "Some
+heteroskedasticity-consistent covariance matrix estimators with improved finite sample properties", Journal of
+Econometrics 29, 1985). Slow seconds cluster, so the variance is the larger of two estimates: one with the lag-one
+correlation of the weighted residuals, one from eight stretches of the run. Student's t has the effective number of
+seconds, less the coefficients.
+
+If documents grew at an even rate, their effect cannot be separated from that of time: the slope then covers all changes
+over time. If time explains at most nine tenths of the documents' variance, time is a second regressor. This decision
+uses the documents only and not the response times, so the interval keeps its coverage. docs/generator.md has
+simulations (benchmarks/simulate_growth.py).
 """
 
 import math
@@ -25,26 +25,26 @@ from loadframe.analyze.autocorrelation import effective_size, lag_one
 
 Array = npt.NDArray[np.float64]
 
-#: Fewer seconds with answers say nothing of a slope.
+#: Seconds with answers that a slope needs.
 LEAST_SECONDS = 20
-#: Documents and time are told apart where at most this share of the documents' variance goes with time.
+#: Documents are separable from time if time explains at most this share of their variance.
 _ALIKE = 0.9
 _STRETCHES = 8
-#: A second that makes up nearly all of a fit has a score that says little; it is not blown up beyond this.
+#: Lower limit of 1 - leverage, so that a second with nearly all of the weight does not inflate the variance.
 _LEAST_FREEDOM = 0.3
 _THOUSAND = 1000.0
-#: As a share of the mean: a line that is fitted must not reach 0.
+#: Lower limit of a fitted line, as a share of the mean.
 _LEAST_WORK = 1e-3
-#: Level at which time is found to have a part of its own.
+#: Significance level of the effect of time.
 _SIGNIFICANT = 0.01
 
 
 @dataclass(frozen=True)
 class Growth:
-    """What a thousand documents more add to the mean response time, s, with its 95 % interval.
+    """Increase of the mean response time, s, per thousand documents, with its 95 % interval.
 
-    `begin` and `end`: the documents at the first and the last second that was looked at. `apart`: they can be
-    distinguished from time; if not, the slope is that of all that changed with time, too.
+    `begin` and `end`: the documents in the first and the last second with answers. `apart`: whether documents are
+    separable from time; if not, the slope covers all changes over time.
     """
 
     slope: float
@@ -61,14 +61,14 @@ class Growth:
 
     @property
     def total(self) -> float:
-        """What the documents from the first to the last second added, s."""
+        """Increase from the first to the last second, s."""
         return self.slope * (self.end - self.begin) / _THOUSAND
 
 
 def growth(means: Array, counts: Array, documents: Array) -> Growth | None:
-    """Return how response times grew with documents; all by second: mean response times (s), answers, documents held.
+    """Return the growth of response times (`means`, s) with documents; all arrays have one value a second.
 
-    None where fewer than 20 seconds have answers, or the documents did not become more or less meanwhile.
+    None if fewer than 20 seconds have answers, or if the number of documents did not change.
     """
     answered = counts > 0
     if answered.sum() < LEAST_SECONDS or np.ptp(documents[answered]) <= 0:
@@ -76,7 +76,7 @@ def growth(means: Array, counts: Array, documents: Array) -> Growth | None:
     first, last = np.flatnonzero(answered)[[0, -1]]
     inside = slice(first, last + 1)
     means, counts, documents = np.where(answered, means, 0.0)[inside], counts[inside], documents[inside]
-    apart = told_apart(documents, counts)
+    apart = separable_from_time(documents, counts)
     slope, half = _slope(means, counts, documents, apart)
     if not math.isfinite(half):
         return None
@@ -90,8 +90,8 @@ def growth(means: Array, counts: Array, documents: Array) -> Growth | None:
     )
 
 
-def told_apart(documents: Array, weights: Array) -> bool:
-    """Return whether documents by second can be distinguished from time."""
+def separable_from_time(documents: Array, weights: Array) -> bool:
+    """Return whether documents by second are separable from time."""
     times = np.arange(len(documents), dtype=float)
     x, t = (values - np.average(values, weights=weights) for values in (documents, times))
     power = float((weights * x * x).sum() * (weights * t * t).sum())
@@ -99,8 +99,8 @@ def told_apart(documents: Array, weights: Array) -> bool:
 
 
 def _slope(means: Array, counts: Array, documents: Array, apart: bool) -> tuple[float, float]:
-    """Return the slope per document and the half-width of its 95 % interval; seconds without answers weigh nothing."""
-    # It takes long to import, which runs that write nothing need not wait for.
+    """Return the slope per document and the half-width of its 95 % interval; seconds without answers have weight 0."""
+    # The import is slow, and runs without writes do not need it.
     from scipy import special
 
     columns = [np.ones_like(documents), documents - documents.mean()]
@@ -127,11 +127,10 @@ def _slope(means: Array, counts: Array, documents: Array, apart: bool) -> tuple[
 
 
 def without_growth(throughput: Array, documents: Array) -> Array:
-    """Return throughputs by second without what the documents took from them: as if there had always been as many as
-    on average.
+    """Return throughputs by second, corrected to the mean number of documents.
 
-    A request that takes longer the more documents there are makes throughput 1 / (a + b documents), by least squares.
-    Where time is told apart and has a part of its own, 1 / (a + b documents + c time), that part stays in.
+    The model is 1 / (a + b documents), by least squares. If documents are separable from time and time has an effect,
+    it is 1 / (a + b documents + c time), and the effect of time stays in the result.
     """
     mean = float(throughput.mean())
     if mean <= 0 or np.ptp(documents) <= 0:
@@ -139,11 +138,11 @@ def without_growth(throughput: Array, documents: Array) -> Array:
     x = (documents - documents.mean()) / np.ptp(documents)
     level, time = np.ones_like(x), np.linspace(-0.5, 0.5, len(x))
     fitted = _Work.fit(throughput / mean, np.stack([level, x], axis=1))
-    if told_apart(documents, level):
+    if separable_from_time(documents, level):
         beside = _Work.fit(throughput / mean, np.stack([level, x, time], axis=1))
         fitted = beside if beside.last_stands_out else fitted
     growing = fitted.coefficients[1]
-    # What became faster with more documents did not become slower by them.
+    # Documents did not slow the requests down.
     if growing <= 0:
         return throughput
     less: Array = throughput * fitted.work / np.maximum(fitted.work - growing * x, _LEAST_WORK)

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from loadframe.record import HistogramLog
 
 
-#: A rank that did less than this share of what the ranks did at the median lags behind them.
+#: A rank with less than this share of the median work of the ranks is a straggler.
 STRAGGLING = 2 / 3
-#: With fewer requests a rank's share is chance.
+#: Median requests per rank below which shares are not judged.
 _ENOUGH = 100
 #: Standard deviations of a count by which it must fall short before its scatter cannot be the reason.
 _SIGMAS = 5
 
 
 def rank_figures(outcome: Mapping[str, Any]) -> tuple[RankFigures, ...]:
-    """Return the figures of each rank by the outcome of a phase; none where one process made the load."""
-    # What a phase is too short for is None there.
+    """Return the figures of each rank from the outcome of a phase; empty if one process generated the load."""
+    # Shares are None if the phase was too short for samples.
     return tuple(
         RankFigures(
             rank=entry["rank"],
@@ -53,7 +53,7 @@ def rank_figures(outcome: Mapping[str, Any]) -> tuple[RankFigures, ...]:
 
 
 def machine_figures(outcome: Mapping[str, Any]) -> tuple[MachineFigures, ...]:
-    """Return what was seen of the machines of the ranks; none where one process made the load."""
+    """Return the figures of the machines of the ranks; empty if one process generated the load."""
     return tuple(
         MachineFigures(machine, seen["stolen"], tuple(seen["yardstick"]), seen.get("throttled"))
         for machine, seen in sorted(outcome.get("by_machine", {}).items())
@@ -61,7 +61,7 @@ def machine_figures(outcome: Mapping[str, Any]) -> tuple[MachineFigures, ...]:
 
 
 def as_generator(figures: RankFigures, machine: MachineFigures | None, threads: int) -> GeneratorFigures:
-    """Return a rank's figures as those of a generator with so many threads, to be judged as one."""
+    """Return the figures of a rank in the form of a generator with `threads` threads."""
     return GeneratorFigures(
         threads=threads,
         cpu_share=figures.cpu_share,
@@ -77,8 +77,10 @@ def as_generator(figures: RankFigures, machine: MachineFigures | None, threads: 
 
 
 def stragglers(ranks: Sequence[RankFigures]) -> list[tuple[RankFigures, float]]:
-    """Return the ranks that did much less than the others, or took much longer, with their share of the median; the
-    worst first. Ranks with too few requests for a judgement are not among them."""
+    """Return the ranks that did much less work or took much longer than the median, with their share; the worst first.
+
+    Empty if the ranks have too few requests for a judgement.
+    """
     if len(ranks) < 2:
         return []
     usual, usual_time = median(rank.requests for rank in ranks), median(rank.last_done for rank in ranks)
@@ -88,7 +90,7 @@ def stragglers(ranks: Sequence[RankFigures]) -> list[tuple[RankFigures, float]]:
             break
         share = rank.requests / usual
         if rank.last_done > 0 and share > STRAGGLING:
-            # Where each rank has as many requests as the others, it is late instead of short of some.
+            # If all ranks have a fixed number of requests, a slow rank finishes late.
             share = min(share, usual_time / rank.last_done)
             if share < STRAGGLING:
                 shares.append((rank, share))
@@ -122,7 +124,7 @@ def generator_figures(
     waited, _ = _worker_shares(watched, "waited_seconds")
     away, _ = _worker_shares(watched, "away_seconds")
     if ranks := rank_figures(outcome):
-        # Of many workers the telemetry has only the worst of each second.
+        # Telemetry of many workers has only the worst value of each second.
         cpu, peak = max(rank.cpu_share for rank in ranks), max(rank.cpu_share_peak for rank in ranks)
         waited, away = max(rank.waited_share for rank in ranks), max(rank.away_share for rank in ranks)
     lag = histograms.total("generator/lag", start, end)
@@ -192,7 +194,7 @@ def _worker_shares(watched: pa.Table, metric: str) -> tuple[float, float]:
 
 
 def _mean(watched: pa.Table, source: str, metric: str) -> float | None:
-    """Return the mean of what was sampled of one source; None where nothing was."""
+    """Return the mean of a metric of one source; None without samples."""
     of_it = pc.and_(pc.equal(watched["source"], source), pc.equal(watched["metric"], metric))
     mean: float | None = pc.mean(watched.filter(of_it)["value"]).as_py()
     return mean
@@ -241,7 +243,7 @@ def done_in_window(
     second, requests = rows["second"].to_numpy(), rows["requests"].to_numpy()
     due_before = rows["segment"].to_numpy(zero_copy_only=False) != "measure"
     inside = (second + 1 > warmup) & (second < warmup + measured_for)
-    # Where the warm-up ends within a second, only what was due before can have been done before.
+    # If the warm-up ends within a second, only requests due before its end can be done before it.
     inside_share = np.where(due_before & (second < warmup), _done_later(rows, warmup), 1.0)
     done = float((inside_share * requests)[inside].sum())
     # As many as fit into one response time are in flight at the end of any window, and at its start too, unless the
@@ -293,7 +295,7 @@ def reader_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> flo
 
 
 def offered_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
-    """Return events done over events due, of sources whose events have instants of their own; None without any.
+    """Return events done over events due, for sources with timed events; None without any.
 
     That is a generator, or a log that is replayed. Counted are the events of the measured window, up to the last
     instant at which one was due: a source that takes longer than that has fallen behind. Those that were due and were
@@ -321,5 +323,5 @@ def offered_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
 
 
 def both(one: float | None, other: float | None) -> float | None:
-    """Return the smaller of two shares, of which either may not apply."""
+    """Return the smaller of two shares, each of which may be None."""
     return min((share for share in (one, other) if share is not None), default=None)

@@ -1,16 +1,15 @@
-"""Whether throughput had settled when it was measured: warm-up by MSER-5, then drift. It judges no other series.
+"""Steadiness of throughput in the measured window: warm-up by MSER-5, then drift.
 
 MSER-5: White, Cobb and Spratt, "A comparison of five steady-state truncation heuristics for simulation" (Winter
-Simulation Conference, 2000). The series is cut into batches of five; the cut d* minimises the marginal standard error
-of what is left, sum over i > d of (z_i - mean)^2 / (n - d)^2, over d up to n / 2. What it would cut is still warm-up;
-that matters where it moves the window's mean by more than 5 %, and by more than noise moves it.
+Simulation Conference, 2000). It divides the series into batches of five. The cut d* minimises the marginal standard
+error of the remainder, sum over i > d of (z_i - mean)^2 / (n - d)^2, for d up to n / 2. The part before the cut is
+still warm-up. It matters if it moves the mean of the window by more than 5 %, and by more than noise does.
 
-Drift: the slope of Theil and Sen, and Mann and Kendall's test with the variance that Hamed and Rao give it for
-dependent values ("A modified Mann-Kendall trend test for autocorrelated data", Journal of Hydrology, 1998). Successive
-seconds do depend on each other; both tests take the lag-one correlation of the series into account. Under first-order
-autoregressive seconds with correlations up to 0.8, 0 to 6 % of steady windows of 20 s and more are called unsteady.
-What strong dependence costs is power in short windows; docs/generator.md has both by simulation
-(benchmarks/simulate_steadiness.py).
+Drift: the Theil-Sen slope, and the Mann-Kendall test with the variance by Hamed and Rao for dependent values ("A
+modified Mann-Kendall trend test for autocorrelated data", Journal of Hydrology, 1998). Successive seconds are
+dependent, so both tests use the lag-one correlation of the series. With first-order autoregressive seconds and
+correlations up to 0.8, the tests call 0 to 6 % of steady windows of 20 s and more unsteady. Strong dependence reduces
+power in short windows. docs/generator.md has simulations of both (benchmarks/simulate_steadiness.py).
 """
 
 import math
@@ -21,24 +20,24 @@ import numpy.typing as npt
 
 from loadframe.analyze.autocorrelation import detrended, effective_size, lag_one, long_run_deviation
 
-#: Fewer batches say nothing; single seconds are taken as batches where the run is too short for batches of five.
+#: Batches that a judgement needs. Runs too short for batches of five use single seconds.
 _LEAST_BATCHES = 20
 _BATCH = 5
-#: Up to this many seconds, drift is looked for in single seconds; above, in sums of several.
+#: Longest window, s, whose drift test uses single seconds; longer windows use batches.
 _SINGLE = 300
 _CHANGE = 0.05
 #: Level of each test. MSER chooses its cut among many, which counts as ten independent ones.
 _SIGNIFICANT = 0.01
 _CUTS = 10
-#: A second's requests are a whole number: the standard deviation of what rounding does to it.
+#: Standard deviation of the rounding of a second's requests to a whole number.
 _ROUNDED = 1 / math.sqrt(12)
 
 
 @dataclass(frozen=True)
 class Steadiness:
-    """How throughput moved: `warmup` seconds that MSER would cut, and the relative change over the window.
+    """Steadiness of a window: the `warmup` seconds that MSER would cut, and the relative change over the window.
 
-    `settled` is False where what MSER would cut moves the mean, `drifts` where the change is a significant trend.
+    `settled` is False if that warm-up moves the mean; `drifts` is True if the change is a significant trend.
     """
 
     seconds: int
@@ -54,7 +53,7 @@ class Steadiness:
 
 
 def steadiness(throughput: npt.NDArray[np.float64]) -> Steadiness | None:
-    """Judge one-second throughputs of a measured window; None where it is shorter than 20 s."""
+    """Judge one-second throughputs of a measured window; None if it is shorter than 20 s."""
     seconds = len(throughput)
     if seconds < _LEAST_BATCHES:
         return None
@@ -85,7 +84,7 @@ def _mser(batches: npt.NDArray[np.float64], size: int) -> int:
 
 
 def _stands_out(moved: float, cut: int, kept: npt.NDArray[np.float64]) -> bool:
-    """Return whether a cut moves the mean by more than the noise of what is kept explains."""
+    """Return whether a cut moves the mean by more than the noise of the remainder."""
     deviation = max(long_run_deviation(kept), _ROUNDED)
     error = deviation * math.sqrt(cut / ((cut + len(kept)) * len(kept)))
     freedom = max(effective_size(len(kept), lag_one(detrended(kept))) - 2, 1.0)
@@ -111,15 +110,16 @@ def _trend(values: npt.NDArray[np.float64]) -> tuple[float, float]:
 
 def _p(t: float, freedom: float) -> float:
     """Return the two-sided p of Student's t."""
-    # It takes long to import, which runs that are too short to be judged need not wait for.
+    # The import is slow, and runs that are too short for a judgement do not need it.
     from scipy import special
 
     return 2 * float(special.stdtr(freedom, -t))
 
 
 def _inflation(n: int, rho: float) -> float:
-    """Return what dependence multiplies the variance of Mann and Kendall's sum with; the ranks' correlation is
-    6/pi asin(r/2) where the values' is r.
+    """Return the factor by which dependence inflates the variance of the Mann-Kendall sum.
+
+    If the correlation of the values is r, that of the ranks is 6/pi asin(r/2).
     """
     lag = np.arange(1, n - 2)
     ranks = 6 / np.pi * np.arcsin(rho**lag / 2)
