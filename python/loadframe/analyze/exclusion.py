@@ -72,23 +72,25 @@ def _selection(
     Mann-Whitney test compares throughputs within partly excluded treatments. The smallest p is multiplied by the number
     of tests.
     """
-    made = [run for run in runs if run.status != "missing"]
+    existing = [run for run in runs if run.status != "missing"]
     used = {id(run) for run in used_runs}
-    left_out = [run for run in made if id(run) not in used]
-    if not left_out or len(left_out) == len(made):
+    left_out = [run for run in existing if id(run) not in used]
+    if not left_out or len(left_out) == len(existing):
         return None
-    tests = [*_by_level(factors, made, used), *_by_result(made, used)]
+    tests = [*_by_level(factors, existing, used), *_by_result(existing, used)]
     if not tests:
         return None
     p, among = min(tests)
     adjusted = min(p * len(tests), 1.0)
     return (
-        SELECTED_RUNS(left_out=len(left_out), total=len(made), among=among, p=adjusted) if adjusted < _LEVEL else None
+        SELECTED_RUNS(left_out=len(left_out), total=len(existing), among=among, p=adjusted)
+        if adjusted < _LEVEL
+        else None
     )
 
 
 def _by_level(
-    factors: Sequence[Mapping[str, Sequence[RecordedRun]]], made: Sequence[RecordedRun], used: set[int]
+    factors: Sequence[Mapping[str, Sequence[RecordedRun]]], existing: Sequence[RecordedRun], used: set[int]
 ) -> list[tuple[float, str]]:
     # Slow to import, and most experiments exclude no run.
     from scipy import stats
@@ -96,8 +98,8 @@ def _by_level(
     tests = []
     for words, members, levels in ((*level, len(factor)) for factor in factors for level in factor.items()):
         inside = {id(run) for run in members}
-        here = [run for run in made if id(run) in inside]
-        others = [run for run in made if id(run) not in inside]
+        here = [run for run in existing if id(run) in inside]
+        others = [run for run in existing if id(run) not in inside]
         counts = np.array([[sum((id(run) in used) == kept for run in side) for kept in (True, False)]
                            for side in (here, others)])  # fmt: skip
         more = counts[0, 1] * len(others) > counts[1, 1] * len(here)
@@ -107,17 +109,17 @@ def _by_level(
     return tests
 
 
-def _by_result(made: Sequence[RecordedRun], used: set[int]) -> list[tuple[float, str]]:
+def _by_result(existing: Sequence[RecordedRun], used: set[int]) -> list[tuple[float, str]]:
     """Compare throughputs relative to the median of their treatment."""
     from statistics import median
 
     from scipy import stats
 
     tests = []
-    phases = dict.fromkeys(phase.name for run in made if run.run for phase in run.run.summary.measured)
+    phases = dict.fromkeys(phase.name for run in existing if run.run for phase in run.run.summary.measured)
     for phase in phases:
         groups: dict[str, list[tuple[bool, float]]] = {}
-        for run in made:
+        for run in existing:
             entry = run.phase(phase)
             if entry and entry.throughput > 0:
                 groups.setdefault(str(sorted(run.treatment.items())), []).append((id(run) in used, entry.throughput))

@@ -333,11 +333,11 @@ def _delays(evidence: Evidence, *, lag: bool, late: bool) -> list[_Delay]:
     if log is not None:
         end = begin + evidence.phase.duration
         # Lateness is recorded of every request.
-        for tag, wanted, sampled in (("generator/lag", lag, True), ("generator/lateness", late, False)):
+        for tag, needed, sampled in (("generator/lag", lag, True), ("generator/lateness", late, False)):
             recorded = log.total(tag, begin, end)
-            if wanted and recorded.count:
+            if needed and recorded.count:
                 delays.append(_Delay(recorded, _UNSEEN / recorded.count if sampled else 0.0))
-            elif wanted and sampled:
+            elif needed and sampled:
                 # An event loop that stood still for the whole window took no sample.
                 delays.append(_UNBOUNDED)
         return delays
@@ -346,10 +346,10 @@ def _delays(evidence: Evidence, *, lag: bool, late: bool) -> list[_Delay]:
         return [_UNBOUNDED]
     # Older runs did not record the maximum of lateness.
     known = [(generator.lag_p99, generator.longest_stall, lag), (generator.lateness_p99, None, late)]
-    for p99, most, wanted in known:
-        if wanted and p99 is None:
+    for p99, most, needed in known:
+        if needed and p99 is None:
             delays.append(_UNBOUNDED)
-        elif wanted and p99 is not None:
+        elif needed and p99 is not None:
             points = [(0.99, p99), *([(1.0, max(most, p99))] if most is not None else [])]
             delays.append(_Delay(_FromSummary(points, math.inf if most is None else p99 + 0.01 * most)))
     return delays

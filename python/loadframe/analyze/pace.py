@@ -30,7 +30,7 @@ def pace(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> float:
 
 def slowest(runs: Sequence[RecordedRun]) -> float:
     """Return the largest ratio between two runs' times of the CPU reference."""
-    times = [fmean(taken) for run in runs if (taken := yardsticks([run]))]
+    times = [fmean(times_of_run) for run in runs if (times_of_run := yardsticks([run]))]
     return max(times) / min(times) if times else 1.0
 
 
@@ -42,8 +42,8 @@ def share(points: Sequence[tuple[Hashable, RecordedRun, float]]) -> float | None
     """
     rows = defaultdict(list)
     for treatment, run, value in points:
-        if value > 0 and (taken := yardsticks([run])):
-            rows[treatment].append((np.log(value), -np.log(fmean(taken))))
+        if value > 0 and (times_of_run := yardsticks([run])):
+            rows[treatment].append((np.log(value), -np.log(fmean(times_of_run))))
     centred = [np.array(row) - np.mean(row, axis=0) for row in rows.values()]
     if sum(len(group) - 1 for group in centred) < _FREEDOM:
         return None

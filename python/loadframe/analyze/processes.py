@@ -108,8 +108,8 @@ def processes_at(folder: RecordedExperiment) -> list[UsedAt]:
 
 def _spans(telemetry: pa.Table) -> dict[str, list[_Span]]:
     """Return the intervals with a known CPU use, by process."""
-    looked = pc.is_in(telemetry["metric"], pa.array([_CPU, _LOOK]))
-    rows = telemetry.filter(pc.and_(looked, pc.starts_with(telemetry["source"], _NODE))).sort_by("time")
+    polled = pc.is_in(telemetry["metric"], pa.array([_CPU, _LOOK]))
+    rows = telemetry.filter(pc.and_(polled, pc.starts_with(telemetry["source"], _NODE))).sort_by("time")
     last: dict[str, float] = {}
     spans: dict[str, list[_Span]] = defaultdict(list)
     rates: dict[tuple[str, float], float | None] = {}

@@ -126,11 +126,11 @@ def _counted(trials: Sequence[Trial]) -> _Counted:
 
 
 def _thresholds(searches: Sequence[_Counted], grid: _Grid, likelihoods: Array, weights: Array) -> Thresholds:
-    apart = special.softmax(likelihoods + grid.log_weights, axis=2)
-    means = np.einsum("s,isg,g->i", weights, apart, grid.points)
+    per_search = special.softmax(likelihoods + grid.log_weights, axis=2)
+    means = np.einsum("s,isg,g->i", weights, per_search, grid.points)
     with np.errstate(divide="ignore"):
-        together = likelihoods.sum(axis=0) + np.log(weights)[:, None] + grid.log_weights
-    posterior = np.exp(together - together.max()).sum(axis=0)
+        joint = likelihoods.sum(axis=0) + np.log(weights)[:, None] + grid.log_weights
+    posterior = np.exp(joint - joint.max()).sum(axis=0)
     posterior /= posterior.sum()
     low, high = np.interp([0.025, 0.975], posterior.cumsum(), grid.points).tolist()
     middle = float(posterior @ grid.points)

@@ -338,11 +338,11 @@ def _conditions(
     if load and not intended and baseline.treatments == group.treatments:
         warnings.append(rules.OTHER_LOAD(**labels, differences=load))
     instants = [[started(run) for run in side.usable] for side in (baseline, group)]
-    apart = any(not estimate.knows_sessions for estimate in estimates)
-    if apart:
+    one_session_each = any(not estimate.knows_sessions for estimate in estimates)
+    if one_session_each:
         warnings.append(rules.ONE_SESSION_EACH(**labels, spread=session_spread))
     if not rules.interleaved(*instants):
-        if all(len(instant) > 1 for instant in instants) and not apart:
+        if all(len(instant) > 1 for instant in instants) and not one_session_each:
             warnings.append(rules.NOT_INTERLEAVED(**labels))
         factor = pace(baseline.usable, group.usable)
         if factor != 1:

@@ -247,7 +247,7 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
     of_main = pc.equal(rows["operation"], main).to_numpy()
     unanswered, oldest = _unanswered(rows.filter(of_main), first, length)
     response = responses(_done(run, phase.name, main, phase.start, first), unanswered, oldest)
-    asked = rows["requests"].to_numpy() + rows["dropped"].to_numpy()
+    due = rows["requests"].to_numpy() + rows["dropped"].to_numpy()
     of_all, _ = _unanswered(rows, first, length)
     return Course(
         start=first - phase.warmup,
@@ -261,8 +261,8 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
         missing=_samples(run, "data.missing", zero),
         left=_left(run, zero, units),
         unit=units[-1][1] if units else "",
-        quiet=(np.bincount(second, weights=asked, minlength=length) == 0) & (of_all == 0),
-        unasked=(np.bincount(second, weights=np.where(of_main, asked, 0), minlength=length) == 0) & (unanswered == 0),
+        quiet=(np.bincount(second, weights=due, minlength=length) == 0) & (of_all == 0),
+        unasked=(np.bincount(second, weights=np.where(of_main, due, 0), minlength=length) == 0) & (unanswered == 0),
         rate=rate,
         succeeded=np.bincount(second, weights=succeeded, minlength=length).astype(float),
     )

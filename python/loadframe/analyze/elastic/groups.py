@@ -187,7 +187,7 @@ def _steps(
     compared: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
     changes: dict[int, list[ChangeInRun]] = defaultdict(list)
     words: dict[int, str] = {}
-    made: dict[int, list[ChangeInRun]] = defaultdict(list)
+    succeeded: dict[int, list[ChangeInRun]] = defaultdict(list)
     failed: dict[int, list[str]] = defaultdict(list)
     for run in runs:
         course = courses[run.id]
@@ -196,7 +196,7 @@ def _steps(
             if change_failed(course, change):
                 failed[number].append(run.id)
             else:
-                made[number].append(change)
+                succeeded[number].append(change)
             words[number] = next(
                 (event.words for event in course.events if event.kind == _STARTED and event.step == number), ""
             )
@@ -213,7 +213,7 @@ def _steps(
             change=words[number],
             before=median(change.before for change in changes[number]),
             # The size after the change, if possible from runs in which it succeeded.
-            after=median(change.after for change in made[number] or changes[number]),
+            after=median(change.after for change in succeeded[number] or changes[number]),
             horizon=median(change.end - change.begin for change in changes[number]),
             measures={
                 name: repeated(name, len(changes[number]), values[number][name], compared[number][name])

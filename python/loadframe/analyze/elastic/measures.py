@@ -315,46 +315,46 @@ def _mad(series: Series) -> float:
 
 def change_failed(course: Course, change: ChangeInRun) -> bool:
     """Return whether the change failed, or a requested node had not joined by the end."""
-    here = _here(course, change)
-    joined = any(event.kind in (JOINED, RESTARTED) for event in here)
-    return _failed(here) or (_adds(here) and not joined)
+    events = _events_during(course, change)
+    joined = any(event.kind in (JOINED, RESTARTED) for event in events)
+    return _failed(events) or (_adds(events) and not joined)
 
 
-def _here(course: Course, change: ChangeInRun) -> list[Event]:
+def _events_during(course: Course, change: ChangeInRun) -> list[Event]:
     return [event for event in course.events if change.begin - 0.5 <= event.time < change.end]
 
 
-def _failed(here: Sequence[Event]) -> bool:
-    return any(event.kind == FAILED for event in here)
+def _failed(events: Sequence[Event]) -> bool:
+    return any(event.kind == FAILED for event in events)
 
 
-def _actions(here: Sequence[Event]) -> set[str]:
+def _actions(events: Sequence[Event]) -> set[str]:
     """Return the first words of the changes, such as `add`, `remove`, `start`."""
-    return {event.words.partition(" ")[0] for event in here if event.kind in (STARTED, FAILED)}
+    return {event.words.partition(" ")[0] for event in events if event.kind in (STARTED, FAILED)}
 
 
-def _adds(here: Sequence[Event]) -> bool:
-    return bool(_actions(here) & {"add", "start"}) or any(event.kind == REQUESTED for event in here)
+def _adds(events: Sequence[Event]) -> bool:
+    return bool(_actions(events) & {"add", "start"}) or any(event.kind == REQUESTED for event in events)
 
 
 def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
     """Return the durations of joining, leaving and moving data; censored if they did not finish."""
     values = {}
-    here = _here(course, change)
-    joined = [event.time for event in here if event.kind == JOINED]
+    events = _events_during(course, change)
+    joined = [event.time for event in events if event.kind == JOINED]
     # A restarted node with its data counts as joined and waits for no data.
-    grew = [] if _failed(here) else joined or [event.time for event in here if event.kind == RESTARTED]
-    adds = _adds(here)
-    left = [event.time for event in here if event.kind == LEFT]
-    balanced = [event.time for event in here if event.kind == BALANCED]
+    grew = [] if _failed(events) else joined or [event.time for event in events if event.kind == RESTARTED]
+    adds = _adds(events)
+    left = [event.time for event in events if event.kind == LEFT]
+    balanced = [event.time for event in events if event.kind == BALANCED]
     length = change.end - change.begin
-    leaving = "remove" in _actions(here) or any(event.kind == LEAVING for event in here)
+    leaving = "remove" in _actions(events) or any(event.kind == LEAVING for event in events)
     if change.after != change.before or leaving or grew or adds:
         if grew:
             values["join_delay"] = Value(grew[-1] - change.begin)
         elif leaving:
             values["departure"] = Value(left[-1] - change.begin) if left else Value(length, censored=True)
-        elif adds or not any(event.kind == KILLED for event in here):
+        elif adds or not any(event.kind == KILLED for event in events):
             values["join_delay"] = Value(length, censored=True)
         since = grew[-1] if grew else change.begin
         if balanced:

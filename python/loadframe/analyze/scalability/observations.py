@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from loadframe.analyze.block_effects import additive_effects
 from loadframe.analyze.scalability.models import Array
 from loadframe.base.errors import BadInput
 
@@ -68,15 +69,10 @@ def block_effects(sizes: Array, throughputs: Array, blocks: Sequence[object]) ->
     block = np.array([names.index(label) for label in blocks])
     if len(names) < 2:
         return None
-    # The last block's effect is minus the sum of the others'.
-    indicator = np.eye(len(names))[block]
-    design = np.column_stack([np.eye(size.max() + 1)[size], indicator[:, :-1] - indicator[:, -1:]])
-    rank = int(np.linalg.matrix_rank(design))
-    if rank < design.shape[1] or len(block) <= rank:
+    fitted = additive_effects(size, block, np.log(throughputs))
+    if fitted.rank < fitted.columns or len(block) <= fitted.rank:
         return None
-    solution = np.linalg.lstsq(design, np.log(throughputs), rcond=None)[0][size.max() + 1 :]
-    effects = np.append(solution, -solution.sum())
-    return BlockEffects(effects, np.bincount(block).astype(float)), np.exp(effects)[block]
+    return BlockEffects(fitted.effects, np.bincount(block).astype(float)), np.exp(fitted.effects)[block]
 
 
 Residuals = Literal["relative", "absolute"]

@@ -103,8 +103,8 @@ def analyse(description: Mapping[str, Any], runs: Sequence[RecordedRun], *, cost
     designs = []
     for levels in itertools.product(*(description["factors"][name] for name in sizes)):
         at = dict(zip(sizes, levels, strict=True))
-        here = [run for run in runs if at.items() <= run.treatment.items()]
-        designs += [_designed(description, here, at, phase) for phase in description["measure"]]
+        design = [run for run in runs if at.items() <= run.treatment.items()]
+        designs += [_designed(description, design, at, phase) for phase in description["measure"]]
     responses = adjust_together([_responses(description, designed) for designed in designs])
     return [
         _analyse(description, designed, modelled, costs, len(designs))
@@ -161,23 +161,29 @@ def _designed(
     return _Designed(at, phase, main, objective, factors, runs, designed, used, rows, blocks)
 
 
-def _responses(description: Mapping[str, Any], here: _Designed) -> tuple[Response, ...]:
+def _responses(description: Mapping[str, Any], design: _Designed) -> tuple[Response, ...]:
     """Return the model of each response, without adjusted p values."""
-    if not here.used or description["scheme"] in ADAPTIVE:
+    if not design.used or description["scheme"] in ADAPTIVE:
         return ()
-    phase = here.phase
-    others = [Measure(phase, "throughput"), Measure(phase, "p50", here.main), Measure(phase, "p99", here.main)]
-    others = [other for other in others if other.kind not in RATES or _closed(here.used, phase)]
-    measures = dict.fromkeys([here.objective, *others, *_execution_means(here.used, phase)])
-    modelled = (_response(measure, here, description) for measure in measures)
+    phase = design.phase
+    others = [Measure(phase, "throughput"), Measure(phase, "p50", design.main), Measure(phase, "p99", design.main)]
+    others = [other for other in others if other.kind not in RATES or _closed(design.used, phase)]
+    measures = dict.fromkeys([design.objective, *others, *_execution_means(design.used, phase)])
+    modelled = (_response(measure, design, description) for measure in measures)
     return tuple(response for response in modelled if response.model.terms)
 
 
 def _analyse(
-    description: Mapping[str, Any], here: _Designed, responses: tuple[Response, ...], costs: bool, results: int
+    description: Mapping[str, Any], design: _Designed, responses: tuple[Response, ...], costs: bool, results: int
 ) -> SettingsAt:
     """Analyse one phase at one size; `results` is the number of such results in the report."""
-    factors, objective, designed, used, rows = here.factors, here.objective, here.designed, here.used, here.rows
+    factors, objective, designed, used, rows = (
+        design.factors,
+        design.objective,
+        design.designed,
+        design.used,
+        design.rows,
+    )
     default = (0,) * len(factors)
     with_figures = list(dict.fromkeys([default, *rows]))
     failed_runs = [run for run in designed if run.requests_failed]
@@ -194,19 +200,19 @@ def _analyse(
     effects = _claimed_columns(responses[0], np.array(with_figures)) if responses else None
     failures = _Failures(rows, failed_at)
     failed = {numbers[row]: failures.at(dict(enumerate(row))) for row in dict.fromkeys(failed_at)}
-    ranked = rank(chosen, here.blocks, logs, higher=higher, effects=effects, results=results) if used else []
+    ranked = rank(chosen, design.blocks, logs, higher=higher, effects=effects, results=results) if used else []
     standings = _without_survivors(ranked, list(numbers), failures)
     best = _winner(description["scheme"], responses, standings, factors, combinations, higher, failures)
-    confirmation = _confirmation(here.runs, factors, best, here.at, objective)
+    confirmation = _confirmation(design.runs, factors, best, design.at, objective)
     return SettingsAt(
-        at=here.at,
-        phase=here.phase,
+        at=design.at,
+        phase=design.phase,
         factors=tuple(factors),
         objective=objective,
         combinations=combinations,
         responses=responses,
         standings=standings,
-        costs=_costs(used, chosen, here.phase) if costs else {},
+        costs=_costs(used, chosen, design.phase) if costs else {},
         winner=best,
         confirmation=confirmation,
         course=tuple(zip(chosen, np.exp(logs).tolist(), strict=True)),
@@ -233,28 +239,28 @@ def _execution_means(runs: Sequence[RecordedRun], phase: str) -> list[Measure]:
     return [Measure(phase, "mean", name) for name in names]
 
 
-def _response(measure: Measure, here: _Designed, description: Mapping[str, Any]) -> Response:
+def _response(measure: Measure, design: _Designed, description: Mapping[str, Any]) -> Response:
     # A value without an upper bound cannot show an effect.
     known = [
-        index for index, run in enumerate(here.used) if measure.of(run) and math.isfinite(measure.figure(run).high)
+        index for index, run in enumerate(design.used) if measure.of(run) and math.isfinite(measure.figure(run).high)
     ]
-    rows, blocks = here.rows, here.blocks
-    hard = [name in description["hard"] for name in here.factors]
+    rows, blocks = design.rows, design.blocks
+    hard = [name in description["hard"] for name in design.factors]
     model = fit_model(
         Data(
             rows=np.array([rows[index] for index in known]),
-            response=np.array([math.log(measure.of(here.used[index]) or math.nan) for index in known]),
+            response=np.array([math.log(measure.of(design.used[index]) or math.nan) for index in known]),
             blocks=[blocks[index] for index in known],
             plots=[
                 (blocks[index], *(level for level, is_hard in zip(rows[index], hard, strict=True) if is_hard))
                 for index in known
             ],
-            levels=[max(row[index] for row in rows) + 1 for index in range(len(here.factors))],
+            levels=[max(row[index] for row in rows) + 1 for index in range(len(design.factors))],
             hard=hard,
             alone=description["scheme"] in _ALONE,
         )
     )
-    model = widened(model, measure.stretch(here.used[index] for index in known))
+    model = widened(model, measure.stretch(design.used[index] for index in known))
     return Response(measure, model, {})
 
 

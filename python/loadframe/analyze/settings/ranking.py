@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from loadframe.analyze.block_effects import additive_effects
 from loadframe.analyze.estimate import Estimate, Shrunken, half_width, on_log_scale, shrink
 from loadframe.analyze.settings.model import Array, numbered
 
@@ -57,7 +58,9 @@ def rank(
     if not (numbers == 0).any():
         return []
     labels = numbered(blocks)
-    adjusted = np.subtract(logs, _block_effects(numbers, labels, logs))
+    adjusted = logs
+    if labels.max():
+        adjusted = logs - additive_effects(numbered(numbers.tolist()), labels, logs).effects[labels]
     distinct = sorted(set(numbers.tolist()))
     groups = [adjusted[numbers == number] for number in distinct]
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
@@ -101,22 +104,3 @@ def _against(
     gain = difference if higher else -difference
     better = float(special.stdtr(freedom, gain / error)) if error else float(gain > 0)
     return on_log_scale(value, half_width(error, freedom)), better
-
-
-def _block_effects(numbers: Numbers, labels: Numbers, logs: Array) -> Array:
-    """Return each run's block effect, estimated together with the combinations' means; 0 for one block."""
-    if not labels.max():
-        return np.zeros(len(logs))
-    effects = np.zeros(int(labels.max()) + 1)
-    kinds = numbered(numbers.tolist())
-    # The two sets of means are fitted in turn until they agree (backfitting); balanced blocks agree at once.
-    for _ in range(50):
-        rest = logs - effects[labels]
-        means = np.bincount(kinds, weights=rest) / np.bincount(kinds)
-        following = np.bincount(labels, weights=logs - means[kinds]) / np.bincount(labels)
-        following -= following.mean()
-        if np.abs(following - effects).max() < 1e-12:
-            break
-        effects = following
-    settled: Array = effects[labels]
-    return settled
