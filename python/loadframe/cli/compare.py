@@ -85,11 +85,11 @@ def compare(
 
 def _groups(arguments: list[str]) -> "tuple[Group, ...]":
     from loadframe.analyze.compare import (
-        uses_robust_estimate,
         read_groups,
         read_runs,
         read_variants,
         split_by_treatment,
+        uses_robust_estimate,
     )
 
     if len(arguments) > 1:

@@ -74,7 +74,8 @@ def _undecided(at: DipsOfPhase) -> str:
     if first.overlap.lost < 2 * first.overlap.seconds:
         return "Nothing that was watched falls together with them."
     return (
-        f"{format_share(first.overlap.lost)} of that was lost in seconds with more {first.series.words} than on average,"
+        f"{format_share(first.overlap.lost)} of that was lost in seconds with more {first.series.words} than on"
+        " average,"
         f" which are {format_share(first.overlap.seconds)} of all seconds; since chance would do as much in"
         f" {format_share(first.overlap.p)} of cases, this run does not decide whether they are the reason."
     )
