@@ -87,7 +87,7 @@ def test_a_cluster_that_does_not_exist_is_bad_input(cluster, word):
         (("--nodes", "0"), "0 is not in the range 1<=x<=1000"),
         (("--cpus", "0"), "the CPU limit of a node must be 0.01 to 4096 cores; got 0.0"),
         (("--memory", "much"), "'much' is not a size"),
-        (("--memory", "200m"), "leaves a node of 200 MiB too little"),
+        (("--memory", "200m"), "leaves too little memory of a node's 200 MiB"),
         (("--set", "heap"), "--set 'heap' lacks a value"),
         (("--set", "http.port=1"), "http.port is loadframe's to decide"),
         (("--version", "1.0"), "opensearch 1.0 is not among the embedded versions"),

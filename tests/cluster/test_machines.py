@@ -71,7 +71,7 @@ def test_what_a_machine_would_refuse_is_refused_before_anything_is_fetched_or_co
     limits = Limits(memory=200 * 2**20)
     spec = ClusterSpec(store="opensearch", host="ssh", machines=("m1",), limits=limits)
     said = []
-    with pytest.raises(BadInput, match=r"a heap of .* leaves a node of 200 MiB too little") as refused:
+    with pytest.raises(BadInput, match=r"a heap of .* leaves too little memory of a node's 200 MiB") as refused:
         Cluster.require(spec, said.append)
     assert refused.value.where == "m1"
     assert said == []

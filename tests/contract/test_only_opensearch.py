@@ -13,7 +13,7 @@ ONLY = "opensearch"
 
 def test_a_node_cannot_leave_whose_copies_would_have_no_place(store):
     store.cluster.create_collection("copies", {"settings": {"number_of_shards": 1, "number_of_replicas": 1}})
-    with pytest.raises(BadInput, match="copies is kept in 2 copies, and 1 node would remain"):
+    with pytest.raises(BadInput, match="copies has 2 copies, and 1 node would remain"):
         store.cluster.shrink()
     store.cluster.drop_collection("copies")
     assert store.cluster.deviations() == []

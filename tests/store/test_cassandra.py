@@ -62,7 +62,7 @@ def test_the_heap_is_half_of_the_memory_unless_it_is_set(memory, settings, heap)
 
 
 def test_a_heap_that_leaves_no_memory_for_the_rest_is_refused():
-    with pytest.raises(BadInput, match="too little besides"):
+    with pytest.raises(BadInput, match="too little memory"):
         plan(memory=GIB, settings={"heap": "1g"})
 
 

@@ -55,7 +55,7 @@ def test_the_heap_is_half_of_the_memory_unless_it_is_set(memory, settings, heap)
 
 @pytest.mark.parametrize(("memory", "settings"), [(256 * 2**20, {}), (GIB, {"heap": "1g"})])
 def test_a_heap_that_leaves_no_memory_for_the_rest_is_refused(memory, settings):
-    with pytest.raises(BadInput, match=r"leaves a node of .* too little"):
+    with pytest.raises(BadInput, match=r"leaves too little memory"):
         plan(memory=memory, settings=settings)
 
 
@@ -137,7 +137,7 @@ def test_a_heap_that_is_no_size_is_refused():
 
 @pytest.mark.parametrize("kind", ["opensearch", "elasticsearch", "cassandra"])
 @pytest.mark.parametrize(
-    ("options", "said"), [("-Xmx1g", "is loadframe's to decide"), ("UseZGC", "not an option of a JVM")]
+    ("options", "said"), [("-Xmx1g", "is loadframe's to decide"), ("UseZGC", "not a JVM option")]
 )
 def test_options_of_the_jvm_are_options_and_none_of_ours(kind, options, said):
     with pytest.raises(BadInput, match=said):

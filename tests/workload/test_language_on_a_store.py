@@ -103,7 +103,7 @@ def test_documents_of_a_data_stream_can_only_be_added(tmp_path):
 
 def test_a_data_stream_is_refused_where_there_are_none(old_node, tmp_path):
     lines(tmp_path, 1)
-    with pytest.raises(BadInput, match="this Elasticsearch has none"):
+    with pytest.raises(BadInput, match="this Elasticsearch does not support"):
         run(old_node, tmp_path, STREAM)
 
 

@@ -1,4 +1,4 @@
-"""What a store's software consists of: files of a package registry, their checksums and places. Fetches nothing."""
+"""Files of a store's software in a package registry: names, checksums and target folders. Downloads nothing."""
 
 import hashlib
 import json
@@ -8,9 +8,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Jar:
-    """One file of the Maven repository, mostly a jar, and the folder of the installation that it belongs in."""
+    """A file of the Maven repository, mostly a jar, and its folder in the installation."""
 
-    coordinates: str  #: group:artifact:version, and perhaps :classifier
+    coordinates: str  #: group:artifact:version[:classifier]
     place: str
     size: int  #: bytes
     sha256: str
@@ -18,18 +18,18 @@ class Jar:
 
     @property
     def filename(self) -> str:
-        """The file's name in the repository and in its place."""
+        """The file's name in the repository and in the installation."""
         return "-".join(self.coordinates.split(":")[1:]) + f".{self.packaging}"
 
     @property
     def path(self) -> str:
-        """Where the file goes, relative to the installation."""
+        """The file's path, relative to the installation."""
         return f"{self.place}/{self.filename}"
 
 
 @dataclass(frozen=True)
 class Module:
-    """A part of a store that is loaded from a folder of its own."""
+    """A module of a store, in a separate folder."""
 
     name: str
     plugin_class: str
@@ -37,47 +37,45 @@ class Module:
 
 @dataclass(frozen=True)
 class Archive:
-    """A zip file whose content is the installation, or a part of it."""
+    """A zip file with the installation, or a part of it."""
 
     file: Jar
-    root: str  #: the folder in it that everything is in, which is left out, too
-    without: tuple[str, ...] = ()  #: folders below the root that are not unpacked
+    root: str  #: top folder in the archive, stripped from paths
+    without: tuple[str, ...] = ()  #: folders below the root to skip
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A version of a package of the Python package index, and the SHA-256 of each of its wheels that will do."""
+    """A version of a Python package, with the SHA-256 of each usable wheel."""
 
     package: str
     version: str
     sha256: tuple[str, ...]
-    size: int  #: bytes, of the largest of them
-    python: str | None = (
-        None  #: the version of Python to take the wheel for, where there is one for each and all will do
-    )
+    size: int  #: bytes, of the largest wheel
+    python: str | None = None  #: the Python version of the wheel to download, if there are several usable wheels
 
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment of Python, for a program of the user's.
+    """A Python virtual environment for a user's program.
 
-    `lock` is the text of a requirements file in which each package has its version and its hashes.
+    `lock` is the text of a requirements file with the version and hashes of each package.
     """
 
     lock: str
-    where: str  #: the file that it stands in, for people
+    where: str  #: the file with that text, for messages
 
     @property
     def digest(self) -> str:
-        """What tells it from others."""
+        """A short identifier of the content."""
         return hashlib.sha256(self.lock.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """All files of one version of a store, or the wheel or the virtual environment that has them.
+    """All files of a version of a store, or its wheel, or its virtual environment.
 
-    `java` is the least Java version that runs it, `java_most` the greatest; None if it needs no Java.
+    `java` is the lowest and `java_most` the highest Java version that runs it; None if it needs no Java.
     """
 
     store: str
@@ -85,8 +83,8 @@ class Distribution:
     java: int | None
     jars: tuple[Jar, ...]
     modules: tuple[Module, ...]
-    texts: tuple[tuple[str, str], ...] = ()  #: small files that the installation needs besides: path, content
-    folders: tuple[str, ...] = ()  #: to be there, empty
+    texts: tuple[tuple[str, str], ...] = ()  #: small files to write into the installation: path, content
+    folders: tuple[str, ...] = ()  #: empty folders to create
     archive: Archive | None = None
     java_most: int | None = None
     wheel: Wheel | None = None
@@ -94,22 +92,22 @@ class Distribution:
 
     @property
     def files(self) -> tuple[Jar, ...]:
-        """All that is to fetch."""
+        """All files to download."""
         return (*self.jars, self.archive.file) if self.archive else self.jars
 
     @property
     def size(self) -> int:
-        """Bytes to fetch in all."""
+        """Total download size in bytes."""
         return sum(jar.size for jar in self.files) + (self.wheel.size if self.wheel else 0)
 
 
 def listed(store: str, version: str) -> Distribution:
-    """Return the files of an embedded version, from the list that comes with the package."""
+    """Return the files of an embedded version, from the list in this package."""
     return read(Path(__file__).with_name(f"{store}-{version}.json"))
 
 
 def read(path: Path) -> Distribution:
-    """Read the list that `loadframe.cluster.resolve` wrote."""
+    """Read a list that `loadframe.cluster.resolve` wrote."""
     content = json.loads(path.read_text())
     return Distribution(
         store=content["store"],

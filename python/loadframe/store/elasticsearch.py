@@ -1,7 +1,6 @@
-"""Elasticsearch: a node's configuration and command line, of 6.8 embedded and of 6.8 to 9 from an installation.
+"""Elasticsearch: configuration and command line of nodes, for embedded 6.8 and installations of 6.8 to 9.
 
-What differs by version is here: which program starts the server, how nodes find each other, which parts are switched
-off, and the types of mappings.
+Versions differ in the start program, discovery, the parts to disable, and mapping types.
 """
 
 import json
@@ -21,7 +20,7 @@ from loadframe.store.vendors import Offer
 _DISTRIBUTION = Distribution(
     store="elasticsearch",
     version="6.8.23",
-    # 17 was tried and runs it, 21 does not.
+    # Tested: 17 runs it, 21 does not.
     java=11,
     java_most=17,
     jars=(),
@@ -36,12 +35,12 @@ _DISTRIBUTION = Distribution(
             packaging="zip",
         ),
         root="elasticsearch-6.8.23",
-        # A native program for each system, which every node would start and none needs.
+        # A native program per system, which each node would start needlessly.
         without=("modules/x-pack-ml/",),
     ),
 )
 
-#: Decided by loadframe, since the cluster would not be found or would reach out of its folder otherwise.
+#: Settings that Loadframe controls, so that it finds the cluster and the cluster stays in its folder.
 _OURS = {
     "cluster.name",
     "cluster.initial_master_nodes",
@@ -57,48 +56,48 @@ _OURS = {
     "transport.tcp.port",
 }
 
-#: Where the cluster is encrypted, settings of security as well, but for which ciphers and protocols are used.
+#: Prefix of settings that Loadframe also controls in an encrypted cluster, except ciphers and protocols.
 _SECURITY = "xpack.security."
 _OF_ENCRYPTION = (".cipher_suites", ".supported_protocols")
 
-#: The least Java that runs each major version, and the greatest that is known to where none came along.
-#: The first versions that have data streams, and templates that can be composed.
+#: The first versions with data streams, and with composable templates.
 _DATA_STREAMS, _COMPOSED_TEMPLATES = (7, 9), (7, 8)
+#: Lowest Java version for each major version, and the highest known to work without the bundled Java.
 _JAVA = {6: (11, 17), 7: (11, 17), 8: (17, None), 9: (21, None)}
-#: The major versions that the vendor has archives of, by machine, and where.
+#: Major versions that the vendor offers as archives per architecture, and their location.
 _OFFERED = (7, 8, 9)
 _VENDOR = "https://artifacts.elastic.co/downloads/elasticsearch"
 
 
-#: Those of version 7 and later. The defaults of version 6 are not secure, and the generator does not use them.
+#: Ciphers of version 7 and later. The defaults of version 6 are insecure, and the generator rejects them.
 _CIPHERS = ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")
 
 
 class Elasticsearch(SearchStore):
-    """Elasticsearch: 6.8 and newer are started here, 6.2 and newer are spoken to where they run."""
+    """Elasticsearch. Loadframe starts 6.8 and newer, and supports running clusters of 6.2 and newer."""
 
     kind = "elasticsearch"
     port = 9200
     oldest = (6, 2)
-    ages = True  # its compiler is at work for minutes
+    ages = True  # the JIT compiler needs minutes
     refuses_root = True
     versions = ("6.8.23",)
     offered = f"{_OFFERED[0]} to {_OFFERED[-1]}"
-    #: All: before 7.9 a node refuses to be asked for one that it does not have.
+    #: All sections: before 7.9 a node rejects requests that name a section it does not have.
     _sections = ""
 
     def distribution(self, version: str) -> Distribution:
-        """Return the vendor's archive."""
+        """Return the vendor's archive of an embedded version."""
         if version not in self.versions:
             raise BadInput(
-                f"elasticsearch {version} is not among the embedded versions",
-                remedy=f"take {', '.join(self.versions)}, one that its vendor has for download ({self.offered}), or "
+                f"elasticsearch {version} is not an embedded version",
+                remedy=f"use {', '.join(self.versions)}, a version that the vendor offers ({self.offered}), or "
                 "give an installation of that version with --home",
             )
         return _DISTRIBUTION
 
     def offer(self, version: str) -> Offer | None:
-        """Return the vendor's archive, which has a Java runtime in it."""
+        """Return the vendor's archive, which bundles a Java runtime."""
         if _major(version) not in _OFFERED:
             return None
         vendors.number(self.kind, version)
@@ -106,22 +105,22 @@ class Elasticsearch(SearchStore):
         return Offer(self.kind, version, _VENDOR, name, "sha512")
 
     def installation(self, home: Path | None) -> Found | None:
-        """Return the user's own, as the vendor's archive is laid out; BadInput for one that is too old or too new."""
+        """Return the user's installation; BadInput if it is too old or too new."""
         if home is None:
             return None
         version = installed.of_jar(home, self.kind, ("elasticsearch",))
         if _number(version) < (6, 8) or _number(version)[0] not in _JAVA:
             raise BadInput(
-                f"elasticsearch {version} cannot be started here, 6.8 to {max(_JAVA)} can",
+                f"Loadframe cannot start elasticsearch {version}, only 6.8 to {max(_JAVA)}",
                 where=str(home),
-                remedy="start it yourself and give its --hosts",
+                remedy="start it yourself and name it with --hosts",
             )
         least, most = _JAVA[_number(version)[0]]
         jdk = installed.jdk(home)
         return Found(version, home, least, None if jdk else most, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Settings are those of elasticsearch.yml, and those of its JVM."""
+        """Check settings of elasticsearch.yml and of the JVM."""
         node_settings.check_settings(settings, _OURS)
 
     def require_encryption(
@@ -131,24 +130,24 @@ class Elasticsearch(SearchStore):
         nodes: int,
         installation: Installation | None = None,
     ) -> None:
-        """Its security part does it, which the vendor's archive has and a build of the free parts alone has not."""
+        """Refuse conflicting settings, and an installation without the security module, which encrypts connections."""
         refuse_settings(
             encryption, settings, lambda name: name.startswith(_SECURITY) and not name.endswith(_OF_ENCRYPTION)
         )
         if encryption.any and installation and not (installation.home / "modules" / "x-pack-security").is_dir():
             raise BadInput(
-                "this Elasticsearch has no security part, which encrypts its connections",
+                "this Elasticsearch does not have the security module, which encrypts connections",
                 where=str(installation.home),
-                remedy="take the vendor's archive with all parts, or leave encryption out",
+                remedy="use the vendor's archive with all modules, or leave encryption out",
             )
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:
-        """Look at the heap, and at the open files that this machine allows."""
+        """Check the heap, and this machine's limit of open files."""
         node_settings.require_heap(settings, memory)
         node_settings.require(self.kind, node_settings.Machine.here())
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Bind one address, elect by a majority, and leave the disk's fill level out."""
+        """Bind one address, elect by majority, and ignore the disk's fill level when allocating shards."""
         if installation.java is None:
             raise BadInput("elasticsearch needs a Java runtime", remedy="see `loadframe doctor`")
         node, adapted = node_settings.adapted(self.kind, node, node_settings.Machine.here())
@@ -162,7 +161,7 @@ class Elasticsearch(SearchStore):
         }
         environment = {"ES_TMPDIR": str(node.folder / "tmp"), "LANG": "C.UTF-8"}
         if version < (7,):
-            # The dates of that age are those of Java 8.
+            # Version 6 parses dates with the locale data of Java 8.
             options.append("-Djava.locale.providers=COMPAT")
             argv = (
                 str(installation.java / "bin" / "java"),
@@ -177,7 +176,7 @@ class Elasticsearch(SearchStore):
                 "org.elasticsearch.bootstrap.Elasticsearch",
             )
         else:
-            # Its own script knows how the server of its version wants to be called.
+            # The installation's script knows the server's command line.
             argv = (str(installation.home / "bin" / "elasticsearch"),)
             java = str(installation.java)
             environment |= {"ES_PATH_CONF": str(node.folder / "config"), "ES_JAVA_HOME": java, "JAVA_HOME": java}
@@ -193,13 +192,13 @@ class Elasticsearch(SearchStore):
         )
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Wait until the node is a member, and before version 7 have it count in elections."""
+        """Wait until the node is a member; before version 7 also raise the election quorum."""
         super().join(addresses, member, watch)
         if self._elects_by_number(addresses):
             self._count_voters(addresses)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Keep shards off the node and wait until it holds none; then have the others elect without it."""
+        """Move all shards off the node, and wait until it holds none; then exclude it from elections."""
         if not self._elects_by_number(addresses):
             return super().leave(addresses, member, watch)
         membership.require_electors(self.request, addresses, member)
@@ -207,24 +206,24 @@ class Elasticsearch(SearchStore):
         return self._count_voters(addresses, without=member.name)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Allow shards to a node of that name again, and votes where `leave` has taken them."""
+        """Allow shards on nodes of that name again, and restore votes that `leave` removed."""
         if not self._elects_by_number(addresses):
             return super().forget(addresses, member)
         return membership.allow(self.request, addresses, member.name)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
-        """Have the node count in elections again, and allow it shards."""
+        """Allow the node shards and a vote again."""
         if not self._elects_by_number(addresses):
             return super().stay(addresses, member)
         self._count_voters(addresses)
         return membership.allow(self.request, addresses, member.name)
 
     def _elects_by_number(self, addresses: Sequence[str]) -> bool:
-        """Whether masters are elected by as many nodes as a setting says, and not by as many as the cluster has."""
+        """Whether a setting determines the election quorum (before version 7) rather than the cluster."""
         return self._version_number(addresses) < (7,)
 
     def resign(self, addresses: Sequence[str], member: Member) -> None:
-        """Have the others elect without the node."""
+        """Exclude the node from elections."""
         if not self._elects_by_number(addresses):
             return super().resign(addresses, member)
         return self._count_voters(addresses, without=member.name)
@@ -234,13 +233,13 @@ class Elasticsearch(SearchStore):
         membership.require_majority(self.request, addresses, len(voters))
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create an index as `SearchStore` does; before version 7 its mappings are those of the one type `_doc`."""
+        """Create an index as `SearchStore` does; before version 7 its mappings are those of the type `_doc`."""
         body = json.loads(json.dumps(definition))
         version = self._version_number(addresses)
         if "mappings" in body and version < (7,):
             body["mappings"] = {"_doc": body["mappings"]}
         if body.get("data_stream") and version < _DATA_STREAMS:
-            what = f"the collection {name!r} is a data stream, and this Elasticsearch has none"
+            what = f"the collection {name!r} is a data stream, which this Elasticsearch does not support"
             raise BadInput(what, remedy="use 7.9 or later, or rollover: true")
         super().create_collection(addresses, name, body, nodes)
 
@@ -268,28 +267,28 @@ def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
         "path.logs": str(node.folder / "logs"),
         "network.host": node.address,
         "http.port": node.port,
-        # A developer's disk is often fuller than a server's; that must not turn the cluster red.
+        # A developer's disk is often nearly full; that must not turn the cluster red.
         "cluster.routing.allocation.disk.threshold_enabled": False,
     }
     if version < (7,):
         settings |= {
             "transport.tcp.port": node.peer_port,
             "discovery.zen.ping.unicast.hosts": list(node.peers),
-            # Of all that there are when it starts; those that join and leave later change it in the cluster itself.
+            # The quorum of the initial nodes. Nodes that join or leave change it in the running cluster.
             "discovery.zen.minimum_master_nodes": membership.majority(
                 len(node.peers if node.electors is None else node.electors)
             ),
         }
     else:
         settings |= {
-            # Renamed in 7.1, and both names go until 8.
+            # Renamed in 7.1; both names work until 8.
             "transport.port" if version >= (7, 1) else "transport.tcp.port": node.peer_port,
             **membership.SEEDED,
             "cluster.initial_master_nodes": membership.founders(node),
         }
     settings |= membership.roles(node, by_name=version >= (8,))
-    # Nothing of these is measured, and each costs a node time when it starts. Security, on by default since 8, would
-    # want certificates and a password; a build without these parts does not know their settings.
+    # These parts are not measured and slow a node's start. Security, on by default since 8, would need certificates
+    # and a password. A build without these parts rejects their settings.
     if version < (7,):
         settings |= {f"xpack.{part}.enabled": False for part in ("monitoring", "security", "watcher")}
     else:
@@ -297,7 +296,7 @@ def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
             if (home / "modules" / module).is_dir():
                 settings[f"xpack.{part}.enabled"] = False
         if version >= (7, 14) and (home / "modules" / "ingest-geoip").is_dir():
-            # It would fetch data from the vendor.
+            # It would download data from the vendor.
             settings["ingest.geoip.downloader.enabled"] = False
     if node.certificates:
         settings |= _encrypted(node, version)
@@ -305,7 +304,7 @@ def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
 
 
 def _encrypted(node: NodeSpec, version: tuple[int, ...]) -> dict[str, Any]:
-    """Return the settings of TLS, which bring security with them: everybody gets all rights."""
+    """Return the settings for TLS. They enable security, and give anonymous users all rights."""
     files = {"certificate_authorities": AUTHORITY, "certificate": CERTIFICATE, "key": KEY}
     settings: dict[str, Any] = {
         "xpack.security.enabled": True,

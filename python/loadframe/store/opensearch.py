@@ -1,4 +1,4 @@
-"""OpenSearch: a node's configuration and command line, from the embedded distribution."""
+"""OpenSearch: configuration and command line of nodes, from embedded versions or an installation."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from loadframe.store.distribution import Distribution
 from loadframe.store.search import membership, node_settings
 from loadframe.store.search.store import SearchStore
 
-#: Decided by loadframe, since the cluster would not be found or would reach out of its folder otherwise.
+#: Settings that Loadframe controls, so that it finds the cluster and the cluster stays in its folder.
 _OURS = {
     "cluster.name",
     "cluster.initial_cluster_manager_nodes",
@@ -27,26 +27,26 @@ _OURS = {
 }
 
 
-#: Version 2 runs under a security manager, which keeps modules from what they do unless a file beside them allows it.
+#: Version 2 has a security manager, which restricts modules unless a policy file next to them permits everything.
 _POLICY = "grant { permission java.security.AllPermission; };\n"
 
 
 class OpenSearch(SearchStore):
-    """OpenSearch from the Maven repository, with the modules that searching, scripting and scaled numbers need."""
+    """OpenSearch from the Maven repository, with the modules for searching, scripting and scaled numbers."""
 
     kind = "opensearch"
     port = 9200
     oldest = (1,)
-    ages = True  # its compiler is at work for minutes
+    ages = True  # the JIT compiler needs minutes
     refuses_root = True
     versions = ("3.8.0", "2.19.6")
 
     def distribution(self, version: str) -> Distribution:
-        """Return the jars of that version, and a descriptor for each module."""
+        """Return the jars of a version, and a descriptor for each module."""
         if version not in self.versions:
             raise BadInput(
-                f"opensearch {version} is not among the embedded versions",
-                remedy=f"take {', '.join(self.versions)}, or give an installation of that version with --home",
+                f"opensearch {version} is not an embedded version",
+                remedy=f"use {', '.join(self.versions)}, or give an installation of that version with --home",
             )
         listed = distribution.listed(self.kind, version)
         descriptors = [
@@ -55,11 +55,11 @@ class OpenSearch(SearchStore):
         ]
         if listed.java_most is not None:
             descriptors += [(f"modules/{module.name}/plugin-security.policy", _POLICY) for module in listed.modules]
-        # The server wants these folders to be there, even if nothing is in them.
+        # The server requires these folders, even if they are empty.
         return replace(listed, texts=tuple(descriptors), folders=("bin", "plugins"))
 
     def installation(self, home: Path | None) -> Found | None:
-        """Return the user's own, as the vendor's archive is laid out."""
+        """Return the user's installation, in the layout of the vendor's archive."""
         if home is None:
             return None
         version = installed.of_jar(home, self.kind, ("opensearch",))
@@ -67,23 +67,23 @@ class OpenSearch(SearchStore):
         return Found(version, home, 21 if modern else 11, None if modern or jdk else 23, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Settings are those of opensearch.yml, and those of its JVM."""
+        """Check settings of opensearch.yml and of the JVM."""
         node_settings.check_settings(settings, _OURS)
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:
-        """Look at the heap, and at the open files that this machine allows."""
+        """Check the heap, and this machine's limit of open files."""
         node_settings.require_heap(settings, memory)
         node_settings.require(self.kind, node_settings.Machine.here())
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Bind one address, elect among the founders, and leave the disk's fill level out of the allocation."""
+        """Bind one address, elect among the founders, and ignore the disk's fill level when allocating shards."""
         if installation.java is None:
             raise BadInput("opensearch needs a Java runtime", remedy="see `loadframe doctor`")
         node, adapted = node_settings.adapted(self.kind, node, node_settings.Machine.here())
         heap, options = node_settings.options(node)
         old = int(installation.version.split(".")[0]) < 3 if installation.version else not _has_agent(installation.home)
         if old:
-            # Version 2 installs a security manager, which Java 18 and later forbid unless told otherwise.
+            # Version 2 installs a security manager, which Java 18 and later forbid by default.
             options.append("-Djava.security.manager=allow")
         files = {
             "config/opensearch.yml": _configuration(node, installation.home),
@@ -105,7 +105,7 @@ class OpenSearch(SearchStore):
         )
         return NodePlan(
             files=files,
-            # It makes a keystore in its config folder.
+            # The server creates a keystore in its config folder.
             folders=("config", "data", "logs", "tmp"),
             argv=argv,
             environment={"OPENSEARCH_TMPDIR": str(node.folder / "tmp"), "LANG": "C.UTF-8"},
@@ -129,11 +129,11 @@ def _configuration(node: NodeSpec, home: Path) -> str:
         **membership.SEEDED,
         "cluster.initial_cluster_manager_nodes": membership.founders(node),
         **membership.roles(node, by_name=True),
-        # A developer's disk is often fuller than a server's; that must not turn the cluster red.
+        # A developer's disk is often nearly full; that must not turn the cluster red.
         "cluster.routing.allocation.disk.threshold_enabled": False,
     }
     if (home / "plugins" / "opensearch-security").is_dir():
-        # The vendor's archive has it, and without certificates of one's own no node of it starts.
+        # The vendor's archive contains this plugin, with which nodes do not start without certificates.
         settings["plugins.security.disabled"] = True
     return node_settings.configuration(node, settings)
 

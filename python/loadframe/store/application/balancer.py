@@ -62,7 +62,7 @@ def program() -> Path:
 
 def version(path: Path) -> str:
     """Return the version that the program says it is of."""
-    return installed.told(path, r"HAProxy version (\d+(?:\.\d+)*)", "-v")
+    return installed.program_version(path, r"HAProxy version (\d+(?:\.\d+)*)", "-v")
 
 
 def configuration(

@@ -126,7 +126,7 @@ def find(home: Path | None) -> Found:
     """Return the installation; BadInput for one that is incomplete, that was moved, or that is too old."""
     program = installed.require_program(home, _PROGRAM).resolve()
     place = program.parent.parent
-    version = installed.told(program, r"Couchbase Server (\d+(?:\.\d+)+)", "--version")
+    version = installed.program_version(program, r"Couchbase Server (\d+(?:\.\d+)+)", "--version")
     if int(version.split(".")[0]) < _OLDEST:
         raise BadInput(
             f"couchbase {version} cannot be started here, {_OLDEST} and newer can",

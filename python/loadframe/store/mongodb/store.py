@@ -113,7 +113,7 @@ class MongoDB(Store):
         program = installed.program(None, "mongod") if home is None else installed.require_program(home, "mongod")
         if program is None:
             return None
-        return Found(installed.told(program, r"v(\d+(?:\.\d+)+)", "--version"), program.resolve().parent)
+        return Found(installed.program_version(program, r"v(\d+(?:\.\d+)+)", "--version"), program.resolve().parent)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Settings are those of mongod's configuration, with dots in their names, and loadframe's own."""

@@ -120,7 +120,7 @@ class Postgresql(Store):
         server = installed.program(None, "postgres") if home is None else installed.require_program(home, "postgres")
         if server is None:
             return None
-        version = installed.told(server, r"\(PostgreSQL\) (\d+(?:\.\d+)*)", "--version")
+        version = installed.program_version(server, r"\(PostgreSQL\) (\d+(?:\.\d+)*)", "--version")
         return Found(version, server.resolve().parent)
 
     def read_from(self, settings: Mapping[str, Any]) -> str | None:
@@ -274,14 +274,14 @@ class Postgresql(Store):
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the figures of docs/stores/postgresql.md for each server that answers, by its address."""
-        told: dict[str, dict[str, float]] = {}
+        by_node: dict[str, dict[str, float]] = {}
         for address in addresses:
             with contextlib.suppress(Unreachable):
-                told[address] = figures.read(self.client(address))
-        if not told:
+                by_node[address] = figures.read(self.client(address))
+        if not by_node:
             raise Unreachable("no server answers", where=", ".join(addresses), remedy="see `loadframe cluster status`")
-        figures.lags(told)
-        return told
+        figures.lags(by_node)
+        return by_node
 
 
 STORE = Postgresql()

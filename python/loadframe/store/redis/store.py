@@ -117,7 +117,7 @@ class Redis(Store):
         """Return the server of the installation, or else of the PATH."""
         server = installed.require_program(home, *_PROGRAMS)
         name = "valkey " if "valkey" in server.name else ""
-        version = installed.told(server, r"v=(\d+(?:\.\d+)*)", "--version")
+        version = installed.program_version(server, r"v=(\d+(?:\.\d+)*)", "--version")
         if int(version.partition(".")[0]) < _USERS_SINCE:
             raise BadInput(
                 f"redis {version} knows no users, and loadframe starts no server that it cannot log in to",
@@ -356,13 +356,13 @@ class Redis(Store):
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return each node's figures by its address; of a cluster, those of the nodes that answer."""
-        first, told = self._first(addresses)
-        seen = ring.Ring.read(self.client(first)) if _is_clustered(told) else None
+        first, info_of_first = self._first(addresses)
+        seen = ring.Ring.read(self.client(first)) if _is_clustered(info_of_first) else None
         slots = {node.address: float(node.size) for node in seen.nodes} if seen else {}
         by_node = {}
         for address in slots or [first]:
             try:
-                info = told if address == first else self.client(address).info()
+                info = info_of_first if address == first else self.client(address).info()
             except Unreachable:
                 continue
             figures = {name: float(info[key]) for key, name in _FIGURES.items() if key in info}

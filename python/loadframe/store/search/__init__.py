@@ -1,1 +1,1 @@
-"""What Elasticsearch and OpenSearch share; each of the two is a module beside this package."""
+"""Code that Elasticsearch and OpenSearch share; each store is a module next to this package."""

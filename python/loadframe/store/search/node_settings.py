@@ -1,8 +1,8 @@
-"""JVM settings and machine facts of Elasticsearch and OpenSearch nodes.
+"""JVM settings and machine limits of Elasticsearch and OpenSearch nodes.
 
-They refuse to start without it (the vendors' bootstrap checks). What they ask of their configuration every node has
-anyway: a heap of one size, and the nodes to look for. Left are open files, of which only the machine's owner can allow
-more, and memory maps, which a node can do without at the price of slower reading.
+On an address that is not loopback, nodes start only if they pass the vendors' bootstrap checks. Loadframe's
+configuration meets those of heap and discovery. Open files depend on the machine, and only its administrator can raise
+that limit. Memory maps can be disabled, which slows reading.
 """
 
 import json
@@ -17,11 +17,11 @@ from loadframe.base.errors import BadInput
 from loadframe.store import jvm
 from loadframe.store.base import NodeSpec
 
-#: Bytes that a node takes besides its heap at least.
+#: Least memory that a node needs besides its heap, in bytes.
 _BESIDES = 128 * 2**20
 
-#: The collector and its two thresholds are those of the vendor's own configuration, whatever the number of CPUs: a
-#: sweep over CPUs must not change the collector on its way, as the JVM would do if it were left to choose.
+#: Options of the vendors' configuration. The collector is fixed, because the JVM would choose it by the number of CPUs,
+#: and runs with different CPU limits would not be comparable.
 JVM = (
     "-XX:+UseG1GC",
     "-XX:G1ReservePercent=25",
@@ -41,7 +41,7 @@ JVM = (
     "-Dlog4j2.disableJmx=true",
 )
 
-#: The attribute that names a node's rack.
+#: The node attribute with the node's rack.
 RACK = "rack_id"
 _LOGGING = """\
 status = error
@@ -57,37 +57,37 @@ logger.deprecation.level = error
 
 
 def options(node: NodeSpec) -> tuple[int, list[str]]:
-    """Return the heap in bytes, and the JVM's options with it."""
+    """Return the heap in bytes, and the JVM's options."""
     return jvm.options(node, JVM, besides=_BESIDES)
 
 
 def logging(package: str) -> str:
-    """Return the log's configuration; `package` is that of the server's classes."""
+    """Return the logging configuration; `package` is the package of the server's classes."""
     return _LOGGING.replace("DEPRECATION", f"{package}.deprecation")
 
 
 def check_settings(settings: Mapping[str, Any], ours: Set[str]) -> None:
-    """Raise BadInput for a setting that is `ours` to decide, or an invalid one of the JVM."""
+    """Raise BadInput for a setting in `ours`, and for invalid JVM settings."""
     for key in settings:
         if key in ours:
-            raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
+            raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
     jvm.check_settings(settings)
 
 
 def require_heap(settings: Mapping[str, Any], memory: int | None) -> None:
-    """Raise BadInput for a heap that leaves a node too little of its memory limit."""
+    """Raise BadInput for a heap that leaves too little of the memory limit."""
     jvm.heap_size(settings, memory, besides=_BESIDES)
 
 
 def _rack(node: NodeSpec) -> dict[str, Any]:
-    """Return what tells a node its rack, and that copies of a shard belong on different ones."""
+    """Return the settings of a node's rack, which make the store place copies on different racks."""
     if not node.rack:
         return {}
     return {f"node.attr.{RACK}": node.rack, "cluster.routing.allocation.awareness.attributes": RACK}
 
 
 def configuration(node: NodeSpec, settings: Mapping[str, Any]) -> str:
-    """Return the file of settings: those given and the user's over them. JSON values are YAML values."""
+    """Return the configuration file: `settings`, overridden by the user's. JSON values are valid YAML."""
     merged = {
         **settings,
         **_rack(node),
@@ -96,23 +96,23 @@ def configuration(node: NodeSpec, settings: Mapping[str, Any]) -> str:
     return "".join(f"{key}: {json.dumps(value)}\n" for key, value in merged.items())
 
 
-#: Open files of a process, and memory maps of one, that the servers ask for at least.
+#: Open files and memory maps of a process that the servers require.
 FILES, MAPS = 65_535, 262_144
 _MAPPED = "node.store.allow_mmap"
-#: The capability to raise one's own limits (see capabilities(7)), which the guards of nodes make use of.
+#: The capability to raise one's limits (see capabilities(7)), which the nodes' supervisors use.
 _CAP_SYS_RESOURCE = 24
 
 
 @dataclass(frozen=True)
 class Machine:
-    """How many files a server can have open here, and how many memory maps; -1 is without limit."""
+    """Limits of open files and memory maps on a machine; -1 is unlimited."""
 
     files: int
     maps: int
 
     @classmethod
     def here(cls) -> Self:
-        """Look at this machine, and at what this process may do, as which guards start."""
+        """Return this machine's limits, for the privileges of this process; supervisors have the same."""
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         status = Path("/proc/self/status").read_text()
         able = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
@@ -122,31 +122,31 @@ class Machine:
 
     @property
     def opens_enough(self) -> bool:
-        """Whether the servers find it enough."""
+        """Whether the limit of open files satisfies the servers."""
         return self.files == resource.RLIM_INFINITY or self.files >= FILES
 
 
 def require(kind: str, machine: Machine, where: str | None = None) -> None:
-    """Raise BadInput if no node of that kind starts on the machine at an address that is not loopback."""
+    """Raise BadInput if a node of that kind would not start on the machine at an address that is not loopback."""
     if not machine.opens_enough:
         raise BadInput(
-            f"{kind} does not start at an address that is not loopback where a process may have no more than"
-            f" {machine.files:,} files open; it wants {FILES:,}",
+            f"{kind} needs {FILES:,} open files at an address that is not loopback; the limit of a process is"
+            f" {machine.files:,}",
             where=where,
-            remedy=f"allow more (`ulimit -Hn {FILES}`, LimitNOFILE in a unit of systemd, --ulimit nofile of a"
-            " container), or take --host local",
+            remedy=f"raise it (`ulimit -Hn {FILES}`, LimitNOFILE in a systemd unit, --ulimit nofile of a"
+            " container), or use --host local",
         )
 
 
 def adapted(kind: str, node: NodeSpec, machine: Machine) -> tuple[NodeSpec, dict[str, str]]:
-    """Return the node with the settings that it needs on this machine, and for each the reason, for the manifest.
+    """Return the node with the settings that this machine requires, and the reason of each, for the manifest.
 
-    What the user sets stays. BadInput where the node would not start.
+    The user's settings take precedence. BadInput if the node would not start.
     """
     if ip_address(node.address).is_loopback:
         return node, {}
     require(kind, machine, f"{node.name}, {node.address}")
     if machine.maps >= MAPS or _MAPPED in node.settings:
         return node, {}
-    reason = f"the kernel allows {machine.maps:,} memory maps (vm.max_map_count), and {kind} wants {MAPS:,}"
+    reason = f"the kernel allows {machine.maps:,} memory maps (vm.max_map_count), and {kind} needs {MAPS:,}"
     return replace(node, settings={**node.settings, _MAPPED: False}), {_MAPPED: f"false: {reason}"}

@@ -1,5 +1,4 @@
-"""The HTTP protocol that Elasticsearch and OpenSearch share, as far as administration goes. The load uses the engine's
-driver instead; nothing here is on a request's path."""
+"""Administration of Elasticsearch and OpenSearch over HTTP. Load uses the engine's driver instead."""
 
 import contextlib
 import json
@@ -13,21 +12,21 @@ from loadframe.store.first_answer import first_answer
 from loadframe.store.search import membership
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
-#: Above the templates that the products bring along (100 to 200).
+#: Above the priority of the products' templates (100 to 200).
 _PRIORITY = 500
 
 
 class Request(Protocol):
-    """Asks a cluster for something, as `SearchStore.request` does."""
+    """Type of `SearchStore.request`."""
 
     def __call__(
         self, addresses: Sequence[str], method: str, path: str, body: Mapping[str, Any] | None = None, /
     ) -> Any:
-        """Send a request to one of the addresses and return the JSON of the answer."""
+        """Send a request to the first address that answers, and return its JSON."""
 
 
 def create(request: Request, addresses: Sequence[str], name: str, definition: Mapping[str, Any]) -> None:
-    """Make a data stream with its template."""
+    """Create a data stream with its template."""
     _put_template(request, addresses, name, [name], definition, {"data_stream": {}})
     request(addresses, "PUT", f"/_data_stream/{name}")
 
@@ -35,7 +34,7 @@ def create(request: Request, addresses: Sequence[str], name: str, definition: Ma
 def create_rolling(
     request: Request, addresses: Sequence[str], name: str, definition: Mapping[str, Any], *, composed: bool
 ) -> None:
-    """Make an index NAME-000001 with the alias NAME, to which is written, and a template for those that follow it.
+    """Create an index NAME-000001 with the write alias NAME, and a template for its successors.
 
     `composed` is whether the product has composable templates.
     """
@@ -48,13 +47,13 @@ def create_rolling(
 
 
 def drop(request: Request, addresses: Sequence[str], name: str, *, composed: bool) -> bool:
-    """Remove a data stream, or the indices behind an alias, with the template; return whether there was one."""
+    """Delete a data stream, or the indices of a rolling alias, with the template; return whether it existed."""
     place = "_index_template" if composed else "_template"
     has_template = name in _templates(request, addresses, place, composed=composed)
     if composed and name in names(request, addresses):
         request(addresses, "DELETE", f"/_data_stream/{name}")
     else:
-        # An alias that somebody else made stays: without the template it is not a collection of ours.
+        # Keep an alias without our template: Loadframe did not create it.
         indices = behind(request, addresses, name) if has_template else []
         if not indices:
             return False
@@ -70,9 +69,9 @@ def names(request: Request, addresses: Sequence[str]) -> set[str]:
 
 
 def behind(request: Request, addresses: Sequence[str], name: str) -> list[str]:
-    """Return the indices that an alias stands for; none if the name is not an alias."""
+    """Return the indices of an alias; empty if the name is not an alias."""
     indices = request(addresses, "GET", f"/{name}?ignore_unavailable=true")
-    return sorted(index for index, said in indices.items() if index != name and name in said.get("aliases", {}))
+    return sorted(index for index, details in indices.items() if index != name and name in details.get("aliases", {}))
 
 
 def _put_template(
@@ -92,33 +91,33 @@ def _templates(request: Request, addresses: Sequence[str], place: str, *, compos
     return {str(template["name"]) for template in answer["index_templates"]} if composed else set(answer)
 
 
-#: Seconds. Making a collection ready and merging can take a node with half a CPU a while.
+#: Request timeout, s. Creating a collection and merging take long on half a CPU.
 _TIMEOUT = 90.0
 #: Methods of requests that change nothing.
 _READS = ("GET", "HEAD")
 _TOO_MANY = 429
-#: Answers of services that manage their nodes themselves to requests about these.
+#: Statuses of services that manage their nodes, for requests about nodes.
 _NOT_OFFERED = (404, 410)
-#: The status of such a service.
+#: Health status of such a service.
 UNKNOWN = "unknown"
-_NOT_LET_IN = {
-    401: "say who asks: --user, --api-key-file or --token-file",
-    403: "use an account that may: the role lacks a privilege",
+_DENIED = {
+    401: "give credentials: --user, --api-key-file or --token-file",
+    403: "use an account with the required privilege",
 }
 
 
 class NotOffered(LoadframeError):  # noqa: N818 - a state of the service
-    """The service does not have what the request names."""
+    """The service does not support the request, or its target does not exist."""
 
 
 class SearchStore(Store):
-    """What all stores of the family have in common once they run."""
+    """Code that all stores of the family share."""
 
     family = "elasticsearch"
     driver = "search"
     joins_without_all = True
     knows_racks = True
-    #: The sections of a node's statistics that our figures are in.
+    #: Path of the sections of a node's statistics that we read.
     _sections = "/process,jvm,thread_pool,indices,breaker,indexing_pressure"
     watched: tuple[Figure, ...] = (
         Figure("queries/s", "search_query_total", total=True),
@@ -133,12 +132,12 @@ class SearchStore(Store):
     )
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Keep connections between requests, since statistics are asked for every second."""
+        """Create the HTTP client, which keeps connections open for statistics every second."""
         self._tls_remedy = access.tls_remedy
         self._web = Web(access, timeout=_TIMEOUT)
 
     def with_access(self, access: Access) -> Self:
-        """Return the store as it is asked with TLS, with credentials, or both."""
+        """Return the store with TLS, credentials or both."""
         return self if access == OPEN else type(self)(access)
 
     def request(
@@ -151,10 +150,10 @@ class SearchStore(Store):
         *,
         repeatable: bool = False,
     ) -> Any:
-        """Ask the first address that answers and return its JSON; LoadframeError for a status of 400 or more.
+        """Send a request to the first address that answers, and return its JSON; LoadframeError for status 400 and up.
 
-        A request that changes something, and is not `repeatable`, goes to the next address only if it could not be
-        sent to the one before: StoreFailed when it was sent and not answered. `timeout` is in s.
+        A request that changes something and is not `repeatable` goes to the next address only if it could not be sent.
+        StoreFailed if it was sent but not answered. `timeout` is in s.
         """
 
         def ask(address: str) -> Answer:
@@ -166,34 +165,36 @@ class SearchStore(Store):
         except UnansweredError as error:
             if not again and not isinstance(error, UnsentError):
                 raise StoreFailed(
-                    f"{method} {path} was not answered ({error}); whether it was carried out is not known",
+                    f"{method} {path} was not answered ({error}); it may have been carried out",
                     where=error.address,
-                    remedy="look at the cluster (`loadframe cluster status`) before you try again",
+                    remedy="check the cluster (`loadframe cluster status`) before you try again",
                 ) from error
             raise self._unreachable(addresses, str(error)) from error
         return _content(answer, method, path)
 
     def _unreachable(self, addresses: Sequence[str], reason: str) -> LoadframeError:
         if "certificate required" in reason.lower():
-            return BadInput("it wants the client's certificate", where=addresses[-1], remedy="give --cert and --key")
+            return BadInput(
+                "the server requires a client certificate", where=addresses[-1], remedy="give --cert and --key"
+            )
         remedy = f"check that it runs, and that the addresses are those of its HTTP interface{self._tls_remedy}"
         return Unreachable(f"the cluster does not answer ({reason})", where=", ".join(addresses), remedy=remedy)
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the version, with the distribution's name when it is not the default one of this kind."""
+        """Return the version, preceded by the product's name if it is not of this kind; BadInput for other servers."""
         answer = self.request(addresses, "GET", "/")
         version = answer.get("version") if isinstance(answer, dict) else None
         if not isinstance(version, dict) or "number" not in version:
             raise BadInput(
-                "what answers is not a cluster of this family: it does not say which version it is",
+                f"not a cluster of {self.kind}: the answer lacks a version",
                 where=", ".join(addresses),
-                remedy="give the address of the cluster's HTTP interface, or the --store that it is",
+                remedy="give the address of the cluster's HTTP interface, or another --store",
             )
         number, distribution = str(version["number"]), str(version.get("distribution", "elasticsearch"))
         return number if distribution == self.kind else f"{distribution} {number}"
 
     def require_product(self, addresses: Sequence[str], version: str) -> None:
-        """BadInput for the other product of the family, which understands other requests, and for one too old."""
+        """BadInput for the other product of the family, and for unsupported versions."""
         product, _, _ = version.rpartition(" ")
         if product:
             raise BadInput(
@@ -204,7 +205,7 @@ class SearchStore(Store):
         super().require_product(addresses, version)
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Ready is green: every primary and every replica in service. A service that does not tell counts as ready."""
+        """Return the health: ready if the status is green. A service that hides its health counts as ready."""
         try:
             answer = self.request(addresses, "GET", "/_cluster/health", timeout=10.0)
         except NotOffered:
@@ -224,51 +225,50 @@ class SearchStore(Store):
         return tuple((index["number_of_shards"], 1 + index["number_of_replicas"]) for index in indices)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set the cluster's dynamic settings; null takes one back to its default."""
+        """Set dynamic cluster settings; null resets a setting to its default."""
         self.request(addresses, "PUT", "/_cluster/settings", {"persistent": dict(settings)})
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Nodes join by themselves: wait until the others and the node itself see it as a member."""
+        """Wait until the node has joined: the others list it, and it reports the same cluster."""
         membership.join(self.request, addresses, member, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Wait until the store, which spreads shards by itself, moves none any more."""
+        """Wait until the store, which balances automatically, moves no shards."""
         membership.balance(self.request, addresses, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Tell each where the others are now: one that ran on looks for them where they were."""
+        """Write the current addresses into the nodes' files; nodes that kept running may know old ones."""
         membership.introduce(members)
 
     def electors(self, nodes: int) -> int | None:
-        """Return how many nodes may be elected manager."""
+        """Return the number of nodes that can be elected manager."""
         return membership.electors(nodes)
 
     def resign(self, addresses: Sequence[str], member: Member) -> None:
-        """Take the node's vote; its shards stay."""
+        """Exclude the node from elections; its shards stay."""
         membership.take_vote(self.request, addresses, member.name)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Keep shards off the node and wait until it holds none; then take its vote."""
+        """Move all shards off the node, and wait until it holds none; then exclude it from elections."""
         membership.require_electors(self.request, addresses, member)
         membership.leave(self.request, addresses, member, watch)
         membership.take_vote(self.request, addresses, member.name)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Allow shards and votes to nodes of that name again."""
+        """Allow shards and votes for nodes of that name again."""
         membership.give_votes(self.request, addresses, gone=True)
         membership.allow(self.request, addresses, member.name)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
-        """Allow shards and votes to the node again."""
+        """Allow the node shards and a vote again."""
         membership.give_votes(self.request, addresses, gone=False)
         membership.allow(self.request, addresses, member.name)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create an index from `settings` and `mappings`; one shard per node unless the settings say a number.
+        """Create an index from `settings` and `mappings`; the default is one shard per node.
 
-        With `data_stream` it is a data stream, and with `rollover` an alias with a first index behind it.
-
-        Replicas that the cluster has no node for stay away: the primaries suffice to go on.
+        `data_stream` creates a data stream instead, `rollover` an alias with a first index. This waits only for the
+        primaries, because the cluster may have too few nodes for the replicas.
         """
         body = json.loads(json.dumps(definition))
         settings = body.setdefault("settings", {})
@@ -289,15 +289,15 @@ class SearchStore(Store):
             )
 
     def _composes(self, addresses: Sequence[str]) -> bool:
-        """Whether the product has templates of indices that can be composed, which changed their place and form."""
+        """Whether the product has composable index templates."""
         return True
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
-        """Whether an index of that name is there."""
+        """Return whether an index, alias or data stream of that name exists."""
         return bool(self._indices(addresses, name))
 
     def _indices(self, addresses: Sequence[str], name: str) -> Mapping[str, Any]:
-        """Return the definitions of the indices that a name stands for; empty if there are none."""
+        """Return the indices that a name refers to, with their definitions; empty if it does not exist."""
         try:
             indices: Mapping[str, Any] = self.request(addresses, "GET", f"/{name}?ignore_unavailable=true")
         except NotOffered:
@@ -305,7 +305,7 @@ class SearchStore(Store):
         return indices
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """Delete the index, the data stream, or what an alias that rolls over stands for, if it is there."""
+        """Delete an index, a data stream, or the indices of a rolling alias; do nothing if it does not exist."""
         indices = self._indices(addresses, name)
         is_behind = indices and name not in indices
         if is_behind and drop(self.request, addresses, name, composed=self._composes(addresses)):
@@ -313,12 +313,12 @@ class SearchStore(Store):
         self.request(addresses, "DELETE", f"/{name}?ignore_unavailable=true")
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Refresh the index and count."""
+        """Refresh the index, and count its documents."""
         self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
         return self._count(addresses, name, {"match_all": {}})
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
-        """Refresh the index and count; a field with fields inside is there if one of these is."""
+        """Refresh the index, and count documents by field; an object counts if one of its fields exists."""
         self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
         return {field: self._count(addresses, name, {"exists": {"field": field}}) for field in fields}
 
@@ -326,13 +326,13 @@ class SearchStore(Store):
         answer = self.request(addresses, "POST", f"/{name}/_count", body={"query": query}, repeatable=True)
         if answer["_shards"]["failed"]:
             raise StoreFailed(
-                f"{answer['_shards']['failed']} of {answer['_shards']['total']} shards of {name} could not be counted",
+                f"cannot count {name}: {answer['_shards']['failed']} of {answer['_shards']['total']} shards failed",
                 remedy="wait until the cluster is green",
             )
         return int(answer["count"])
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return the figures of docs/stores/opensearch.md for each node. Totals count from the node's start."""
+        """Return each node's statistics (see docs/stores/opensearch.md). Counters start with the node."""
         path = f"/_nodes/stats{self._sections}?filter_path={_FILTER}"
         try:
             nodes = self.request(addresses, "GET", path, timeout=5.0)
@@ -342,34 +342,34 @@ class SearchStore(Store):
 
 
 def _content(answer: Answer, method: str, path: str) -> Any:
-    """Return what an answer says, in JSON; LoadframeError for a status of 400 or more."""
-    if answer.status in _NOT_LET_IN:
+    """Return the JSON of an answer; an error by status for 400 and up, LoadframeError if it is not JSON."""
+    if answer.status in _DENIED:
         raise BadInput(
             f"the cluster denies access: {answer.status}, {_reason(answer)}",
             where=answer.address,
-            remedy=_NOT_LET_IN[answer.status],
+            remedy=_DENIED[answer.status],
         )
     if answer.status in _NOT_OFFERED:
         raise NotOffered(
-            f"{method} {path} was answered with {answer.status}: {_reason(answer)}",
+            f"{method} {path} failed with status {answer.status}: {_reason(answer)}",
             where=answer.address,
             remedy="see the store's documentation for that error",
         )
     if answer.status >= 400:
         failed = answer.status >= 500 or answer.status == _TOO_MANY
         raise (StoreFailed if failed else LoadframeError)(
-            f"{method} {path} was answered with {answer.status}: {_reason(answer)}",
+            f"{method} {path} failed with status {answer.status}: {_reason(answer)}",
             where=answer.address,
             remedy="see the store's documentation for that error; `loadframe cluster status` shows the nodes",
         )
     if not answer.content:
-        # Some requests that change the cluster are answered by their status alone.
+        # Some requests that change the cluster have an empty answer.
         return {}
     try:
         return answer.json()
     except ValueError as error:
         raise LoadframeError(
-            f"what answers to {method} {path} is not a cluster of this family: it does not send JSON",
+            f"not a cluster of Elasticsearch or OpenSearch: the answer to {method} {path} is not JSON",
             where=answer.address,
             remedy="give the address of the cluster's HTTP interface",
         ) from error
@@ -392,7 +392,7 @@ def _number_of_shards(settings: Mapping[str, Any]) -> Any:
     )
 
 
-#: Our figure -> where `_nodes/stats` has it.
+#: Our name of a statistic -> its path in `_nodes/stats`.
 METRICS = {
     "cpu_percent": "process.cpu.percent",
     "open_files": "process.open_file_descriptors",
