@@ -83,7 +83,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("report nowhere", "nowhere: there is no such run folder", "manifest.json"),
         ("report .", ".: this is neither a run nor an experiment", "experiment.json"),
         ("bench w.yaml --store opensaerch", "unknown store 'opensaerch'", "did you mean opensearch?"),
-        ("bench w.yaml --version 0.1", "opensearch 0.1 is not among the embedded versions", "3.8.0"),
+        ("bench w.yaml --version 0.1", "opensearch 0.1 is not an embedded version", "3.8.0"),
         ("bench w.yaml --only lok", "--only: the workload small has no phase 'lok'", "did you mean 'look'?"),
         (
             "bench w.yaml --set documnets=5",

@@ -89,8 +89,8 @@ def test_a_cluster_that_does_not_exist_is_bad_input(cluster, word):
         (("--memory", "much"), "'much' is not a size"),
         (("--memory", "200m"), "leaves too little memory of a node's 200 MiB"),
         (("--set", "heap"), "--set 'heap' lacks a value"),
-        (("--set", "http.port=1"), "http.port is loadframe's to decide"),
-        (("--version", "1.0"), "opensearch 1.0 is not among the embedded versions"),
+        (("--set", "http.port=1"), "http.port is controlled by Loadframe"),
+        (("--version", "1.0"), "opensearch 1.0 is not an embedded version"),
         (("--port", "80"), "80 is not in the range 1024<=x<=65535"),
     ],
 )

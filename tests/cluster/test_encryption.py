@@ -138,10 +138,10 @@ def test_servers_in_java_have_a_port_for_each_and_refuse_whoever_comes_in_the_cl
 
 def test_what_a_store_cannot_encrypt_is_refused_before_anything_starts():
     for kind, encryption, nodes, words in (
-        ("redis", "http", 2, "through the port that clients ask"),
-        ("redis", "transport", 1, "say none or both"),
-        ("sim", "both", 1, "loadframe starts no sim with encryption"),
-        ("opensearch", "http", 1, "loadframe starts no opensearch with encryption"),
+        ("redis", "http", 2, "through the client port"),
+        ("redis", "transport", 1, "use none or both"),
+        ("sim", "both", 1, "Loadframe cannot start sim with encryption"),
+        ("opensearch", "http", 1, "Loadframe cannot start opensearch with encryption"),
     ):
         with pytest.raises(BadInput, match=words) as refused:
             Cluster.require_encryption(ClusterSpec(store=kind, nodes=nodes, encryption=Encryption(encryption)))
@@ -161,7 +161,7 @@ def test_what_a_store_cannot_encrypt_is_refused_before_anything_starts():
 )
 def test_settings_of_the_users_own_do_not_undo_what_encryption_says(kind, setting, value):
     settings = {setting: value}
-    with pytest.raises(BadInput, match=f"{setting} is loadframe's to decide"):
+    with pytest.raises(BadInput, match=f"{setting} is controlled by Loadframe"):
         find(kind).check_settings(settings)
         Cluster.require_encryption(ClusterSpec(store=kind, nodes=2, encryption=Encryption.BOTH, settings=settings))
 
@@ -218,5 +218,5 @@ confirm: 0
     file.write_text(file.read_text().replace("both]", "transport]"))
     status, _, errors = within("run", file, "--output", tmp_path / "refused")
     assert status == 2
-    assert "through the port that clients ask" in errors
+    assert "through the client port" in errors
     assert not list((tmp_path / "refused").glob("runs/*"))

@@ -177,7 +177,7 @@ def test_hosts_that_are_not_of_one_cluster_are_said(single):
         assert Cluster.attach(cluster.addresses, "redis", single.access).deviations() == []
         with Cluster.start(ClusterSpec(store="redis", nodes=1, settings={"cluster": True})) as other:
             admit(other, single.access)
-            with pytest.raises(BadInput, match="this node belongs to another cluster"):
+            with pytest.raises(BadInput, match="belong to different clusters"):
                 Cluster.attach([*cluster.addresses, *other.addresses], "redis", single.access)
 
 

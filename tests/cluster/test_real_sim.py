@@ -53,7 +53,7 @@ def test_an_answer_takes_at_least_its_service_time(things):
 
 def test_a_collection_that_is_not_there_and_a_request_that_is_unknown_are_errors(cluster, things):
     assert post(things[0], "/nothing/_search")["error"]["reason"] == "no such index [nothing]"
-    with pytest.raises(LoadframeError, match="does not know GET /things/_frobnicate"):
+    with pytest.raises(LoadframeError, match="does not support GET /things/_frobnicate"):
         cluster.store.request(things, "GET", "/things/_frobnicate")
 
 

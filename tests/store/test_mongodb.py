@@ -184,9 +184,9 @@ def test_a_router_finds_what_it_waits_for_in_a_folder_with_a_space(installation,
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"net.port": 1}, "loadframe's to decide"),
-        ({"sharding.clusterRole": "shardsvr"}, "loadframe's to decide"),
-        ({"replica_set": "yes"}, "wants true or false"),
+        ({"net.port": 1}, "controlled by Loadframe"),
+        ({"sharding.clusterRole": "shardsvr"}, "controlled by Loadframe"),
+        ({"replica_set": "yes"}, "must be true or false"),
         ({"members": 0}, "wants a whole number above 0"),
         ({"members": True}, "wants a whole number above 0"),
         ({"routers": 1}, "is about sharded clusters"),

@@ -126,7 +126,7 @@ def test_settings_of_the_user_come_last_and_heap_is_none_of_the_servers():
 
 @pytest.mark.parametrize("key", ["http.port", "path.data", "network.host", "cluster.name"])
 def test_settings_that_loadframe_decides_are_refused(key):
-    with pytest.raises(BadInput, match=f"{key} is loadframe's to decide"):
+    with pytest.raises(BadInput, match=f"{key} is controlled by Loadframe"):
         find("opensearch").check_settings({key: "x"})
 
 
@@ -136,9 +136,7 @@ def test_a_heap_that_is_no_size_is_refused():
 
 
 @pytest.mark.parametrize("kind", ["opensearch", "elasticsearch", "cassandra"])
-@pytest.mark.parametrize(
-    ("options", "said"), [("-Xmx1g", "is loadframe's to decide"), ("UseZGC", "not a JVM option")]
-)
+@pytest.mark.parametrize(("options", "said"), [("-Xmx1g", "which Loadframe controls"), ("UseZGC", "not a JVM option")])
 def test_options_of_the_jvm_are_options_and_none_of_ours(kind, options, said):
     with pytest.raises(BadInput, match=said):
         find(kind).check_settings({"jvm": f"-XX:+UseSerialGC {options}"})
@@ -153,7 +151,7 @@ def test_options_of_the_jvm_come_after_ours_and_replace_the_collector():
 
 
 def test_a_version_that_is_not_embedded_is_answered_with_those_that_are():
-    with pytest.raises(BadInput, match=r"opensearch 1\.0 is not among the embedded versions\n  take 3\.8\.0"):
+    with pytest.raises(BadInput, match=r"opensearch 1\.0 is not an embedded version\n  use 3\.8\.0"):
         find("opensearch").distribution("1.0")
 
 

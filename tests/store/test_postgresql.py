@@ -123,8 +123,8 @@ def test_the_first_founder_makes_its_data_and_all_others_copy_it_once(installati
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"port": 1}, "loadframe's to decide"),
-        ({"Primary_Conninfo": "x"}, "loadframe's to decide"),
+        ({"port": 1}, "controlled by Loadframe"),
+        ({"Primary_Conninfo": "x"}, "controlled by Loadframe"),
         ({"work mem": "1MB"}, "not the name of a parameter"),
         ({"work_mem": ["1MB"]}, "wants a text, a number"),
         ({"work_mem": "1MB\nport = 1"}, "wants a text, a number"),

@@ -71,7 +71,7 @@ def test_a_key_that_is_not_text_gets_back_as_it_came(serve):
 
 def test_an_error_among_replies_is_the_servers_failure_and_the_connection_goes_on(serve):
     client = serve(b":1\r\n-ERR no such thing\r\n:3\r\n", b"+PONG\r\n")
-    with pytest.raises(StoreFailed, match="the server says: no such thing"):
+    with pytest.raises(StoreFailed, match="the server reports an error: no such thing"):
         client.ask_all([("A",), ("B",), ("C",)])
     assert client.ask("PING") == "PONG"
 
@@ -104,7 +104,7 @@ def test_a_server_that_reads_its_data_does_not_answer_yet(serve):
 
 
 def test_what_does_not_speak_resp_is_said_to(serve):
-    with pytest.raises(Unreachable, match=r"does not speak RESP: b'HTTP/1\.1 400"):
+    with pytest.raises(Unreachable, match=r"is not RESP: b'HTTP/1\.1 400"):
         serve(b"HTTP/1.1 400 Bad Request\r\n\r\n").ask("PING")
 
 

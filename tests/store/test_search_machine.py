@@ -29,7 +29,7 @@ def test_a_machine_that_has_what_is_asked_for_changes_nothing():
 
 
 def test_too_few_open_files_are_refused_before_anything_starts():
-    with pytest.raises(BadInput, match=r"elasticsearch does not start .* 20,000 files open; it wants 65,535"):
+    with pytest.raises(BadInput, match=r"elasticsearch needs 65,535 open files .* is 20,000"):
         adapted("elasticsearch", node("198.19.0.2"), Machine(files=20_000, maps=MAPS))
 
 
@@ -37,7 +37,7 @@ def test_with_too_few_memory_maps_files_are_read_and_the_record_says_why():
     changed, reasons = adapted("opensearch", node("198.19.0.2", heap="1g"), Machine(files=FILES, maps=65_530))
     assert changed.settings == {"heap": "1g", MAPPED: False}
     assert reasons == {
-        MAPPED: "false: the kernel allows 65,530 memory maps (vm.max_map_count), and opensearch wants 262,144"
+        MAPPED: "false: the kernel allows 65,530 memory maps (vm.max_map_count), and opensearch needs 262,144"
     }
 
 

@@ -1,7 +1,6 @@
-"""Redis client for administration, and its protocol (RESP).
+"""Redis client (RESP) for administration. Load uses the engine's driver instead.
 
-The load uses the engine's driver instead; nothing here is on a request's path. A client library would take longer to
-import than a command such as `loadframe cluster status` takes in all.
+Importing a client library takes longer than `loadframe cluster status`.
 """
 
 import socket
@@ -14,12 +13,12 @@ from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import Access, split_address
 from loadframe.store.base import Unreachable
 
-#: A command: its name, which may be of several words, and its arguments.
+#: A command: its name of one or several words, and its arguments.
 Command = Sequence[str | int]
 
 
 class ReplyError(Exception):
-    """A server's reply that is an error."""
+    """An error reply of a server."""
 
     def __init__(self, code: str, words: str) -> None:
         """`code` is the first word of the reply, such as `NOAUTH`, and `words` is the rest."""
@@ -28,7 +27,7 @@ class ReplyError(Exception):
 
 
 class Connection:
-    """A connection to one server. OSError (also for an answer that is not RESP) means that it is of no use any more."""
+    """A connection to a server. It is unusable after OSError, which is also raised for an answer that is not RESP."""
 
     def __init__(
         self,
@@ -39,7 +38,7 @@ class Connection:
         connect_timeout: float,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Connect; `timeout` is the seconds that each read and write may take."""
+        """Connect; `timeout` is the limit of each read and write, s."""
         self._socket = socket.create_connection((host, port), timeout=connect_timeout)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -58,12 +57,12 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close the connection."""
         self._replies.close()
         self._socket.close()
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands at once and return their replies in order, errors among them as ReplyError objects."""
+        """Send commands in one write, and return their replies in order; error replies are ReplyError objects."""
         self._socket.sendall(b"".join(map(_encoded, commands)))
         return [self._reply() for _ in commands]
 
@@ -107,7 +106,7 @@ def _bytes(word: str | int) -> bytes:
 
 
 def _decoded(text: bytes) -> str:
-    # Keys may be any bytes, and have to get back to the server as they came.
+    # Keys may be any bytes; surrogate escapes return them to the server unchanged.
     return text.decode(errors="surrogateescape")
 
 
@@ -119,60 +118,60 @@ def _number(text: str) -> int:
 
 
 def _not_resp(line: bytes) -> OSError:
-    return OSError(f"what answers does not speak RESP: {line[:60]!r}")
+    return OSError(f"the answer is not RESP: {line[:60]!r}")
 
 
-#: The user that every server has.
+#: The user that all servers have.
 USER = "default"
-#: Seconds.
+#: Timeouts, s.
 _TIMEOUT = 30.0
-_LOOK_TIMEOUT = 5.0
+_STATUS_TIMEOUT = 5.0
 _CONNECT_TIMEOUT = 3.0
-#: The first words of replies to somebody who is not known, or may not do that.
-_NOT_LET_IN = {"NOAUTH", "WRONGPASS", "NOPERM"}
-#: Of a server that has to read its data first.
-_NOT_YET = "LOADING"
+#: Codes of error replies for failed authentication and missing privileges.
+_DENIED = {"NOAUTH", "WRONGPASS", "NOPERM"}
+#: Code of a server that is still reading its data.
+_LOADING = "LOADING"
 
 
 class Client:
-    """Connects when it first asks. BadInput when access is denied, Unreachable when nobody answers."""
+    """A client that connects on first use. BadInput if access is denied, Unreachable if the server does not answer."""
 
     def __init__(self, address: str, access: Access) -> None:
-        """Remember where, and as whom."""
+        """Store address and credentials."""
         self.address = address
         self._access = access
         self._auth = access.auth
-        self._commands = _Line(address, access, _TIMEOUT)
-        #: For what is answered at once.
-        self._looks = _Line(address, access, _LOOK_TIMEOUT)
+        self._commands = _Reconnecting(address, access, _TIMEOUT)
+        #: For commands that servers answer immediately.
+        self._status = _Reconnecting(address, access, _STATUS_TIMEOUT)
 
     @property
     def credentials(self) -> list[str]:
-        """The words that let another node in here, for MIGRATE."""
+        """Arguments of MIGRATE with which another node logs in to this one."""
         return ["AUTH2", self._auth.user or USER, self._auth.secret] if self._auth else []
 
     def ask(self, *words: str | int) -> Any:
-        """Return the answer to one command."""
-        return self._told(self._commands, [words])[0]
+        """Send a command and return its reply."""
+        return self._send(self._commands, [words])[0]
 
     def ask_all(self, commands: Sequence[Command]) -> list[Any]:
-        """Return the answers to commands that are sent at once."""
-        return self._told(self._commands, commands)
+        """Send commands in one write, and return their replies."""
+        return self._send(self._commands, commands)
 
     def info(self) -> dict[str, str]:
-        """Return what INFO says, without its figures for each command, which nobody asks for and which are many."""
+        """Return the fields of INFO, without its long statistics per command."""
         return self.look("INFO")
 
     def look(self, command: str) -> dict[str, str]:
-        """Return the lines `name:value` of a command that a server answers at once; a silent one is given up soon."""
+        """Return the fields `name:value` of a status command, with a short timeout."""
         return dict(line.split(":", 1) for line in self.look_at(command) if ":" in line)
 
     def look_at(self, command: str) -> list[str]:
-        """Return the lines of the answer to such a command."""
-        return str(self._told(self._looks, [[command]])[0]).splitlines()
+        """Return the lines of a status command's reply, with a short timeout."""
+        return str(self._send(self._status, [[command]])[0]).splitlines()
 
     def keys(self, collection: str) -> Iterator[list[str]]:
-        """Yield the keys of a collection's documents that this node holds, in batches; one may come twice."""
+        """Yield this node's keys of a collection's documents, in batches; a key may appear twice."""
         pattern, cursor = "".join(f"\\{c}" if c in "*?[]\\^-" else c for c in collection) + ":*", "0"
         while True:
             cursor, keys = self.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
@@ -180,16 +179,16 @@ class Client:
             if int(cursor) == 0:
                 return
 
-    def _told(self, line: "_Line", commands: Sequence[Command]) -> list[Any]:
+    def _send(self, connection: "_Reconnecting", commands: Sequence[Command]) -> list[Any]:
         try:
-            replies = line.ask(commands)
+            replies = connection.ask(commands)
         except ReplyError as error:
             raise self._refused(error) from error
         except OSError as error:
             raise Unreachable(
                 f"the server does not answer ({error})",
                 where=self.address,
-                remedy=f"check that it runs, and that the address is where it speaks RESP{self._access.tls_remedy}",
+                remedy=f"check that it runs, and that the address is its RESP port{self._access.tls_remedy}",
             ) from error
         for reply in replies:
             if isinstance(reply, ReplyError):
@@ -197,36 +196,36 @@ class Client:
         return replies
 
     def _refused(self, reply: ReplyError) -> LoadframeError:
-        if reply.code in _NOT_LET_IN:
+        if reply.code in _DENIED:
             return BadInput(
                 f"the server denies access: {reply}",
                 where=self.address,
                 remedy="give --user (default, if the server has no others), and its password with --password-file or in"
-                " LOADFRAME_PASSWORD; the user needs the right to these commands",
+                " LOADFRAME_PASSWORD; the user needs the privilege for these commands",
             )
-        if reply.code == _NOT_YET:
-            return Unreachable(f"the server does not answer yet ({reply})", where=self.address)
+        if reply.code == _LOADING:
+            return Unreachable(f"the server is loading its data ({reply})", where=self.address)
         words = str(reply) if reply.code == "ERR" else f"{reply.code} {reply}"
-        return StoreFailed(f"the server says: {words}", where=self.address)
+        return StoreFailed(f"the server reports an error: {words}", where=self.address)
 
 
-class _Line:
-    """A connection that is made when it is needed, and again after it broke; one thread at a time uses it."""
+class _Reconnecting:
+    """A connection opened on first use, and again after it broke. Threads take turns."""
 
     def __init__(self, address: str, access: Access, timeout: float) -> None:
         self._host, self._port = split_address(address)
         self._access = access
         self._timeout = timeout
         self._connection: Connection | None = None
-        self._asking = threading.Lock()
+        self._lock = threading.Lock()
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """Return the replies to commands; ReplyError where access is denied, OSError where there is no answer."""
-        with self._asking:
+        """Return the replies to commands; ReplyError if access is denied, OSError without an answer."""
+        with self._lock:
             try:
                 return self._ask(commands, again=self._connection is not None)
             except BaseException:
-                # An answer that comes late would be taken for that to the next command.
+                # A late reply would be read as the reply to the next command.
                 self._close()
                 raise
 
@@ -240,7 +239,7 @@ class _Line:
         except OSError:
             if not again:
                 raise
-            # Once more, for a server that was started again; a silent one is not waited for twice.
+            # Retry once, in case the server was restarted. After a timeout there is no retry.
             self._close()
             return self._ask(commands, again=False)
 
@@ -256,7 +255,7 @@ class _Line:
             (reply,) = connection.ask([["AUTH", *([auth.user] if auth.user else []), auth.secret]])
             if isinstance(reply, ReplyError):
                 connection.close()
-                # A server without users says so as it says of any other mistake.
+                # A server without users reports this as a generic error.
                 raise ReplyError("WRONGPASS", str(reply)) if reply.code == "ERR" else reply
         return connection
 

@@ -1,7 +1,7 @@
-"""How a Redis Cluster forms, and how its slots move while clients use them.
+"""Formation of a Redis Cluster, and moving its slots under load.
 
-A slot moves as the store's own tool moves it: both nodes are told, its keys are sent over in batches, and then every
-node is told who serves it. Meanwhile a client that asks the one node is sent to the other where that is right.
+A slot moves as with `redis-cli`: mark it on both nodes, send its keys in batches, then announce the new owner to all
+nodes. Meanwhile the nodes redirect clients.
 """
 
 import time
@@ -18,10 +18,10 @@ from loadframe.store.redis.client import Client
 from loadframe.store.redis.nodes import ABSENT, SLOTS, RedisNode
 from loadframe.store.redis.routes import Routes
 
-#: Slots that are on their way at a time, and keys that one command sends over: it blocks its node meanwhile.
+#: Slots to move at a time, and keys per MIGRATE command, which blocks its node.
 _SLOTS_AT_ONCE = 64
 _KEYS_AT_ONCE = 100
-#: Milliseconds that a node waits for the other while it sends keys.
+#: Timeout between nodes while keys are sent, ms.
 _MIGRATION_TIMEOUT = 10_000
 _POLL = 0.05
 
@@ -30,26 +30,26 @@ Clients = Callable[[str], Client]
 
 @dataclass(frozen=True)
 class Ring:
-    """All nodes as one of them sees them."""
+    """All nodes of a cluster, as reported by one node."""
 
     nodes: tuple[RedisNode, ...]
     myself: RedisNode
-    state: str  #: `ok` or `fail`, in the node's words
+    state: str  #: `ok` or `fail`
 
     @classmethod
     def read(cls, client: Client) -> Self:
-        """Ask one node."""
+        """Read the view of one node."""
         nodes = _known_to(client)
         return cls(nodes, _myself(nodes), client.look("CLUSTER INFO")["cluster_state"])
 
     @property
     def masters(self) -> list[RedisNode]:
-        """Those that may serve slots, in the order of their addresses."""
+        """Reachable masters, by address."""
         masters = (node for node in self.nodes if "master" in node.flags and not node.flags & ABSENT)
         return sorted(masters, key=lambda node: split_address(node.address))
 
     def serving(self, key: str) -> str:
-        """Return the address of the node that serves a key."""
+        """Return the address of the node that serves a key; StoreFailed without one."""
         slot = slot_of(key)
         for node in self.nodes:
             if any(slot in slots for slots in node.ranges):
@@ -57,7 +57,7 @@ class Ring:
         raise StoreFailed(f"no node serves the slot {slot}", remedy="see `loadframe cluster status`")
 
     def at(self, address: str) -> RedisNode | None:
-        """Return the node at that address, if it is known."""
+        """Return the node at that address; None if it is unknown."""
         return next((node for node in self.nodes if node.address == address), None)
 
 
@@ -80,7 +80,7 @@ def slot_of(key: str) -> int:
 
 
 def health(seen: Ring, clients: Clients) -> Health:
-    """Ready is that all slots are served, by nodes that can be reached."""
+    """Return the cluster's health: ready if all nodes are reachable and serve all slots."""
     present = [node for node in seen.nodes if node.present]
     served = sum(node.size for node in present)
     moving = len(seen.myself.migrating)
@@ -89,7 +89,7 @@ def health(seen: Ring, clients: Clients) -> Health:
             try:
                 moving += len(_myself(_known_to(clients(node.address))).migrating)
             except Unreachable:
-                # The others have not seen yet that it is gone, or cut off.
+                # The other nodes have not noticed yet that it is down or cut off.
                 present.remove(node)
                 served -= node.size
     complete = served == SLOTS and len(present) == len(seen.nodes)
@@ -104,13 +104,13 @@ def health(seen: Ring, clients: Clients) -> Health:
 
 
 def form(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> None:
-    """Give each node its share of the slots, and have all meet."""
+    """Assign each node an equal range of slots, and introduce the nodes to each other."""
     wait(clients, watch)
     count = len(clients)
     for number, client in enumerate(clients):
         first, last = SLOTS * number // count, SLOTS * (number + 1) // count
         client.ask("CLUSTER ADDSLOTS", *range(first, last))
-        # Founders with one epoch would have to quarrel over it.
+        # Founders with equal epochs would first have to resolve the conflict.
         client.ask("CLUSTER SET-CONFIG-EPOCH", number + 1)
     meet(clients, members, watch)
 
@@ -121,8 +121,8 @@ def wait(clients: Sequence[Client], watch: Watch) -> None:
 
 
 def meet(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> None:
-    """Have all nodes know each other at the addresses that they have now."""
-    # Each to each: gossip, which would do the rest, takes a second or two.
+    """Introduce all nodes to each other at their current addresses, and wait until the cluster is ok."""
+    # All pairs, because waiting for gossip takes a second or two.
     for number, client in enumerate(clients):
         for member in members[number + 1 :]:
             _introduce(client, member)
@@ -130,28 +130,27 @@ def meet(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> 
 
 
 def join(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
-    """Have a node meet the others, and wait until each knows each."""
+    """Introduce a node to the cluster, and wait until all nodes know each other."""
     newcomer = clients(member.address)
     wait([newcomer], watch)
     mine = Ring.read(newcomer).myself.id
     _introduce(clients(seen.myself.address), member)
-    everybody = {node.id for node in seen.nodes} | {mine}
+    ids = {node.id for node in seen.nodes} | {mine}
     nodes = [newcomer, *(clients(node.address) for node in seen.nodes if node.present)]
-    _until(lambda: all(everybody <= _met(node) for node in nodes), watch, "meeting")
-    # A node serves nothing before it sees the cluster as sound, which a new one, and one that was just paused, puts off
-    # for a second or two.
+    _until(lambda: all(ids <= _met(node) for node in nodes), watch, "meeting")
+    # A node serves requests only once it considers the cluster ok, which takes a new or paused node a second or two.
     _until(lambda: all(Ring.read(node).state == "ok" for node in nodes), watch, "meeting")
 
 
 def balance(seen: Ring, clients: Clients, watch: Watch) -> None:
-    """Finish what was begun, and move slots until no node has more than one above any other."""
+    """Finish interrupted moves, then move slots until nodes differ by one slot at most."""
     finish(seen, clients, watch)
     seen = Ring.read(clients(seen.myself.address))
     move(routes.balancing(seen.masters), seen.masters, clients, watch)
 
 
 def finish(seen: Ring, clients: Clients, watch: Watch) -> None:
-    """Finish moves that were broken off."""
+    """Finish interrupted moves of slots."""
     by_id = {node.id: node for node in seen.masters}
     views = {node.id: Ring.read(clients(node.address)).myself for node in seen.masters}
     begun: Routes = {}
@@ -167,7 +166,7 @@ def finish(seen: Ring, clients: Clients, watch: Watch) -> None:
 
 
 def leave(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
-    """Move all slots of a node to the others, to those first that have fewest."""
+    """Move all slots of a node to the others, first to those with the fewest; BadInput for the last node."""
     finish(seen, clients, watch)
     seen = Ring.read(clients(seen.myself.address))
     leaving = seen.at(member.address)
@@ -180,7 +179,7 @@ def leave(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
 
 
 def forget(seen: Ring, member: Member, clients: Clients) -> None:
-    """Have all others forget a node that is gone."""
+    """Make all other nodes forget a removed node."""
     gone = seen.at(member.address)
     if gone is None:
         return
@@ -194,7 +193,7 @@ def forget(seen: Ring, member: Member, clients: Clients) -> None:
 
 
 def move(planned: Routes, masters: Sequence[RedisNode], clients: Clients, watch: Watch) -> None:
-    """Move slots with their keys, some at a time."""
+    """Move slots with their keys, in batches."""
     nodes = {node.id: node for node in masters}
     left = sum(len(slots) for slots in planned.values())
     watch(Balancing(left, "slots"))
@@ -215,14 +214,14 @@ def _move(
     _tell(giver, [(slot, "MIGRATING", target.id) for slot in slots])
     for keys in _keys(giver, slots):
         giver.ask("MIGRATE", host, port, "", 0, _MIGRATION_TIMEOUT, *taker.credentials, "KEYS", *keys)
-    # The taker first: should all end here, it is better that two claim a slot than that nobody does.
+    # The target first: if this is interrupted, two owners of a slot are better than none.
     others = [node for node in masters if node.id not in (source.id, target.id)]
     for node in (target, source, *others):
         _tell(clients(node.address), [(slot, "NODE", target.id) for slot in slots])
 
 
 def _keys(giver: Client, slots: Sequence[int]) -> Iterator[list[str]]:
-    """Yield the keys in these slots, in batches of one slot; each batch has to be gone before the next is asked for."""
+    """Yield batches of keys in these slots, one slot each. The caller must move a batch before it takes the next."""
     while slots:
         batches = giver.ask_all([("CLUSTER GETKEYSINSLOT", slot, _KEYS_AT_ONCE) for slot in slots])
         yield from (keys for keys in batches if keys)

@@ -1,4 +1,4 @@
-"""A node of a Redis Cluster, as CLUSTER NODES tells of it."""
+"""A node of a Redis Cluster, parsed from CLUSTER NODES."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,40 +7,40 @@ from itertools import chain
 from typing import Self
 
 SLOTS = 16384
-#: Flags of nodes that are not members, or not yet, or not to be reached.
+#: Flags of nodes that are unreachable or not yet members.
 ABSENT = {"handshake", "noaddr", "fail"}
 
 
 @dataclass(frozen=True)
 class RedisNode:
-    """A node as another sees it."""
+    """A node as another node reports it."""
 
     id: str
     address: str  #: host:port for clients
     flags: frozenset[str]
     connected: bool
-    ranges: tuple[range, ...]  #: the slots that it serves
-    migrating: Mapping[int, str]  #: slots that it gives away, and the ids of those that get them; its own view has them
-    importing: Mapping[int, str]  #: slots that it gets, and the ids of those that give them; the same
+    ranges: tuple[range, ...]  #: its slots
+    migrating: Mapping[int, str]  #: slots leaving it -> id of the target; only in a node's view of itself
+    importing: Mapping[int, str]  #: slots coming to it -> id of the source; only in a node's view of itself
 
     @cached_property
     def slots(self) -> frozenset[int]:
-        """The slots that it serves, one by one: thousands, which who only counts them need not make."""
+        """Its slots one by one: up to 16,384, so use `size` to count them."""
         return frozenset(chain.from_iterable(self.ranges))
 
     @property
     def size(self) -> int:
-        """How many slots it serves."""
+        """Its number of slots."""
         return sum(map(len, self.ranges))
 
     @property
     def present(self) -> bool:
-        """Whether it is a member that can be reached."""
+        """Whether it is a reachable member."""
         return self.connected and not self.flags & ABSENT
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """Read a line of CLUSTER NODES."""
+        """Parse a line of CLUSTER NODES."""
         node, address, flags, _, _, _, _, link, *rest = line.split()
         ranges: list[range] = []
         migrating: dict[int, str] = {}

@@ -1,20 +1,20 @@
-"""Which slots go where when a cluster grows, shrinks or is balanced: as few as possible, in contiguous ranges.
+"""Slot moves for scaling and balancing a cluster: as few slots as possible, in contiguous ranges.
 
-Ranges matter beyond tidiness: each node sends the list of its ranges around, and clients keep it.
+Contiguous ranges keep the slot table short, which nodes exchange and clients cache.
 """
 
 from collections.abc import Mapping, Sequence
 
 from loadframe.store.redis.nodes import SLOTS, RedisNode
 
-#: Slots by the ids of the node that gives them and of the one that gets them.
+#: Slots to move, by (source id, target id).
 Routes = dict[tuple[str, str], list[int]]
 
 
 def balancing(nodes: Sequence[RedisNode]) -> Routes:
-    """Return what evens the nodes out: none has more than one slot above any other."""
+    """Return the moves after which nodes differ by one slot at most."""
     least, over = divmod(SLOTS, len(nodes))
-    # Those that have most keep the odd ones, so that as few as possible move.
+    # The largest nodes keep the remainder, so that fewest slots move.
     by_size = sorted(nodes, key=lambda node: -node.size)
     share = {node.id: least + (place < over) for place, node in enumerate(by_size)}
     surplus = [(node, piece) for node in by_size for piece in _spare(node, node.size - share[node.id])]
@@ -22,18 +22,18 @@ def balancing(nodes: Sequence[RedisNode]) -> Routes:
 
 
 def leaving(gone: RedisNode, others: Sequence[RedisNode]) -> Routes:
-    """Return what empties one node: the others get its slots, those first that have fewest."""
-    wanting = dict.fromkeys((node.id for node in others), 0)
+    """Return the moves that empty a node; its slots go first to the nodes with the fewest."""
+    demand = dict.fromkeys((node.id for node in others), 0)
     sizes = {node.id: node.size for node in others}
     for _ in range(gone.size):
         target = min(sizes, key=lambda node: sizes[node])
         sizes[target] += 1
-        wanting[target] += 1
-    return _routes([(gone, piece) for piece in gone.ranges], others, wanting)
+        demand[target] += 1
+    return _routes([(gone, piece) for piece in gone.ranges], others, demand)
 
 
 def _spare(node: RedisNode, count: int) -> list[range]:
-    """Return `count` of a node's slots: its shortest ranges whole, and the end of the next one."""
+    """Return `count` slots of a node: its shortest ranges, and the end of the next one."""
     pieces: list[range] = []
     for piece in sorted(node.ranges, key=lambda piece: (len(piece), piece.start)):
         if count <= 0:
@@ -44,10 +44,10 @@ def _spare(node: RedisNode, count: int) -> list[range]:
 
 
 def _routes(
-    surplus: Sequence[tuple[RedisNode, range]], targets: Sequence[RedisNode], wanting: Mapping[str, int]
+    surplus: Sequence[tuple[RedisNode, range]], targets: Sequence[RedisNode], demand: Mapping[str, int]
 ) -> Routes:
-    """Give the pieces to the targets, as many slots as each wants: first what borders on a target's own ranges."""
-    left = dict(wanting)
+    """Distribute the ranges over the targets, with `demand` slots each, preferring ranges next to a target's own."""
+    left = dict(demand)
     routes: Routes = {}
     rest: list[tuple[RedisNode, range]] = []
 
@@ -57,7 +57,7 @@ def _routes(
 
     for source, whole in surplus:
         piece = whole
-        # Nodes give the ends of their ranges, so a piece goes back first to the node whose range it continues.
+        # Return ranges first to the node whose range they continue: nodes give away the ends of their ranges.
         for node in targets:
             if any(slots.stop == piece.start for slots in node.ranges) and (taken := piece[: left[node.id]]):
                 give(source, node.id, taken)

@@ -1,7 +1,4 @@
-"""Redis and Valkey: a node's files and command line from the software of this machine, collections, and the cluster.
-
-How a cluster forms and how its slots move is in `cluster`.
-"""
+"""Redis and Valkey: files and command lines of nodes, collections, and cluster operations (see `cluster`)."""
 
 import json
 import shlex
@@ -30,23 +27,23 @@ from loadframe.store.first_answer import first_answer
 from loadframe.store.redis import cluster as ring
 from loadframe.store.redis.client import USER, Client
 
-#: The servers that are looked for, the first that is found is taken.
+#: Names of the server's executable, in order of preference.
 _PROGRAMS = ("redis-server", "valkey-server")
-#: Settings that loadframe decides; `cluster` is its own.
+#: Settings that Loadframe controls. `cluster` is a setting of Loadframe, not of the server.
 _OURS = {"bind", "port", "dir", "cluster-enabled", "cluster-port", "cluster-config-file", "daemonize", "logfile"}
 _OURS |= {"requirepass", "masterauth", "masteruser", "aclfile", "user", "unixsocket"}
 _OURS |= {"tls-port", "tls-cluster", "tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients"}
 _OWN = {"cluster"}
-#: A hash with the definition of each collection, which the driver reads, too.
+#: A hash with the definitions of all collections, which the driver also reads.
 _COLLECTIONS = "loadframe:collections"
-#: Of a node's memory limit, what the data may take; the rest is for buffers and for copies on write.
+#: Share of a node's memory limit for data; the rest is for buffers and copy-on-write.
 _SHARE = 0.75
-#: The first version that has users.
+#: The first major version with users.
 _USERS_SINCE = 6
-#: Where a node of a cluster keeps what it knows of the others.
+#: File with a node's cluster state.
 _STATE = "nodes.conf"
 
-#: Figures of INFO, by what they are called there.
+#: Fields of INFO -> our names of statistics.
 _FIGURES = {
     "connected_clients": "clients",
     "blocked_clients": "blocked_clients",
@@ -71,7 +68,7 @@ _FIGURES = {
 
 
 class Redis(Store):
-    """Single servers, and clusters."""
+    """Redis and Valkey, as single servers and clusters."""
 
     kind = "redis"
     port = 6379
@@ -93,46 +90,46 @@ class Redis(Store):
     )
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Remember who asks, and how."""
+        """Store how to connect."""
         self._access = access
-        #: A connection to each node for its figures, which are asked for every second.
+        #: Open connections by node, for statistics every second.
         self._clients: dict[str, Client] = {}
 
     def with_access(self, access: Access) -> Self:
-        """Return the store as it is asked by TLS, as a user with a password, or both."""
+        """Return the store with TLS, a user with a password, or both; BadInput for other credentials."""
         if access.auth is not None and access.auth.scheme != "basic":
-            raise BadInput("redis knows users with passwords, and no keys or tokens", remedy="give --user")
+            raise BadInput("redis does not support API keys or tokens", remedy="give --user")
         if access.compress:
-            raise BadInput("requests to redis are not compressed", remedy="leave --compress out")
+            raise BadInput("redis does not support compressed requests", remedy="leave --compress out")
         return self if access == OPEN else type(self)(access)
 
     def distribution(self, version: str) -> Distribution:
-        """Refuse: no registry has it."""
+        """Refuse: the package registries do not have Redis."""
         raise BadInput(
-            f"redis {version} cannot be had from the package registries".replace("  ", " "),
+            f"redis {version} is not in the package registries".replace("  ", " "),
             remedy="install your system's redis-server or valkey-server, or give its folder with --home",
         )
 
     def installation(self, home: Path | None) -> Found:
-        """Return the server of the installation, or else of the PATH."""
+        """Return the server of the installation, or else on the PATH; BadInput if it is too old or missing."""
         server = installed.require_program(home, *_PROGRAMS)
         name = "valkey " if "valkey" in server.name else ""
         version = installed.program_version(server, r"v=(\d+(?:\.\d+)*)", "--version")
         if int(version.partition(".")[0]) < _USERS_SINCE:
             raise BadInput(
-                f"redis {version} knows no users, and loadframe starts no server that it cannot log in to",
+                f"redis {version} is too old: it does not have users, so Loadframe could not log in",
                 where=str(server),
                 remedy=f"install version {_USERS_SINCE} or newer, or start the cluster yourself and give its --hosts",
             )
         return Found(name + version, server)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Settings are those of redis.conf, and `cluster`."""
+        """Check settings of redis.conf, and `cluster`."""
         for key in settings:
             if key in _OURS:
-                raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
+                raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
         if not isinstance(settings.get("cluster", True), bool):
-            raise BadInput("the setting cluster wants true or false", where=str(settings["cluster"]))
+            raise BadInput("the setting cluster must be true or false", where=str(settings["cluster"]))
 
     def require_encryption(
         self,
@@ -141,16 +138,16 @@ class Redis(Store):
         nodes: int,
         installation: Installation | None = None,
     ) -> None:
-        """A cluster's nodes send each other keys where clients ask, so that both are encrypted or neither is."""
+        """Refuse to encrypt only one kind of connection in a cluster, because nodes send keys to the client port."""
         if encryption is Encryption.TRANSPORT or (encryption is Encryption.HTTP and settings.get("cluster", nodes > 1)):
             raise BadInput(
-                "the nodes of a redis cluster send each other keys through the port that clients ask",
+                "the nodes of a redis cluster send keys to each other through the client port",
                 where=f"encryption: {encryption}",
-                remedy="say none or both; a single server can have http as well",
+                remedy="use none or both; a single server also supports http",
             )
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Bind one address, write into the folder alone, and be a cluster's node unless the user wants none."""
+        """Bind one address, write only into the folder, and enable cluster mode unless the user disables it."""
         clustered = _clustered(node)
         lines: dict[str, Any] = {
             "bind": node.address,
@@ -158,15 +155,15 @@ class Redis(Store):
             "dir": node.folder / "data",
             "daemonize": False,
             "protected-mode": False,
-            # Pauses by forked copies would be measured as the store's own; the log alone keeps the data.
+            # Snapshots fork, and their pauses would be measured; the log suffices to keep the data.
             "save": '""',
             "appendonly": True,
             "appendfsync": "everysec",
-            # A loadframe that looks away must not see its nodes declared dead and alive again.
+            # Long enough that a paused node is not declared failed and then alive again.
             "cluster-node-timeout": 5000,
-            # A slot without a node fails alone, as it does in the other stores.
+            # A missing slot fails only its own requests, as in the other stores.
             "cluster-require-full-coverage": False,
-            # A node that gives its last slot away would fetch all data again, as another's replica.
+            # Otherwise a node without slots would become a replica and copy all data back.
             "cluster-allow-replica-migration": False,
         }
         if node.memory:
@@ -191,9 +188,9 @@ class Redis(Store):
                 "tls-auth-clients": False,
                 "tls-cluster": node.encryption.nodes,
             }
-        # A replica logs in as any client does.
+        # A replica logs in as clients do.
         lines |= {"requirepass": node.password, "masterauth": node.password}
-        text = "".join(f"{key} {_said(value)}\n" for key, value in lines.items())
+        text = "".join(f"{key} {_config_value(value)}\n" for key, value in lines.items())
         return NodePlan(
             files={"config/redis.conf": text, **(node.certificates.files(bundled=True) if node.certificates else {})},
             folders=("data",),
@@ -203,29 +200,29 @@ class Redis(Store):
         )
 
     def client(self, address: str) -> Client:
-        """Return a connection to one node."""
+        """Return the client of a node."""
         if address not in self._clients:
             self._clients[address] = Client(address, self._access)
         return self._clients[address]
 
     def _first(self, addresses: Sequence[str]) -> tuple[str, dict[str, str]]:
-        """Return the first address that answers, and what its INFO says; Unreachable when none does."""
+        """Return the first address that answers, with its INFO; Unreachable if none answers."""
         return first_answer(addresses, lambda address: (address, self.client(address).info()), Unreachable)
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the version, with the name of one that only speaks the same protocol."""
+        """Return the version, preceded by `valkey` for Valkey."""
         _, info = self._first(addresses)
         if "valkey_version" in info:
             return f"valkey {info['valkey_version']}"
         return info["redis_version"]
 
     def _ring(self, addresses: Sequence[str]) -> ring.Ring | None:
-        """Return the cluster as the first node that answers sees it; None of a single server."""
+        """Return the cluster as the first node that answers reports it; None for a single server."""
         address, info = self._first(addresses)
         return ring.Ring.read(self.client(address)) if _is_clustered(info) else None
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Ready is that every slot is served, and that every node has every other for a member."""
+        """Return the health: ready if all nodes are reachable and serve all slots."""
         seen = self._ring(addresses)
         if seen is None:
             _, info = self._first(addresses)
@@ -234,16 +231,16 @@ class Redis(Store):
         return ring.health(seen, self.client)
 
     def silent(self, addresses: Sequence[str]) -> list[str]:
-        """Return those that do not answer: a load on a cluster goes to the nodes that the others know."""
+        """Return the nodes that do not answer; load would use other nodes of the cluster unnoticed."""
         return [f"{address} does not answer" for address in addresses if self._clustered_at(address) is None]
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:
-        """BadInput for single servers among others, and for nodes of several clusters; a silent one may be any."""
+        """BadInput for several single servers or nodes of several clusters; servers that do not answer are skipped."""
         clustered = {address: self._clustered_at(address) for address in addresses}
         alone = [address for address, is_clustered in clustered.items() if is_clustered is False]
         if alone and len(addresses) > 1:
             raise BadInput(
-                "this is a single server, which shares no data with the others",
+                "this is a single server, which shares no data with the other hosts",
                 where=", ".join(alone),
                 remedy="name the nodes of one cluster, or one single server",
             )
@@ -252,34 +249,34 @@ class Redis(Store):
         for address, view in zip(nodes[1:], views[1:], strict=True):
             if view.myself.id not in {node.id for node in views[0].nodes}:
                 raise BadInput(
-                    f"this node belongs to another cluster than {nodes[0]}",
+                    f"this node and {nodes[0]} belong to different clusters",
                     where=address,
                     remedy="name the nodes of one cluster",
                 )
 
     def _clustered_at(self, address: str) -> bool | None:
-        """Whether the server there is a cluster's node; None if it does not answer."""
+        """Return whether the server is a node of a cluster; None if it does not answer."""
         try:
             return _is_clustered(self.client(address).info())
         except Unreachable:
             return None
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set parameters of every node, by CONFIG SET."""
+        """Set parameters on every node with CONFIG SET."""
         for address in addresses:
             for name, value in settings.items():
                 self.client(address).ask("CONFIG", "SET", name, str(value))
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Have the nodes meet, and give each its share of the slots."""
+        """Introduce the nodes to each other, and assign their slots; do nothing for a single server."""
         if len(members) == 1 and not settings.get("cluster"):
             return
         if not settings.get("cluster", True):
-            raise BadInput("several servers that are not a cluster share no data", remedy="leave cluster: false out")
+            raise BadInput("several servers without a cluster share no data", remedy="leave cluster: false out")
         ring.form([self.client(member.address) for member in members], members, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Have nodes meet again, some of which may be at other addresses by now."""
+        """Introduce restarted nodes to each other at their current addresses."""
         clients = [self.client(member.address) for member in members]
         ring.wait(clients, watch)
         if _is_clustered(clients[0].info()):
@@ -290,22 +287,22 @@ class Redis(Store):
         self._clustered_only(addresses)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Have the node meet the others; it has no slots yet."""
+        """Introduce the node to the others; it has no slots yet."""
         self._clustered_only(addresses)
         ring.join(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Move slots until each node has as many as any other, or one more."""
+        """Move slots until nodes differ by one slot at most."""
         if (seen := self._ring(addresses)) is not None:
             ring.balance(seen, self.client, watch)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Move the node's slots to the others, and have those forget it."""
+        """Move the node's slots to the others."""
         self._clustered_only(addresses)
         ring.leave(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Have every node forget one that is gone, before its word of mouth brings it back."""
+        """Make every node forget a removed node, before gossip announces it again."""
         if (seen := self._ring(addresses)) is not None:
             ring.forget(seen, member, self.client)
         self._clients.pop(member.address, None)
@@ -317,32 +314,32 @@ class Redis(Store):
             )
 
     def _masters(self, addresses: Sequence[str]) -> list[Client]:
-        """Return a connection to each node that holds data."""
+        """Return a client for each node that holds data."""
         seen = self._ring(addresses)
         if seen is None:
             return [self.client(self._first(addresses)[0])]
         return [self.client(node.address) for node in seen.masters]
 
     def _registry(self, addresses: Sequence[str]) -> Client:
-        """Return a connection to the node that keeps the list of collections."""
+        """Return the client of the node that stores the definitions of collections."""
         seen = self._ring(addresses)
         return self.client(seen.serving(_COLLECTIONS) if seen else self._first(addresses)[0])
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Note the collection's definition: keys need no more."""
+        """Store the collection's definition; keys need no preparation. A cluster does not index documents."""
         if definition.get("index") and self._ring(addresses) is not None:
             definition = {**definition, "index": False}
         self._registry(addresses).ask("HSET", _COLLECTIONS, name, json.dumps(dict(definition)))
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
-        """Return whether it was created."""
+        """Return whether the collection was created."""
         return bool(self._registry(addresses).ask("HEXISTS", _COLLECTIONS, name))
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """Remove all keys of the collection."""
+        """Delete all keys of the collection, and its definition."""
         for master in self._masters(addresses):
             for keys in master.keys(name):
-                # A command for each, since the keys of one command would have to share a slot.
+                # One command per key, since the keys of a command would have to share a slot.
                 master.ask_all([("UNLINK", key) for key in keys])
         registry = self._registry(addresses)
         if registry.ask("HEXISTS", _COLLECTIONS, name):
@@ -351,11 +348,11 @@ class Redis(Store):
             registry.ask("HDEL", _COLLECTIONS, name)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Count the collection's keys, each once."""
+        """Count the collection's distinct keys."""
         return len({key for master in self._masters(addresses) for keys in master.keys(name) for key in keys})
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return each node's figures by its address; of a cluster, those of the nodes that answer."""
+        """Return statistics by node address; in a cluster, nodes that do not answer are left out."""
         first, info_of_first = self._first(addresses)
         seen = ring.Ring.read(self.client(first)) if _is_clustered(info_of_first) else None
         slots = {node.address: float(node.size) for node in seen.nodes} if seen else {}
@@ -366,7 +363,7 @@ class Redis(Store):
             except Unreachable:
                 continue
             figures = {name: float(info[key]) for key, name in _FIGURES.items() if key in info}
-            # Such as `keys=12,expires=0,avg_ttl=0`, and nothing of a database that is empty.
+            # Such as `keys=12,expires=0,avg_ttl=0`; absent for an empty database.
             figures["keys"] = float(info.get("db0", "keys=0").partition(",")[0].removeprefix("keys="))
             if slots:
                 figures["slots"] = slots[address]
@@ -375,7 +372,7 @@ class Redis(Store):
 
 
 def _clustered(node: NodeSpec) -> bool:
-    """Whether a node is a cluster's: it is said, or it is one of several, or joins some, or was one before."""
+    """Whether a node starts in cluster mode: by setting, as one of several, to join, or as a former member."""
     if "cluster" in node.settings:
         return bool(node.settings["cluster"])
     data = node.folder / "data"
@@ -386,7 +383,7 @@ def _is_clustered(info: Mapping[str, str]) -> bool:
     return info.get("cluster_enabled") == "1"
 
 
-def _said(value: object) -> str:
+def _config_value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Path) and shlex.quote(str(value)) != str(value):

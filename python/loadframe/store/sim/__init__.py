@@ -1,7 +1,7 @@
-"""A simulated store: real processes that speak the search protocol and answer after a service time of known law.
+"""A simulated store: processes that speak the search protocol and answer after a service time from a known model.
 
-What a measurement of it should find is known beforehand (`model`), so every analysis can be held against the truth. Its
-nodes run on one machine, since they share their queues through a folder (`shared`).
+Analyses can be checked against it, because the correct results follow from the model (`model`). All nodes run on one
+machine, because they share their queues through a folder (`shared`).
 """
 
 import json
@@ -19,10 +19,10 @@ from loadframe.store.sim.model import FOLDER, VERSION, SimModel
 
 
 class Sim(SearchStore):
-    """Nodes of `loadframe.store.sim.server`; the settings are those of its model."""
+    """Nodes that run `loadframe.store.sim.server`; the settings are the parameters of its model."""
 
     kind = "sim"
-    only_here = True  # they share their queues, and are run by this very installation
+    only_here = True  # nodes share queues in a folder, and run this installation of Loadframe
     start_seconds = (1.0, 0.2)
     watched: tuple[Figure, ...] = (
         Figure("queries/s", "search_query_total", total=True),
@@ -33,27 +33,27 @@ class Sim(SearchStore):
     )
 
     def installation(self, home: Path | None) -> Found | None:
-        """It comes with loadframe."""
+        """Return Loadframe's Python: the store is part of Loadframe."""
         return super().installation(home) if home else Found(VERSION, Path(sys.executable))
 
     def distribution(self, version: str) -> Distribution:
-        """Refuse: there is nothing to fetch."""
-        raise BadInput(f"there is no version {version} of the simulated store", remedy=f"take {VERSION}")
+        """Refuse: the only version needs no download."""
+        raise BadInput(f"unknown version {version} of the simulated store", remedy=f"use {VERSION}")
 
     def software(self, version: str) -> dict[str, str]:
-        """It speaks as OpenSearch does."""
+        """Return OpenSearch, whose protocol it speaks."""
         return {"distribution": "opensearch", "version": "3.0"}
 
     def electors(self, nodes: int) -> int | None:
-        """All nodes are alike, and nobody is elected."""
+        """Return None: there are no elections."""
         return None
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Settings are the parameters of the model."""
+        """Check the parameters of the model."""
         SimModel.from_settings(settings)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Run the server with this Python."""
+        """Run the server with Loadframe's Python."""
         argv = (
             str(installation.home),
             "-m",

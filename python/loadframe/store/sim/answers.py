@@ -1,6 +1,6 @@
-"""What a simulated node answers: of the search protocol, as much as loadframe's driver and store face ask of it.
+"""Answers of a simulated node: the part of the search protocol that Loadframe's driver and store use.
 
-It keeps no documents, only how many there are and their bytes. Searches return as many hits as they ask for.
+It counts documents and bytes but stores neither. Searches return as many hits as requested.
 """
 
 import json
@@ -13,13 +13,13 @@ from loadframe.store.sim.model import VERSION
 from loadframe.store.sim.shared import Shared
 
 _HIT = {"_id": "1", "_score": None, "_source": {"simulated": True}, "sort": [1]}
-#: Requests for data, by the last part of their path that says what they are; all take service time.
+#: Last path segments of requests for data, which take service time.
 TIMED = ("_search", "_msearch", "_bulk", "_doc", "_create", "_update")
 _EXCLUDE = "cluster.routing.allocation.exclude._name"
 
 
 class Refused(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """A request that is answered with an error."""
+    """A request to answer with an error."""
 
     def __init__(self, status: int, kind: str, reason: str) -> None:
         super().__init__(reason)
@@ -29,43 +29,43 @@ class Refused(Exception):  # noqa: N818 - reads as what it is where it is raised
 
 @dataclass(frozen=True)
 class Request:
-    """A request, read."""
+    """A parsed request."""
 
     method: str
-    parts: tuple[str, ...]  #: of the path
+    parts: tuple[str, ...]  #: segments of the path
     parameters: Mapping[str, str]
     body: bytes
 
     @classmethod
     def read(cls, method: str, target: str, body: bytes) -> "Request":
-        """Read a request line's words and the body."""
+        """Parse the method, target and body of a request."""
         path, _, query = target.partition("?")
         parameters = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
         return cls(method, tuple(part for part in path.split("/") if part), parameters, body)
 
     @property
     def timed(self) -> str | None:
-        """What kind of request for data it is, if it is one."""
+        """The kind of a request for data; None for other requests."""
         return next((part for part in self.parts if part in TIMED), None)
 
     def json(self) -> dict[str, Any]:
-        """Return the body's object; empty without a body."""
+        """Return the body's JSON object; empty if there is none."""
         content = json.loads(self.body) if self.body.strip() else {}
         return content if isinstance(content, dict) else {}
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a request for data adds to its collection."""
+    """Effect of a request for data on its collection."""
 
     collection: str
-    created: float  #: when that collection was
+    created: float  #: creation time of the collection
     documents: int
     bytes: int
 
 
 def data(request: Request, shared: Shared) -> tuple[dict[str, Any], Written | None]:
-    """Return answer and effect of a request for data, by what is known of the cluster; Refused for a wrong one."""
+    """Return answer and effect of a request for data; Refused for an unknown collection."""
     kind, collection = request.timed, request.parts[0]
     if kind == "_bulk":
         return _bulk(request, shared)
@@ -115,7 +115,7 @@ def _written(collection: str, documents: int, request: Request, shared: Shared) 
 
 
 def administration(request: Request, shared: Shared, node: str, now: float) -> Any:
-    """Return the answer to a request about the cluster, in `shared.locked`; Refused for one that is not known."""
+    """Return the answer to an administrative request; call it in `shared.locked`. Refused if it is unsupported."""
     placement = shared.placement
     answer: Any
     match request.method, request.parts:
@@ -143,7 +143,7 @@ def administration(request: Request, shared: Shared, node: str, now: float) -> A
 
 
 def _of_cluster(path: tuple[str, ...], request: Request, shared: Shared, now: float) -> Any:
-    """Return the answer to a request below `_cluster`, and keep shards off nodes where it says so."""
+    """Return the answer to a request below `_cluster`; a change of settings excludes nodes from holding shards."""
     placement = shared.placement
     match request.method, path:
         case "GET", ("health", *_):
@@ -215,7 +215,7 @@ def _health(shared: Shared) -> dict[str, Any]:
 
 
 def _statistics(shared: Shared, name: str, now: float) -> dict[str, Any]:
-    """Return a node's figures where a real one has them. CPU is the share of its servers that are busy now."""
+    """Return a node's statistics in the real format. CPU is the share of its servers that are busy."""
     slot = shared.slots[name]
     served, waiting = shared.stations.load(slot, now)
     completed, rejected, busy = shared.stations.sums(slot)
@@ -245,4 +245,4 @@ def _no_such(collection: str) -> Refused:
 
 def _unknown(request: Request) -> Refused:
     path = "/".join(request.parts)
-    return Refused(400, "unknown_request", f"the simulated store does not know {request.method} /{path}")
+    return Refused(400, "unknown_request", f"the simulated store does not support {request.method} /{path}")

@@ -1,7 +1,6 @@
-"""Where the copies of shards lie, and how they move: one after the other to each node that has fewer than its share.
+"""Placement of shard copies on nodes, and their moves: each node with too few copies receives one at a time.
 
-Time is an argument, so that the same code runs by the clock and in virtual time: `advance` catches up with all that was
-due.
+Time is an argument, so that the code runs in real and in virtual time. `advance` processes all events up to a time.
 """
 
 from collections import Counter
@@ -14,7 +13,7 @@ from loadframe.store.sim.model import SimModel
 
 @dataclass
 class Copy:
-    """One copy of one shard: of which collection, and on which node; None when no node could take it."""
+    """A copy of a shard. `node` is None if no node could hold it."""
 
     collection: str
     shard: int
@@ -23,7 +22,7 @@ class Copy:
 
 @dataclass
 class Move:
-    """A copy (by its index) on its way, in seconds of the cluster's time."""
+    """A moving copy, by its index in `copies`. Times in s."""
 
     copy: int
     target: str
@@ -33,25 +32,25 @@ class Move:
 
 @dataclass
 class Placement:
-    """The cluster's state: who is a member, who will be, and where the data is."""
+    """State of the cluster: present and future members, and the placement of data."""
 
     model: SimModel
     members: list[str] = field(default_factory=list)
-    #: Nodes that have started, and when each will be a member.
+    #: Nodes that are starting, and the time when each becomes a member.
     joining: dict[str, float] = field(default_factory=dict)
     copies: list[Copy] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
-    #: Nodes that are to give up their data.
+    #: Nodes that must not hold data.
     excluded: set[str] = field(default_factory=set)
-    #: Bytes of a copy by collection, where the model does not fix them.
+    #: Bytes of a copy by collection, unless the model fixes them.
     sizes: dict[str, float] = field(default_factory=dict)
 
     def start(self, node: str, now: float, *, founding: bool) -> None:
-        """A node's process has started: it is a member at once, or after the delay."""
+        """Register a started node as a member: now if it is a founder, else after the delay."""
         self.joining[node] = now if founding else now + self.model.join_delay
 
     def gone(self, nodes: Iterable[str], now: float) -> None:
-        """Nodes have ended. Their data is missing until they come back."""
+        """Remove nodes that ended. Their data is missing until they return."""
         lost = set(nodes)
         self.members = [name for name in self.members if name not in lost]
         self.joining = {name: at for name, at in self.joining.items() if name not in lost}
@@ -61,14 +60,14 @@ class Placement:
         self._begin(now)
 
     def create(self, collection: str, shards: int, replicas: int, now: float) -> None:
-        """Spread the copies of a new collection: each on the member with the fewest that has none of that shard."""
+        """Place the copies of a new collection, each on the member with the fewest that has no copy of that shard."""
         for _ in range(1 + replicas):
             for shard in range(shards):
                 self.copies.append(Copy(collection, shard, self._roomiest(collection, shard)))
         self._begin(now)
 
     def drop(self, collection: str, now: float) -> None:
-        """Forget a collection's copies."""
+        """Remove a collection's copies."""
         kept = [index for index, copy in enumerate(self.copies) if copy.collection != collection]
         place = {old: new for new, old in enumerate(kept)}
         self.moves = [
@@ -78,12 +77,12 @@ class Placement:
         self._begin(now)
 
     def exclude(self, nodes: Iterable[str], now: float) -> None:
-        """Say which nodes are to hold no data."""
+        """Set the nodes that must not hold data, and start moving it away."""
         self.excluded = set(nodes)
         self._begin(now)
 
     def advance(self, now: float) -> bool:
-        """Do all that was due by `now`, in its order; say whether anything changed."""
+        """Process all events up to `now` in order; return whether anything changed."""
         changed = False
         while True:
             due = [(at, 0, name) for name, at in self.joining.items() if at <= now]
@@ -102,18 +101,18 @@ class Placement:
             changed = True
 
     def next(self) -> float | None:
-        """Return when something is due next, if anything is."""
+        """Return the time of the next event; None without one."""
         return min([*self.joining.values(), *(move.ends for move in self.moves)], default=None)
 
     def counts(self) -> Counter[str]:
-        """Return how many copies each member holds; those on their way still lie where they come from."""
+        """Return the number of copies on each member; a moving copy counts for its source."""
         counts = Counter(dict.fromkeys(self.members, 0))
         counts.update(copy.node for copy in self.copies if copy.node and copy.node in counts)
         return counts
 
     @property
     def missing(self) -> int:
-        """Copies that no member holds."""
+        """Number of copies that no member holds."""
         return sum(copy.node not in self.members for copy in self.copies)
 
     def shards(self, collection: str) -> set[int]:
@@ -121,25 +120,25 @@ class Placement:
         return {copy.shard for copy in self.copies if copy.collection == collection}
 
     def lost(self, collection: str) -> int:
-        """Shards of a collection of which no copy is left."""
+        """Return the number of a collection's shards without a copy on a member."""
         there = {copy.shard for copy in self.copies if copy.collection == collection and copy.node in self.members}
         return len(self.shards(collection) - there)
 
     def shares(self) -> dict[str, float]:
-        """Return what each member holds over its fair share; all 1 while there is no data."""
+        """Return each member's copies over its fair share; all 1 without data."""
         counts = self.counts()
         if not counts.total():
             return dict.fromkeys(self.members, 1.0)
         return {name: count * len(counts) / counts.total() for name, count in counts.items()}
 
     def moving(self) -> set[str]:
-        """Return the nodes that send or take data."""
+        """Return the nodes that send or receive data."""
         return {node for move in self.moves for node in (move.target, self.copies[move.copy].node) if node}
 
     def throughput(self) -> float:
-        """Return requests per second with every server busy: a node that holds less than its share serves less.
+        """Return requests per second with all servers busy, where a node with less than its share serves less.
 
-        This is the fluid law of the time in which data moves; balanced and at rest it is the model's own.
+        This is a fluid approximation while data moves; with balanced data it equals the model's throughput.
         """
         if not self.members:
             return 0.0
@@ -156,14 +155,14 @@ class Placement:
                 copy.node = self._roomiest(copy.collection, copy.shard)
 
     def _roomiest(self, collection: str, shard: int) -> str | None:
-        """Return the member with the fewest copies that has none of that shard."""
+        """Return the member with the fewest copies that has no copy of that shard; None without one."""
         there = {copy.node for copy in self.copies if (copy.collection, copy.shard) == (collection, shard)}
         counts = self.counts()
         free = [name for name in self.members if name not in there and name not in self.excluded]
         return min(free, key=lambda name: counts[name], default=None)
 
     def _begin(self, now: float) -> None:
-        """Send a copy to each node that has too few and takes none in now, from the node with the most."""
+        """Start a move to each node that has too few copies and receives none, from the node with the most."""
         while move := self._next_move():
             index, target = move
             size = self.model.shard_size or self.sizes.get(self.copies[index].collection, 0.0)
@@ -197,7 +196,7 @@ class Placement:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what `from_dict` reads, without the model and the sizes."""
+        """Return the state for `from_dict`, without the model and the sizes."""
         return {
             "members": self.members,
             "joining": self.joining,
@@ -208,7 +207,7 @@ class Placement:
 
     @classmethod
     def from_dict(cls, model: SimModel, content: Mapping[str, Any]) -> "Placement":
-        """Read a state that was written."""
+        """Restore a state from `as_dict`."""
         return cls(
             model,
             list(content["members"]),

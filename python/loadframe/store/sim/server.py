@@ -1,8 +1,8 @@
-"""One node of a simulated cluster: an HTTP server that answers after a simulated service time.
+"""A node of a simulated cluster: an HTTP server that answers after a simulated service time.
 
-A request comes to the node that the client asks. A node that holds less than its fair share of the data passes the rest
-on to those that hold more; the queues are shared, so that passing on costs nothing. How long a request takes is decided
-when it comes; the answer is then sent at that instant by the clock, so that being late once makes nothing else late.
+A node that holds less than its fair share of the data forwards some requests to nodes that hold more. Forwarding takes
+no time, because the queues are shared. The end of a request is determined on arrival, so that a late answer does not
+delay others.
 """
 
 import argparse
@@ -19,23 +19,23 @@ from loadframe.store.sim.answers import Refused, Request, Written, administratio
 from loadframe.store.sim.model import SimModel
 from loadframe.store.sim.shared import Shared
 
-#: Seconds between looks at who is there and what has become due; documents are counted as often.
+#: Interval for updating members, due events and document counts, s.
 TICK = 0.05
 _REJECTED = {"error": {"type": "rejected_execution_exception", "reason": "the simulated queue is full"}}
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 429: "Too Many Requests", 503: "Service Unavailable"}
 
 
 class SimNode:
-    """The node's own part: it decides who serves a request and until when."""
+    """A node's logic: it chooses the node that serves a request, and the time of the answer."""
 
     def __init__(self, folder: Path, name: str, model: SimModel, *, founding: bool, seed: int) -> None:
-        """Enter the cluster."""
+        """Join the cluster."""
         self.name = name
         self._model = model
         self._random = random.Random(seed)
         self._written: list[Written] = []
         self._passed_on = itertools.count()
-        #: What of the requests that came is to be passed on, so far.
+        #: Fraction of a request due to be forwarded; at 1 the next one is.
         self._surplus = 0.0
         self.shared = Shared(folder, name, model)
         with self.shared.locked(time.monotonic()):
@@ -43,11 +43,11 @@ class SimNode:
         self.tick()
 
     def tick(self) -> None:
-        """Catch up with the cluster, and tell it what was written here."""
+        """Process due events of the cluster, and publish the documents that were written here."""
         with self.shared.locked(now := time.monotonic()):
             self.shared.bury(now)
             for written in self._written:
-                # What was written to a collection that is gone does not count for one of its name.
+                # Skip writes to an earlier collection of the same name.
                 definition = self.shared.definitions.get(written.collection)
                 if definition and definition["created"] == written.created:
                     self.shared.documents[written.collection] += written.documents
@@ -55,7 +55,7 @@ class SimNode:
             self._written.clear()
 
     def serve(self, request: Request) -> tuple[float, int, object]:
-        """Return when (by the monotonic clock) to answer a request for data, and with what."""
+        """Return the time (monotonic clock), status and body of the answer to a request for data."""
         now = time.monotonic()
         with self.shared.queues() as stations:
             placement = self.shared.placement
@@ -84,12 +84,12 @@ class SimNode:
         return ample[next(self._passed_on) % len(ample)]
 
     def answer(self, request: Request) -> tuple[float, int, object]:
-        """Return when to answer a request of any kind, and with what."""
+        """Return the time, status and body of the answer to any request."""
         now = time.monotonic()
         try:
             if request.timed:
                 return self.serve(request)
-            # What others have counted is seen after their next look.
+            # Documents that other nodes have counted are visible after their next tick.
             due = now + 2 * TICK if "_refresh" in request.parts else now
             with self.shared.locked(now):
                 return due, 200, administration(request, self.shared, self.name, now)
@@ -98,7 +98,7 @@ class SimNode:
 
 
 class Connection(asyncio.Protocol):
-    """A client's connection: one request at a time."""
+    """A client's connection, which serves one request at a time."""
 
     def __init__(self, node: SimNode) -> None:
         self._node = node
@@ -106,12 +106,12 @@ class Connection(asyncio.Protocol):
         self._busy = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way back."""
+        """Store the transport for answers."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Read on, and begin with a request that is whole."""
+        """Buffer the bytes, and start the next request if it is complete."""
         self._unread += data
         if not self._busy:
             self._next()
@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
             len(body),
         )
         loop = asyncio.get_running_loop()
-        # The loop's clock is the monotonic one.
+        # The loop's clock is the monotonic clock.
         loop.call_at(due, self._send, start + body)
 
     def _send(self, answer: bytes) -> None:
@@ -162,19 +162,19 @@ async def _run(node: SimNode, address: str, port: int) -> None:
 
 
 def main() -> None:
-    """Run a node until it is told to end."""
+    """Run a node until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m loadframe.store.sim")
     parser.add_argument("--name", required=True)
     parser.add_argument("--address", required=True)
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--cluster", type=Path, required=True, help="the folder that the nodes' folders are in")
+    parser.add_argument("--cluster", type=Path, required=True, help="the folder that contains the nodes' folders")
     parser.add_argument("--settings", default="{}", help="the model's parameters as JSON")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--founding", action="store_true")
-    given = parser.parse_args()
-    model = SimModel.from_settings(json.loads(given.settings))
-    node = SimNode(given.cluster, given.name, model, founding=given.founding, seed=given.seed)
-    # epoll's timers are late by up to a millisecond, those of select by none that counts; it takes 1,000 connections.
+    args = parser.parse_args()
+    model = SimModel.from_settings(json.loads(args.settings))
+    node = SimNode(args.cluster, args.name, model, founding=args.founding, seed=args.seed)
+    # epoll's timers are up to a millisecond late, select's are precise; select allows about 1,000 connections.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(_run(node, given.address, given.port))
+        runner.run(_run(node, args.address, args.port))

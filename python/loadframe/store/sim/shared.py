@@ -1,11 +1,11 @@
-"""What the processes of a simulated cluster share: a folder beside theirs, with one lock over all that is in it.
+"""Shared state of a simulated cluster's processes: a folder next to theirs, protected by one lock.
 
-A request is admitted once, at its arrival, and its end is known from then on: first come, first served needs no more
-than the instant at which each server is free (the recursion of Kiefer and Wolfowitz).
+A request is admitted once, on arrival, and its end is then known: first come, first served needs only the time at which
+each server becomes free (the Kiefer-Wolfowitz recursion).
 
-So every node sees the same members, data and queues, though each answers its own clients. A node holds a lock on a file
-of its own for as long as it lives; the kernel lets go of it however the process ends, and the others see that. The last
-node to leave removes the folder; each keeps a copy of the state in its own, with which a cluster starts again.
+All nodes see the same members, data and queues, though each answers its own clients. A node holds a file lock for its
+lifetime; the kernel releases it however the process ends, which the others detect. The last node to leave removes the
+folder. Each node keeps a copy of the state in its own folder, from which a cluster restarts.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from loadframe.store.sim.model import FOLDER, MOST_QUEUED, MOST_SERVERS, SimMode
 from loadframe.store.sim.placement import Placement
 
 MOST_NODES = 64
-#: Of each node: when each server is free, when each request that is present ends, and its sums.
+#: Row of a node: the time when each server is free, the end of each present request, and the sums.
 _ENDS = MOST_SERVERS + MOST_QUEUED
 _SUMS = 4
 _ROW = MOST_SERVERS + _ENDS + _SUMS
@@ -36,21 +36,21 @@ COMPLETED, REJECTED, BUSY = range(3)
 
 
 class Stations:
-    """The queues of up to MOST_NODES nodes in a buffer of SIZE bytes, which may be shared under a lock."""
+    """Queues of up to MOST_NODES nodes in a buffer of SIZE bytes, which processes may share under a lock."""
 
     def __init__(self, buffer: bytearray | mmap.mmap, model: SimModel) -> None:
-        """Use a buffer that is zero where it is new."""
+        """Use a buffer; a new one must be zeroed."""
         numbers = np.frombuffer(buffer, dtype=np.float64, count=MOST_NODES * _ROW)
         self._rows: npt.NDArray[np.float64] = numbers.reshape(MOST_NODES, _ROW)
         self._model = model
         self._most = model.servers + model.queue
 
     def clear(self, station: int) -> None:
-        """Empty a node's queue, and forget what it has done."""
+        """Empty a node's queue, and reset its sums."""
         self._rows[station] = 0.0
 
     def admit(self, station: int, now: float, nodes: int, source: random.Random, *, moving: bool) -> float | None:
-        """Return when a request that comes now will be done; None when the queue is full and it is rejected."""
+        """Admit a request that arrives now and return its end; None if the queue is full, which rejects it."""
         row = self._rows[station]
         free = row[: self._model.servers]
         ends = row[MOST_SERVERS : MOST_SERVERS + self._most]
@@ -69,14 +69,14 @@ class Stations:
         return end
 
     def load(self, station: int, now: float) -> tuple[int, int]:
-        """Return how many requests are served and how many wait."""
+        """Return the number of requests in service, and of waiting requests."""
         row = self._rows[station]
         served = int(np.count_nonzero(row[: self._model.servers] > now))
         present = int(np.count_nonzero(row[MOST_SERVERS : MOST_SERVERS + self._most] > now))
         return served, max(present - served, 0)
 
     def sums(self, station: int) -> tuple[float, float, float]:
-        """Return a node's requests admitted and rejected, and s of work, since it started."""
+        """Return a node's admitted requests, rejected requests, and seconds of work since it started."""
         completed, rejected, busy, _ = self._rows[station, -_SUMS:].tolist()
         return completed, rejected, busy
 
@@ -85,36 +85,36 @@ _STATE, _LOCK, _STATIONS, _KEPT = "state.json", "lock", "stations", "state.json"
 
 
 class Shared:
-    """One node's view of the cluster. Use its members inside `locked` only."""
+    """A node's view of the cluster's state. Use its members only inside `locked`."""
 
     def __init__(self, folder: Path, node: str, model: SimModel) -> None:
-        """Enter the cluster whose nodes' folders lie in `folder`, or be its first node."""
+        """Join the cluster with nodes' folders in `folder`, or found it."""
         self._folder = folder / FOLDER
         self._own = folder / node
         self._node = node
         self._model = model
-        #: Whether this node has been a member of this cluster before.
+        #: Whether this node was a member of this cluster before.
         self.again = (self._own / _KEPT).exists()
         self._lock = self._enter()
         self._alive = (self._folder / f"{node}.alive").open("wb")
         fcntl.flock(self._alive, fcntl.LOCK_EX)
         self._seen = 0
         self.placement = Placement(model)
-        #: Which row of the stations each node has.
+        #: Row of each node in the stations.
         self.slots: dict[str, int] = {}
-        #: Documents and bytes by collection, and how each was defined.
+        #: Documents, bytes and definitions by collection.
         self.documents: dict[str, int] = {}
         self.bytes: dict[str, int] = {}
         self.definitions: dict[str, Any] = {}
         with (self._folder / _STATIONS).open("r+b") as file:
             shared = mmap.mmap(file.fileno(), SIZE + 8)
         self.stations = Stations(shared, model)
-        #: Counts the states that were written.
+        #: Counts the written states.
         self._version = np.frombuffer(shared, dtype=np.int64, offset=SIZE)
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def _enter(self) -> BufferedRandom:
-        """Return the open lock, held: that of the folder that is there, and not of one that was just removed."""
+        """Create or open the shared folder and return its lock, held; retry if another node removes the folder."""
         while True:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             try:
@@ -134,7 +134,7 @@ class Shared:
 
     @contextlib.contextmanager
     def locked(self, now: float) -> Iterator[None]:
-        """Hold the lock, with the state as it is now; what has changed at the end is written down."""
+        """Hold the lock with the current state; at the end, save the state if it changed."""
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
             self._read()
@@ -149,7 +149,7 @@ class Shared:
 
     @contextlib.contextmanager
     def queues(self) -> Iterator[Stations]:
-        """Hold the lock for the stations alone; the rest is as it was last written, and only to be read."""
+        """Hold the lock for the stations; the rest of the state is read-only."""
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
             self._read()
@@ -158,14 +158,14 @@ class Shared:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def start(self, now: float, *, founding: bool) -> None:
-        """Count the own process as started, in `locked`."""
+        """Register this process as started; call it in `locked`."""
         self._bury({self._node, *self._dead()}, now)
         self.slots[self._node] = next(slot for slot in range(MOST_NODES) if slot not in self.slots.values())
         self.stations.clear(self.slots[self._node])
         self.placement.start(self._node, now, founding=founding or self.again)
 
     def bury(self, now: float) -> None:
-        """Take nodes off the members whose processes have ended, in `locked`."""
+        """Remove nodes whose processes have ended; call it in `locked`."""
         if dead := self._dead():
             self._bury(dead, now)
 
@@ -177,19 +177,19 @@ class Shared:
         self.slots = {name: slot for name, slot in self.slots.items() if name not in dead}
 
     def leave(self, now: float) -> None:
-        """The process ends: keep a copy of the state, and remove the shared folder after the last."""
+        """Leave at the end of the process: save a copy of the state, and remove the shared folder as the last node."""
         with self.locked(now):
             self._bury({self._node}, now)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         (self._own / _KEPT).write_text((self._folder / _STATE).read_text())
-        # From here on the others no longer wait for this process: of two that leave together, the second is the last.
+        # Release the own lock before checking the others', so that of two that leave together the second removes it.
         self._alive.close()
         if not any(self._is_alive(path.name.removesuffix(".alive")) for path in self._folder.glob("*.alive")):
             shutil.rmtree(self._folder)
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def _is_alive(self, node: str) -> bool:
-        """Whether a node's process holds its lock."""
+        """Whether a node's process holds its file lock."""
         try:
             with (self._folder / f"{node}.alive").open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
