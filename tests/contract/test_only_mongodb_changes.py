@@ -72,7 +72,7 @@ def test_another_serves_when_the_primary_is_killed_or_leaves(things, tmp_path):
         assert until(lambda: cluster.count("things") > before), "the load goes to the new primary"
     assert outcome()["operations"][0]["errors"]
     assert cluster.count("things") >= outcome()["operations"][0]["successes"]
-    with pytest.raises(BadInput, match="the others could not elect a primary without it"):
+    with pytest.raises(BadInput, match="the other members could not elect a primary without it"):
         cluster.shrink(next(node.name for node in cluster.nodes if node.alive))
     assert cluster.mend()
     assert cluster.health().status == "1 primary, 2 secondary"

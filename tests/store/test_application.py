@@ -68,12 +68,12 @@ def test_a_store_behind_it_is_planned_as_it_would_be_alone(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"store": "cassandra"}, "does not run on 'cassandra'\n  its stores are mongodb, opensearch, elasticsearch"),
+        ({"store": "cassandra"}, "does not support the store 'cassandra'\n  its stores are mongodb, opensearch, elasticsearch"),
         ({"colour": 1}, "has no setting 'colour'"),
         ({"redis.cache": "1g"}, "has no setting 'redis.cache'"),
         ({"mongodb.cache": 1}, "the setting cache wants a text"),
-        ({"balance": "fair"}, "the setting balance is not valid: fair"),
-        ({"balancer_threads": 0}, "the setting balancer_threads wants 1 to 64"),
+        ({"balance": "fair"}, "invalid setting balance: fair"),
+        ({"balancer_threads": 0}, "the setting balancer_threads must be 1 to 64"),
     ],
 )
 def test_wrong_settings_are_refused(settings, message):

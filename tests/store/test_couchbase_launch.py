@@ -58,7 +58,7 @@ def test_a_script_that_starts_it_in_another_way_is_refused(tmp_path):
 
 
 def test_a_folder_without_the_server_is_refused(tmp_path):
-    with pytest.raises(BadInput, match="there is no couchbase-server here"):
+    with pytest.raises(BadInput, match="cannot find couchbase-server"):
         STORE.installation(tmp_path)
 
 

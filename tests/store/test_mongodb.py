@@ -187,14 +187,14 @@ def test_a_router_finds_what_it_waits_for_in_a_folder_with_a_space(installation,
         ({"net.port": 1}, "controlled by Loadframe"),
         ({"sharding.clusterRole": "shardsvr"}, "controlled by Loadframe"),
         ({"replica_set": "yes"}, "must be true or false"),
-        ({"members": 0}, "wants a whole number above 0"),
-        ({"members": True}, "wants a whole number above 0"),
-        ({"routers": 1}, "is about sharded clusters"),
+        ({"members": 0}, "must be a whole number above 0"),
+        ({"members": True}, "must be a whole number above 0"),
+        ({"routers": 1}, "requires a sharded cluster"),
         ({"cache": "much"}, "much"),
-        ({"chunk_size": "16m"}, "is about sharded clusters"),
-        ({"members": 1, "chunk_size": "512k"}, "wants 1m to 1g"),
-        ({"members": 1, "layout": "beside"}, "wants apart or together"),
-        ({"layout": "together"}, "is about sharded clusters"),
+        ({"chunk_size": "16m"}, "requires a sharded cluster"),
+        ({"members": 1, "chunk_size": "512k"}, "must be 1m to 1g"),
+        ({"members": 1, "layout": "beside"}, "must be apart or together"),
+        ({"layout": "together"}, "requires a sharded cluster"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, what):
@@ -203,9 +203,9 @@ def test_settings_that_make_no_sense_are_refused(settings, what):
 
 
 def test_a_home_without_a_server_and_a_version_that_nobody_has_are_refused(tmp_path):
-    with pytest.raises(BadInput, match="there is no mongod here"):
+    with pytest.raises(BadInput, match="cannot find mongod"):
         STORE.installation(tmp_path)
-    words = r"mongodb 3.2 cannot be had .*\n  take 6.0.5, one that its vendor has .* \(from 6.0.4\), .*--home"
+    words = r"mongodb 3.2 is not in .*\n  use 6.0.5, a version that the vendor offers .* \(from 6.0.4\), .*--home"
     with pytest.raises(BadInput, match=words):
         STORE.distribution("3.2")
 
@@ -224,7 +224,7 @@ def test_an_installation_is_that_of_a_home_or_of_the_path_or_else_a_wheel(tmp_pa
 
 def test_a_sharded_cluster_without_a_router_is_refused_before_anything_starts(tmp_path):
     (tmp_path / "mongod").touch()
-    with pytest.raises(BadInput, match="a sharded cluster needs mongos, and there is none here"):
+    with pytest.raises(BadInput, match="a sharded cluster needs mongos, which is missing"):
         plan(Installation(tmp_path), name="node-0", role="shard", settings={"members": 1})
 
 

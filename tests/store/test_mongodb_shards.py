@@ -117,7 +117,7 @@ def test_a_shard_gives_its_chunks_first_and_then_the_databases_that_it_is_home_t
 
 def test_only_a_sharded_cluster_has_to_be_where_it_was():
     assert find("mongodb").keeps_addresses({}) is None
-    assert "the address of the cluster's configuration" in str(find("mongodb").keeps_addresses({"members": 1}))
+    assert "the address of the config servers" in str(find("mongodb").keeps_addresses({"members": 1}))
 
 
 def test_databases_move_to_no_shard_that_leaves_itself():

@@ -1,4 +1,4 @@
-"""Applications under test: instances of a program of the user's, behind a load balancer, with stores behind them."""
+"""Applications under test: instances of a user's program behind a load balancer, and the stores that they use."""
 
 from loadframe.store.application.application import Application
 

@@ -1,4 +1,4 @@
-"""The kind of store that an application is: a user's file makes one, and `--store PATH` starts it."""
+"""An application as a store: a user's file defines it, and `--store PATH` starts it."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -29,14 +29,14 @@ from loadframe.store.base import (
 from loadframe.store.distribution import Distribution, Environment
 from loadframe.store.web import UnansweredError, Web
 
-#: Bytes of all files together; more are taken for data, and not for a program.
-_MOST = 16 * 2**20
+#: Size limit of an application's files together, bytes, to catch data matched by mistake.
+_MAX_SIZE = 16 * 2**20
 
 
 def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mapping[str, str]:
-    """Return the text files below a folder that match one of the patterns, by their paths in it; BadInput for others.
+    """Return the matching text files below a folder by relative path; BadInput if one is not text.
 
-    What is hidden, and what Python compiles, is left out, and so is what one of `without` matches.
+    Hidden files, `__pycache__` and files that match `without` are skipped. BadInput also for no files and large sizes.
     """
     texts: dict[str, str] = {}
     paths = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
@@ -49,35 +49,35 @@ def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mappi
             texts[str(name)] = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(
-                f"this file of the application cannot be read as text: {error}",
+                f"cannot read this file of the application as text: {error}",
                 where=str(path),
                 remedy="leave it out of `files`, or make it readable",
             ) from error
     size = sum(map(len, texts.values()))
-    if not texts or size > _MOST:
-        what = f"has {size:,} bytes in the files that its instances run" if texts else "has no file that it could run"
-        raise BadInput(f"the application {what}", where=str(folder), remedy=f"change `files`: {', '.join(patterns)}")
+    if not texts or size > _MAX_SIZE:
+        problem = f"has files of {size:,} bytes, more than {_MAX_SIZE:,}" if texts else "has no files"
+        raise BadInput(f"the application {problem}", where=str(folder), remedy=f"change `files`: {', '.join(patterns)}")
     return texts
 
 
 def digest(texts: Mapping[str, str], *further: str) -> str:
-    """Return 8 letters that are others for other files."""
+    """Return an identifier of 8 hexadecimal digits for the files' content."""
     whole = hashlib.sha256(repr((sorted(texts.items()), further)).encode())
     return whole.hexdigest()[:8]
 
 
-#: Seconds.
+#: HTTP timeout, s.
 _TIMEOUT = 10.0
-#: The name and the role of the load balancer. A store's are its kind; an instance has the role that is none.
+#: Name and role of the load balancer. The role of a store's process is its kind, that of an instance is empty.
 BALANCER = "balancer"
-#: Settings that every application has, with what they are if they are left out.
+#: Settings of every application, with their defaults.
 _OWN: Mapping[str, Any] = {"store": "", "balance": "roundrobin", "balancer_threads": 1}
 _BALANCES = ("roundrobin", "leastconn", "random", "first")
-#: Of a store: the password of its administrator.
+#: File with the password of a store's administrator.
 SECRET = "config/administrator"
-#: Of an instance: the folder with its files, below its own.
+#: Folder of an instance's files, below its own folder.
 _FILES = "files"
-#: HAProxy's figures that are kept of an instance, and of all of it as `balancer`.
+#: HAProxy's statistics that are recorded for each instance, and for the frontend as `balancer`.
 _FIGURES = {
     "scur": "sessions",
     "stot": "requests",
@@ -90,23 +90,22 @@ _FIGURES = {
 
 
 class Application(Store):
-    """Instances (the nodes) behind a load balancer, and a process of each store that is behind them.
+    """Instances (the nodes) behind a load balancer, and one process of each store that they use.
 
-    `command` starts an instance; in it `{python}` is that of its virtual environment, `{address}` and `{port}` are
-    where it is to listen. It answers `GET health` with a status of success when it is ready. In its environment it
-    finds `STORES` (kinds, separated by blanks), `STORE_KIND` (host:port) for each, and where that authenticates its
-    clients `STORE_KIND_USER` and `STORE_KIND_PASSWORD`, `INSTANCE` (its name), `ADDRESS`
-    (its host:port), `DATA` (a folder of its own), `SECRET` (the same for all instances), and each of the `settings` as
-    `SETTING_NAME`.
+    `command` starts an instance. `{python}` in it is the interpreter of its virtual environment; `{address}` and
+    `{port}` are where to listen. When it is ready, it answers `GET health` with status 200. Its environment contains
+    `STORES` (kinds, separated by blanks) and `STORE_KIND` (host:port) for each store, with `STORE_KIND_USER` and
+    `STORE_KIND_PASSWORD` if the store authenticates. It also contains `INSTANCE` (its name), `ADDRESS` (its host:port),
+    `DATA` (a private folder), `SECRET` (the same for all instances), and each of the `settings` as `SETTING_NAME`.
     """
 
     family = "http"
     driver = "http"
     only_here = True
-    #: Some of the stores do, and all processes of a cluster run as one user.
+    #: Some stores refuse root, and all processes of a cluster run as one user.
     refuses_root = True
     needs_account = True
-    #: What its stores hold is not known, so that no cluster is emptied to be grown: each state gets a new one.
+    #: The content of its stores is unknown, so clusters are not emptied and reused: each cluster size gets a new one.
     ages = True
     joins_without_all = True
     start_seconds = (15.0, 2.0)
@@ -125,10 +124,10 @@ class Application(Store):
         health: str = "/health",
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Describe it.
+        """Describe the application.
 
-        `behind` are the kinds of store that it can have behind it, the usual one first; `requirements` and `files` are
-        names and patterns in its folder; `settings` are its own, with what they are if nobody sets them.
+        `behind` are the kinds of store that it supports, the default first. `requirements` and `files` are names and
+        patterns in its folder. `settings` are the application's settings with their defaults.
         """
         self.kind = kind
         self._folder = folder
@@ -142,28 +141,28 @@ class Application(Store):
         self.own_address = any(store.own_address for store in self._behind.values())
         self.extra_ports = max((store.extra_ports for store in self._behind.values()), default=0)
         self._web = Web(OPEN, timeout=_TIMEOUT)
-        #: Of clusters whose start was seen: by the balancer's address.
+        #: Tiers of clusters that this process formed, by the balancer's address.
         self._known: dict[str, Tiers] = {}
-        #: Stores behind them, by their addresses, and how each is logged in to.
+        #: Authenticated stores with their credentials, by address.
         self._logged_in: dict[str, tuple[Auth, Store]] = {}
 
     def with_access(self, access: Access) -> Self:
-        """Return it: what is started here is asked in the clear."""
+        """Return the application unchanged; BadInput for TLS or credentials."""
         if access != OPEN:
             raise BadInput(
-                f"{self.kind} is started and asked without TLS and credentials",
+                f"{self.kind} does not support TLS or credentials",
                 remedy="reach one that runs elsewhere as --store http, with --hosts",
             )
         return self
 
-    # What it is made of
+    # Software and settings
 
     @property
     def _texts(self) -> Mapping[str, str]:
         return read(self._folder, self._files, ("test_*",))
 
     def distribution(self, version: str) -> Distribution:
-        """Return its virtual environment; its version is the one that it says, with a digest of its files."""
+        """Return its virtual environment; the version has a digest of its files appended."""
         lock, where = "", ""
         if self._requirements:
             path = self._folder / self._requirements
@@ -172,9 +171,9 @@ class Application(Store):
                 lock = path.read_text()
             except OSError as error:
                 raise BadInput(
-                    f"what the application needs is not known: {error.strerror}",
+                    f"cannot read the application's requirements: {error.strerror}",
                     where=where,
-                    remedy="write it with `uv pip compile --generate-hashes`, or say requirements=None",
+                    remedy="write the file with `uv pip compile --generate-hashes`, or set requirements=None",
                 ) from error
         of_files = digest(self._texts, lock, *self._command)
         return Distribution(
@@ -182,17 +181,17 @@ class Application(Store):
         )
 
     def parts(self, settings: Mapping[str, Any]) -> Mapping[str, Store]:
-        """Return the stores that the setting `store` names, `mongodb` or `mongodb+opensearch`."""
+        """Return the stores in the setting `store`, such as `mongodb` or `mongodb+opensearch`."""
         named = str(settings.get("store") or next(iter(self._behind), ""))
         kinds = [name.strip() for name in named.split("+") if name.strip()]
         for name in kinds:
             if name not in self._behind:
                 known = ", ".join(self._behind) or "none"
-                raise BadInput(f"{self.kind} does not run on {name!r}", remedy=f"its stores are {known}")
+                raise BadInput(f"{self.kind} does not support the store {name!r}", remedy=f"its stores are {known}")
         return {name: self._behind[name] for name in kinds}
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Settings are loadframe's, the application's, and as `KIND.NAME` those of a store that may be behind it."""
+        """Check settings of Loadframe, of the application, and of its stores (`KIND.NAME`)."""
         parts = self.parts(settings)
         balancer.program()
         for name in settings:
@@ -201,28 +200,26 @@ class Application(Store):
                 known = [*_OWN, *self._settings, *(f"{kind}.NAME" for kind in self._behind)]
                 raise BadInput(f"{self.kind} has no setting {name!r}", remedy=f"its settings are {', '.join(known)}")
         if (balance := settings.get("balance", _OWN["balance"])) not in _BALANCES:
-            raise BadInput(
-                f"the setting balance is not valid: {balance}", remedy=f"it is one of {', '.join(_BALANCES)}"
-            )
+            raise BadInput(f"invalid setting balance: {balance}", remedy=f"use one of {', '.join(_BALANCES)}")
         threads = settings.get("balancer_threads", 1)
         if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MOST_THREADS:
-            raise BadInput(f"the setting balancer_threads wants 1 to {MOST_THREADS}", where=str(threads))
+            raise BadInput(f"the setting balancer_threads must be 1 to {MOST_THREADS}", where=str(threads))
         for kind, part in parts.items():
             part.check_settings(_of(kind, settings))
 
     def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """A node is an instance, from app-1 on."""
+        """Return the instance of that number; names start with app-1. BadInput beyond the maximum."""
         if number >= balancer.MOST:
             raise BadInput(f"more than {balancer.MOST} instances", remedy="start fewer")
         return (ProcessSpec(balancer.instance_name(number + 1), serves=False),)
 
     def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """The load balancer, which alone is asked, and the stores."""
+        """Return the stores and the load balancer, which is the only process that clients connect to."""
         behind = (ProcessSpec(kind, kind, serves=False) for kind in self.parts(settings))
         return (*behind, ProcessSpec(BALANCER, BALANCER))
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Return what makes an instance, the load balancer, or a store."""
+        """Return the plan of an instance, the load balancer, or a store."""
         if node.role == BALANCER:
             program = balancer.program()
             return NodePlan(
@@ -262,10 +259,10 @@ class Application(Store):
             facts={},
         )
 
-    # How its tiers come together
+    # Starting the tiers
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Wait for the stores, tell the instances where they are, wait for these, and tell the balancer."""
+        """Wait for the stores, start the instances, wait for them, and start the balancer."""
         behind, addresses, logins = self.parts(settings), {}, dict[str, str]()
         for kind, part in behind.items():
             (server,) = (member for member in members if member.role == kind)
@@ -281,15 +278,15 @@ class Application(Store):
             addresses[kind] = server.address
             _until_ready(store, server, watch)
         (front,) = (member for member in members if member.role == BALANCER)
-        chosen = {name: settings.get(name, usual) for name, usual in self._settings.items()}
-        environment = {f"SETTING_{name.upper()}": _written(value) for name, value in chosen.items()}
+        values = {name: settings.get(name, default) for name, default in self._settings.items()}
+        environment = {f"SETTING_{name.upper()}": _written(value) for name, value in values.items()}
         environment |= {**logins, "SECRET": token_hex(32)}
         tiers = Tiers(addresses, front.address, str(front.peer_address), environment)
         tiers.keep(front)
         self._connect(members, front, tiers, settings, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Tell those that were started again; what runs stays, and hears of new addresses."""
+        """Connect restarted processes; running ones stay, and the balancer receives new addresses."""
         (front,) = (member for member in members if member.role == BALANCER)
         assert front.folder
         kept = Tiers.kept(front.folder)
@@ -305,7 +302,7 @@ class Application(Store):
         self._connect(members, front, tiers, {}, watch)
 
     def _part(self, kind: str, address: str, environment: Mapping[str, str]) -> Store:
-        """Return a store behind the instances, logged in as they are; it keeps its connections."""
+        """Return a store behind the instances, with their credentials; its connections stay open."""
         user, password = _login(kind)
         if user not in environment:
             return self._behind[kind]
@@ -325,12 +322,12 @@ class Application(Store):
             tell(member, tiers.exports)
         self._until_answering(instances, watch)
         assert front.folder
-        if told := front.call(nofollow.read_text, front.folder, TOLD):
-            # It runs, and has its configuration.
+        if config := front.call(nofollow.read_text, front.folder, TOLD):
+            # The balancer is running with its configuration.
             for member in instances:
                 balancer.enter(tiers.commands, member.name, member.address)
         else:
-            told = balancer.configuration(
+            config = balancer.configuration(
                 front.address,
                 tiers.commands,
                 {member.name: member.address for member in instances},
@@ -338,7 +335,7 @@ class Application(Store):
                 balance=str(settings.get("balance", _OWN["balance"])),
                 threads=int(settings.get("balancer_threads", 1)),
             )
-            tell(front, told)
+            tell(front, config)
         self._known[front.address] = tiers
 
     def _until_answering(self, instances: Sequence[Member], watch: Watch) -> None:
@@ -347,7 +344,7 @@ class Application(Store):
             watch,
             f"waiting for an answer to GET {self._health}",
             instances,
-            f"it has to answer GET {self._health} with 200 when it is ready; see its log",
+            f"it must answer GET {self._health} with 200 when it is ready; see its log",
         )
 
     def _answers(self, address: str) -> bool:
@@ -356,10 +353,10 @@ class Application(Store):
         except UnansweredError:
             return False
 
-    # How instances come and go
+    # Adding and removing instances
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Tell an instance where the stores are, and the balancer where it is."""
+        """Start an instance with the stores' addresses, and add it to the balancer."""
         tiers = self._tiers(member)
         tell(member, tiers.exports)
         self._until_answering([member], watch)
@@ -368,55 +365,55 @@ class Application(Store):
         until(
             lambda: self.health(addresses).nodes > before,
             watch,
-            "waiting for the balancer to take it in",
+            "waiting for the balancer to add it",
             [member],
             "see the balancer's log",
         )
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Nothing moves: an instance holds no data."""
+        """Report balance at once: instances hold no data."""
         watch(Balancing(0, "instances", "ok"))
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Have the balancer send it nothing more, and wait until it has answered everything."""
+        """Stop new requests to the instance, and wait until it has answered all."""
         balancer.drain(self._tiers(member).commands, member.name)
 
         def idle() -> bool:
             row = balancer.figures(self._web, addresses).get(member.name, {})
             return int(row.get("scur") or 0) == 0
 
-        until(idle, watch, "waiting for its last answers", [member], "see the balancer's figures")
+        until(idle, watch, "waiting for its last answers", [member], "see the balancer's statistics")
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Take it off the balancer's list."""
+        """Remove the instance from the balancer."""
         balancer.drop(self._tiers(member).commands, member.name)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
-        """Have the balancer send it requests again."""
+        """Resume requests to the instance."""
         balancer.enter(self._tiers(member).commands, member.name, member.address)
 
     def _tiers(self, member: Member) -> Tiers:
         assert member.folder
         return Tiers.kept(member.folder.parent / BALANCER)
 
-    # What is asked of it
+    # Requests to the cluster
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the version of the files that are here; Unreachable where nothing answers."""
+        """Return the version of the local files; Unreachable if no address answers."""
         if not any(self._answers(address) for address in addresses):
             raise Unreachable(f"{self.kind} does not answer", where=", ".join(addresses), remedy="check that it runs")
         return self.distribution("").version
 
     def require_product(self, addresses: Sequence[str], version: str) -> None:
-        """Refuse one that was started elsewhere: what stands before it and behind it is not known."""
+        """Refuse an application that Loadframe did not start: its balancer and stores are unknown."""
         raise BadInput(
-            f"{self.kind} is started by loadframe, and not reached where it runs already",
+            f"{self.kind} must be started by Loadframe",
             where=", ".join(addresses),
             remedy="give --store http for a service that runs already",
         )
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Ready is that the balancer reaches every instance that it knows."""
+        """Return the health: ready if the balancer reaches all its instances."""
         rows = balancer.figures(self._web, addresses)
         names = [name for name in rows if name != "FRONTEND"]
         up = sum(rows[name]["status"].startswith("UP") for name in names)
@@ -424,24 +421,24 @@ class Application(Store):
         return Health(ready=0 < up == len(names), status=status, nodes=up, moving=0, missing=len(names) - up)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Do nothing: what it keeps is its own business."""
+        """Do nothing: an application does not have collections."""
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
-        """There are none."""
+        """Return False: an application does not have collections."""
         return False
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """There are none."""
+        """Do nothing: an application does not have collections."""
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Refuse: it cannot be told."""
-        raise LoadframeError(f"an application has no collection {name} to count")
+        """Refuse: an application does not have collections."""
+        raise LoadframeError(f"cannot count {name}: an application does not have collections")
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return what the balancer knows of each instance and of all, and what the stores tell of themselves."""
+        """Return the balancer's statistics of each instance and of all, and the statistics of the stores."""
         rows = balancer.figures(self._web, addresses)
         named = {BALANCER if name == "FRONTEND" else name: row for name, row in rows.items()}
-        told = {
+        by_process = {
             name: {figure: float(row[key]) for key, figure in _FIGURES.items() if row.get(key)}
             for name, row in named.items()
         }
@@ -449,9 +446,9 @@ class Application(Store):
         stores, environment = (tiers.stores, tiers.environment) if tiers else ({}, {})
         for kind, address in stores.items():
             figures = self._part(kind, address, environment).statistics([address])
-            # One process, whatever the store calls it.
-            told[kind] = next(iter(figures.values()), {})
-        return told
+            # The store has one process, whose name it may report differently.
+            by_process[kind] = next(iter(figures.values()), {})
+        return by_process
 
 
 def _until_ready(part: Store, server: Member, watch: Watch) -> None:
@@ -465,7 +462,7 @@ def _until_ready(part: Store, server: Member, watch: Watch) -> None:
 
 
 def _login(kind: str) -> tuple[str, str]:
-    """Return the variables with the user and the password of a store, as instances find them."""
+    """Return the environment variables with a store's user and password."""
     return f"STORE_{kind.upper()}_USER", f"STORE_{kind.upper()}_PASSWORD"
 
 
@@ -474,7 +471,7 @@ MOST_THREADS = 64
 
 
 def _of(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that are a store's."""
+    """Return a store's settings, without their prefix."""
     return {name.removeprefix(f"{kind}."): value for name, value in settings.items() if name.startswith(f"{kind}.")}
 
 

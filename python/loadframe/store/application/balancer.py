@@ -1,4 +1,4 @@
-"""The load balancer: HAProxy, as the system has it. Its configuration, its commands and its figures."""
+"""The load balancer, HAProxy: configuration, commands and statistics."""
 
 import csv
 import io
@@ -13,14 +13,14 @@ from loadframe.store.access import split_address
 from loadframe.store.base import Unreachable
 from loadframe.store.web import UnansweredError, Web
 
-#: The most instances; places for those that are not there yet are in the configuration from the start.
+#: Maximum number of instances; the configuration reserves an entry for each.
 MOST = 64
-#: Where it tells its figures, at the address for clients.
+#: Path of the statistics, at the address for clients.
 FIGURES = "/_balancer"
 _GROUP = "instances"
-#: Seconds that a command may take.
-_PATIENCE = 5.0
-#: Where Debian puts it, which is not on everybody's PATH.
+#: Timeout of a command, s.
+_TIMEOUT = 5.0
+#: Debian's location, which is often missing from the PATH.
 _PLACE = Path("/usr/sbin/haproxy")
 
 _CONFIGURATION = """\
@@ -32,7 +32,7 @@ defaults
     timeout connect 2s
     timeout client 1h
     timeout server 1h
-    # A request that got no connection goes to another instance. One that was sent is not sent twice.
+    # Retry a request on another instance if the connection fails, but never send it twice.
     retries 3
     option redispatch 1
     option httpchk GET {health}
@@ -48,27 +48,26 @@ backend {group}
 
 
 def program() -> Path:
-    """Return where the system has it; BadInput where it has not."""
+    """Return the path of haproxy, from PATH or /usr/sbin; BadInput if it is not installed."""
     path = shutil.which("haproxy") or (_PLACE if _PLACE.is_file() else None)
     if path is None:
         raise BadInput(
-            "there is no haproxy here, which applications have for their load balancer",
+            "cannot find haproxy, the load balancer of applications",
             where="PATH",
-            remedy="install your system's package haproxy (Debian: apt-get install haproxy); its own service may stay"
-            " off",
+            remedy="install your system's package haproxy (Debian: apt-get install haproxy); its service can stay off",
         )
     return Path(path)
 
 
 def version(path: Path) -> str:
-    """Return the version that the program says it is of."""
+    """Return the version that the program reports."""
     return installed.program_version(path, r"HAProxy version (\d+(?:\.\d+)*)", "-v")
 
 
 def configuration(
     address: str, commands: str, instances: Mapping[str, str], *, health: str, balance: str, threads: int
 ) -> str:
-    """Return its configuration file: instances by name with their addresses, and places for those that may come."""
+    """Return the configuration file, with the instances by name and disabled entries for later ones."""
     text = _CONFIGURATION.format(
         address=address,
         commands=commands,
@@ -80,50 +79,50 @@ def configuration(
     )
     for number in range(1, MOST + 1):
         name = instance_name(number)
-        place = instances.get(name)
-        text += f"    server {name} {place} check\n" if place else f"    server {name} 127.0.0.1:1 check disabled\n"
+        known = instances.get(name)
+        text += f"    server {name} {known} check\n" if known else f"    server {name} 127.0.0.1:1 check disabled\n"
     return text
 
 
 def instance_name(number: int) -> str:
-    """Return the name of an instance, by its number from 1."""
+    """Return the name of an instance; numbers start at 1."""
     return f"app-{number}"
 
 
 def enter(commands: str, name: str, address: str) -> None:
-    """Have it send requests to an instance at an address, once that answers."""
+    """Send requests to an instance at an address, once it answers."""
     host, port = split_address(address)
-    _order(commands, f"set server {_GROUP}/{name} addr {host} port {port}")
-    _order(commands, f"set server {_GROUP}/{name} state ready")
+    _command(commands, f"set server {_GROUP}/{name} addr {host} port {port}")
+    _command(commands, f"set server {_GROUP}/{name} state ready")
 
 
 def drain(commands: str, name: str) -> None:
-    """Send no new requests to an instance."""
-    _order(commands, f"set server {_GROUP}/{name} state drain")
+    """Stop new requests to an instance."""
+    _command(commands, f"set server {_GROUP}/{name} state drain")
 
 
 def drop(commands: str, name: str) -> None:
-    """Forget an instance."""
-    _order(commands, f"set server {_GROUP}/{name} state maint")
+    """Disable the entry of an instance."""
+    _command(commands, f"set server {_GROUP}/{name} state maint")
 
 
-def _order(commands: str, order: str) -> None:
+def _command(commands: str, command: str) -> None:
     try:
-        with socket.create_connection(split_address(commands), timeout=_PATIENCE) as connection:
-            connection.sendall(f"{order}\n".encode())
+        with socket.create_connection(split_address(commands), timeout=_TIMEOUT) as connection:
+            connection.sendall(f"{command}\n".encode())
             connection.shutdown(socket.SHUT_WR)
             answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace").strip()
     except OSError as error:
-        raise Unreachable(f"the load balancer takes no command ({error})", where=commands) from error
-    # It says nothing where all is well, or what has changed.
+        raise Unreachable(f"the load balancer does not accept commands ({error})", where=commands) from error
+    # Success is an empty answer, or a description of the change.
     if answer and "changed" not in answer and "no need to change" not in answer:
-        raise StoreFailed(f"the load balancer refuses {order!r}: {answer}", where=commands)
+        raise StoreFailed(f"the load balancer rejects {command!r}: {answer}", where=commands)
 
 
 def figures(web: Web, addresses: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the rows of its statistics by the names of instances, those without one left out; Unreachable if silent.
+    """Return the statistics of all enabled instances by name; Unreachable without an answer.
 
-    The row `FRONTEND` is about all of it.
+    The row `FRONTEND` is the total.
     """
     address = addresses[0]
     try:

@@ -1,7 +1,7 @@
-"""What the tiers of an application are told of each other, and how a process waits until it is told.
+"""Start order of an application's tiers: processes wait for a file with the addresses that they need.
 
-All processes start at once. An instance waits for a file with the addresses of the stores, the load balancer for one
-with those of the instances: a shell does, and then becomes the program.
+All processes start at once. A shell waits for the file, then executes the program. Instances wait for the addresses of
+the stores, the load balancer for those of the instances.
 """
 
 import json
@@ -16,53 +16,53 @@ from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.base import Balancing, Member, Watch
 
-#: Below a process's folder: what it waits for.
+#: File that a process waits for, in its folder.
 TOLD = "config/told"
-#: Below the load balancer's folder: all of it, for whoever adds an instance later.
+#: File with all tiers in the load balancer's folder, for instances added later.
 TIERS = "config/tiers.json"
-#: Seconds that one tier may take to answer, and between two looks.
+#: Time limit for a tier to answer, and poll interval, s.
 _READY_WITHIN = 180.0
 _POLL = 0.1
 
 
 @dataclass(frozen=True)
 class Tiers:
-    """Where the tiers of an application are, and what all its instances know."""
+    """Addresses of an application's tiers, and the environment of its instances."""
 
     stores: Mapping[str, str]  #: kind -> host:port for clients
     balancer: str  #: host:port for clients
-    commands: str  #: host:port where the balancer takes commands
+    commands: str  #: host:port for the balancer's commands
     environment: Mapping[str, str]  #: of the instances
 
     @property
     def exports(self) -> str:
-        """The variables that an instance finds in its environment, as a shell reads them."""
+        """Shell commands that export the variables of an instance's environment."""
         stores = {f"STORE_{kind.upper()}": address for kind, address in self.stores.items()}
         variables = {**self.environment, **stores, "STORES": " ".join(self.stores)}
         return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
     def keep(self, balancer: Member) -> None:
-        """Write it down beside the balancer."""
+        """Store the tiers in the balancer's folder."""
         assert balancer.folder
         balancer.call(put, balancer.folder, TIERS, json.dumps(asdict(self)))
 
     @classmethod
     def kept(cls, balancer: Path) -> Self:
-        """Read what was written down in the balancer's folder."""
+        """Read the tiers that `keep` stored in the balancer's folder; BadInput if missing or malformed."""
         try:
             return cls(**json.loads(nofollow.read_text(balancer, TIERS) or ""))
         except (OSError, ValueError, TypeError) as error:
             raise BadInput(
-                f"it is not known what instances of this application are told: {error}",
+                f"cannot read the addresses of this application's tiers: {error}",
                 where=str(balancer / TIERS),
                 remedy="start the cluster again",
             ) from error
 
 
 def waiting(folder: Path, command: Sequence[str], *, inside: str = ".", sourced: bool = False) -> tuple[str, ...]:
-    """Return a command line that becomes `command` when the process is told, in the folder `inside` of its own.
+    """Return a shell command line that waits for the file, then runs `command` in the folder `inside` of its own.
 
-    With `sourced` what it is told are variables of its environment.
+    With `sourced`, the file's content is variables for the environment.
     """
     told = shlex.quote(str(folder / TOLD))
     variables = f". {told}; " if sourced else ""
@@ -71,18 +71,18 @@ def waiting(folder: Path, command: Sequence[str], *, inside: str = ".", sourced:
 
 
 def tell(member: Member, text: str) -> None:
-    """Give a process that waits what it waits for."""
+    """Write the file that a process waits for, which starts it."""
     assert member.folder
     member.call(put, member.folder, TOLD, text)
 
 
 def put(folder: Path, name: str, text: str) -> None:
-    """Replace a file in one step, readable for everybody who may enter the folder."""
+    """Replace a file atomically, with read permission for everybody."""
     nofollow.write_text(folder, name, text, 0o644)
 
 
 def until(true: Callable[[], bool], watch: Watch, what: str, where: Sequence[Member], remedy: str) -> None:
-    """Wait until something holds, which counts as not yet where it fails; StoreFailed when that takes too long."""
+    """Wait until `true` holds; a LoadframeError counts as not yet. StoreFailed after the time limit."""
     deadline = time.monotonic() + _READY_WITHIN
     while not _holds(true):
         watch(Balancing(1, "tiers", what))

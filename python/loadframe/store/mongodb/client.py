@@ -1,4 +1,4 @@
-"""A connection to one MongoDB server, for what is asked beside the load; errors are loadframe's own."""
+"""Client of a MongoDB server for administration, which raises Loadframe's errors."""
 
 import base64
 import contextlib
@@ -13,27 +13,27 @@ from loadframe.store.base import Unreachable
 if TYPE_CHECKING:
     from pymongo import MongoClient
 
-#: Seconds. A node that is gone is waited for briefly, for it may be starting; counting reads all data.
+#: Timeouts, s. Server selection is short because a missing node may be starting; a count reads all data.
 _SELECTION = 1.5
 _CONNECT_TIMEOUT = 5.0
 _TIMEOUT = 600.0
-#: Unauthorized, AuthenticationFailed.
+#: Error codes Unauthorized and AuthenticationFailed.
 _NOT_ALLOWED, _NOT_KNOWN = 13, 18
-#: KeyNotFound: a server that was just started has not read the keys that the time of its set is signed with.
+#: Error code KeyNotFound: a new server has not read the keys that sign its set's cluster time.
 _NO_KEYS_YET = 211
 
 
-#: The user that clients of a cluster log in as which loadframe starts, and the one that its servers are to each other.
+#: The administrator of clusters that Loadframe starts, and the user as which their servers log in to each other.
 ADMINISTRATOR, _SERVER = "loadframe", "__system"
 
 
 def server_key(password: str) -> str:
-    """Return the key by which the servers of a cluster know each other, in the letters that a key file may have."""
+    """Return the key with which a cluster's servers authenticate, in the characters that a key file allows."""
     return base64.b64encode(hashlib.sha256(f"servers:{password}".encode()).digest()).decode()
 
 
 class MongoError(StoreFailed):
-    """What the server said no with; `code` is the number of its error."""
+    """A server's error; `code` is MongoDB's error number."""
 
     def __init__(self, what: str, where: str, code: int) -> None:
         super().__init__(what, where=where)
@@ -41,13 +41,13 @@ class MongoError(StoreFailed):
 
 
 class Client:
-    """Asks one server and no other. Connects when it first asks.
+    """Client of one server, which connects on first use.
 
-    BadInput when access is denied, Unreachable when nobody answers, MongoError for the server's own errors.
+    BadInput if access is denied, Unreachable if the server does not answer, MongoError for other errors of the server.
     """
 
     def __init__(self, address: str, access: Access) -> None:
-        """Take note of where, and as whom."""
+        """Store address and credentials."""
         self.address = address
         self._access = access
         self._as_server = False
@@ -56,8 +56,8 @@ class Client:
         )
 
     def _connected(self, login: Mapping[str, Any]) -> "MongoClient[dict[str, Any]]":
-        """Return a client of the library that logs in like this; it connects when it first asks."""
-        # Here and not above: nodes are planned on machines that have no such library.
+        """Return a pymongo client with these credentials; it connects on first use."""
+        # Imported late: nodes are also planned on machines without pymongo.
         from pymongo import MongoClient
 
         host, port = split_address(self.address)
@@ -76,18 +76,18 @@ class Client:
             serverSelectionTimeoutMS=int(_SELECTION * 1000),
             connectTimeoutMS=int(_CONNECT_TIMEOUT * 1000),
             socketTimeoutMS=int(_TIMEOUT * 1000),
-            # A thread that looks every ten seconds, and none that holds a second connection for it.
+            # Poll every ten seconds, instead of streaming on a second connection.
             serverMonitoringMode="poll",
             connect=False,
             **more,
         )
 
     def ask(self, command: Mapping[str, Any], database: str = "admin") -> dict[str, Any]:
-        """Return the answer to one command."""
+        """Send a command and return the answer."""
         from pymongo import errors
 
         try:
-            with self._told():
+            with self._translated_errors():
                 answer: dict[str, Any] = self._client[database].command(dict(command))
                 return answer
         except errors.OperationFailure as error:
@@ -95,15 +95,15 @@ class Client:
                 return self.ask(command, database)
             words = str((error.details or {}).get("errmsg") or error)
             if error.code == _NO_KEYS_YET:
-                raise Unreachable(f"the server does not answer yet ({words})", where=self.address) from error
+                raise Unreachable(f"the server is not ready yet ({words})", where=self.address) from error
             if error.code in (_NOT_ALLOWED, _NOT_KNOWN):
                 raise self._refused(error.code, words) from error
-            raise MongoError(f"the server says: {words}", self.address, error.code or 0) from error
+            raise MongoError(f"the server reports an error: {words}", self.address, error.code or 0) from error
 
     def _log_in_as_server(self) -> bool:
-        """Log in as the servers of a cluster do from now on; False where that was tried, or is not ours to try.
+        """Switch to the credentials of the cluster's servers; False if they are in use or unavailable.
 
-        Shards do not know the administrator, and neither do servers that are not yet in their set.
+        Shards do not know the administrator, nor do servers outside their set.
         """
         auth = self._access.auth
         if self._as_server or auth is None or auth.user != ADMINISTRATOR:
@@ -116,7 +116,7 @@ class Client:
         return True
 
     def create_administrator(self, members: int) -> None:
-        """Make the user that clients log in as, on a cluster that has none; return when so many members know it."""
+        """Create the administrator of a new cluster, and wait until `members` members know it."""
         auth = self._access.auth
         if auth is not None:
             made = {"createUser": auth.user, "pwd": auth.secret, "roles": ["root"], "mechanisms": ["SCRAM-SHA-256"]}
@@ -128,33 +128,33 @@ class Client:
         return [str(entry["name"]) for entry in answer["cursor"]["firstBatch"]]
 
     def hello(self) -> dict[str, Any]:
-        """Return what the server says of itself."""
+        """Return the answer to `hello`: the server's role and set."""
         return self.ask({"hello": 1})
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
     def _refused(self, code: int, words: str) -> BadInput:
         if self._access.auth is None:
             what = f"the server denies access: {words}"
-            return BadInput(what, where=self.address, remedy="say who asks by --user")
+            return BadInput(what, where=self.address, remedy="give --user")
         user = self._access.auth.user
         if code == _NOT_KNOWN:
             return BadInput(
                 f"the server denies access to {user}: {words}",
                 where=self.address,
-                remedy="check --user, a name of the database admin, and the password in --password-file or "
+                remedy="check --user, a user of the database admin, and the password in --password-file or "
                 "LOADFRAME_PASSWORD",
             )
         return BadInput(
             f"the server does not allow {user} to do that: {words}",
             where=self.address,
-            remedy="give that user the roles readWrite on the database loadframe and clusterMonitor, or ask as another",
+            remedy="give that user the roles readWrite on the database loadframe and clusterMonitor, or use another",
         )
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         from pymongo import errors
 
         try:
@@ -168,4 +168,4 @@ class Client:
                 remedy=f"check that it runs, and that the address is its port for clients{self._access.tls_remedy}",
             ) from error
         except errors.PyMongoError as error:
-            raise LoadframeError(f"the server's answer makes no sense: {error}", where=self.address) from error
+            raise LoadframeError(f"invalid answer of the server: {error}", where=self.address) from error

@@ -1,4 +1,4 @@
-"""A MongoDB node's files and command line, and the settings that are loadframe's to decide."""
+"""Files and command line of MongoDB processes, and the settings that Loadframe controls."""
 
 import json
 import shlex
@@ -13,14 +13,14 @@ from loadframe.store.base import Installation, NodePlan, NodeSpec
 from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
 from loadframe.store.mongodb.client import server_key
 
-#: Settings of a node's configuration that loadframe decides.
+#: Settings of mongod that Loadframe controls.
 OURS = (
     *("net.port", "net.bindIp", "net.tls", "net.unixDomainSocket", "storage.dbPath"),
     *("replication.replSetName", "sharding", "systemLog", "processManagement"),
     *("security.keyFile", "security.authorization", "security.clusterAuthMode"),
     "setParameter.enableLocalhostAuthBypass",
 )
-#: Settings that are loadframe's own, with the kind of value that each wants.
+#: Settings of Loadframe, with the type of their values.
 OWN: dict[str, type] = {
     "cache": str,
     "replica_set": bool,
@@ -31,50 +31,50 @@ OWN: dict[str, type] = {
     "layout": str,
     "chunk_size": str,
 }
-#: What processes are for. A member of a plain replica set, and a single server, have none of these.
+#: Roles of processes in a sharded cluster. Members of a plain replica set and single servers have none.
 SHARD, CONFIG, ROUTER = "shard", "config", "router"
-#: Whether routers and servers of the configuration have machines of their own, or share those of the shards.
+#: Whether routers and config servers have separate machines or share the shards' machines.
 LAYOUTS = ("apart", "together")
-#: What settings begin with that are parameters of the server.
+#: Prefix of settings that are server parameters.
 PARAMETER = "setParameter."
 
-#: Bytes of the cache of WiredTiger. Without a memory limit it would be half of the machine, for each node.
+#: Cache size of WiredTiger in bytes. The server's default is half of the machine for each node.
 _CACHE = 2**30
-_LEAST_CACHE = 2**28
-#: Of a node's memory limit, what the cache may take, as it is without limit; the rest is for connections and sorting.
+_MIN_CACHE = 2**28
+#: Share of a node's memory limit for the cache, as by default; the rest is for connections and sorting.
 _CACHE_SHARE = 0.5
-#: Milliseconds that a server which is to end gives its clients.
-_FAREWELL = 1000
-#: The least that the server takes.
-_ROUNDS = 5000
-#: Where a router finds the members of the set that holds the cluster's configuration, once that is there.
+#: Time that a server gives its clients before it stops, ms.
+_SHUTDOWN_MS = 1000
+#: The server's minimum of SCRAM iterations.
+_SCRAM_ITERATIONS = 5000
+#: File from which a router reads the addresses of the config servers, once it exists.
 SEEDS = "config/seeds"
 _CONFIG = "config/mongod.conf"
-#: The key by which servers know each other, and the server's own copy: it takes no file that its group may read, too.
+#: The servers' key, and the server's copy: mongod rejects a file that its group can read.
 KEY_FILE, _OWN_KEY = "config/key", "run/key"
-#: Whether servers connect to each other by TLS, and whether they require it of whoever connects to them.
+#: TLS modes: whether servers use TLS for connections to each other, and whether they require it of clients.
 _MODES = {Encryption.HTTP: "allowTLS", Encryption.TRANSPORT: "preferTLS", Encryption.BOTH: "requireTLS"}
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Raise BadInput for a setting that is loadframe's to decide, or that makes no sense."""
+    """Raise BadInput for a setting that Loadframe controls, or an invalid value."""
     for key, value in settings.items():
         if any(key == ours or key.startswith(f"{ours}.") for ours in OURS):
-            raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
-        wanted = OWN.get(key)
-        if wanted and (type(value) is not wanted or (value == 0 and wanted is int) or str(value).startswith("-")):
-            words = {bool: "true or false", int: "a whole number above 0", str: "a text"}[wanted]
-            raise BadInput(f"the setting {key} wants {words}", where=str(value))
+            raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
+        expected = OWN.get(key)
+        if expected and (type(value) is not expected or (value == 0 and expected is int) or str(value).startswith("-")):
+            words = {bool: "true or false", int: "a whole number above 0", str: "a text"}[expected]
+            raise BadInput(f"the setting {key} must be {words}", where=str(value))
     if "cache" in settings:
         parse_size(settings["cache"])
     if "chunk_size" in settings and not 2**20 <= parse_size(settings["chunk_size"]) <= 2**30:
-        raise BadInput("the setting chunk_size wants 1m to 1g", where=str(settings["chunk_size"]))
+        raise BadInput("the setting chunk_size must be 1m to 1g", where=str(settings["chunk_size"]))
     if settings.get("layout", "apart") not in LAYOUTS:
-        raise BadInput(f"the setting layout wants {' or '.join(LAYOUTS)}", where=str(settings["layout"]))
+        raise BadInput(f"the setting layout must be {' or '.join(LAYOUTS)}", where=str(settings["layout"]))
     for key in ("config_members", "routers", "balancer", "chunk_size", "layout"):
         if key in settings and not sharded(settings):
             raise BadInput(
-                f"the setting {key} is about sharded clusters", remedy="say members, too: how many each shard has"
+                f"the setting {key} requires a sharded cluster", remedy="set members: the members of each shard"
             )
 
 
@@ -84,12 +84,12 @@ def sharded(settings: Mapping[str, Any]) -> bool:
 
 
 def together(settings: Mapping[str, Any]) -> bool:
-    """Whether routers and servers of the configuration share the machines of the shards."""
+    """Whether routers and config servers share the shards' machines."""
     return settings.get("layout") == "together"
 
 
 def set_name(node: NodeSpec) -> str:
-    """Return the name of the replica set that a node is a member of; empty for a single server."""
+    """Return the name of a node's replica set; empty for a single server."""
     if node.role == CONFIG:
         return f"{node.cluster}-config"
     if node.role == SHARD:
@@ -98,57 +98,57 @@ def set_name(node: NodeSpec) -> str:
 
 
 def shard_of(name: str) -> str:
-    """Return the shard that a process of that name belongs to: `node-3` of `node-3` and of `node-3-1`."""
+    """Return the shard of a process: `node-3` for `node-3` and `node-3-1`."""
     return "-".join(name.split("-")[:2])
 
 
 def program(installation: Installation, name: str) -> Path | None:
-    """Return where an installation has a program: in its folder, in `bin`, or where the wheel has it."""
+    """Return the path of a program in an installation: its folder, `bin`, or the wheel's folder. None if absent."""
     home = installation.home
     places = (home, home / "bin", home / "fiftyone" / "db" / "bin")
     return next((place / name for place in places if (place / name).is_file()), None)
 
 
 def plan(node: NodeSpec, installation: Installation) -> NodePlan:
-    """Bind one address, write into the folder alone, and be what the role says."""
+    """Bind one address, write only into the folder, and start the program of the node's role."""
     mongod, mongos = program(installation, "mongod"), program(installation, "mongos")
     if mongod is None:
-        raise BadInput("there is no mongod in this installation", where=str(installation.home))
+        raise BadInput("mongod is missing in this installation", where=str(installation.home))
     if mongos is None and sharded(node.settings):
-        # Refused at the first process already, so that no process is started.
+        # Checked for every process, so that none starts.
         raise BadInput(
-            "a sharded cluster needs mongos, and there is none here",
+            "a sharded cluster needs mongos, which is missing in this installation",
             where=str(installation.home),
-            remedy="say --version with one that the vendor has for download, or give MongoDB's folder with --home",
+            remedy="give --version with a version that the vendor offers, or MongoDB's folder with --home",
         )
     return _router(node, mongos) if mongos and node.role == ROUTER else _server(node, mongod)
 
 
 def parameter(name: str, value: Any) -> dict[str, Any]:
-    """Return the setting as a parameter that can be set while the server runs."""
+    """Return a setting as a server parameter, which can change while the server runs."""
     if name == "cache":
-        return {"wiredTigerEngineRuntimeConfig": f"cache_size={max(parse_size(value), _LEAST_CACHE) // 2**20}M"}
+        return {"wiredTigerEngineRuntimeConfig": f"cache_size={max(parse_size(value), _MIN_CACHE) // 2**20}M"}
     return {name.removeprefix(PARAMETER): value}
 
 
 def cache(node: NodeSpec) -> int:
-    """Return the bytes of a node's cache; a server of the configuration beside a shard leaves the memory to that."""
+    """Return a node's cache size in bytes; a config server next to a shard gets the minimum."""
     if node.role == CONFIG and together(node.settings):
-        return _LEAST_CACHE
+        return _MIN_CACHE
     if "cache" in node.settings:
-        return max(parse_size(node.settings["cache"]), _LEAST_CACHE)
+        return max(parse_size(node.settings["cache"]), _MIN_CACHE)
     if node.memory is None:
         return _CACHE
-    return max(int(node.memory * _CACHE_SHARE), _LEAST_CACHE)
+    return max(int(node.memory * _CACHE_SHARE), _MIN_CACHE)
 
 
 def _server(node: NodeSpec, mongod: Path) -> NodePlan:
     flat: dict[str, Any] = {
         "storage.wiredTiger.engineConfig.cacheSizeGB": round(cache(node) / 2**30, 3),
-        # How long a primary that is to end waits for the others, which end with it.
-        "setParameter.shutdownTimeoutMillisForSignaledShutdown": _FAREWELL,
-        # Logging in is work that would be measured; of a random password no rounds make guessing harder.
-        "setParameter.scramSHA256IterationCount": _ROUNDS,
+        # A primary that stops waits this long for the other members, which stop as well.
+        "setParameter.shutdownTimeoutMillisForSignaledShutdown": _SHUTDOWN_MS,
+        # Logging in would be measured, and a random password needs no slow hash.
+        "setParameter.scramSHA256IterationCount": _SCRAM_ITERATIONS,
         **{key: value for key, value in node.settings.items() if key not in OWN},
         **_common(node),
         "storage.dbPath": str(node.folder / "data"),
@@ -167,13 +167,13 @@ def _server(node: NodeSpec, mongod: Path) -> NodePlan:
 
 
 def _router(node: NodeSpec, mongos: Path) -> NodePlan:
-    """It has to be told of members that are put together only when all processes run: it waits for that."""
+    """Return a router's plan: wait for the addresses of the config servers, which form their set later."""
     seeds, config = node.folder / SEEDS, node.folder / _CONFIG
     command = f"{shlex.quote(str(mongos))} --config {shlex.quote(str(config))} --configdb"
     place = shlex.quote(str(seeds))
     waiting = f'while [ ! -s {place} ]; do sleep 0.1; done; exec {command} "$(cat {place})"'
-    # It would wait 15 s for clients to go elsewhere.
-    flat = {**_common(node), "setParameter.mongosShutdownTimeoutMillisForSignaledShutdown": _FAREWELL}
+    # The default is to wait 15 s for clients.
+    flat = {**_common(node), "setParameter.mongosShutdownTimeoutMillisForSignaledShutdown": _SHUTDOWN_MS}
     return NodePlan(
         files={_CONFIG: json.dumps(_nested(flat), indent=1), SEEDS: "", **_secrets(node)},
         folders=("run",),
@@ -184,7 +184,7 @@ def _router(node: NodeSpec, mongos: Path) -> NodePlan:
 
 
 def _with_key(node: NodeSpec, command: str) -> tuple[str, ...]:
-    """Return the command line of a shell that copies the key and then runs a command."""
+    """Return a shell command line that copies the key, then runs a command."""
     key, copy = (shlex.quote(str(node.folder / name)) for name in (KEY_FILE, _OWN_KEY))
     return ("/bin/sh", "-c", f"(umask 077 && rm -f {copy} && cat {key} > {copy}) || exit 1; {command}")
 
@@ -194,19 +194,19 @@ def _common(node: NodeSpec) -> dict[str, Any]:
         "net.bindIp": node.address,
         "net.port": node.port,
         "net.unixDomainSocket.enabled": False,
-        # Names the node to whoever asks it for its command line.
+        # The file's name identifies the node to clients that read its command line.
         "processManagement.pidFilePath": str(node.folder / "run" / f"{node.name}.pid"),
         "security.keyFile": str(node.folder / _OWN_KEY),
-        # Else whoever comes first from this machine may make the first user.
+        # Otherwise the first local client could create the first user.
         "setParameter.enableLocalhostAuthBypass": False,
         **_encrypted(node),
     }
 
 
 def _encrypted(node: NodeSpec) -> dict[str, Any]:
-    """Return how the server uses TLS; nothing where it does not.
+    """Return the settings for TLS; empty without certificates.
 
-    Clients and other servers come to one port. Where only some of them are to use TLS, it takes both kinds.
+    Clients and servers use the same port. If only some of them use TLS, the port accepts both.
     """
     if node.certificates is None:
         return {}
@@ -223,7 +223,7 @@ def _secrets(node: NodeSpec) -> dict[str, str]:
 
 
 def _is_member(node: NodeSpec) -> bool:
-    """Whether a node is a member of a set: it is said, or it is one of several, or joins some, or was one before."""
+    """Whether a node is a member of a set: by setting, as one of several, to join one, or as a former member."""
     if "replica_set" in node.settings:
         return bool(node.settings["replica_set"])
     before = None if node.founders or not node.folder.exists() else nofollow.read_text(node.folder, _CONFIG)
@@ -233,7 +233,7 @@ def _is_member(node: NodeSpec) -> bool:
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with dots in their names as the mappings in mappings that they stand for."""
+    """Return settings with dotted names as nested mappings."""
     nested: dict[str, Any] = {}
     for name, value in flat.items():
         place = nested

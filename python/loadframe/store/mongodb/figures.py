@@ -1,4 +1,4 @@
-"""The figures of a MongoDB server, from serverStatus: what mongostat shows, and what is behind it."""
+"""Statistics of a MongoDB server from serverStatus, as in mongostat, and further ones."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,13 +20,13 @@ WATCHED = (
     Figure("lag s", "lag_seconds"),
 )
 
-#: Sections that are dear and of no use here.
-ASKED = {
+#: The command; it skips sections that are expensive and not used here.
+COMMAND = {
     "serverStatus": 1,
     **dict.fromkeys(("asserts", "locks", "sharding", "tcmalloc", "transportSecurity", "twoPhaseCommitCoordinator"), 0),
 }
 
-#: Figures by where serverStatus has them.
+#: Our names of statistics -> their paths in serverStatus.
 _PLACES = {
     "inserts": "opcounters.insert",
     "queries": "opcounters.query",
@@ -63,24 +63,24 @@ _PLACES = {
     "write_tickets": "wiredTiger.concurrentTransactions.write.available",
     "flow_control_lagged": "flowControl.isLagged",
 }
-#: Where servers from 8.0 on have some of them.
+#: Paths from version 8.0 on.
 _LATER = {
     "checkpoints": "wiredTiger.checkpoint.total succeed number of checkpoints",
     "checkpoint_ms": "wiredTiger.checkpoint.total time (msecs)",
 }
-#: The same, in microseconds there.
+#: Times, in microseconds in serverStatus.
 _TIMES = {
     "read_seconds": "opLatencies.reads.latency",
     "write_seconds": "opLatencies.writes.latency",
     "flow_control_seconds": "flowControl.timeAcquiringMicros",
 }
-#: Figures of the database that all collections are in, by where dbStats has them.
+#: Statistics of the database with all collections -> their fields in dbStats.
 _OF_DATABASE = {"documents": "objects", "data_bytes": "dataSize", "index_bytes": "indexSize"}
 _MEBIBYTE = 2**20
 
 
 def read(status: Mapping[str, Any]) -> dict[str, float]:
-    """Return a server's figures; a figure that its version does not have is left out. Totals count from its start."""
+    """Return a server's statistics, without those that its version lacks. Counters start with the server."""
     figures = {}
     for places in (_LATER, _PLACES):
         for name, place in places.items():
@@ -97,9 +97,7 @@ def read(status: Mapping[str, Any]) -> dict[str, float]:
 
 
 def of_database(stats: Mapping[str, Any]) -> dict[str, float]:
-    """Return a server's documents, their bytes as they are in memory, and the bytes that they and their indexes take
-    on disk, where they are compressed.
-    """
+    """Return a server's documents, their uncompressed bytes, and the compressed bytes of data and indexes on disk."""
     figures = {name: float(stats[key]) for name, key in _OF_DATABASE.items() if key in stats}
     if "storageSize" in stats:
         figures["store_bytes"] = float(stats["storageSize"]) + figures.get("index_bytes", 0.0)
@@ -107,24 +105,24 @@ def of_database(stats: Mapping[str, Any]) -> dict[str, float]:
 
 
 def is_router(status: Mapping[str, Any]) -> bool:
-    """Whether a router has answered, which has no data of its own."""
+    """Whether the server is a router, which holds no data."""
     return str(status.get("process", "")).startswith("mongos")
 
 
 def written(status: Mapping[str, Any]) -> float | None:
-    """Return when the last write that a member has was made, s since the epoch."""
+    """Return the time of a member's last write, s since the epoch; None if it is not a member."""
     at = _at(status, "repl.lastWrite.lastWriteDate")
     return None if at is None else float(at.timestamp())
 
 
 def set_of(status: Mapping[str, Any]) -> str | None:
-    """Return the name of the replica set that a server is a member of."""
+    """Return the name of a server's replica set; None if it is not a member."""
     name = _at(status, "repl.setName")
     return None if name is None else str(name)
 
 
 def name_of(options: Mapping[str, Any], address: str) -> str:
-    """Return how a server is called: by its node's name, if loadframe started it, else by its address."""
+    """Return a server's name: of its node if Loadframe started it, else its address."""
     parsed = options.get("parsed") or {}
     pid = (parsed.get("processManagement") or {}).get("pidFilePath")
     data = (parsed.get("storage") or {}).get("dbPath")

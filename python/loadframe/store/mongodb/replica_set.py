@@ -1,6 +1,6 @@
-"""A replica set: how its members are put together, how one joins and leaves, and how they find each other again.
+"""Replica sets: formation, joining, leaving, and reconnecting after address changes.
 
-Members are told apart by the tag `node`, which has the node's name: addresses change, names do not.
+The tag `node` identifies a member by its node's name, because addresses may change.
 """
 
 import contextlib
@@ -15,9 +15,9 @@ from loadframe.store.mongodb.client import Client, MongoError
 Clients = Callable[[str], Client]
 
 _POLL = 0.1
-#: No set has more members that vote.
+#: MongoDB's limit of voting members.
 _VOTERS = 7
-#: States of members by their numbers: those that serve, and those that are on their way to.
+#: States of members that serve, and of members that will serve.
 _SERVING = {"PRIMARY", "SECONDARY"}
 _COMING = {"STARTUP", "STARTUP2", "RECOVERING", "ROLLBACK"}
 #: NotYetInitialized, AlreadyInitialized, NodeNotFound, ConfigurationInProgress, NewReplicaSetConfigurationIncompatible,
@@ -25,12 +25,12 @@ _COMING = {"STARTUP", "STARTUP2", "RECOVERING", "ROLLBACK"}
 _NOT_YET = 94
 _ALREADY = 23
 _LATER = {74, 109, 103, 11602, 10107, 189, 308}
-#: Seconds that a primary which steps down waits for another to have all that it has.
+#: Time limit for another member to catch up before a primary steps down, s.
 _CATCH_UP = 30
 
 
 def initiate(name: str, members: Sequence[Member], clients: Clients, watch: Watch, **more: Any) -> None:
-    """Make a set of servers that were just started, and return when it has a primary."""
+    """Form a set of newly started servers, and wait until it has a primary."""
     wait([clients(member.address) for member in members], watch)
     config = {"_id": name, "members": [_entry(number, member) for number, member in enumerate(members)], **more}
     try:
@@ -47,7 +47,7 @@ def wait(servers: Sequence[Client], watch: Watch) -> None:
 
 
 def elect(servers: Sequence[Client], watch: Watch) -> None:
-    """Wait for a primary that all members know; ask for an election now, and not when their patience is over."""
+    """Wait for a primary that all members know, and trigger elections instead of waiting for the election timeout."""
 
     def elected() -> bool:
         seen = [server.hello() for server in servers]
@@ -55,7 +55,7 @@ def elect(servers: Sequence[Client], watch: Watch) -> None:
             return all(hello.get("primary") for hello in seen)
         for server, hello in zip(servers, seen, strict=True):
             if hello.get("secondary") and not hello.get("primary"):
-                # One that has missed something is not elected; then the next is asked.
+                # A member that lacks writes is not elected; then try the next.
                 with contextlib.suppress(MongoError):
                     server.ask({"replSetStepUp": 1})
                     break
@@ -65,7 +65,7 @@ def elect(servers: Sequence[Client], watch: Watch) -> None:
 
 
 def primary(addresses: Sequence[str], clients: Clients) -> Client:
-    """Return the member that takes writes; of a server that is not a member, or is a router, itself."""
+    """Return the primary of a set, or the server itself if it is a router or not a member."""
     failure: LoadframeError | None = None
     for address in addresses:
         try:
@@ -77,12 +77,12 @@ def primary(addresses: Sequence[str], clients: Clients) -> Client:
             return clients(address)
         if hello.get("primary"):
             return clients(str(hello["primary"]))
-        failure = StoreFailed("the replica set has no primary now", where=address, remedy="try again in a moment")
-    raise failure or Unreachable("there is no address to ask")
+        failure = StoreFailed("the replica set has no primary", where=address, remedy="try again in a moment")
+    raise failure or Unreachable("no addresses to connect to")
 
 
 def health(server: Client) -> Health:
-    """Return the state of the set as one member sees it. Pieces are members: each holds all data."""
+    """Return a set's state as one member reports it. Pieces are members, since each holds all data."""
     try:
         status = server.ask({"replSetGetStatus": 1})
     except MongoError as error:
@@ -103,7 +103,7 @@ def health(server: Client) -> Health:
 
 
 def join(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
-    """Take a server in, without a vote until it has all data; return when it has."""
+    """Add a server without a vote, wait until it has all data, then give it a vote."""
     newcomer = clients(member.address)
     wait([newcomer], watch)
 
@@ -130,7 +130,7 @@ def join(addresses: Sequence[str], member: Member, clients: Clients, watch: Watc
 
 
 def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
-    """Take a member out: the primary hands over first. BadInput where the others are not enough to go on."""
+    """Remove a member, after a primary has stepped down. BadInput if the others could not elect a primary."""
     _require_others(addresses, member, clients)
     mine = clients(member.address)
     with contextlib.suppress(Unreachable):
@@ -145,7 +145,7 @@ def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Wat
 
 
 def remove(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
-    """Take a member out of the set's configuration, if it is there."""
+    """Remove a member from the set's configuration; do nothing if it is not there."""
 
     def without(config: dict[str, Any]) -> None:
         config["members"] = [entry for entry in config["members"] if entry["host"] != member.address]
@@ -154,7 +154,7 @@ def remove(addresses: Sequence[str], member: Member, clients: Clients, watch: Wa
 
 
 def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
-    """Have members find each other that may be at other addresses by now; return when they have a primary."""
+    """Update the addresses of restarted members, and wait until they have a primary."""
     servers = [clients(member.address) for member in members]
     wait(servers, watch)
     at = {member.name: member.address for member in members}
@@ -168,7 +168,7 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
         for entry in moved:
             entry["host"] = at[entry["tags"]["node"]]
         config["version"] = int(config["version"]) + 1
-        # No member is primary: none takes itself for a member, since its address is not among those of the set.
+        # There is no primary while members do not find their own address in the configuration, so force it.
         servers[0].ask({"replSetReconfig": config, "force": True})
     elect(servers, watch)
 
@@ -176,7 +176,7 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
 def reconfigure(
     addresses: Sequence[str], clients: Clients, watch: Watch, change: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Change the set's configuration, if that is a change; wait while it is busy with another one."""
+    """Change the set's configuration, unless it is already as wanted; wait while another change is in progress."""
 
     def done() -> bool:
         try:
@@ -207,16 +207,16 @@ def _require_others(addresses: Sequence[str], member: Member, clients: Clients) 
     others = [entry for entry in status["members"] if entry["name"] != member.address]
     serving = [entry for entry in others if entry["stateStr"] in _SERVING]
     if not serving or len(serving) * 2 <= len(others):
-        states = ", ".join(f"{entry['name']} is {str(entry['stateStr']).lower()}" for entry in others) or "nobody"
+        states = ", ".join(f"{entry['name']} is {str(entry['stateStr']).lower()}" for entry in others) or "none left"
         raise BadInput(
-            f"the others could not elect a primary without it ({states})",
+            f"the other members could not elect a primary without it ({states})",
             where=member.name,
-            remedy="wait until they are secondaries, or bring them back with `loadframe cluster up`",
+            remedy="wait until they are secondaries, or restart them with `loadframe cluster up`",
         )
 
 
 def _initial_sync(newcomer: Client) -> Balancing:
-    """Return how much the newcomer has yet to copy, as far as it knows."""
+    """Return the progress of a new member's initial sync."""
     with contextlib.suppress(MongoError):
         status = newcomer.ask({"replSetGetStatus": 1, "initialSync": 1})
         sync: Mapping[str, Any] = status.get("initialSyncStatus") or {}

@@ -1,4 +1,4 @@
-"""A sharded cluster: shards and the cluster's configuration, each a replica set, behind routers."""
+"""Sharded clusters: shards and config servers, each a replica set, behind routers."""
 
 import contextlib
 import time
@@ -15,12 +15,12 @@ from loadframe.store.mongodb.config import CONFIG, ROUTER, SEEDS, SHARD, shard_o
 from loadframe.store.mongodb.replica_set import Clients
 
 _POLL = 0.5
-#: ShardNotFound, CommandNotFound.
+#: Error codes ShardNotFound and CommandNotFound.
 _NO_SHARD, _NO_COMMAND = 70, 59
 
 
 def form(members: Sequence[Member], settings: Mapping[str, Any], clients: Clients, watch: Watch) -> None:
-    """Put the sets together, tell the routers of the configuration, and add the shards."""
+    """Form the sets, start the routers with the config servers' addresses, and add the shards."""
     name = _cluster(members, clients, watch)
     config = [member for member in members if member.role == CONFIG]
     sets.initiate(f"{name}-{CONFIG}", config, clients, watch, configsvr=True)
@@ -45,19 +45,19 @@ def form(members: Sequence[Member], settings: Mapping[str, Any], clients: Client
 
 
 def tell(routers: Sequence[Member], name: str, config: Sequence[Member]) -> None:
-    """Tell routers, which wait for it, where the cluster's configuration is."""
+    """Write the config servers' addresses for the routers, which wait for them."""
     for router in routers:
         assert router.folder
         router.call(nofollow.rewrite_text, router.folder, SEEDS, _seeds(name, config))
 
 
 def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
-    """Have all sets elect their primaries, and let the routers go on; at other addresses than before that cannot be."""
+    """Wait until all sets have primaries, then start the routers; LoadframeError if addresses have changed."""
     groups: dict[str, list[Member]] = {}
     for member in members:
         if member.role in (SHARD, CONFIG):
             groups.setdefault(CONFIG if member.role == CONFIG else shard_of(member.name), []).append(member)
-    # The configuration first, which shards ask for.
+    # Config servers first, because the shards need them.
     for group in sorted(groups, key=lambda group: group != CONFIG):
         of_it = groups[group]
         servers = [clients(member.address) for member in of_it]
@@ -66,9 +66,9 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
         known = {entry["host"] for entry in config["members"]}
         if any(member.address not in known for member in of_it):
             raise LoadframeError(
-                "a sharded cluster starts again only at the ports that it had: it has them written down",
+                "a sharded cluster can restart only at its earlier ports, which are stored in its data",
                 where=of_it[0].address,
-                remedy="start it with the --port that it had",
+                remedy="start it with its earlier --port",
             )
         sets.elect(servers, watch)
     name = str(clients(groups[CONFIG][0].address).hello()["setName"])
@@ -78,7 +78,7 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
 
 
 def join(router: Client, member: Member, clients: Clients, watch: Watch) -> None:
-    """Make a set of a new shard's processes and add it."""
+    """Form a set of a new shard's processes, and add it as a shard."""
     of_it = [member, *member.others]
     sets.wait([clients(server.address) for server in of_it], watch)
     cluster = _names(router)[0].rpartition("-node-")[0]
@@ -88,9 +88,9 @@ def join(router: Client, member: Member, clients: Clients, watch: Watch) -> None
 
 
 def balance(router: Client, watch: Watch) -> None:
-    """Wait until the balancer finds nothing to do for any collection; at once if it is off."""
+    """Wait until the balancer has nothing to do for any collection; return at once if it is off."""
     if _is_off(router):
-        watch(Balancing(0, "collections", "balancer off", warning="the balancer is off: data stays where it is"))
+        watch(Balancing(0, "collections", "balancer off", warning="the balancer is off, so data does not move"))
         return
     while left := _unbalanced(router):
         watch(Balancing(left, "collections", "balancing"))
@@ -99,19 +99,19 @@ def balance(router: Client, watch: Watch) -> None:
 
 
 def leave(router: Client, member: Member, watch: Watch) -> None:
-    """Have a shard's chunks and databases moved to the others, also while the balancer is off."""
+    """Move a shard's chunks and databases to the others, even if the balancer is off; BadInput for the last shard."""
     shard = shard_of(member.name)
     if not _staying(router, shard):
         raise BadInput("the last shard of a cluster cannot leave it", remedy="stop it with `loadframe cluster down`")
     with _balancing(router):
         while (answer := _removal(router, shard)) is not None:
             state = str(answer["state"])
-            # The first answer only says that it has begun, and not what is left.
+            # The first answer does not contain the remaining chunks.
             if state != "started":
                 remaining = answer.get("remaining") or {}
                 left, stuck = (int(remaining.get(name) or 0) for name in ("chunks", "jumboChunks"))
                 if state == "ongoing" and not left:
-                    # Which is for a shard that has no chunk any more.
+                    # movePrimary requires a shard without chunks.
                     for database in answer.get("dbsToMove") or ():
                         router.ask({"movePrimary": database, "to": _staying(router, shard)[0]})
                 watch(Balancing(left, "chunks", f"{state}, {stuck} too large to move" if stuck else state))
@@ -119,7 +119,7 @@ def leave(router: Client, member: Member, watch: Watch) -> None:
 
 
 def stay(router: Client, member: Member) -> None:
-    """Stop draining a shard. Before version 8.3 there is no command for that: it goes on, and the shard is a member."""
+    """Stop draining a shard. Before version 8.3 that is impossible: draining continues, and the shard is a member."""
     try:
         router.ask({"stopShardDraining": shard_of(member.name)})
     except MongoError as error:
@@ -128,7 +128,7 @@ def stay(router: Client, member: Member) -> None:
 
 
 def health(router: Client, clients: Clients) -> Health:
-    """Ready is that each shard has all its members, one of them primary."""
+    """Return the health: ready if each shard has a primary and all its members."""
     shards = router.ask({"listShards": 1})["shards"]
     states = [_shard_health(str(shard["host"]), clients) for shard in shards]
     broken = [f"{shard['_id']}: {state.status}" for shard, state in zip(shards, states, strict=True) if not state.ready]
@@ -148,7 +148,7 @@ def members(router: Client) -> list[str]:
 
 
 def configuration(router: Client) -> list[str]:
-    """Return the addresses of the servers of the configuration; none where the user may not ask for them."""
+    """Return the addresses of the config servers; empty if the user lacks the privilege."""
     try:
         known = router.ask({"getShardMap": 1})["map"]
     except (MongoError, BadInput):
@@ -162,7 +162,7 @@ def _shard_health(host: str, clients: Clients) -> Health:
 
 
 def _removal(router: Client, shard: str) -> dict[str, Any] | None:
-    """Begin to remove a shard, or ask how far that is; None when it is removed."""
+    """Start to remove a shard, or return the progress; None once it is removed."""
     try:
         answer = router.ask({"removeShard": shard})
     except MongoError as error:
@@ -173,14 +173,14 @@ def _removal(router: Client, shard: str) -> dict[str, Any] | None:
 
 
 def _staying(router: Client, shard: str) -> list[str]:
-    """Return the ids of the others that are not about to leave."""
+    """Return the ids of the other shards that are not being drained."""
     shards = router.ask({"listShards": 1})["shards"]
     return [str(other["_id"]) for other in shards if other["_id"] != shard and not other.get("draining")]
 
 
 @contextlib.contextmanager
 def _balancing(router: Client) -> Iterator[None]:
-    """Have the balancer run meanwhile: it alone moves what a shard has that is to leave."""
+    """Run the balancer temporarily: only the balancer moves the data of a shard that leaves."""
     off = _is_off(router)
     if off:
         router.ask({"balancerStart": 1})
@@ -196,9 +196,9 @@ def _is_off(router: Client) -> bool:
 
 
 def _sharded(router: Client) -> list[dict[str, Any]]:
-    """Return the entries of the collections that are sharded, without the cluster's own."""
-    wanted = {"unsplittable": {"$ne": True}, "_id": {"$not": {"$regex": "^config\\."}}}
-    answer = router.ask({"find": "collections", "filter": wanted, "batchSize": 100_000}, "config")
+    """Return the entries of all sharded collections, without those of the cluster itself."""
+    condition = {"unsplittable": {"$ne": True}, "_id": {"$not": {"$regex": "^config\\."}}}
+    answer = router.ask({"find": "collections", "filter": condition, "batchSize": 100_000}, "config")
     return list(answer["cursor"]["firstBatch"])
 
 
@@ -208,7 +208,7 @@ def _unbalanced(router: Client) -> int:
 
 
 def _idle(router: Client) -> str:
-    """Return what the user should know when data is balanced in the store's eyes and a shard has nothing of it."""
+    """Return a warning about shards without data although the store considers data balanced; empty without any."""
     collections = [entry["uuid"] for entry in _sharded(router)]
     held = router.ask({"distinct": "chunks", "key": "shard", "query": {"uuid": {"$in": collections}}}, "config")
     idle = sorted({str(shard["_id"]) for shard in router.ask({"listShards": 1})["shards"]} - set(held["values"]))
@@ -216,7 +216,7 @@ def _idle(router: Client) -> str:
         return ""
     return (
         f"{', '.join(idle)} hold{'s' if len(idle) == 1 else ''} no data: the balancer moves none between shards that"
-        " differ by less than three chunks (128 MiB each, if the setting chunk_size does not say otherwise)"
+        " differ by less than three chunks (128 MiB each, unless chunk_size is set)"
     )
 
 
@@ -225,7 +225,7 @@ def _names(router: Client) -> list[str]:
 
 
 def _cluster(members: Sequence[Member], clients: Clients, watch: Watch) -> str:
-    """Return the name of the cluster, which the configuration's servers were started with."""
+    """Return the cluster's name, from the command line of a config server."""
     config = next(clients(member.address) for member in members if member.role == CONFIG)
     sets.wait([config], watch)
     options = config.ask({"getCmdLineOpts": 1})["parsed"]

