@@ -138,7 +138,7 @@ def test_who_is_not_let_in_hears_what_to_do(secured, monkeypatch):
     [
         ({"--ca": "other.pem"}, "certificate verification failed: "),
         ({"--cert": None, "--key": None}, "connection requires a valid client certificate"),
-        ({"--ca": None, "--cert": None, "--key": None}, "if the server wants TLS, write https://"),
+        ({"--ca": None, "--cert": None, "--key": None}, "if the server requires TLS, write https://"),
     ],
     ids=["another authority", "no certificate of the client's", "in the clear"],
 )

@@ -85,5 +85,5 @@ def test_every_node_gets_the_requests_of_its_keys(things, tmp_path):
 
 
 def test_a_cluster_does_not_shrink_below_its_copies(things):
-    with pytest.raises(BadInput, match="wants 2 copies, and 1 node would be left"):
+    with pytest.raises(BadInput, match="has 2 copies of its data, and 1 node would remain"):
         things.cluster.shrink()

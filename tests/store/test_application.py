@@ -71,7 +71,7 @@ def test_a_store_behind_it_is_planned_as_it_would_be_alone(tmp_path):
         ({"store": "cassandra"}, "does not support the store 'cassandra'\n  its stores are mongodb, opensearch, elasticsearch"),
         ({"colour": 1}, "has no setting 'colour'"),
         ({"redis.cache": "1g"}, "has no setting 'redis.cache'"),
-        ({"mongodb.cache": 1}, "the setting cache wants a text"),
+        ({"mongodb.cache": 1}, "the setting cache must be a text"),
         ({"balance": "fair"}, "invalid setting balance: fair"),
         ({"balancer_threads": 0}, "the setting balancer_threads must be 1 to 64"),
     ],

@@ -163,7 +163,7 @@ def test_more_copies_than_nodes_are_refused_before_anything_is_asked():
 
 
 def test_a_node_of_somebody_elses_is_not_decommissioned():
-    with pytest.raises(BadInput, match="not started by loadframe"):
+    with pytest.raises(BadInput, match="not started by Loadframe"):
         STORE.leave([], Member("node-0", "127.0.0.1:9042"), lambda _: None)
 
 

@@ -30,11 +30,11 @@ def test_a_definition_says_memory_copies_and_durability():
 @pytest.mark.parametrize(
     ("definition", "words"),
     [
-        ({"replica": 1}, "a bucket has no replica"),
+        ({"replica": 1}, "unknown option replica of a bucket"),
         ({"ram_quota": "50m"}, "100 MiB"),
         ({"replicas": 2}, "2 replicas on 2 nodes"),
         ({"replicas": -1}, "-1 replicas"),
-        ({"durability": "mayority"}, "there is no durability 'mayority'"),
+        ({"durability": "mayority"}, "unknown durability 'mayority'"),
     ],
 )
 def test_a_bucket_that_the_server_would_not_make_is_refused_before_it_is_asked(definition, words):
@@ -74,7 +74,7 @@ def test_what_the_protocol_has_not_is_refused(access):
 
 def test_without_an_installation_it_is_not_started(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(BadInput, match=r"couchbase is in no package registry\n  .*--home.*--hosts"):
+    with pytest.raises(BadInput, match=r"no package registry has couchbase\n  .*--home.*--hosts"):
         Cluster.require(ClusterSpec("couchbase"))
 
 

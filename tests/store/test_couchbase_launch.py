@@ -46,14 +46,14 @@ def test_an_installation_that_was_moved_is_refused(tmp_path):
 
 
 def test_an_installation_that_is_too_old_is_refused(tmp_path):
-    with pytest.raises(BadInput, match=r"couchbase 6\.6\.0 cannot be started here, 7 and newer can"):
+    with pytest.raises(BadInput, match=r"Loadframe cannot start couchbase 6\.6\.0, only 7 and newer"):
         STORE.installation(install(tmp_path, version="6.6.0"))
 
 
 def test_a_script_that_starts_it_in_another_way_is_refused(tmp_path):
     script = install(tmp_path) / "bin" / "couchbase-server"
     script.write_text(script.read_text().replace("PIDFILE", "PID"))
-    with pytest.raises(BadInput, match="start script is not as those"):
+    with pytest.raises(BadInput, match="unknown start script"):
         STORE.installation(tmp_path)
 
 
@@ -108,5 +108,5 @@ def test_the_quotas_follow_from_a_nodes_memory(tmp_path, node):
     assert json.loads(planned(node, home).files["config/quotas.json"]) == {}
     small = planned(replace(node, memory=2**31), home)
     assert json.loads(small.files["config/quotas.json"]) == {"ram_quota": 2**30, "index_quota": 2**28}
-    with pytest.raises(BadInput, match="a node of couchbase wants 1 GiB"):
+    with pytest.raises(BadInput, match="a couchbase node needs at least 1 GiB"):
         planned(replace(node, memory=2**29), home)

@@ -164,7 +164,7 @@ def test_a_node_that_leaves_gives_its_data_away_first(service, store):
 def test_a_node_without_which_the_copies_have_no_place_stays(service, store):
     service.buckets = [{"name": "hits", "replicaNumber": 0}, REPLICATED]
     addresses = formed(service, store, 2)
-    with pytest.raises(BadInput, match="bucket people wants 2 copies of its documents, and 1 node would be left"):
+    with pytest.raises(BadInput, match="bucket people has 2 copies of its documents, and 1 node would remain"):
         store.leave(addresses[:1], member(addresses[1], 1), Told())
     assert even(service, *addresses)
 
@@ -250,9 +250,9 @@ def test_settings_are_changed_while_it_runs(service, store):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"ram_quota": "100m"}, "a service wants 256 MiB"),
-        ({"auto_failover": "2h"}, "failed over after 5 s to 3600 s"),
-        ({"num_vbuckets": 64}, "no setting num_vbuckets"),
+        ({"ram_quota": "100m"}, "a quota must be at least 256 MiB"),
+        ({"auto_failover": "2h"}, "must be false, or 5 s to 3600 s"),
+        ({"num_vbuckets": 64}, "unknown setting num_vbuckets"),
     ],
 )
 def test_settings_that_there_are_not_are_refused(store, settings, words):

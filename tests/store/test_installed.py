@@ -67,7 +67,7 @@ def test_the_version_is_that_of_the_servers_own_jar(tmp_path, kind, jar, version
     ],
 )
 def test_a_version_that_cannot_be_started_is_told_with_what_to_do(tmp_path, kind, jar):
-    with pytest.raises(BadInput, match="cannot be started here") as caught:
+    with pytest.raises(BadInput, match="Loadframe cannot start") as caught:
         find(kind).installation(laid_out(tmp_path, f"lib/{jar}"))
     assert "--hosts" in str(caught.value.remedy)
 
@@ -96,7 +96,7 @@ def test_a_program_tells_its_version_wherever_it_is_in_the_folder(tmp_path, plac
 
 def test_a_program_that_does_not_run_here_is_quoted(tmp_path):
     script(tmp_path / "redis-server", "echo 'libssl.so.1: cannot open shared object file' >&2; exit 127")
-    with pytest.raises(BadInput, match=r"does not tell its version: libssl\.so\.1: cannot open"):
+    with pytest.raises(BadInput, match=r"does not print its version: libssl\.so\.1: cannot open"):
         find("redis").installation(tmp_path)
     (tmp_path / "redis-server").write_bytes(b"\x7fELF of another machine")
     with pytest.raises(BadInput, match="it cannot be run"):

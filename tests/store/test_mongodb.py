@@ -205,7 +205,7 @@ def test_settings_that_make_no_sense_are_refused(settings, what):
 def test_a_home_without_a_server_and_a_version_that_nobody_has_are_refused(tmp_path):
     with pytest.raises(BadInput, match="cannot find mongod"):
         STORE.installation(tmp_path)
-    words = r"mongodb 3.2 is not in .*\n  use 6.0.5, a version that the vendor offers .* \(from 6.0.4\), .*--home"
+    words = r"mongodb 3.2 is not in .*\n  use 6.0.5, a version that the vendor offers \(from 6.0.4\), .*--home"
     with pytest.raises(BadInput, match=words):
         STORE.distribution("3.2")
 
@@ -230,7 +230,7 @@ def test_a_sharded_cluster_without_a_router_is_refused_before_anything_starts(tm
 
 def test_who_asks_is_a_user_with_a_password_and_a_certificate_is_one_file():
     assert STORE.with_access(Access(auth=Auth("basic", "hush", "ann"))) is not STORE
-    with pytest.raises(BadInput, match="no keys or tokens"):
+    with pytest.raises(BadInput, match="does not support API keys or tokens"):
         STORE.with_access(Access(auth=Auth("bearer", "x")))
     with pytest.raises(BadInput, match="one PEM file"):
         STORE.with_access(Access(tls=Tls(certificate=Path("a"), key=Path("b"))))

@@ -91,7 +91,7 @@ def test_what_the_protocol_has_not_is_refused(access):
 
 
 def test_software_that_is_not_there_is_told_with_where_it_was_looked_for(tmp_path):
-    with pytest.raises(BadInput, match="no redis-server and no valkey-server") as caught:
+    with pytest.raises(BadInput, match="cannot find redis-server or valkey-server") as caught:
         STORE.installation(tmp_path)
     assert caught.value.where == str(tmp_path)
 

@@ -99,7 +99,7 @@ def test_a_wrong_password_is_bad_input_and_is_not_sent_twice(serve, reply):
 
 
 def test_a_server_that_reads_its_data_does_not_answer_yet(serve):
-    with pytest.raises(Unreachable, match="does not answer yet"):
+    with pytest.raises(Unreachable, match="is loading its data"):
         serve(b"-LOADING Redis is loading the dataset in memory\r\n").ask("PING")
 
 

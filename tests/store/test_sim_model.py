@@ -56,13 +56,13 @@ def test_settings_are_read_with_their_units():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"sevrers": 2}, "no setting 'sevrers'"),
+        ({"sevrers": 2}, "unknown setting 'sevrers'"),
         ({"servers": 0}, "servers .* from 1"),
         ({"servers": "many"}, "a number"),
         ({"service": 0}, "more than 0"),
         ({"move_cost": 1.0}, "less than 1"),
         ({"stall": "2s", "stall_every": "1s"}, "shorter"),
-        ({"distribution": "normal"}, "no distribution"),
+        ({"distribution": "normal"}, "unknown distribution"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(settings, said):

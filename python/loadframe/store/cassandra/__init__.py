@@ -1,4 +1,4 @@
-"""Cassandra, and whatever else speaks its protocol."""
+"""Cassandra and ScyllaDB."""
 
 from loadframe.store.cassandra.store import STORE
 

@@ -1,4 +1,4 @@
-"""What a Cassandra node is started with: its configuration, its JVM, its log."""
+"""Configuration of a Cassandra node: cassandra.yaml, JVM options and logging."""
 
 import json
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ from loadframe.store import jvm
 from loadframe.store.base import NodeSpec
 from loadframe.store.encryption import AUTHORITY, BUNDLE
 
-#: Bytes that a node takes besides its heap at least: code, threads, buffers of the network and of files.
+#: Least memory that a node needs besides its heap, in bytes: code, threads, network and file buffers.
 _BESIDES = 256 * 2**20
 
-#: How many pieces of the ring a node has; the vendor's own choice.
+#: Tokens per node; the vendor's default.
 TOKENS = 16
 
-#: Decided by loadframe, since the cluster would not be found or would reach out of its folder otherwise.
+#: Settings that Loadframe controls, so that it finds the cluster and the cluster stays in its folder.
 OURS = {
     "authenticator",
     "role_manager",
@@ -36,7 +36,7 @@ OURS = {
     "storage_port",
 }
 
-#: The packages of the JDK that the server reaches into, as the vendor's options for Java 17 open them.
+#: JDK packages that the server accesses, from the vendor's options for Java 17.
 _EXPORTS = (
     "java.base/jdk.internal.misc",
     "java.base/jdk.internal.ref",
@@ -61,14 +61,14 @@ _OPENS = (
     "jdk.management/com.sun.management.internal",
 )
 
-#: What the server and its tools want to be opened for them.
+#: JVM options that open these packages to the server and its tools.
 MODULES = (
     *(f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTS),
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENS),
 )
 
-#: The collector and its goals are those of the vendor's own configuration, whatever the number of CPUs: a sweep over
-#: CPUs must not change the collector on its way, as the JVM would do if it were left to choose.
+#: Options of the vendor's configuration. The collector is fixed, because the JVM would choose it by the number of CPUs,
+#: and runs with different CPU limits would not be comparable.
 _JVM = (
     "-XX:+UseG1GC",
     "-XX:+ParallelRefProcEnabled",
@@ -87,7 +87,7 @@ _JVM = (
     "-Dfile.encoding=UTF-8",
 )
 
-#: On one machine, gossip has settled and a change of the ring is known to all within moments.
+#: On one machine, all nodes learn of a ring change within moments.
 RING_DELAY = 2000
 _SERVER = (
     f"-Dcassandra.ring_delay_ms={RING_DELAY}",
@@ -95,15 +95,15 @@ _SERVER = (
     "-Dcassandra.consistent.rangemovement=true",
 )
 
-#: The user that a new cluster has, and its password.
+#: Name and password of a new cluster's first user.
 INITIAL_USER = "cassandra"
-#: As many as any cluster has nodes, so that each has all.
+#: Replication factor of roles: above any cluster's size, so that each node has all roles.
 COPIES_OF_ROLES = 1000
 
 
 def initial_roles(node: NodeSpec) -> list[str]:
-    """Return the options that have a new cluster's first user be made at once, on each founder."""
-    # Hashes of a random password need no rounds, which each new connection would pay for.
+    """Return the options with which each founder creates a new cluster's first user without delay."""
+    # A random password needs no slow hash, which would burden each new connection.
     cheap = "-Dcassandra.auth_bcrypt_gensalt_log2_rounds=4"
     if not node.founders:
         return [cheap]
@@ -125,22 +125,22 @@ LOGGING = """\
 
 
 def require_heap(settings: Mapping[str, Any], memory: int | None) -> None:
-    """Raise BadInput for a heap that leaves a node too little of its memory limit."""
+    """Raise BadInput for a heap that leaves too little of the memory limit."""
     jvm.heap_size(settings, memory, besides=_BESIDES)
 
 
 def jvm_options(node: NodeSpec) -> tuple[int, list[str]]:
-    """Return the heap in bytes, and the options that decide how the server runs; the manifest has them."""
+    """Return the heap in bytes, and the JVM options for the manifest."""
     return jvm.options(node, (*_JVM, *MODULES, *_SERVER), besides=_BESIDES)
 
 
 def configuration(node: NodeSpec) -> str:
-    """Return the node's cassandra.yaml. JSON values are YAML values."""
+    """Return the node's cassandra.yaml. JSON values are valid YAML."""
     data = node.folder / "data"
     settings: dict[str, Any] = {
         "cluster_name": node.cluster,
         "num_tokens": TOKENS,
-        **_share(node),
+        **_tokens(node),
         "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
         "endpoint_snitch": "SimpleSnitch",
         "seed_provider": [
@@ -159,17 +159,17 @@ def configuration(node: NodeSpec) -> str:
         "hints_directory": str(data / "hints"),
         "cdc_raw_directory": str(data / "cdc_raw"),
         "commitlog_sync": "periodic",
-        # A server whose log is synced in another way refuses to be told a period.
+        # The server rejects a period for the other modes.
         **(
             {}
             if node.settings.get("commitlog_sync", "periodic") != "periodic"
             else {"commitlog_sync_period": "10000ms"}
         ),
         "authenticator": "PasswordAuthenticator",
-        # Every node has all roles, so none depends on another for letting clients in.
+        # Each node has all roles, so that logins do not depend on other nodes.
         "auth_read_consistency_level": "LOCAL_ONE",
         "auth_write_consistency_level": "ALL",
-        # A dropped table of a test is not to stay on the disk, and a developer's disk is fuller than a server's.
+        # Snapshots of dropped tables would fill the disk.
         "auto_snapshot": False,
         **_encrypted(node),
         **{key: value for key, value in node.settings.items() if key not in jvm.SETTINGS},
@@ -178,11 +178,11 @@ def configuration(node: NodeSpec) -> str:
 
 
 def _encrypted(node: NodeSpec) -> dict[str, Any]:
-    """Return which connections go by TLS, and refuse those that do not; nothing where none do."""
+    """Return the settings for TLS, which refuse unencrypted connections; empty without certificates."""
     if node.certificates is None:
         return {}
     files = {
-        # The one that reads PEM files.
+        # The only factory that reads PEM files.
         "ssl_context_factory": {"class_name": "org.apache.cassandra.security.PEMBasedSslContextFactory"},
         "keystore": str(node.folder / BUNDLE),
         "truststore": str(node.folder / AUTHORITY),
@@ -194,8 +194,8 @@ def _encrypted(node: NodeSpec) -> dict[str, Any]:
         options["server_encryption_options"] = {
             "internode_encryption": "all",
             "optional": False,
-            # Who connects needs a certificate of the authority. That it is for the address cannot be asked: a server
-            # whose TLS is OpenSSL refuses to start a handshake then.
+            # Peers need a certificate of the authority. Its address cannot be checked too: a server with OpenSSL then
+            # refuses to start a handshake.
             "require_client_auth": True,
             **files,
         }
@@ -203,17 +203,17 @@ def _encrypted(node: NodeSpec) -> dict[str, Any]:
 
 
 def _seeds(node: NodeSpec) -> list[str]:
-    """Whom to ask for the cluster: one that joins must not be among them, or it would not fetch its share of the data.
+    """Return the seed addresses. A joining node is not among them, because seeds do not fetch data when they join.
 
-    One that comes back is: it may be the first to do so.
+    A restarted node is, because it may be the first to start.
     """
     address = f"{node.address}:{node.peer_port}"
     joins = not node.founders and not (node.folder / "data" / "tables").exists()
     return [peer for peer in node.peers if not joins or peer != address] or [address]
 
 
-def _share(node: NodeSpec) -> Mapping[str, Any]:
-    """Return what gives a node its share of the ring: the founders cut it evenly, who joins later cuts in evenly."""
+def _tokens(node: NodeSpec) -> Mapping[str, Any]:
+    """Return the token settings: founders divide the ring evenly, and later nodes allocate tokens evenly."""
     if not node.founders:
         return {"allocate_tokens_for_local_replication_factor": 1}
     number, nodes = node.founders.index(node.name), len(node.founders)

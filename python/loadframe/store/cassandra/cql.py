@@ -1,7 +1,6 @@
-"""Just enough of the CQL protocol (version 4) for administration: ask one node a statement, read its rows.
+"""Client of the CQL protocol (version 4) for administration: send a statement to one node, and decode its rows.
 
-The load uses the engine's driver instead; nothing here is on a request's path. No driver's discovery is wanted either:
-whoever asks for a node's own figures wants that node to answer.
+Load uses the engine's driver instead. There is no discovery, because statistics must come from the node that is named.
 """
 
 import socket
@@ -23,22 +22,22 @@ _ONE = 0x0001
 
 
 class CqlError(StoreFailed):
-    """A node's answer that is an error, in its own words."""
+    """An error answer of a node, with its text."""
 
     def __init__(self, code: int, words: str, address: str) -> None:
-        """`code` is the protocol's."""
+        """`code` is the protocol's error code."""
         super().__init__(words, where=address, remedy="see the store's documentation for that error")
         self.code = code
 
 
-#: Codes of errors that mean: not you.
-NOT_LET_IN = (0x0100, 0x2100)
-#: And of those that mean: not now. A node is starting, overloaded, or too late with its answer.
-NOT_NOW = (0x1001, 0x1002, 0x1200, 0x1300)
+#: Error codes for failed authentication and missing privileges.
+DENIED = (0x0100, 0x2100)
+#: Error codes for temporary failures: a node is starting, overloaded, or too slow.
+TEMPORARY = (0x1001, 0x1002, 0x1200, 0x1300)
 
 
 class Connection:
-    """A connection to one node. As a context it is closed at the end. OSError when the node does not answer."""
+    """A connection to one node, usable as a context manager. OSError if the node does not answer."""
 
     def __init__(
         self,
@@ -48,9 +47,9 @@ class Connection:
         tls: ssl.SSLContext | None = None,
         name: str | None = None,
     ) -> None:
-        """Connect and log in. `address` is host:port, `timeout` is seconds for each answer.
+        """Connect and log in. `address` is host:port; `timeout` limits each answer, s.
 
-        By TLS the node's certificate has to be valid for `name`, or else for the address's host.
+        With TLS, the node's certificate must be valid for `name`, or without it for the address's host.
         """
         host, port = split_address(address)
         self._address = address
@@ -65,7 +64,7 @@ class Connection:
                 token = f"\0{name}\0{password}".encode()
                 opcode, _ = self._exchange(_AUTH_RESPONSE, struct.pack(">i", len(token)) + token)
             if opcode not in (_READY, _AUTH_SUCCESS):
-                raise OSError(f"{address} does not speak CQL as expected (it sent {opcode:#x})")
+                raise OSError(f"{address} sent an unexpected CQL message ({opcode:#x})")
         except BaseException:
             self.close()
             raise
@@ -77,13 +76,13 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Let go of the node."""
+        """Close the connection."""
         self._socket.close()
 
     def ask(self, statement: str, *, one: bool = True, timeout: float | None = None) -> list[dict[str, Any]]:
-        """Return the statement's rows, none for one that has none; CqlError in the node's own words.
+        """Execute a statement and return its rows, if any; CqlError with the node's error text.
 
-        Without `one` a quorum of the data's replicas has to agree.
+        `one` reads at consistency ONE, else at QUORUM.
         """
         self._socket.settimeout(timeout or self._socket.gettimeout())
         encoded = statement.encode()
@@ -119,7 +118,7 @@ class Connection:
 
 
 class _Reader:
-    """Takes an answer apart."""
+    """Decodes the body of an answer."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -200,7 +199,7 @@ _PLAIN: dict[int, Callable[[bytes], Any]] = {
 
 
 def _type(reader: _Reader) -> Callable[[bytes], Any]:
-    """Read a column's type and return what decodes its values; bytes stay bytes where the type is another."""
+    """Read a column's type, and return its decoder. Values of unknown types remain bytes."""
     kind = reader.short()
     if kind == 0x00:
         reader.text()
@@ -216,7 +215,7 @@ def _type(reader: _Reader) -> Callable[[bytes], Any]:
 
         return pairs
     if kind in (0x30, 0x31):
-        raise LoadframeError("a table of the store has a column of a type of its own, which is not read here")
+        raise LoadframeError("cannot read a table of the store: a column has a user-defined type or tuple type")
     return _PLAIN.get(kind, bytes)
 
 

@@ -1,4 +1,4 @@
-"""What a Cassandra node tells of its cluster and of itself, by CQL alone."""
+"""Ring state and statistics of Cassandra nodes, read with CQL."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,24 +8,24 @@ from loadframe.base.errors import LoadframeError
 
 Ask = Callable[[str], list[dict[str, Any]]]
 
-#: States in which a node's data is on its way.
+#: States of nodes whose data moves.
 _MOVING = {"BOOT", "BOOT_REPLACE", "LEAVING", "MOVING"}
-#: States of nodes that are members, whether they answer or not. The last is how a node says that it goes down.
+#: States of members, reachable or not. SHUTDOWN is announced by a node that stops.
 _MEMBERS = {"NORMAL", "LEAVING", "MOVING", "SHUTDOWN"}
 
 
 @dataclass(frozen=True)
 class Ring:
-    """The members as one node sees them."""
+    """Members of a cluster, as one node reports them."""
 
-    members: tuple[str, ...]  #: host:port for clients of those that hold data
-    states: frozenset[str]  #: all that occur
+    members: tuple[str, ...]  #: host:port for clients of nodes that hold data
+    states: frozenset[str]  #: states of all members and moving nodes
 
-    moving: int  #: nodes that are getting or giving away their data
+    moving: int  #: nodes that receive or give away data
 
     @classmethod
     def read(cls, ask: Ask) -> Self:
-        """Ask one node for the cluster; a store that has no gossip table is asked for its peers alone."""
+        """Read the view of one node. Stores without a gossip table are queried for their peers only."""
         local = ask("SELECT * FROM system.local")[0]
         try:
             peers = ask("SELECT * FROM system.peers_v2")
@@ -48,11 +48,11 @@ class Ring:
 
 
 def _state(node: dict[str, Any]) -> str:
-    told = node.get("status_with_port") or node.get("status") or ""
-    return str(told).split(",")[0].upper()
+    status = node.get("status_with_port") or node.get("status") or ""
+    return str(status).split(",")[0].upper()
 
 
-#: Thread pools and what their figures begin with.
+#: Thread pools -> prefixes of their statistics.
 _POOLS = {
     "ReadStage": "read",
     "MutationStage": "write",
@@ -71,7 +71,7 @@ _MEBIBYTE = 2**20
 
 
 def figures(ask: Ask) -> dict[str, float]:
-    """Return a node's own figures, from its virtual tables."""
+    """Return a node's statistics from its virtual tables."""
     totals: dict[str, float] = {}
     for pool in ask("SELECT * FROM system_views.thread_pools"):
         if (prefix := _POOLS.get(pool["name"])) is not None:

@@ -1,4 +1,4 @@
-"""Couchbase, and clusters of it."""
+"""Couchbase clusters."""
 
 from loadframe.store.couchbase.store import STORE
 

@@ -1,8 +1,8 @@
-"""A node of Couchbase from the user's installation, which is left as it is: only the node's folder is written.
+"""Starting Couchbase nodes from the user's installation, without changing the installation.
 
-The vendor's start script has the folder of its data written into it, so one installation is one node. Here each node
-gets a copy of the script, and of the two configuration files that it names, in which that folder is the node's own and
-the ports and the name are its own, too; programs and libraries are those of the installation.
+The vendor's start script contains the path of its data folder, so that an installation normally runs one node. Each
+node here gets copies of the script and of the two configuration files that it names, with separate data folder, ports
+and name. Programs and libraries remain those of the installation.
 """
 
 import json
@@ -18,83 +18,83 @@ from loadframe.base.units import parse_duration, parse_size
 from loadframe.store import installed
 from loadframe.store.base import Found, Installation, Member, NodePlan, NodeSpec
 
-#: Where a node's folder has the quotas that follow from its memory limit, which only its plan knows.
+#: File in a node's folder with the quotas that result from its memory limit.
 QUOTAS = "config/quotas.json"
 _MIB = 2**20
-#: Bytes: the least that the server takes for the service of that setting.
-_LEAST = 256 * _MIB
-#: Bytes: the least memory limit that leaves something for the processes themselves.
-_NODE = 1024 * _MIB
-#: Of a node's memory limit, the quota of its documents; processes and indexes have the rest.
+#: The server's minimum quota of a service, bytes.
+_MIN_QUOTA = 256 * _MIB
+#: The lowest memory limit that leaves enough for the processes, bytes.
+_MIN_MEMORY = 1024 * _MIB
+#: Share of a node's memory limit for documents; processes and indexes have the rest.
 _SHARE = 0.5
 _PARAMETERS = {"ram_quota": "memoryQuota", "index_quota": "indexMemoryQuota"}
 _FAIL_OVER = "auto_failover"
-#: Seconds after which the server may be told to fail a node over.
+#: The server's range of the delay before failing over a node, s.
 _FAIL_OVER_AFTER = (5, 3600)
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Raise BadInput for any other."""
+    """Raise BadInput for an unknown setting or an invalid value."""
     for key, value in settings.items():
         if key in _PARAMETERS:
-            if parse_size(value) < _LEAST:
-                raise BadInput("a service wants 256 MiB on each node, or more", where=f"{key}: {value}")
+            if parse_size(value) < _MIN_QUOTA:
+                raise BadInput("a quota must be at least 256 MiB per node", where=f"{key}: {value}")
         elif key == _FAIL_OVER:
             _fail_over(value)
         else:
             raise BadInput(
-                f"couchbase has no setting {key} here", remedy=f"say {', '.join(_PARAMETERS)} or {_FAIL_OVER}"
+                f"unknown setting {key} of couchbase",
+                remedy=f"use {', '.join(_PARAMETERS)} or {_FAIL_OVER}",
             )
 
 
 def quotas(node: NodeSpec) -> str:
-    """Return the quotas, in bytes by their settings' names, that fit into the node's memory limit."""
+    """Return the quotas in bytes for the node's memory limit, as JSON by setting; BadInput if the limit is too low."""
     if node.memory is None:
         return json.dumps({})
-    if node.memory < _NODE:
-        raise BadInput("a node of couchbase wants 1 GiB of memory, or more", where=f"{node.name}: memory")
-    return json.dumps({"ram_quota": int(node.memory * _SHARE), "index_quota": _LEAST})
+    if node.memory < _MIN_MEMORY:
+        raise BadInput("a couchbase node needs at least 1 GiB of memory", where=f"{node.name}: memory")
+    return json.dumps({"ram_quota": int(node.memory * _SHARE), "index_quota": _MIN_QUOTA})
 
 
-def apply(tell: Callable[..., object], member: Member | None, settings: Mapping[str, Any]) -> None:
-    """Tell a cluster its settings, those in its node's folder where none are said."""
-    given: dict[str, Any] = _kept(member)
-    given.update(settings)
-    wanted = {name: parse_size(given[key]) // _MIB for key, name in _PARAMETERS.items() if key in given}
-    if wanted:
-        tell("/pools/default", **wanted)
-    if _FAIL_OVER in given:
-        after = _fail_over(given[_FAIL_OVER])
-        tell("/settings/autoFailover", **({"enabled": "true", "timeout": after} if after else {"enabled": "false"}))
+def apply(post: Callable[..., object], member: Member | None, settings: Mapping[str, Any]) -> None:
+    """Post the settings to a cluster; quotas in the node's folder are the defaults."""
+    merged: dict[str, Any] = _kept(member) | dict(settings)
+    quota_form = {name: parse_size(merged[key]) // _MIB for key, name in _PARAMETERS.items() if key in merged}
+    if quota_form:
+        post("/pools/default", **quota_form)
+    if _FAIL_OVER in merged:
+        after = _fail_over(merged[_FAIL_OVER])
+        post("/settings/autoFailover", **({"enabled": "true", "timeout": after} if after else {"enabled": "false"}))
 
 
 def _kept(member: Member | None) -> dict[str, Any]:
-    """Return the settings in a node's folder; none without one."""
+    """Return the quotas in a node's folder; empty without a folder."""
     text = member.call(nofollow.read_text, member.folder, QUOTAS) if member and member.folder else None
     return dict(json.loads(text or "{}"))
 
 
 def _fail_over(value: Any) -> int | None:
-    """Return the seconds after which a node that does not answer is failed over; None for never."""
+    """Return the delay before a silent node is failed over, s; None for never."""
     if value in (False, "false"):
         return None
     after = round(parse_duration(value))
     first, last = _FAIL_OVER_AFTER
     if not first <= after <= last:
-        raise BadInput(f"a node is failed over after {first} s to {last} s", where=f"{_FAIL_OVER}: {value}")
+        raise BadInput(f"auto_failover must be false, or {first} s to {last} s", where=f"{_FAIL_OVER}: {value}")
     return after
 
 
 _PROGRAM = "couchbase-server"
-#: The oldest version whose configuration is known here.
+#: The oldest major version with a known configuration.
 _OLDEST = 7
-#: Where an installation keeps what it writes, and what it reads to start, below its own folder.
+#: Folders of data and configuration in an installation.
 _DATA = "var/lib/couchbase"
 _CONFIGURATION = "etc/couchbase"
 _COPIED = ("static_config", "ssl_dist_opts")
-#: What tells in the script which folder it was installed to.
+#: The line of the script that contains the installation's folder.
 _PREFIX = re.compile(r'^PIDFILE="(/.*)/var/lib/couchbase/couchbase-server\.pid"$', re.MULTILINE)
-#: The ports that a node with these services opens besides those of its administration and its documents.
+#: Further ports of a node with these services, besides administration and documents.
 _PORTS = (
     "ssl_rest_port",
     "memcached_ssl_port",
@@ -116,35 +116,35 @@ _PORTS = (
     "xdcr_rest_port",
     "prometheus_http_port",
 )
-#: One more, by which the node's number is chosen.
+#: One more port, from which the node's number results.
 EXTRA_PORTS = len(_PORTS) + 1
-#: Nodes are called n_NUMBER, and talk to each other at ports that follow from it: from 21100 to 21350, plus the number.
+#: Nodes are named n_NUMBER, and connect to each other at ports 21100 to 21350 plus that number.
 _FIRST = 20000
 
 
 def find(home: Path | None) -> Found:
-    """Return the installation; BadInput for one that is incomplete, that was moved, or that is too old."""
+    """Return the installation; BadInput if it is incomplete, moved or too old."""
     program = installed.require_program(home, _PROGRAM).resolve()
-    place = program.parent.parent
+    folder = program.parent.parent
     version = installed.program_version(program, r"Couchbase Server (\d+(?:\.\d+)+)", "--version")
     if int(version.split(".")[0]) < _OLDEST:
         raise BadInput(
-            f"couchbase {version} cannot be started here, {_OLDEST} and newer can",
-            where=str(place),
-            remedy="start it yourself and give its --hosts",
+            f"Loadframe cannot start couchbase {version}, only {_OLDEST} and newer",
+            where=str(folder),
+            remedy="start it yourself and name it with --hosts",
         )
-    made_for = Path(_prefix(program.read_text(), place)).resolve()
-    if made_for != place or not (place / _CONFIGURATION / "static_config").is_file():
+    made_for = Path(_prefix(program.read_text(), folder)).resolve()
+    if made_for != folder or not (folder / _CONFIGURATION / "static_config").is_file():
         raise BadInput(
-            "this installation was made for another folder, where its files are not",
-            where=str(place),
-            remedy="install it there, or have the vendor's installer for users who are not root set it up where it is",
+            "this installation was made for another folder, which does not contain its files",
+            where=str(folder),
+            remedy="install it there, or set it up here with the vendor's installer for non-root users",
         )
-    return Found(version, place)
+    return Found(version, folder)
 
 
 def plan(node: NodeSpec, installation: Installation) -> NodePlan:
-    """Return the copies, and how the script among them is run."""
+    """Return the copied files, and the command line that runs the copied script."""
     home, data = installation.home, node.folder / "data"
     script = (home / "bin" / _PROGRAM).read_text()
     prefix = _prefix(script, home)
@@ -152,7 +152,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
     name = f"n_{node.extra_ports[-1] - _FIRST}" if node.extra_ports else _name(config)
 
     def relocated(text: str) -> str:
-        """Have it name the node's folders instead of the installation's."""
+        """Replace the installation's folders with the node's."""
         text = text.replace(f"{prefix}/{_DATA}", str(data))
         for file in _COPIED:
             text = text.replace(f"{prefix}/{_CONFIGURATION}/{file}", str(config / file))
@@ -188,14 +188,14 @@ def _prefix(script: str, home: Path) -> str:
     if match := _PREFIX.search(script):
         return match[1]
     raise BadInput(
-        "its start script is not as those of the versions that are known here",
+        "unknown start script, which differs from those of supported versions",
         where=str(home / "bin" / _PROGRAM),
-        remedy="start it yourself and give its --hosts",
+        remedy="start it yourself and name it with --hosts",
     )
 
 
 def _ports(node: NodeSpec, name: str) -> str:
-    """Return the node's name and ports as its configuration has them."""
+    """Return the node's name and ports in the format of its configuration."""
     ports = {"rest_port": node.port, "memcached_port": node.peer_port}
     ports |= dict(zip(_PORTS, node.extra_ports, strict=False))
     ports["projector_ssl_port"] = ports["projector_port"]
@@ -203,7 +203,7 @@ def _ports(node: NodeSpec, name: str) -> str:
 
 
 def _name(config: Path) -> str:
-    """Return what a node that is started again was called before."""
+    """Return the earlier name of a restarted node."""
     text = nofollow.read_text(config.parent, "config/ports") or ""
     match = re.search(r'^\{short_name, "(.*)"\}\.$', text, re.MULTILINE)
     assert match

@@ -1,6 +1,6 @@
-"""A Couchbase cluster: how its first node is set up, how nodes come and go, and how a rebalance is followed.
+"""Couchbase clusters: initial setup, adding and removing nodes, and rebalances.
 
-A node that was added holds nothing and serves nobody before a rebalance, which also moves the data of one that leaves.
+An added node serves nothing before a rebalance, which also moves the data of a node that leaves.
 """
 
 import contextlib
@@ -18,15 +18,15 @@ from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
 from loadframe.store.couchbase.launch import apply
 from loadframe.store.couchbase.rest import Administration
 
-#: What each node serves: documents, statements and their indexes.
+#: Services of each node: indexes, documents and statements.
 SERVICES = "index,kv,n1ql"
 _POLL = 0.2
-#: Seconds after which a rebalance that was asked for and is not seen to run has ended already.
+#: Time after which a requested rebalance that is not seen running must have ended, s.
 _BEGUN_WITHIN = 5.0
-#: Seconds that a rebalance takes to stop, and that its end takes to be known everywhere.
+#: Time limits for stopping a rebalance, and until all nodes know of its end, s.
 _STOPPED_WITHIN = 30.0
 _KNOWN_WITHIN = 10.0
-#: How a node belongs to a cluster.
+#: Membership states of nodes.
 _ACTIVE = "active"
 _ADDED = "inactiveAdded"
 _FAILED_OVER = "inactiveFailed"
@@ -34,27 +34,27 @@ _FAILED_OVER = "inactiveFailed"
 
 @dataclass(frozen=True)
 class PoolNode:
-    """A node as the cluster sees it."""
+    """A node, as the cluster reports it."""
 
-    id: str  #: by which rebalances name it
+    id: str  #: name of the node in rebalance requests
     address: str
     membership: str
     status: str  #: `healthy`, `warmup` or `unhealthy`
-    data: bool  #: it has, or will have, a share of the documents
+    data: bool  #: whether it stores, or will store, documents
 
 
 @dataclass(frozen=True)
 class Pool:
-    """All nodes as one of them sees them."""
+    """All nodes, as one node reports them."""
 
     nodes: tuple[PoolNode, ...]
     rebalancing: bool
-    balanced: bool  #: the cluster would gain nothing from a rebalance
+    balanced: bool  #: whether a rebalance would change nothing
 
     @classmethod
     def read(cls, rest: Administration, addresses: Sequence[str]) -> Self:
-        """Ask the first address that answers."""
-        told = rest.read(addresses, "/pools/default")
+        """Read the view of the first address that answers."""
+        pool = rest.read(addresses, "/pools/default")
         nodes = tuple(
             PoolNode(
                 str(node.get("otpNode", "")),
@@ -63,51 +63,51 @@ class Pool:
                 str(node["status"]),
                 "kv" in node.get("services", ["kv"]),
             )
-            for node in told.get("nodes", [])
+            for node in pool.get("nodes", [])
         )
-        rebalancing = told.get("rebalanceStatus", "none") not in ("none", "notRunning")
-        return cls(nodes, rebalancing, bool(told.get("balanced", True)))
+        rebalancing = pool.get("rebalanceStatus", "none") not in ("none", "notRunning")
+        return cls(nodes, rebalancing, bool(pool.get("balanced", True)))
 
     def at(self, address: str) -> PoolNode | None:
-        """Return the node at that address, if it is known."""
+        """Return the node at that address; None if it is unknown."""
         return next((node for node in self.nodes if node.address == address), None)
 
     def of(self, membership: str) -> list[PoolNode]:
-        """Return the nodes that belong to it in that way."""
+        """Return the nodes in that membership state."""
         return [node for node in self.nodes if node.membership == membership]
 
     def health(self) -> Health:
-        """Ready is that every node that serves is healthy, and no node is failed over. A rebalance is one piece."""
+        """Return the health: ready if all active nodes are healthy, and none failed over. A rebalance is a piece."""
         active, failed = self.of(_ACTIVE), self.of(_FAILED_OVER)
-        sick = [node.status for node in active if node.status != "healthy"]
-        states = sorted({*sick, *(["failed over"] if failed else [])})
+        unhealthy = [node.status for node in active if node.status != "healthy"]
+        states = sorted({*unhealthy, *(["failed over"] if failed else [])})
         added = len(self.of(_ADDED))
         return Health(
             ready=bool(active) and not states,
             status=", ".join(states) or "healthy",
             nodes=len(active) + added,
             moving=int(self.rebalancing or added > 0),
-            missing=len(sick) + len(failed),
+            missing=len(unhealthy) + len(failed),
         )
 
 
 def form(rest: Administration, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-    """Set the first node up, add the others, and give each its share."""
+    """Set up the first node, add the others, and rebalance."""
     wait(rest, members, watch)
     first = [members[0].address]
     host, _ = split_address(first[0])
 
-    def tell(path: str, **values: Any) -> None:
+    def post(path: str, **values: Any) -> None:
         rest.ask(first, "POST", path, values, known=False)
 
     enterprise = bool(rest.read(first, "/pools", known=False).get("isEnterprise"))
     if not ip_address(host).is_loopback:
-        # On loopback a node calls itself by that address when it meets the first other one.
-        tell("/node/controller/rename", hostname=host)
-    apply(tell, members[0], settings)
-    tell("/node/controller/setupServices", services=SERVICES)
-    tell("/settings/indexes", storageMode="plasma" if enterprise else "forestdb")
-    tell("/settings/web", username=rest.user, password=rest.password, port="SAME")
+        # On loopback a node sets its address when it meets another node.
+        post("/node/controller/rename", hostname=host)
+    apply(post, members[0], settings)
+    post("/node/controller/setupServices", services=SERVICES)
+    post("/settings/indexes", storageMode="plasma" if enterprise else "forestdb")
+    post("/settings/web", username=rest.user, password=rest.password, port="SAME")
     for member in members[1:]:
         _add(rest, first, member, watch)
     if members[1:]:
@@ -115,7 +115,7 @@ def form(rest: Administration, members: Sequence[Member], settings: Mapping[str,
 
 
 def wait(rest: Administration, members: Sequence[Member], watch: Watch) -> None:
-    """Return when the administration of each node answers."""
+    """Wait until all nodes answer."""
     waiting = list(members)
     while waiting:
         with contextlib.suppress(Unreachable):
@@ -127,7 +127,7 @@ def wait(rest: Administration, members: Sequence[Member], watch: Watch) -> None:
 
 
 def join(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Add a node that has started, unless it is known already."""
+    """Add a started node, unless the cluster already knows it."""
     wait(rest, [member], watch)
     if Pool.read(rest, addresses).at(member.address) is None:
         _add(rest, addresses, member, watch)
@@ -137,13 +137,13 @@ def join(rest: Administration, addresses: Sequence[str], member: Member, watch: 
 def _add(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
     host, _ = split_address(member.address)
     ports = rest.read([member.address], "/nodes/self", known=False).get("ports", {})
-    # Where nodes have certificates, a cluster takes them in by TLS only.
+    # Clusters add nodes with certificates only over TLS.
     url = f"https://{host}:{ports['httpsMgmt']}" if ports.get("httpsMgmt") else f"http://{member.address}"
-    # It wants somebody's name for the node, too, which has no administrator yet.
+    # Credentials are mandatory, although the new node has no administrator yet.
     node = {"hostname": url, "user": rest.user, "password": rest.password, "services": SERVICES}
     executor = ThreadPoolExecutor(1)
     try:
-        # It is answered when the node has restarted as a member.
+        # The answer arrives when the node has restarted as a member.
         adding = executor.submit(rest.ask, addresses, "POST", "/controller/addNode", node)
         while not adding.done():
             watch(Balancing(100, "percent", "adding the node"))
@@ -154,7 +154,7 @@ def _add(rest: Administration, addresses: Sequence[str], member: Member, watch: 
 
 
 def balance(rest: Administration, addresses: Sequence[str], watch: Watch) -> None:
-    """Rebalance, where that is worth anything; wait for one that runs already."""
+    """Wait for a running rebalance, then rebalance if that would change anything."""
     pool = Pool.read(rest, addresses)
     if pool.rebalancing:
         _follow(rest, addresses, watch, began=True)
@@ -165,7 +165,7 @@ def balance(rest: Administration, addresses: Sequence[str], watch: Watch) -> Non
 
 
 def leave(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Move a node's data to the others, and end its membership."""
+    """Move a node's data to the others, and remove it; BadInput if the others could not hold all copies."""
     pool = Pool.read(rest, addresses)
     node = pool.at(member.address)
     if node is None:
@@ -178,7 +178,7 @@ def leave(rest: Administration, addresses: Sequence[str], member: Member, watch:
         if copies > others:
             left = "1 node" if others == 1 else f"{others} nodes"
             raise BadInput(
-                f"the bucket {bucket['name']} wants {copies} copies of its documents, and {left} would be left",
+                f"the bucket {bucket['name']} has {copies} copies of its documents, and {left} would remain",
                 where=member.name,
                 remedy="keep the node, or lower the bucket's replicas first",
             )
@@ -188,7 +188,7 @@ def leave(rest: Administration, addresses: Sequence[str], member: Member, watch:
 
 
 def stay(rest: Administration, addresses: Sequence[str]) -> None:
-    """Stop the rebalance that runs; what it has moved stays where it is by now."""
+    """Stop a running rebalance; data that has moved stays in its new place."""
     rest.ask(addresses, "POST", "/controller/stopRebalance")
     end = time.monotonic() + _STOPPED_WITHIN
     while Pool.read(rest, addresses).rebalancing:
@@ -198,7 +198,7 @@ def stay(rest: Administration, addresses: Sequence[str]) -> None:
 
 
 def forget(rest: Administration, addresses: Sequence[str], member: Member) -> None:
-    """Drop a node that was added and got no share yet, if it is known. The store refuses one that has documents."""
+    """Remove an added node that has no data yet; do nothing if it is unknown. The store refuses nodes with data."""
     node = Pool.read(rest, addresses).at(member.address)
     if node is None:
         return
@@ -206,10 +206,10 @@ def forget(rest: Administration, addresses: Sequence[str], member: Member) -> No
 
 
 def reunite(rest: Administration, members: Sequence[Member], watch: Watch) -> None:
-    """Wait for nodes that were started again, and take those back in that the others have failed over meanwhile."""
+    """Wait for restarted nodes, and take back those that were failed over."""
     wait(rest, members, watch)
     addresses = [member.address for member in members]
-    # One that was failed over while it was away may not know that yet.
+    # A node that was failed over while it was down may not know that yet.
     failed = {node.address: node for address in addresses for node in Pool.read(rest, [address]).of(_FAILED_OVER)}
     failed = {address: node for address, node in failed.items() if address in addresses}
     if not failed:
@@ -246,11 +246,11 @@ def _follow(
     before: str | None = None,
     done: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Tell how far a rebalance has come, until it is done; LoadframeError with the store's words when it fails.
+    """Report a rebalance's progress until `done`; StoreFailed with the store's message if it fails.
 
-    What is told of the last one must not be taken for this one's: each leaves a report of its own.
+    `before` is the report of the rebalance before it, to tell the two apart.
     """
-    asked, ended = time.monotonic(), None
+    started, ended = time.monotonic(), None
     while True:
         task = _task(rest, addresses)
         if task.get("status") == "running":
@@ -258,20 +258,20 @@ def _follow(
             watch(_progress(task))
             time.sleep(_POLL)
             continue
-        began = began or task.get("lastReportURI") != before or time.monotonic() - asked > _BEGUN_WITHIN
+        began = began or task.get("lastReportURI") != before or time.monotonic() - started > _BEGUN_WITHIN
         if began and not task.get("statusIsStale"):
             if failure := task.get("errorMessage"):
                 raise StoreFailed(
                     f"the rebalance failed: {failure}",
                     where=addresses[0],
-                    remedy="see the logs of the nodes; `loadframe cluster up` tries again",
+                    remedy="see the logs of the nodes; `loadframe cluster up` retries",
                 )
             if done():
                 return
             ended = ended or time.monotonic()
             if time.monotonic() - ended > _KNOWN_WITHIN:
                 raise StoreFailed(
-                    "the rebalance has ended, and some nodes are not where it should have brought them",
+                    "the rebalance has ended, but some nodes are not in the expected state",
                     where=addresses[0],
                     remedy="see `loadframe cluster status`, and the logs of the nodes",
                 )

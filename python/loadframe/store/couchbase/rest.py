@@ -1,4 +1,4 @@
-"""The administration of Couchbase, asked by HTTP at the first of several addresses that answers."""
+"""HTTP client for the administration of Couchbase."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,15 +9,15 @@ from loadframe.store.base import Unreachable
 from loadframe.store.first_answer import first_answer
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
-#: Seconds. Adding a node takes ten or more, when machines are busy many more.
+#: Timeout, s. Adding a node takes ten seconds, or much longer on busy machines.
 _TIMEOUT = 120.0
 
 
 class Administration:
-    """Connections to the administration of one cluster or of several, as one user."""
+    """Client for the administration of clusters, with the credentials of one user."""
 
     def __init__(self, access: Access) -> None:
-        """Keep connections between requests, since statistics are asked for every second."""
+        """Create the HTTP client, which keeps connections open for statistics every second."""
         self.scheme = access.scheme
         self._tls_remedy = access.tls_remedy
         self.user = access.auth.user or "" if access.auth else ""
@@ -33,9 +33,9 @@ class Administration:
         *,
         known: bool = True,
     ) -> Answer:
-        """Ask the first address that answers; BadInput when access is denied, LoadframeError for another 400 or more.
+        """Send a request to the first address that answers; BadInput if access is denied.
 
-        404 is an answer. A node that has no administrator yet is asked by nobody in particular: not `known`.
+        Status 404 is returned; other statuses from 400 up raise LoadframeError. `known` is whether to send credentials; a node that is not set up accepts none.
         """
         headers = None if known else dict[str, str]()
 
@@ -47,7 +47,7 @@ class Administration:
         except UnansweredError as error:
             if method != "GET" and not isinstance(error, UnsentError):
                 raise StoreFailed(
-                    f"{method} {path} was not answered ({error}); whether it was carried out is not known",
+                    f"{method} {path} was not answered ({error}); it may have been carried out",
                     where=error.address,
                 ) from error
             raise Unreachable(
@@ -60,34 +60,34 @@ class Administration:
             raise BadInput(
                 f"the cluster denies access: {answer.status}",
                 where=answer.address,
-                remedy="say who asks by --user: one who may administer buckets",
+                remedy="give --user with an account that may administer buckets",
             )
         if answer.status >= 400 and answer.status != 404:
             raise (StoreFailed if answer.status >= 500 else LoadframeError)(
-                f"{method} {path} was answered with {answer.status}: {answer.text[:300]}", where=answer.address
+                f"{method} {path} failed with status {answer.status}: {answer.text[:300]}", where=answer.address
             )
         return answer
 
     def read(self, addresses: Sequence[str], path: str, *, known: bool = True) -> dict[str, Any]:
-        """Return the object that is told at a path."""
+        """Return the JSON object at a path."""
         content: dict[str, Any] = document(self.ask(addresses, "GET", path, known=known), dict)
         return content
 
     def rows(self, addresses: Sequence[str], path: str) -> list[dict[str, Any]]:
-        """Return the objects of the list that is told at a path."""
+        """Return the JSON objects in the list at a path."""
         entries: list[dict[str, Any]] = document(self.ask(addresses, "GET", path), list)
         return entries
 
 
 def document(answer: Answer, kind: type) -> Any:
-    """Return what was answered; LoadframeError for what no Couchbase cluster would say there."""
+    """Return an answer's JSON of type `kind`; LoadframeError if it is missing or of another type."""
     try:
         content = answer.json()
     except ValueError:
         content = None
     if answer.status == 404 or not isinstance(content, kind):
         raise LoadframeError(
-            f"what answers to {answer.path} is not a Couchbase cluster",
+            f"not a Couchbase cluster: unexpected answer to {answer.path}",
             where=answer.address,
             remedy="give the address of its administration, such as host:8091",
         )

@@ -1,8 +1,6 @@
-"""Couchbase as it is administered by HTTP, at the port 8091. A collection is a bucket of that name.
+"""Couchbase, administered over HTTP at port 8091. A collection is a bucket of the same name.
 
-How nodes come and go is in `membership`, how one is started from an installation in `launch`.
-
-The load uses the engine's driver instead; nothing here is on a request's path.
+`membership` adds and removes nodes, `launch` starts them. Load uses the engine's driver instead.
 """
 
 import time
@@ -30,16 +28,16 @@ from loadframe.store.couchbase import launch, membership
 from loadframe.store.couchbase.rest import Administration, document
 from loadframe.store.distribution import Distribution
 
-#: Seconds that a new bucket may take until every node serves its part.
+#: Time limit for a new bucket until all nodes serve it, s.
 _READY_WITHIN = 60.0
 _POLL = 0.2
-#: Seconds between two looks at the number of documents, which the server adds up once a second.
+#: Interval for polling the number of documents, which the server updates once a second, s.
 _COUNTED_EVERY = 2.0
-#: Bytes of memory that a bucket gets on each node, and the least that the server gives.
+#: Default and minimum memory of a bucket on each node, bytes.
 _RAM_QUOTA = 256 * 2**20
-_LEAST_QUOTA = 100 * 2**20
+_MIN_QUOTA = 100 * 2**20
 _DEFINITION = ("replicas", "ram_quota", "durability", "index")
-#: The level of each definition's `durability`, in the server's words.
+#: Values of `durability` -> the server's names.
 _DURABILITIES = {
     "none": "none",
     "majority": "majority",
@@ -47,10 +45,10 @@ _DURABILITIES = {
     "persist_to_majority": "persistToMajority",
 }
 
-#: Tasks that rewrite files: of a bucket's documents, of the index of a view.
+#: Tasks that rewrite the files of a bucket or of a view's index.
 _COMPACTIONS = ("bucket_compaction", "view_compaction")
 
-#: Figures of a bucket's part on a node, by what they are called there.
+#: The server's names of statistics per bucket and node -> our names.
 _FIGURES = {
     "ops": "operations_per_second",
     "cmd_get": "gets_per_second",
@@ -65,7 +63,7 @@ _FIGURES = {
 
 
 class Couchbase(Store):
-    """A cluster that runs somewhere, or one from the user's installation: no package registry has the server."""
+    """Couchbase: a running cluster, or one from the user's installation, since no package registry has it."""
 
     kind = "couchbase"
     port = 8091
@@ -86,61 +84,61 @@ class Couchbase(Store):
     )
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Remember who asks, and how."""
+        """Create the administration client."""
         self._rest = Administration(access)
 
     def with_access(self, access: Access) -> Self:
-        """Return the store as it is asked by TLS, as a user with a password, or both."""
+        """Return the store with TLS, a user with a password, or both; BadInput for other credentials."""
         if access.auth is not None and access.auth.scheme != "basic":
-            raise BadInput("couchbase knows users with passwords, and no keys or tokens", remedy="give --user")
+            raise BadInput("couchbase does not support API keys or tokens", remedy="give --user")
         if access.compress:
-            raise BadInput("requests to couchbase are not compressed", remedy="leave --compress out")
+            raise BadInput("couchbase does not support compressed requests", remedy="leave --compress out")
         return self if access == OPEN else type(self)(access)
 
     def installation(self, home: Path | None) -> Found:
-        """Return the user's own, or else the PATH's."""
+        """Return the installation at `home`, or on the PATH; BadInput if it is missing or unsupported."""
         if home is None and installed.program(None, "couchbase-server") is None:
-            raise _nowhere()
+            raise _not_packaged()
         return launch.find(home)
 
     def distribution(self, version: str) -> Distribution:
-        """Refuse: no registry has it."""
-        raise _nowhere()
+        """Refuse: no package registry has Couchbase."""
+        raise _not_packaged()
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Settings are loadframe's own: quotas of memory, and when nodes are failed over."""
+        """Check Loadframe's settings: memory quotas and automatic failover."""
         launch.check(settings)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Return the node's own copy of what the installation starts by."""
+        """Return copies of the installation's start script and configuration, adapted to the node."""
         return launch.plan(node, installation)
 
     def keeps_addresses(self, settings: Mapping[str, Any]) -> str | None:
-        """Their addresses are their names."""
-        return "a node's address is its name, by which the others know it"
+        """Return a reason: nodes are identified by address."""
+        return "a node's address identifies it in the cluster"
 
     def version(self, addresses: Sequence[str]) -> str:
         """Return the version, such as 7.6.2-3721-enterprise."""
         return str(self._rest.read(addresses, "/pools")["implementationVersion"])
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Ready is that every node that serves is healthy; while a rebalance runs, one piece is on the move."""
+        """Return the health: ready if all active nodes are healthy; a running rebalance is one moving piece."""
         return membership.Pool.read(self._rest, addresses).health()
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Set the first node up, with an administrator, and add the others."""
+        """Set up the first node with an administrator, and add the others."""
         membership.form(self._rest, members, settings, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Wait for the nodes, which are where they were, and take back what was failed over."""
+        """Wait for the restarted nodes, and take back those that were failed over."""
         membership.reunite(self._rest, members, watch)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Add the node; it serves nothing before the data is balanced."""
+        """Add the node; it serves nothing before the data is rebalanced."""
         membership.join(self._rest, addresses, member, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Rebalance."""
+        """Rebalance the data if that would change anything."""
         membership.balance(self._rest, addresses, watch)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
@@ -148,20 +146,20 @@ class Couchbase(Store):
         membership.leave(self._rest, addresses, member, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Drop a node that was only added, or that is gone and whose documents have replicas."""
+        """Remove a node that was only added, or a stopped node whose documents have replicas."""
         membership.forget(self._rest, addresses, member)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
-        """Stop the rebalance by which the node would leave."""
+        """Stop the rebalance that removes the node."""
         membership.stay(self._rest, addresses)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Change quotas, and when nodes are failed over."""
+        """Change memory quotas and automatic failover."""
         launch.check(settings)
         launch.apply(lambda path, **values: self._rest.ask(addresses, "POST", path, values), None, settings)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create a bucket from `replicas`, `ram_quota` and `durability`; with `index`, one that scans can use."""
+        """Create a bucket with `replicas`, `ram_quota` and `durability`; with `index`, also a primary index."""
         form = bucket_form(name, definition, nodes)
         self._rest.ask(addresses, "POST", "/pools/default/buckets", form)
         end = time.monotonic() + _READY_WITHIN
@@ -181,7 +179,7 @@ class Couchbase(Store):
         return bool(owners) and min(owners) >= 0 and all(node["status"] == "healthy" for node in bucket["nodes"])
 
     def _index(self, addresses: Sequence[str], name: str) -> None:
-        """Create the primary index, which statements about all documents go by."""
+        """Create the primary index, which statements on all documents need."""
         known = self._rest.read(addresses, "/pools/default/nodeServices")
         port = "n1qlSSL" if self._rest.scheme == "https" else "n1ql"
         host = addresses[0].rpartition(":")[0]
@@ -191,20 +189,20 @@ class Couchbase(Store):
             if port in node["services"]
         ]
         if not where:
-            raise BadInput("no node of the cluster answers statements", remedy="leave index: true out")
+            raise BadInput("no node of the cluster runs the query service", remedy="leave index: true out")
         statement = f"CREATE PRIMARY INDEX IF NOT EXISTS ON `{name}`"
         self._rest.ask(where, "POST", "/query/service", {"statement": statement})
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
-        """Whether there is a bucket of that name."""
+        """Return whether a bucket of that name exists."""
         return self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}").status != 404
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """Delete the bucket, if it is there."""
+        """Delete the bucket; do nothing if it does not exist."""
         self._rest.ask(addresses, "DELETE", f"/pools/default/buckets/{name}")
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Return the number of documents when two looks in a row agree: the server adds them up a little later."""
+        """Return the number of documents, once two polls agree, because the server counts with a delay."""
         before, now = -1, self._counted(addresses, name)
         while now != before:
             time.sleep(_COUNTED_EVERY)
@@ -215,47 +213,51 @@ class Couchbase(Store):
         answer = self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}")
         stats = document(answer, dict).get("basicStats", {}) if answer.status != 404 else {}
         if "itemCount" not in stats:
-            raise StoreFailed(f"the cluster does not say how many documents {name} has")
+            raise StoreFailed(f"the cluster does not report the number of documents of {name}")
         return int(stats["itemCount"])
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return each node's figures by its address, and what the cluster compacts, of which it names no nodes."""
+        """Return statistics by node address, and the running compactions under `WHOLE`."""
         pool = self._rest.read(addresses, "/pools/default")
         figures = {node["hostname"]: node_figures(node) for node in pool.get("nodes", [])}
-        told = self._rest.ask(addresses, "GET", "/pools/default/tasks")
-        if told.status == 404:
+        tasks = self._rest.ask(addresses, "GET", "/pools/default/tasks")
+        if tasks.status == 404:
             return figures
-        return figures | {WHOLE: {"compactions_current": float(compactions(document(told, list)))}}
+        return figures | {WHOLE: {"compactions_current": float(compactions(document(tasks, list)))}}
 
 
 def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[str, Any]:
-    """Return what the server is asked for; BadInput for a definition that it has no bucket for."""
+    """Return the form that creates a bucket; BadInput for an invalid definition."""
     for key in definition:
         if key not in _DEFINITION:
-            raise BadInput(f"a bucket has no {key}", where=f"collection {name}", remedy=f"say {', '.join(_DEFINITION)}")
+            raise BadInput(
+                f"unknown option {key} of a bucket",
+                where=f"collection {name}",
+                remedy=f"use {', '.join(_DEFINITION)}",
+            )
     quota = parse_size(definition["ram_quota"]) if "ram_quota" in definition else _RAM_QUOTA
-    if quota < _LEAST_QUOTA:
-        raise BadInput("a bucket wants 100 MiB of memory on each node, or more", where=f"collection {name}: ram_quota")
+    if quota < _MIN_QUOTA:
+        raise BadInput("a bucket needs at least 100 MiB of memory per node", where=f"collection {name}: ram_quota")
     replicas = definition.get("replicas", min(1, nodes - 1))
     if replicas not in range(4) or replicas >= nodes:
         raise BadInput(
-            f"{replicas} replicas on {nodes} nodes",
+            f"cannot place {replicas} replicas on {nodes} nodes",
             where=f"collection {name}",
-            remedy=f"give 0 to {min(3, nodes - 1)}: each copy has a node of its own",
+            remedy=f"give 0 to {min(3, nodes - 1)}: each copy needs a separate node",
         )
     durability = definition.get("durability", "none")
     if durability not in _DURABILITIES:
         raise BadInput(
-            f"there is no durability {durability!r}",
+            f"unknown durability {durability!r}",
             where=f"collection {name}",
-            remedy=f"say {', '.join(_DURABILITIES)}",
+            remedy=f"use one of {', '.join(_DURABILITIES)}",
         )
     form = {"name": name, "bucketType": "couchbase", "ramQuotaMB": quota // 2**20, "replicaNumber": replicas}
     return form | {"durabilityMinLevel": _DURABILITIES[durability]}
 
 
 def node_figures(node: Mapping[str, Any]) -> dict[str, float]:
-    """Read a node's figures out of what the server says of it."""
+    """Return a node's statistics from the server's description of it."""
     figures = {
         name: float(value)
         for key, name in _FIGURES.items()
@@ -267,19 +269,15 @@ def node_figures(node: Mapping[str, Any]) -> dict[str, float]:
 
 
 def compactions(tasks: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many buckets and view indexes are compacted, from the list of the cluster's tasks.
-
-    A list has an entry with a `type` for each; one that only waits has another `status` than `running`.
-    """
+    """Return the number of running compactions of buckets and view indexes, from the cluster's list of tasks."""
     running = [task for task in tasks if task.get("status", "running") == "running"]
     return sum(task.get("type") in _COMPACTIONS for task in running)
 
 
-def _nowhere() -> BadInput:
+def _not_packaged() -> BadInput:
     return BadInput(
-        "couchbase is in no package registry",
-        remedy="give the folder of an installation with --home, or name a cluster that runs with --hosts host:8091 "
-        "--user NAME",
+        "no package registry has couchbase",
+        remedy="give the folder of an installation with --home, or a running cluster with --hosts host:8091 ",
     )
 
 

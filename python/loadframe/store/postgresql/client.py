@@ -1,4 +1,4 @@
-"""A connection to one PostgreSQL server, for what is asked beside the load; errors are loadframe's own."""
+"""Client of a PostgreSQL server for administration, which raises Loadframe's errors."""
 
 import contextlib
 import struct
@@ -13,14 +13,14 @@ from loadframe.store.base import Unreachable
 if TYPE_CHECKING:
     from pg8000.native import Connection
 
-#: The database that all collections are in; the driver knows it, too.
+#: The database of all collections; the driver uses the same.
 DATABASE = "loadframe"
-#: The database that every server has.
+#: The database that all servers have.
 ADMINISTRATION = "postgres"
-#: Who asks when nobody is named. The servers that loadframe starts have this superuser.
+#: The default user, and the superuser of servers that Loadframe starts.
 USER = "postgres"
 
-#: Seconds within which a server answers what only looks, and what reads or writes all rows.
+#: Timeouts of statements that read status, and of those that read or write all rows, s.
 _TIMEOUT = 10.0
 SLOW = 600.0
 
@@ -33,7 +33,7 @@ _AWAY = ("57P01", "57P02", "57P03")
 
 
 class PostgresError(StoreFailed):
-    """The server's refusal of a statement; `code` is its SQLSTATE."""
+    """A server's error; `code` is its SQLSTATE."""
 
     def __init__(self, what: str, where: str, code: str) -> None:
         super().__init__(what, where=where)
@@ -41,19 +41,19 @@ class PostgresError(StoreFailed):
 
     @property
     def no_database(self) -> bool:
-        """Whether the database that was named does not exist."""
+        """Whether the database does not exist."""
         return self.code == _NO_DATABASE
 
 
 class Client:
-    """Asks one server and no other; connects when it first asks, and again after a connection was lost.
+    """Client of one server, which connects on first use, and again after a connection was lost.
 
-    BadInput when the server refuses the user, Unreachable when nobody answers, PostgresError for the server's errors.
-    Several threads may share a client.
+    BadInput if access is denied, Unreachable if the server does not answer, PostgresError for its other errors. Threads
+    may share a client.
     """
 
     def __init__(self, address: str, access: Access) -> None:
-        """Note the address and the user."""
+        """Store address and credentials."""
         self.address = address
         self._access = access
         self._lock = threading.Lock()
@@ -62,16 +62,16 @@ class Client:
     def ask(
         self, statement: str, database: str = ADMINISTRATION, *, within: float = _TIMEOUT, **values: Any
     ) -> list[dict[str, Any]]:
-        """Execute a statement whose `:name`s stand for the values; return its rows by the names of their columns.
+        """Execute a statement with `:name` parameters, and return its rows by column name.
 
-        Unreachable when the answer takes longer than `within` s.
+        Unreachable if the answer takes longer than `within` s.
         """
         with self._lock:
             if database in self._connections:
                 try:
                     return self._execute(statement, database, within, values)
                 except Unreachable as error:
-                    # A server that was started anew since has closed the connection; one that is silent stays so.
+                    # Retry once, since a restart closes connections; a server that is silent stays silent.
                     if _timed_out(error):
                         raise
             return self._execute(statement, database, within, values)
@@ -82,17 +82,17 @@ class Client:
         try:
             with self._translated():
                 connection = self._connections.get(database) or self._connect(database)
-                # The library keeps its socket to itself, and has one time-out for connecting and for answers.
+                # pg8000 has one timeout for connecting and answers, and hides its socket.
                 connection._usock.settimeout(within)
                 rows = connection.run(statement, **values) or []
                 names = [str(column["name"]) for column in connection.columns or []]
                 return [dict(zip(names, row, strict=True)) for row in rows]
         except DatabaseError as error:
-            told = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
-            code = str(told.get("C", ""))
-            if told.get("S") in ("FATAL", "PANIC"):
+            fields = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
+            code = str(fields.get("C", ""))
+            if fields.get("S") in ("FATAL", "PANIC"):
                 self._forget(database)
-            raise self._refused(code, str(told.get("M") or error)) from error
+            raise self._refused(code, str(fields.get("M") or error)) from error
         except Unreachable:
             self._forget(database)
             raise
@@ -113,15 +113,15 @@ class Client:
             host=host,
             port=port,
             database=database,
-            # Without one the library breaks off in the middle of SCRAM.
+            # Without a password, pg8000 fails in the middle of SCRAM.
             password=user.secret if user else "",
             timeout=_TIMEOUT,
-            # The library takes None as: by TLS where the server has it, and then whatever its certificate.
+            # None would let pg8000 use TLS without verifying the certificate.
             ssl_context=self._access.context or False,
             application_name="loadframe",
         )
         self._connections[database] = connection
-        # What is asked here must not wait for replicas that are not there yet, whatever the settings say of commits.
+        # Administration must not wait for missing synchronous replicas.
         connection.run("SET synchronous_commit TO local")
         return connection
 
@@ -138,25 +138,25 @@ class Client:
                 f"the server denies access to {user}: {words}",
                 where=self.address,
                 remedy="give --user and --password-file, or set LOADFRAME_PASSWORD"
-                + ("" if self._access.tls else "; if the server wants TLS, write https://"),
+                + ("" if self._access.tls else "; if the server requires TLS, write https://"),
             )
         if code in _NOT_ALLOWED:
             return BadInput(
                 f"the server refuses the user {user}: {words}",
                 where=self.address,
                 remedy="check --user, and the password in --password-file or LOADFRAME_PASSWORD"
-                + ("" if self._access.tls else "; if the server wants TLS, write https://"),
+                + ("" if self._access.tls else "; if the server requires TLS, write https://"),
             )
         if code == _NO_PRIVILEGE:
             return BadInput(
                 f"the server does not allow the user {user} to do that: {words}",
                 where=self.address,
                 remedy=f"make {user} the owner of the database {DATABASE} and a member of pg_monitor, "
-                "or name another user with --user",
+                "or use another user with --user",
             )
         if code in _AWAY:
-            return Unreachable(f"the server does not answer yet ({words})", where=self.address)
-        return PostgresError(f"the server says: {words}", self.address, code)
+            return Unreachable(f"the server is not ready yet ({words})", where=self.address)
+        return PostgresError(f"the server reports an error: {words}", self.address, code)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -178,7 +178,7 @@ class Client:
 
 
 def _timed_out(error: BaseException | None) -> bool:
-    """Whether an error comes from an answer that did not come in time."""
+    """Whether a timeout caused an error."""
     while error is not None:
         if isinstance(error, TimeoutError):
             return True

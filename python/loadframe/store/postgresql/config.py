@@ -1,4 +1,4 @@
-"""A PostgreSQL node's files and command line, and the settings that are loadframe's to decide."""
+"""Files and command line of a PostgreSQL node, and the settings that Loadframe controls."""
 
 import re
 import shlex
@@ -12,78 +12,78 @@ from loadframe.store.base import Installation, NodePlan, NodeSpec
 from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY
 from loadframe.store.postgresql.client import USER
 
-#: Parameters of the server that loadframe decides.
+#: Server parameters that Loadframe controls.
 OURS = (
     *("port", "listen_addresses", "unix_socket_directories", "data_directory", "config_file", "hba_file", "ident_file"),
     *("external_pid_file", "cluster_name", "hot_standby", "primary_conninfo", "primary_slot_name"),
     *("logging_collector", "log_destination", "archive_mode", "restore_command"),
 )
-#: And these, where the cluster is encrypted.
+#: Server parameters that Loadframe controls in encrypted clusters.
 TLS = ("ssl", "ssl_ca_file", "ssl_cert_file", "ssl_key_file")
-#: Loadframe's own setting: which servers are read from, unless an operation says otherwise.
+#: Loadframe's setting of the servers that serve reads, unless an operation names them.
 READ_FROM = "read_from"
 _PLACES = ("primary", "replica", "prefer_replica", "any")
-#: Where a replica finds how to reach the primary, as soon as there is one for it.
+#: File with the primary's connection string, which a replica waits for.
 SOURCE = "config/source"
-#: The superuser's password, for the commands that make or copy the data and for following the primary.
+#: File with the superuser's password, for creating and copying data, and for replication.
 PASSWORD = "config/password"
-#: The data, below the node's folder.
+#: The data folder in the node's folder.
 DATA = "data/main"
 
-#: Of a node's memory limit, what the server's cache of pages takes; the documentation's advice for a server of its own.
+#: Share of a node's memory limit for the page cache; PostgreSQL's documentation advises it for dedicated servers.
 _CACHE_SHARE = 0.25
-#: Bytes; the server's own default.
+#: The server's default page cache, bytes.
 _CACHE = 2**27
-#: As many clients as a load may have on one machine. A connection that nobody opens costs next to nothing.
+#: Enough for a load from one machine. Unused connections cost almost nothing.
 _CONNECTIONS = 500
-#: How clients and replicas prove who they are.
+#: Authentication of clients and replicas.
 _METHOD = "scram-sha-256"
-#: Replicas, and the copying of their data.
+#: Limit of replicas and base backups.
 _SENDERS = 64
 
 _NAME = re.compile(r"[A-Za-z_][\w$]*(?:\.[A-Za-z_][\w$]*)?")
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Raise BadInput for a setting that is loadframe's to decide, or whose name or value the server cannot read."""
+    """Raise BadInput for a setting that Loadframe controls, or an invalid name or value."""
     if (where := settings.get(READ_FROM, _PLACES[0])) not in _PLACES:
-        raise BadInput(f"the setting {READ_FROM} wants {', '.join(_PLACES)}", where=str(where))
+        raise BadInput(f"the setting {READ_FROM} must be one of {', '.join(_PLACES)}", where=str(where))
     for key, value in settings.items():
         if not _NAME.fullmatch(key):
-            raise BadInput(f"{key!r} is not the name of a parameter", remedy="see pg_settings of the server")
+            raise BadInput(f"invalid parameter name {key!r}", remedy="see pg_settings of the server")
         if key.lower() in OURS:
-            raise BadInput(f"the setting {key} is loadframe's to decide", remedy="leave it out")
+            raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
         if not isinstance(value, str | int | float) or "\n" in str(value):
-            raise BadInput(f"the setting {key} wants a text, a number, true or false", where=str(value))
+            raise BadInput(f"the setting {key} must be a text, a number, true or false", where=str(value))
     if str(settings.get("wal_level", "replica")) == "minimal":
-        raise BadInput("with wal_level minimal there are no replicas", remedy="say replica or logical")
+        raise BadInput("wal_level minimal does not allow replicas", remedy="use replica or logical")
 
 
 def parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that are the server's."""
+    """Return the settings that are server parameters."""
     return {name: value for name, value in settings.items() if name != READ_FROM}
 
 
 def program(installation: Installation, name: str) -> Path:
-    """Return where an installation has a program: in it, in `bin`, or where the wheel has it; BadInput without."""
+    """Return the path of a program in an installation, its `bin`, or the wheel's folder; BadInput without it."""
     home = installation.home
-    for place in (home, home / "bin", home / "pgserver" / "pginstall" / "bin"):
-        if (place / name).is_file():
-            return place / name
+    for folder in (home, home / "bin", home / "pgserver" / "pginstall" / "bin"):
+        if (folder / name).is_file():
+            return folder / name
     raise BadInput(
-        f"there is no {name} in this installation",
+        f"{name} is missing in this installation",
         where=str(home),
         remedy="give the folder of a PostgreSQL server with its tools, such as /usr/lib/postgresql/15, with --home",
     )
 
 
 def slot(name: str) -> str:
-    """Return the name that a node has as a replica: of its slot and of its connection to the primary."""
+    """Return a node's name as a replica: of its replication slot and its connection to the primary."""
     return re.sub(r"[^a-z0-9_]", "_", name.lower())
 
 
 def plan(node: NodeSpec, installation: Installation) -> NodePlan:
-    """Bind one address, write into the folder alone. The first founder is the primary; all others copy its data."""
+    """Bind one address, and write only into the folder. The first founder is the primary; others copy its data."""
     fixed: dict[str, Any] = {
         "listen_addresses": node.address,
         "port": node.port,
@@ -98,7 +98,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
         "max_wal_senders": _SENDERS,
         "max_replication_slots": _SENDERS,
         "wal_level": "replica",
-        # A replica whose primary was started again looks for it so often; by default every 5 s.
+        # How often a replica reconnects to a restarted primary; the default is 5 s.
         "wal_retrieve_retry_interval": "500ms",
         **parameters(node.settings),
         **fixed,
@@ -121,19 +121,19 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
         argv=("/bin/sh", str(node.folder / "config" / "start.sh")),
         environment={"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", **_as_client(node)},
         facts={"shared_buffers": cache(node)},
-        # SIGTERM would have the server wait until its last client has left.
+        # With SIGTERM the server would wait for its last client.
         stop_signal=signal.SIGINT,
     )
 
 
 def require_tls(installation: Installation) -> None:
-    """BadInput for a server that was built without TLS."""
+    """BadInput if the server was built without TLS."""
     server = program(installation, "postgres")
     if b"libssl" not in server.read_bytes():
         raise BadInput(
             "this server of PostgreSQL was built without TLS",
             where=str(server),
-            remedy="give the folder of one that has it with --home, such as /usr/lib/postgresql/15",
+            remedy="give an installation with TLS with --home, such as /usr/lib/postgresql/15",
         )
 
 
@@ -145,38 +145,38 @@ def _encrypted(node: NodeSpec) -> dict[str, Any]:
 
 
 def _by(tls: bool) -> str:
-    """Return the word of pg_hba.conf for connections that are let in: by TLS alone, or in any way."""
+    """Return the connection type of pg_hba.conf: TLS only, or any."""
     return "hostssl" if tls else "host"
 
 
 def _as_client(node: NodeSpec) -> dict[str, str]:
-    """Return how a replica connects to the primary, which copies and follows by the rules of any client."""
+    """Return the environment with which a replica connects to the primary."""
     if not node.encryption.nodes:
-        # It would use TLS wherever the other end offers it.
+        # By default libpq uses TLS if the server offers it.
         return {"PGSSLMODE": "disable"} if node.certificates else {}
     return {"PGSSLMODE": "verify-full", "PGSSLROOTCERT": str(node.folder / AUTHORITY)}
 
 
 def cache(node: NodeSpec) -> int:
-    """Return the bytes of a node's cache of pages, unless `shared_buffers` says otherwise."""
+    """Return a node's default of `shared_buffers` in bytes."""
     return int(node.memory * _CACHE_SHARE) if node.memory else _CACHE
 
 
 def source(name: str, address: str, user: str = USER) -> str:
-    """Return how the replica of that node reaches the primary at `address` (host:port)."""
+    """Return the connection string of a replica to the primary at `address` (host:port)."""
     host, _, port = address.rpartition(":")
     return f"host={host.strip('[]')} port={port} user={user} application_name={slot(name)}"
 
 
 def _script(node: NodeSpec, installation: Installation, fixed: Mapping[str, Any]) -> str:
-    """Return what starts the node: it makes or copies its data if it has none, and becomes the server.
+    """Return the start script: it creates or copies the data if there is none, then executes the server.
 
-    The `fixed` parameters are on the command line, where ALTER SYSTEM, which writes below the data, cannot change them.
+    The `fixed` parameters are on the command line, where ALTER SYSTEM cannot override them.
     """
     postgres, initdb, backup = (
         shlex.quote(str(program(installation, name))) for name in ("postgres", "initdb", "pg_basebackup")
     )
-    data, told = shlex.quote(str(node.folder / DATA)), shlex.quote(str(node.folder / SOURCE))
+    data, source_file = shlex.quote(str(node.folder / DATA)), shlex.quote(str(node.folder / SOURCE))
     secret = shlex.quote(str(node.folder / PASSWORD))
     config = shlex.quote(str(node.folder / "config" / "postgresql.conf"))
     options = " ".join(shlex.quote(f"--{name}={value}") for name, value in fixed.items())
@@ -184,20 +184,20 @@ def _script(node: NodeSpec, installation: Installation, fixed: Mapping[str, Any]
     return f"""\
 set -eu
 data={data}
-# In the environment, and not in primary_conninfo, which statements can show.
+# Not in primary_conninfo, which SQL statements can show.
 PGPASSWORD=$(cat {secret})
 export PGPASSWORD
 if [ ! -s "$data/PG_VERSION" ] && [ -n "{founds}" ]; then
     rm -rf "$data.new"
-    # initdb alone looks up the name of its user. A user without an account borrows a name in a user namespace.
+    # initdb looks up its user's name. A user without an account borrows a name in a user namespace.
     named=
     id -un >/dev/null 2>&1 || named="unshare --user --map-user=nobody"
     $named {initdb} -D "$data.new" -U {USER} -A {_METHOD} --pwfile={secret} --no-locale -E UTF8 --no-sync
     mv "$data.new" "$data"
 elif [ ! -s "$data/PG_VERSION" ] || [ -e "$data/standby.signal" ]; then
-    # Whoever takes this node in says where the primary is.
-    while [ ! -s {told} ]; do sleep 0.05; done
-    source=$(cat {told})
+    # The process that adds this node writes the primary's connection string.
+    while [ ! -s {source_file} ]; do sleep 0.05; done
+    source=$(cat {source_file})
     if [ ! -s "$data/PG_VERSION" ]; then
         rm -rf "$data.new"
         {backup} -D "$data.new" -d "$source" -S {slot(node.name)} -X stream -c fast --no-sync
@@ -213,6 +213,6 @@ exec {postgres} --config-file={config} {options}
 
 
 def quoted(value: object) -> str:
-    """Return a value as postgresql.conf has it: between quotes, which every kind of parameter takes."""
+    """Return a value for postgresql.conf. All types of parameters accept quotes."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

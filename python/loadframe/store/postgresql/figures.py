@@ -1,4 +1,4 @@
-"""The figures of a PostgreSQL server, from its statistics views, and how far replicas are behind."""
+"""Statistics of a PostgreSQL server from its statistics views, and replication lag."""
 
 from loadframe.store.base import Figure
 from loadframe.store.postgresql.client import Client
@@ -16,7 +16,7 @@ WATCHED = (
     Figure("lag", "lag_bytes", size=True),
 )
 
-#: Totals over all databases; they count from when the statistics were last reset.
+#: Totals over all databases since the last reset of the statistics.
 _DATABASES = """
 SELECT sum(xact_commit) AS commits, sum(xact_rollback) AS rollbacks, sum(blks_read) AS blocks_read,
        sum(blks_hit) AS blocks_hit, sum(tup_returned) AS rows_scanned, sum(tup_fetched) AS rows_fetched,
@@ -33,7 +33,7 @@ SELECT count(*) AS clients, count(*) FILTER (WHERE state = 'active') AS active,
        count(*) FILTER (WHERE wait_event_type = 'IO') AS waiting_for_storage
 FROM pg_stat_activity WHERE backend_type = 'client backend'
 """
-#: Checkpoints that were begun, and the time (ms) and bytes that they wrote; servers from 17 on have a view for them.
+#: Checkpoints, and the time (ms) and bytes that they wrote; version 17 moved them to another view.
 _CHECKPOINTS = """
 SELECT checkpoints_timed + checkpoints_req AS checkpoints,
        checkpoint_write_time + checkpoint_sync_time AS checkpoint_ms,
@@ -49,7 +49,7 @@ _VACUUMS = """
 SELECT CAST(current_setting('server_version_num') AS int) AS version, count(*) AS vacuums_running
 FROM pg_stat_progress_vacuum
 """
-#: Where a server is in the log of all writes: what it has written, or as a replica applied.
+#: Position in the write-ahead log: written by a primary, or applied by a replica.
 _POSITION = """
 SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE 1 END AS "primary",
        pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, '0/0')
@@ -58,7 +58,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE 1 END AS "primary",
 
 
 def read(client: Client) -> dict[str, float]:
-    """Return a server's figures, but for how far it is behind."""
+    """Return a server's statistics, without its lag."""
     figures: dict[str, float] = {}
     (vacuums,) = client.ask(_VACUUMS)
     checkpoints = _CHECKPOINTS_17 if vacuums.pop("version") >= 170000 else _CHECKPOINTS
@@ -72,8 +72,8 @@ def read(client: Client) -> dict[str, float]:
 
 
 def lags(figures: dict[str, dict[str, float]]) -> None:
-    """Add to each server's figures how many bytes of the log it is behind the primary."""
+    """Add the lag behind the primary to each server's statistics, in bytes of the log."""
     primary = max((node["log_bytes"] for node in figures.values() if node.get("primary")), default=None)
     for node in figures.values():
-        # Servers are asked one after the other, so a replica may seem to be ahead.
+        # Servers are read in turn, so that a replica may appear to be ahead.
         node["lag_bytes"] = 0.0 if primary is None else max(primary - node.get("log_bytes", primary), 0.0)

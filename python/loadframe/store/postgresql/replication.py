@@ -1,6 +1,6 @@
-"""One primary and its streaming replicas: how they come together, how one joins and leaves, and who the primary is.
+"""Streaming replication: forming a cluster, adding and removing replicas, and switching the primary.
 
-Each replica has a slot on the primary, which keeps the log of writes for it while it is away.
+Each replica has a replication slot on the primary, which keeps the log while the replica is away.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from loadframe.store.postgresql.config import SOURCE, slot, source
 
 Clients = Callable[[str], Client]
 
-#: Seconds between two looks.
+#: Poll interval, s.
 _POLL = 0.1
-#: Bytes of the log that a replica may be behind a primary under load and still count as having caught up: one segment.
+#: Lag in bytes at which a replica under load counts as caught up: one segment of the log.
 _SEGMENT = 2**24
-#: Seconds that a replica has to become the primary.
+#: Time limit for the promotion of a replica, s.
 _PROMOTION = 60
 
-#: duplicate_object, undefined_object, duplicate_database.
+#: Error codes duplicate_object, undefined_object and duplicate_database.
 _THERE, _NOT_THERE, _DATABASE_THERE = "42710", "42704", "42P04"
 
 _ROLE = """
@@ -33,7 +33,7 @@ SELECT pg_is_in_recovery() AS replica, current_setting('default_transaction_read
 _UPSTREAM = "SELECT sender_host AS host, sender_port AS port FROM pg_stat_wal_receiver WHERE status = 'streaming'"
 _WRITTEN = "SELECT pg_current_wal_flush_lsn()::text AS position"
 _BEHIND = "SELECT pg_wal_lsn_diff(CAST(:position AS pg_lsn), pg_last_wal_replay_lsn()) AS bytes"
-#: Receivers of the log that are not replicas: those that copy the data or archive the log.
+#: Receivers of the log that are not replicas are excluded: base backups and archivers.
 _REPLICAS = """
 SELECT application_name AS name, state FROM pg_stat_replication
 WHERE application_name NOT IN ('pg_basebackup', 'pg_receivewal') AND state <> 'backup'
@@ -49,22 +49,22 @@ FROM pg_stat_progress_basebackup
 
 @dataclass(frozen=True)
 class Role:
-    """What one server is now."""
+    """Role of a server."""
 
     replica: bool
-    writable: bool  #: it takes writes: a primary that is about to hand over does not
+    writable: bool  #: accepts writes, unlike a primary that is about to hand over
 
 
 def role(server: Client) -> Role:
-    """Return what a server is; Unreachable when it does not answer."""
+    """Return a server's role; Unreachable if it does not answer."""
     (row,) = server.ask(_ROLE)
     return Role(replica=bool(row["replica"]), writable=not row["replica"] and row["read_only"] != "on")
 
 
 def find_primary(addresses: Sequence[str], clients: Clients) -> Client | None:
-    """Return the server that takes writes: one of those, or the one that they follow; None where there is none.
+    """Return the writable server: one of the addresses, or their upstream. None without one.
 
-    Unreachable when none of the addresses answers.
+    Unreachable if none of the addresses answers.
     """
     upstream: Client | None = None
     last: Unreachable | None = None
@@ -90,19 +90,19 @@ def find_primary(addresses: Sequence[str], clients: Clients) -> Client | None:
 
 
 def primary(addresses: Sequence[str], clients: Clients) -> Client:
-    """Return the server that takes writes; StoreFailed where there is none."""
+    """Return the writable server; StoreFailed without one."""
     server = find_primary(addresses, clients)
     if server is None:
         raise StoreFailed(
-            "no server takes writes: the primary is gone",
+            "no server accepts writes: the primary is down",
             where=", ".join(addresses),
-            remedy="start the primary again; nothing takes its place by itself",
+            remedy="start the primary again; there is no automatic failover",
         )
     return server
 
 
 def health(addresses: Sequence[str], clients: Clients) -> Health:
-    """Ready is that there is a primary, and that every replica that it keeps the log for follows it."""
+    """Return the health: ready if there is a primary and a replica streams from each of its slots."""
     server = find_primary(addresses, clients)
     if server is None:
         there = sum(_answers(clients(address)) for address in addresses)
@@ -115,7 +115,7 @@ def health(addresses: Sequence[str], clients: Clients) -> Health:
 
 
 def form(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
-    """Make the database on the first member, and have the others copy it."""
+    """Create the database on the first member, and wait until the others have copied it."""
     server = clients(members[0].address)
     _until(lambda: role(server).writable, watch, "starting")
     create_database(server)
@@ -126,13 +126,13 @@ def form(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
 
 
 def create_database(server: Client) -> None:
-    """Create the database of all collections, unless it is there."""
+    """Create the database of all collections if it does not exist."""
     with _ignoring(_DATABASE_THERE):
         server.ask(f"CREATE DATABASE {DATABASE}")
 
 
 def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
-    """Tell replicas that were started again where the primary is, and forget those that are gone for good."""
+    """Point restarted replicas to the primary, and drop the slots of removed replicas."""
     server: Client | None = None
 
     def there() -> bool:
@@ -158,7 +158,7 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
 
 
 def join(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
-    """Have a node copy the primary's data and follow it; return when it answers."""
+    """Wait while a node copies the primary's data, until it streams and answers."""
     server = primary(addresses, clients)
     _invite(server, member)
 
@@ -172,7 +172,7 @@ def join(addresses: Sequence[str], member: Member, clients: Clients, watch: Watc
 
 
 def balance(addresses: Sequence[str], clients: Clients, watch: Watch) -> None:
-    """Wait until each replica has applied what the primary has written by now."""
+    """Wait until each replica has applied the primary's current log position."""
     server = primary(addresses, clients)
     position = str(server.ask(_WRITTEN)[0]["position"])
     replicas = [clients(address) for address in addresses if address != server.address]
@@ -188,14 +188,14 @@ def balance(addresses: Sequence[str], clients: Clients, watch: Watch) -> None:
     lag = left()
     warning = ""
     if lag > _SEGMENT:
-        warning = f"a replica is {lag / 2**20:.0f} MiB behind the primary: it applies writes more slowly than they come"
+        warning = f"a replica is {lag / 2**20:.0f} MiB behind the primary: it applies writes slower than they arrive"
     watch(Balancing(0, "bytes", "streaming", warning))
 
 
 def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
-    """Have a primary hand over to the replica that is furthest; a replica just leaves.
+    """Hand over from a primary to the most advanced replica; a replica leaves without further steps.
 
-    BadInput when there is no replica to hand over to.
+    BadInput if there is no replica to promote.
     """
     leaving = clients(member.address)
     if role(leaving).replica:
@@ -204,9 +204,9 @@ def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Wat
     others = [clients(address) for address in addresses]
     successor = min((server for server in others if role(server).replica), key=_position, default=None)
     if successor is None:
-        raise BadInput("there is no replica that could become the primary", where=member.name)
+        raise BadInput("no replica can become the primary", where=member.name)
     watch(Balancing(0, "bytes", "handing over"))
-    # From here on nothing is written, so nothing can be lost: sessions that go on would write, and are ended.
+    # Stop writes, so that none is lost, and end the sessions that could still write.
     leaving.ask("ALTER SYSTEM SET default_transaction_read_only = on")
     leaving.ask("SELECT pg_reload_conf()")
     _until(lambda: not role(leaving).writable, watch, "handing over")
@@ -229,7 +229,7 @@ def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Wat
 
 
 def stay(member: Member, clients: Clients) -> None:
-    """Let a primary that was about to hand over, and has not, take writes again."""
+    """Make a primary writable again after an interrupted hand-over."""
     server = clients(member.address)
     if not role(server).replica:
         server.ask("ALTER SYSTEM RESET default_transaction_read_only")
@@ -237,14 +237,14 @@ def stay(member: Member, clients: Clients) -> None:
 
 
 def forget(addresses: Sequence[str], member: Member, clients: Clients) -> None:
-    """Keep the log of writes no more for a replica that is stopped."""
+    """Drop the slot of a stopped replica, so that the primary no longer keeps the log for it."""
     server = find_primary(addresses, clients)
     if server is not None:
         _drop_slot(server, slot(member.name))
 
 
 def caught_up(addresses: Sequence[str], clients: Clients, within: float) -> None:
-    """Wait up to `within` s until the replicas that answer have what the primary has written."""
+    """Wait up to `within` s until the replicas that answer have applied the primary's log."""
     end = time.monotonic() + within
     server = primary(addresses, clients)
     position = str(server.ask(_WRITTEN)[0]["position"])
@@ -256,7 +256,7 @@ def caught_up(addresses: Sequence[str], clients: Clients, within: float) -> None
 
 
 def _invite(server: Client, member: Member) -> None:
-    """Have the primary keep its log for a replica, and tell that one, which waits for it, where the primary is."""
+    """Create the replica's slot on the primary, and write the connection string that the replica waits for."""
     assert member.folder
     _make_slot(server, member.name)
     member.call(nofollow.rewrite_text, member.folder, SOURCE, source(member.name, server.address))
@@ -268,7 +268,7 @@ def _make_slot(server: Client, name: str) -> None:
 
 
 def _drop_slot(server: Client, name: str) -> None:
-    """Drop a slot; that of a replica that has just gone may be in use for a moment."""
+    """Drop a slot, and retry while a replica that has just stopped still holds it."""
     with _ignoring(_NOT_THERE):
         server.ask(
             "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = :name", name=name
@@ -286,8 +286,8 @@ def _drop_slot(server: Client, name: str) -> None:
 
 
 def _redirect(server: Client, name: str, address: str) -> None:
-    """Have a replica that runs follow the primary at that address."""
-    # ALTER SYSTEM takes no parameters; neither a name nor an address has a quote in it.
+    """Make a running replica follow the primary at that address."""
+    # ALTER SYSTEM has no parameters; names and addresses contain no quotes.
     server.ask(f"ALTER SYSTEM SET primary_conninfo = '{source(name, address)}'")
     server.ask(f"ALTER SYSTEM SET primary_slot_name = '{slot(name)}'")
     server.ask("SELECT pg_reload_conf()")
@@ -299,7 +299,7 @@ def _follows(server: Client, member: Member, clients: Clients) -> bool:
 
 
 def _writable_again(server: Client) -> bool:
-    """Whether a replica that was promoted takes writes; it has copied the setting that kept the old primary from it."""
+    """Whether a promoted replica is writable; reset the read-only setting that it copied from the old primary."""
     now = role(server)
     if not now.replica and not now.writable:
         server.ask("ALTER SYSTEM RESET default_transaction_read_only")

@@ -1,7 +1,4 @@
-"""PostgreSQL: a primary with streaming replicas; their software, their tables and their figures.
-
-How replicas come and go is in `replication`, what a node is started with in `config`.
-"""
+"""PostgreSQL: a primary with streaming replicas (`replication`), started with the files of `config`."""
 
 import contextlib
 import socket
@@ -30,12 +27,12 @@ from loadframe.store.first_answer import first_answer
 from loadframe.store.postgresql import config, figures, replication
 from loadframe.store.postgresql.client import DATABASE, SLOW, USER, Client, PostgresError
 
-#: The columns of a table that is defined by nothing: an id, and the document as it is.
+#: Columns of a table without declared columns: an id, and the document as jsonb.
 ID, DOCUMENT = "id", "document"
 
 
 def create(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the statements that make the table and its indexes. A key that is not among the columns is a text."""
+    """Yield the statements that create a table and its indexes. A key that is not a declared column is a text."""
     columns: Mapping[str, str] = definition.get("columns") or {DOCUMENT: "jsonb NOT NULL"}
     key = definition.get("key", ID)
     if key is not None:
@@ -51,11 +48,11 @@ def create(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
 
 
 def quoted(name: str) -> str:
-    """Return an identifier as statements have it."""
+    """Return a quoted identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
-#: A wheel of the package index that carries the server and its tools, which are the same for any version of Python.
+#: A wheel with the server and its tools, which are the same for all Python versions.
 _WHEEL = Wheel(
     "pgserver",
     "0.1.4",
@@ -63,14 +60,14 @@ _WHEEL = Wheel(
     11_266_040,
     python="3.11",
 )
-#: SSLRequest: its length, and the number instead of the protocol's version. The answer of one that speaks TLS.
+#: SSLRequest: length and request code; and the answer of a server that supports TLS.
 _SSL_REQUEST, _WILLING = struct.pack("!ii", 8, 80877103), b"S"
-#: Seconds that a new table may take to be seen by all replicas.
+#: Time limit for a new table to be visible on all replicas, s.
 _SEEN_WITHIN = 10.0
 
 
 class Postgresql(Store):
-    """Servers of the wheel, or those of the user's own installation."""
+    """PostgreSQL from a wheel, the PATH, or the user's installation."""
 
     kind = "postgresql"
     family = "postgresql"
@@ -87,36 +84,36 @@ class Postgresql(Store):
     watched = figures.WATCHED
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Remember who asks, and how."""
+        """Store how to connect."""
         self._access = access
         self._clients: dict[str, Client] = {}
 
     def with_access(self, access: Access) -> Self:
-        """Return the store as it is asked by TLS, as a user with a password, or both."""
+        """Return the store with TLS, a user with a password, or both; BadInput for other credentials."""
         if access.auth is not None and access.auth.scheme != "basic":
-            raise BadInput("postgresql knows users with passwords, and no keys or tokens", remedy="give --user")
+            raise BadInput("postgresql does not support API keys or tokens", remedy="give --user")
         if access.compress:
-            raise BadInput("requests to postgresql are not compressed here", remedy="leave --compress out")
+            raise BadInput("Loadframe does not compress requests to postgresql", remedy="leave --compress out")
         return self if access == OPEN else type(self)(access)
 
     def announce_tls(self, connection: socket.socket) -> None:
-        """Send an SSLRequest, to which a server that speaks TLS answers with one letter."""
+        """Send an SSLRequest; ConnectionRefusedError if the server does not support TLS."""
         connection.sendall(_SSL_REQUEST)
         if connection.recv(1) != _WILLING:
-            raise ConnectionRefusedError("the server does not speak TLS")
+            raise ConnectionRefusedError("the server does not support TLS")
 
     def distribution(self, version: str) -> Distribution:
-        """Return the wheel of that version."""
+        """Return the wheel of a version; BadInput if the registries do not have it."""
         if version not in self.versions:
             raise BadInput(
-                f"postgresql {version} cannot be had from the package registries",
-                remedy=f"take {', '.join(self.versions)}, or give the folder of that version with --home, such as "
+                f"postgresql {version} is not in the package registries",
+                remedy=f"use {', '.join(self.versions)}, or give the folder of that version with --home, such as "
                 "/usr/lib/postgresql/15",
             )
         return Distribution("postgresql", version, None, (), (), wheel=_WHEEL)
 
     def installation(self, home: Path | None) -> Found | None:
-        """Return the server of the installation, or else of the PATH; None where the wheel will do."""
+        """Return the installation at `home`, or on the PATH; None if the wheel has to be downloaded."""
         server = installed.program(None, "postgres") if home is None else installed.require_program(home, "postgres")
         if server is None:
             return None
@@ -124,11 +121,11 @@ class Postgresql(Store):
         return Found(version, server.resolve().parent)
 
     def read_from(self, settings: Mapping[str, Any]) -> str | None:
-        """Return what the setting of that name says."""
+        """Return the setting `read_from`."""
         return settings.get(config.READ_FROM)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Settings are the server's parameters, by their names in postgresql.conf, and `read_from`."""
+        """Check server parameters, by their names in postgresql.conf, and `read_from`."""
         config.check(settings)
 
     def require_encryption(
@@ -138,7 +135,7 @@ class Postgresql(Store):
         nodes: int,
         installation: Installation | None = None,
     ) -> None:
-        """Clients and replicas come to one port and are let in by rules of their own, if the server knows TLS."""
+        """Refuse conflicting settings, and an installation without TLS."""
         refuse_settings(encryption, settings, lambda name: name.lower() in config.TLS)
         if encryption.any and installation is not None:
             config.require_tls(installation)
@@ -148,7 +145,7 @@ class Postgresql(Store):
         return config.plan(node, installation)
 
     def client(self, address: str) -> Client:
-        """Return a connection to one server."""
+        """Return the client of a server."""
         if address not in self._clients:
             self._clients[address] = Client(address, self._access)
         return self._clients[address]
@@ -157,11 +154,11 @@ class Postgresql(Store):
         return replication.primary(addresses, self.client)
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the version that the first server that answers runs."""
+        """Return the version of the first server that answers."""
         return str(self._first(addresses).ask("SHOW server_version")[0]["server_version"]).split()[0]
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:
-        """BadInput for servers whose data was not copied from one and the same."""
+        """BadInput for servers whose data has different origins; servers that do not answer are skipped."""
         identities: dict[str, str] = {}
         for address in addresses:
             with contextlib.suppress(Unreachable):
@@ -169,13 +166,13 @@ class Postgresql(Store):
                 identities.setdefault(str(row["identity"]), address)
         if len(identities) > 1:
             raise BadInput(
-                "these servers are not a primary and its replicas: their data is not the same",
+                "these servers are not a primary and its replicas: their data differs",
                 where=", ".join(identities.values()),
                 remedy="name the servers of one cluster",
             )
 
     def _first(self, addresses: Sequence[str]) -> Client:
-        """Return the first server that answers; Unreachable when none does."""
+        """Return the first server that answers; Unreachable if none answers."""
 
         def greet(address: str) -> Client:
             self.client(address).ask("SELECT 1")
@@ -184,25 +181,25 @@ class Postgresql(Store):
         return first_answer(addresses, greet, Unreachable)
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Ready is that there is a primary, and that all of its replicas follow it."""
+        """Return the health: ready if there is a primary and all its replicas follow it."""
         return replication.health(addresses, self.client)
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Make the database on the first member, and have the others copy it."""
+        """Create the database on the first member, and wait until the others have copied it."""
         replication.form(members, self.client, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Have replicas find the primary, which may be at another address by now."""
+        """Point replicas to the primary, whose address may have changed."""
         replication.reunite(members, self.client, watch)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Change parameters on every server; BadInput for those that only a restart changes."""
+        """Change parameters on every server; BadInput for unknown ones, and for those that need a restart."""
         config.check(settings)
         settings = config.parameters(settings)
         for name in settings:
             known = self._first(addresses).ask("SELECT context FROM pg_settings WHERE name = :name", name=name.lower())
             if not known:
-                raise BadInput(f"the server has no parameter {name}", remedy="see pg_settings of the server")
+                raise BadInput(f"the server does not have the parameter {name}", remedy="see pg_settings of the server")
             if known[0]["context"] in ("postmaster", "internal"):
                 super().configure(addresses, {name: settings[name]})
         for address in addresses:
@@ -212,29 +209,29 @@ class Postgresql(Store):
             server.ask("SELECT pg_reload_conf()")
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Have the node copy the primary's data, and follow it."""
+        """Wait while the node copies the primary's data, until it follows the primary."""
         replication.join(addresses, member, self.client, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Wait until every replica has what the primary had written when this began."""
+        """Wait until every replica has applied the primary's current log position."""
         replication.balance(addresses, self.client, watch)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Take a replica out, or a primary after it has handed over."""
+        """Remove a replica, or a primary after it has handed over."""
         replication.leave(addresses, member, self.client, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Have the primary keep no log for a replica that is gone."""
+        """Drop the slot of a removed replica on the primary, and close the connection to the replica."""
         replication.forget(addresses, member, self.client)
         if (client := self._clients.pop(member.address, None)) is not None:
             client.close()
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
-        """Let a primary that was handing over go on."""
+        """Make a primary writable again after an interrupted hand-over."""
         replication.stay(member, self.client)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create the table with its indexes; without columns it has an id and the document, as jsonb."""
+        """Create the table with its indexes; without columns it has an id and the document as jsonb."""
         server = self._primary(addresses)
         statements = list(create(name, definition))
         try:
@@ -248,7 +245,7 @@ class Postgresql(Store):
         replication.caught_up(addresses, self.client, _SEEN_WITHIN)
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
-        """Return whether there is such a table."""
+        """Return whether the table exists."""
         try:
             (row,) = self._primary(addresses).ask(
                 "SELECT to_regclass(:name) IS NOT NULL AS there", DATABASE, name=quoted(name)
@@ -260,7 +257,7 @@ class Postgresql(Store):
         return bool(row["there"])
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """Drop the table, if it is there."""
+        """Drop the table; do nothing if it does not exist."""
         try:
             self._primary(addresses).ask(f"DROP TABLE IF EXISTS {quoted(name)}", DATABASE, within=SLOW)
         except PostgresError as error:
@@ -268,12 +265,12 @@ class Postgresql(Store):
                 raise
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Count on the primary, which has what was written a moment ago. Reads the whole table."""
+        """Count on the primary, which has all writes. This reads the whole table."""
         (row,) = self._primary(addresses).ask(f"SELECT count(*) AS rows FROM {quoted(name)}", DATABASE, within=SLOW)
         return int(row["rows"])
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return the figures of docs/stores/postgresql.md for each server that answers, by its address."""
+        """Return the statistics of docs/stores/postgresql.md by address, for servers that answer."""
         by_node: dict[str, dict[str, float]] = {}
         for address in addresses:
             with contextlib.suppress(Unreachable):

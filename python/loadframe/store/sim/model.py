@@ -81,7 +81,7 @@ class SimModel:
         for name, value in settings.items():
             if name not in known:
                 raise BadInput(
-                    f"the simulated store does not have the setting {name!r}",
+                    f"unknown setting {name!r} of the simulated store",
                     remedy=f"use one of {', '.join(sorted(known))}",
                 )
             if name in _DURATIONS:
