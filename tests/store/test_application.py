@@ -68,7 +68,10 @@ def test_a_store_behind_it_is_planned_as_it_would_be_alone(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"store": "cassandra"}, "does not support the store 'cassandra'\n  its stores are mongodb, opensearch, elasticsearch"),
+        (
+            {"store": "cassandra"},
+            "does not support the store 'cassandra'\n  its stores are mongodb, opensearch, elasticsearch",
+        ),
         ({"colour": 1}, "has no setting 'colour'"),
         ({"redis.cache": "1g"}, "has no setting 'redis.cache'"),
         ({"mongodb.cache": 1}, "the setting cache must be a text"),

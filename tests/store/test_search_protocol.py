@@ -146,9 +146,7 @@ def mute():
 @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
 def test_a_change_that_was_not_answered_is_not_asked_of_the_next_node(mute, method):
     address, taken = mute
-    with pytest.raises(
-        StoreFailed, match=f"{method} /taxis was not answered(.|\n)*it may have been carried out"
-    ):
+    with pytest.raises(StoreFailed, match=f"{method} /taxis was not answered(.|\n)*it may have been carried out"):
         find("opensearch").request([address, address], method, "/taxis", timeout=0.2)
     assert len(taken) == 1
 

@@ -52,7 +52,7 @@ class NodeSpec:
     role: str = ""  #: role of the process, in stores with several kinds of process; see Store.node_processes
     extra_ports: tuple[int, ...] = ()  #: `Store.extra_ports` further ports, free on 127.0.0.1
     rack: str = ""  #: rack of the node, in stores that place replicas by rack
-    electors: tuple[str, ...] | None = None  #: names of the electable nodes; None for all, see Store.electors
+    electors: tuple[str, ...] | None = None  #: names of the electable nodes, or None for all; see Store.electors
 
     encryption: Encryption = Encryption.NONE  #: which connections of the cluster use TLS
     certificates: Certificates | None = None  #: the node's certificate, if any connection uses TLS
@@ -76,7 +76,7 @@ class ProcessSpec:
     role: str = ""
     serves: bool = True  #: whether clients connect to it; other processes serve the cluster only
     #: Processes with the same name here run on one machine and share the limits and cores of one node.
-    #: Empty for a process with limits of its own.
+    #: Empty for a process with separate limits.
     shares: str = ""
 
 
@@ -87,7 +87,7 @@ class Installation:
     home: Path  #: the installation's folder, or the executable for stores that consist of one
     java: Path | None = None  #: the Java home, for stores that need Java
     version: str = ""  #: version of software that Loadframe did not download
-    #: Installations of further stores whose processes this store starts, by kind; see Store.parts.
+    #: Installations of further stores by kind, if this store starts processes of them; see Store.parts.
     parts: Mapping[str, "Installation"] = field(default_factory=dict)
 
 
@@ -234,7 +234,7 @@ class Store(ABC):
         raise BadInput(f"{self.kind} cannot be started from an installation", remedy="leave --home out")
 
     def found_here(self) -> Found | None:
-        """Return the installation that nodes use unless the user names a version or a home; None without one."""
+        """Return the installation that nodes use unless the user names a version or a home; None if there is none."""
         try:
             return self.installation(None)
         except BadInput:
@@ -252,7 +252,7 @@ class Store(ABC):
         return None
 
     def software(self, version: str) -> dict[str, str]:
-        """Return product and version from the result of `version`, for drivers whose protocol differs by version."""
+        """Return product and version from the result of `version`, for drivers with version-dependent protocols."""
         distribution, _, number = version.rpartition(" ")
         return {"distribution": distribution or self.kind, "version": number}
 
@@ -278,7 +278,7 @@ class Store(ABC):
         """BadInput if the addresses belong to several clusters, where each would lack the data of the others."""
 
     def parts(self, settings: Mapping[str, Any]) -> Mapping[str, "Store"]:
-        """Return further stores by kind, whose software this store needs for some of its processes."""
+        """Return further stores by kind, of which this store starts processes."""
         return {}
 
     def read_from(self, settings: Mapping[str, Any]) -> str | None:
@@ -329,7 +329,7 @@ class Store(ABC):
         return None
 
     def electors(self, nodes: int) -> int | None:
-        """Return how many of `nodes` nodes can be elected to lead; None for all, or if the store elects none."""
+        """Return how many of `nodes` nodes are electable, or None if all are or the store has no elections."""
         return None
 
     def resign(self, addresses: Sequence[str], member: Member) -> None:  # noqa: B027 - most do not elect
@@ -353,13 +353,13 @@ class Store(ABC):
     def form(  # noqa: B027 - most need nothing
         self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch
     ) -> None:
-        """Form a cluster of newly started processes with empty folders, some of which may not answer yet.
+        """Form a cluster of newly started processes with empty folders. Some may not answer yet.
 
         `members` are all processes, companions last. It does nothing where nodes form the cluster automatically.
         """
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:  # noqa: B027 - most need nothing
-        """Reconnect restarted processes, whose addresses may have changed. Some may not answer yet.
+        """Reconnect restarted processes, some at new addresses. Some may not answer yet.
 
         It does nothing where nodes find each other through their files.
         """
@@ -424,7 +424,7 @@ class Store(ABC):
 
     @abstractmethod
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return statistics by node: its name, or its address if it has none. `WHOLE` holds those of the cluster.
+        """Return statistics by node: its name, or its address if it has none. `WHOLE` holds the cluster's statistics.
 
         Cheap enough to call once a second.
         """

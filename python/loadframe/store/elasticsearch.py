@@ -233,7 +233,7 @@ class Elasticsearch(SearchStore):
         membership.require_majority(self.request, addresses, len(voters))
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create an index as `SearchStore` does; before version 7 its mappings are those of the type `_doc`."""
+        """Create an index as `SearchStore` does; before version 7 its mappings belong to the type `_doc`."""
         body = json.loads(json.dumps(definition))
         version = self._version_number(addresses)
         if "mappings" in body and version < (7,):

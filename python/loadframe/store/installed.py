@@ -64,6 +64,6 @@ def of_jar(home: Path, kind: str, names: Sequence[str]) -> str:
 
 
 def jdk(home: Path) -> Path | None:
-    """Return the bundled Java runtime of an installation; None without one."""
+    """Return the bundled Java runtime of an installation, or None."""
     runtime = home / "jdk"
     return runtime if (runtime / "bin" / "java").is_file() else None

@@ -33,7 +33,7 @@ def credentials(
     warn: Warn,
     environment: Mapping[str, str] = os.environ,
 ) -> Auth | None:
-    """Return the credentials from the options, or else from the environment; None without any.
+    """Return the credentials from the options, or else from the environment, or None.
 
     A user's password is read from the terminal if neither has it. BadInput for contradictory or incomplete
     credentials. `warn` receives a warning for files that other users can read.

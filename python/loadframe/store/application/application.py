@@ -446,7 +446,7 @@ class Application(Store):
         stores, environment = (tiers.stores, tiers.environment) if tiers else ({}, {})
         for kind, address in stores.items():
             figures = self._part(kind, address, environment).statistics([address])
-            # The store has one process, whose name it may report differently.
+            # The store has one process, but may report another name for it.
             by_process[kind] = next(iter(figures.values()), {})
         return by_process
 

@@ -1,7 +1,7 @@
 """Start order of an application's tiers: processes wait for a file with the addresses that they need.
 
 All processes start at once. A shell waits for the file, then executes the program. Instances wait for the addresses of
-the stores, the load balancer for those of the instances.
+the stores, the load balancer for the addresses of the instances.
 """
 
 import json
@@ -60,7 +60,7 @@ class Tiers:
 
 
 def waiting(folder: Path, command: Sequence[str], *, inside: str = ".", sourced: bool = False) -> tuple[str, ...]:
-    """Return a shell command line that waits for the file, then runs `command` in the folder `inside` of its own.
+    """Return a shell command line that waits for the file, then runs `command` in its subfolder `inside`.
 
     With `sourced`, the file's content is variables for the environment.
     """

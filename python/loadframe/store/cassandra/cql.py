@@ -1,6 +1,6 @@
 """Client of the CQL protocol (version 4) for administration: send a statement to one node, and decode its rows.
 
-Load uses the engine's driver instead. There is no discovery, because statistics must come from the node that is named.
+Load uses the engine's driver instead. It does not discover nodes, because statistics must come from the given node.
 """
 
 import socket

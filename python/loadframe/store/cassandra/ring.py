@@ -8,7 +8,7 @@ from loadframe.base.errors import LoadframeError
 
 Ask = Callable[[str], list[dict[str, Any]]]
 
-#: States of nodes whose data moves.
+#: States of nodes while their data moves.
 _MOVING = {"BOOT", "BOOT_REPLACE", "LEAVING", "MOVING"}
 #: States of members, reachable or not. SHUTDOWN is announced by a node that stops.
 _MEMBERS = {"NORMAL", "LEAVING", "MOVING", "SHUTDOWN"}

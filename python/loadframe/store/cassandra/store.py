@@ -223,7 +223,7 @@ class Cassandra(Store):
             raise Unreachable(
                 f"the cluster does not answer ({error})",
                 where=", ".join(addresses),
-                remedy=f"check that it runs, and that the addresses are those of its CQL port{self._tls_remedy}",
+                remedy=f"check that it runs, and that the addresses name its CQL port{self._tls_remedy}",
             ) from error
 
     def _connect(self, address: str, timeout: float = 10.0) -> Connection:
@@ -270,7 +270,7 @@ class Cassandra(Store):
         return True
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Replace a new cluster's default user, whose password is public, with the administrator.
+        """Replace a new cluster's default user and its public password with the administrator.
 
         StoreFailed if another user has logged in before.
         """
@@ -342,7 +342,7 @@ class Cassandra(Store):
         watch(Balancing(0, "bytes", "normal"))
 
     def _streaming(self, addresses: Sequence[str]) -> Balancing:
-        """Return the bytes that nodes have yet to send to each other, as far as they know."""
+        """Return the bytes that nodes have yet to send to each other, by their current estimates."""
         left = 0.0
         for address in dict.fromkeys(addresses):
             try:
@@ -529,7 +529,7 @@ def _begin(command: Sequence[str]) -> int:
 
 
 def _ended(number: int) -> tuple[int, str] | None:
-    """Return the status and output of a command; None while it runs."""
+    """Return the status and output of a command, or None while it runs."""
     process = _BEGUN[number]
     if process.poll() is None:
         return None

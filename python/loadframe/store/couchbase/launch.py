@@ -2,7 +2,7 @@
 
 The vendor's start script contains the path of its data folder, so that an installation normally runs one node. Each
 node here gets copies of the script and of the two configuration files that it names, with separate data folder, ports
-and name. Programs and libraries remain those of the installation.
+and name. Nodes use the installation's programs and libraries.
 """
 
 import json
@@ -75,7 +75,7 @@ def _kept(member: Member | None) -> dict[str, Any]:
 
 
 def _fail_over(value: Any) -> int | None:
-    """Return the delay before a silent node is failed over, s; None for never."""
+    """Return the delay before a silent node is failed over, s, or None for never."""
     if value in (False, "false"):
         return None
     after = round(parse_duration(value))
@@ -136,7 +136,7 @@ def find(home: Path | None) -> Found:
     made_for = Path(_prefix(program.read_text(), folder)).resolve()
     if made_for != folder or not (folder / _CONFIGURATION / "static_config").is_file():
         raise BadInput(
-            "this installation was made for another folder, which does not contain its files",
+            "this installation belongs in another folder, which does not contain its files",
             where=str(folder),
             remedy="install it there, or set it up here with the vendor's installer for non-root users",
         )
@@ -188,7 +188,7 @@ def _prefix(script: str, home: Path) -> str:
     if match := _PREFIX.search(script):
         return match[1]
     raise BadInput(
-        "unknown start script, which differs from those of supported versions",
+        "unknown start script, which differs from all supported versions",
         where=str(home / "bin" / _PROGRAM),
         remedy="start it yourself and name it with --hosts",
     )

@@ -139,7 +139,7 @@ def _add(rest: Administration, addresses: Sequence[str], member: Member, watch: 
     ports = rest.read([member.address], "/nodes/self", known=False).get("ports", {})
     # Clusters add nodes with certificates only over TLS.
     url = f"https://{host}:{ports['httpsMgmt']}" if ports.get("httpsMgmt") else f"http://{member.address}"
-    # Credentials are mandatory, although the new node has no administrator yet.
+    # Credentials are mandatory, although the new node does not have an administrator yet.
     node = {"hostname": url, "user": rest.user, "password": rest.password, "services": SERVICES}
     executor = ThreadPoolExecutor(1)
     try:
@@ -198,7 +198,7 @@ def stay(rest: Administration, addresses: Sequence[str]) -> None:
 
 
 def forget(rest: Administration, addresses: Sequence[str], member: Member) -> None:
-    """Remove an added node that has no data yet; do nothing if it is unknown. The store refuses nodes with data."""
+    """Remove an added node before it has data; do nothing if it is unknown. The store refuses nodes with data."""
     node = Pool.read(rest, addresses).at(member.address)
     if node is None:
         return
@@ -206,7 +206,7 @@ def forget(rest: Administration, addresses: Sequence[str], member: Member) -> No
 
 
 def reunite(rest: Administration, members: Sequence[Member], watch: Watch) -> None:
-    """Wait for restarted nodes, and take back those that were failed over."""
+    """Wait for restarted nodes, and take back nodes that were failed over."""
     wait(rest, members, watch)
     addresses = [member.address for member in members]
     # A node that was failed over while it was down may not know that yet.

@@ -35,7 +35,8 @@ class Administration:
     ) -> Answer:
         """Send a request to the first address that answers; BadInput if access is denied.
 
-        Status 404 is returned; other statuses from 400 up raise LoadframeError. `known` is whether to send credentials; a node that is not set up accepts none.
+        Status 404 is returned; other statuses from 400 up raise LoadframeError. `known` is whether to send credentials,
+        which a new node does not accept.
         """
         headers = None if known else dict[str, str]()
 
@@ -53,7 +54,7 @@ class Administration:
             raise Unreachable(
                 f"the cluster does not answer ({error})",
                 where=", ".join(addresses),
-                remedy="check that it runs, and that the addresses are those of its administration, such as host:8091"
+                remedy="check that it runs, and that the addresses name its administration port, such as host:8091"
                 f"{self._tls_remedy}",
             ) from error
         if answer.status in (401, 403):

@@ -130,7 +130,7 @@ class Couchbase(Store):
         membership.form(self._rest, members, settings, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Wait for the restarted nodes, and take back those that were failed over."""
+        """Wait for the restarted nodes, and take back nodes that were failed over."""
         membership.reunite(self._rest, members, watch)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
@@ -146,7 +146,7 @@ class Couchbase(Store):
         membership.leave(self._rest, addresses, member, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Remove a node that was only added, or a stopped node whose documents have replicas."""
+        """Remove a node that was only added, or a stopped node if its documents have replicas."""
         membership.forget(self._rest, addresses, member)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:

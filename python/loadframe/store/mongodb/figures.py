@@ -80,7 +80,7 @@ _MEBIBYTE = 2**20
 
 
 def read(status: Mapping[str, Any]) -> dict[str, float]:
-    """Return a server's statistics, without those that its version lacks. Counters start with the server."""
+    """Return a server's statistics, as far as its version has them. Counters start with the server."""
     figures = {}
     for places in (_LATER, _PLACES):
         for name, place in places.items():

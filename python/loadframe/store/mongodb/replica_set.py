@@ -168,7 +168,7 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
         for entry in moved:
             entry["host"] = at[entry["tags"]["node"]]
         config["version"] = int(config["version"]) + 1
-        # There is no primary while members do not find their own address in the configuration, so force it.
+        # The set has a primary only when members find their own address in the configuration, so force it.
         servers[0].ask({"replSetReconfig": config, "force": True})
     elect(servers, watch)
 

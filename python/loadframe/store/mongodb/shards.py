@@ -162,7 +162,7 @@ def _shard_health(host: str, clients: Clients) -> Health:
 
 
 def _removal(router: Client, shard: str) -> dict[str, Any] | None:
-    """Start to remove a shard, or return the progress; None once it is removed."""
+    """Start to remove a shard, or return the progress, or None once it is removed."""
     try:
         answer = router.ask({"removeShard": shard})
     except MongoError as error:
@@ -196,7 +196,7 @@ def _is_off(router: Client) -> bool:
 
 
 def _sharded(router: Client) -> list[dict[str, Any]]:
-    """Return the entries of all sharded collections, without those of the cluster itself."""
+    """Return the entries of all sharded collections, without the cluster's internal ones."""
     condition = {"unsplittable": {"$ne": True}, "_id": {"$not": {"$regex": "^config\\."}}}
     answer = router.ask({"find": "collections", "filter": condition, "batchSize": 100_000}, "config")
     return list(answer["cursor"]["firstBatch"])

@@ -20,7 +20,7 @@ ADMINISTRATION = "postgres"
 #: The default user, and the superuser of servers that Loadframe starts.
 USER = "postgres"
 
-#: Timeouts of statements that read status, and of those that read or write all rows, s.
+#: Timeouts of status queries, and of statements that read or write all rows, s.
 _TIMEOUT = 10.0
 SLOW = 600.0
 

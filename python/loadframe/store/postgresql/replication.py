@@ -62,7 +62,7 @@ def role(server: Client) -> Role:
 
 
 def find_primary(addresses: Sequence[str], clients: Clients) -> Client | None:
-    """Return the writable server: one of the addresses, or their upstream. None without one.
+    """Return the writable server: one of the addresses, or their upstream, or None.
 
     Unreachable if none of the addresses answers.
     """
@@ -96,7 +96,7 @@ def primary(addresses: Sequence[str], clients: Clients) -> Client:
         raise StoreFailed(
             "no server accepts writes: the primary is down",
             where=", ".join(addresses),
-            remedy="start the primary again; there is no automatic failover",
+            remedy="start the primary again; Loadframe does not fail over automatically",
         )
     return server
 

@@ -158,7 +158,7 @@ class Postgresql(Store):
         return str(self._first(addresses).ask("SHOW server_version")[0]["server_version"]).split()[0]
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:
-        """BadInput for servers whose data has different origins; servers that do not answer are skipped."""
+        """BadInput for servers with data of different origins; servers that do not answer are skipped."""
         identities: dict[str, str] = {}
         for address in addresses:
             with contextlib.suppress(Unreachable):
@@ -189,11 +189,11 @@ class Postgresql(Store):
         replication.form(members, self.client, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Point replicas to the primary, whose address may have changed."""
+        """Point replicas to the primary at its current address."""
         replication.reunite(members, self.client, watch)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Change parameters on every server; BadInput for unknown ones, and for those that need a restart."""
+        """Change parameters on every server; BadInput for unknown parameters, and if one needs a restart."""
         config.check(settings)
         settings = config.parameters(settings)
         for name in settings:

@@ -239,7 +239,7 @@ class _Reconnecting:
         except OSError:
             if not again:
                 raise
-            # Retry once, in case the server was restarted. After a timeout there is no retry.
+            # Retry once, in case the server was restarted. Do not retry after a timeout.
             self._close()
             return self._ask(commands, again=False)
 

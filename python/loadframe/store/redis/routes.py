@@ -57,7 +57,7 @@ def _routes(
 
     for source, whole in surplus:
         piece = whole
-        # Return ranges first to the node whose range they continue: nodes give away the ends of their ranges.
+        # Nodes give away the ends of their ranges, so first return a range to the node that has the range before it.
         for node in targets:
             if any(slots.stop == piece.start for slots in node.ranges) and (taken := piece[: left[node.id]]):
                 give(source, node.id, taken)

@@ -217,7 +217,7 @@ class Redis(Store):
         return info["redis_version"]
 
     def _ring(self, addresses: Sequence[str]) -> ring.Ring | None:
-        """Return the cluster as the first node that answers reports it; None for a single server."""
+        """Return the cluster as the first node that answers reports it, or None for a single server."""
         address, info = self._first(addresses)
         return ring.Ring.read(self.client(address)) if _is_clustered(info) else None
 
@@ -287,7 +287,7 @@ class Redis(Store):
         self._clustered_only(addresses)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Introduce the node to the others; it has no slots yet."""
+        """Introduce the node to the others; it does not have slots yet."""
         self._clustered_only(addresses)
         ring.join(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
 

@@ -1,8 +1,8 @@
 """JVM settings and machine limits of Elasticsearch and OpenSearch nodes.
 
 On an address that is not loopback, nodes start only if they pass the vendors' bootstrap checks. Loadframe's
-configuration meets those of heap and discovery. Open files depend on the machine, and only its administrator can raise
-that limit. Memory maps can be disabled, which slows reading.
+configuration passes the checks of heap and discovery. The limit of open files depends on the machine, and only its
+administrator can raise it. Memory maps can be disabled, which slows reading.
 """
 
 import json

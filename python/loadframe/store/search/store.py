@@ -177,7 +177,7 @@ class SearchStore(Store):
             return BadInput(
                 "the server requires a client certificate", where=addresses[-1], remedy="give --cert and --key"
             )
-        remedy = f"check that it runs, and that the addresses are those of its HTTP interface{self._tls_remedy}"
+        remedy = f"check that it runs, and that the addresses name its HTTP interface{self._tls_remedy}"
         return Unreachable(f"the cluster does not answer ({reason})", where=", ".join(addresses), remedy=remedy)
 
     def version(self, addresses: Sequence[str]) -> str:

@@ -41,11 +41,11 @@ class Sim(SearchStore):
         raise BadInput(f"unknown version {version} of the simulated store", remedy=f"use {VERSION}")
 
     def software(self, version: str) -> dict[str, str]:
-        """Return OpenSearch, whose protocol it speaks."""
+        """Return OpenSearch, because it speaks OpenSearch's protocol."""
         return {"distribution": "opensearch", "version": "3.0"}
 
     def electors(self, nodes: int) -> int | None:
-        """Return None: there are no elections."""
+        """Return None: nodes do not hold elections."""
         return None
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:

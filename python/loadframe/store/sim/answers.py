@@ -45,7 +45,7 @@ class Request:
 
     @property
     def timed(self) -> str | None:
-        """The kind of a request for data; None for other requests."""
+        """The kind of a request for data, or None for other requests."""
         return next((part for part in self.parts if part in TIMED), None)
 
     def json(self) -> dict[str, Any]:

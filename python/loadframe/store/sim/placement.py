@@ -60,7 +60,7 @@ class Placement:
         self._begin(now)
 
     def create(self, collection: str, shards: int, replicas: int, now: float) -> None:
-        """Place the copies of a new collection, each on the member with the fewest that has no copy of that shard."""
+        """Place the copies of a new collection, each on the member with the fewest copies and none of that shard."""
         for _ in range(1 + replicas):
             for shard in range(shards):
                 self.copies.append(Copy(collection, shard, self._roomiest(collection, shard)))
@@ -101,7 +101,7 @@ class Placement:
             changed = True
 
     def next(self) -> float | None:
-        """Return the time of the next event; None without one."""
+        """Return the time of the next event, or None."""
         return min([*self.joining.values(), *(move.ends for move in self.moves)], default=None)
 
     def counts(self) -> Counter[str]:
@@ -155,7 +155,7 @@ class Placement:
                 copy.node = self._roomiest(copy.collection, copy.shard)
 
     def _roomiest(self, collection: str, shard: int) -> str | None:
-        """Return the member with the fewest copies that has no copy of that shard; None without one."""
+        """Return the member with the fewest copies without a copy of that shard, or None."""
         there = {copy.node for copy in self.copies if (copy.collection, copy.shard) == (collection, shard)}
         counts = self.counts()
         free = [name for name in self.members if name not in there and name not in self.excluded]

@@ -1,7 +1,7 @@
 """A node of a simulated cluster: an HTTP server that answers after a simulated service time.
 
-A node that holds less than its fair share of the data forwards some requests to nodes that hold more. Forwarding takes
-no time, because the queues are shared. The end of a request is determined on arrival, so that a late answer does not
+A node that holds less than its fair share of the data forwards some requests to nodes that hold more. Forwarding is
+immediate, because the queues are shared. The end of a request is determined on arrival, so that a late answer does not
 delay others.
 """
 

@@ -165,7 +165,7 @@ class Shared:
         self.placement.start(self._node, now, founding=founding or self.again)
 
     def bury(self, now: float) -> None:
-        """Remove nodes whose processes have ended; call it in `locked`."""
+        """Remove nodes after their processes have ended; call it in `locked`."""
         if dead := self._dead():
             self._bury(dead, now)
 
@@ -182,7 +182,7 @@ class Shared:
             self._bury({self._node}, now)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         (self._own / _KEPT).write_text((self._folder / _STATE).read_text())
-        # Release the own lock before checking the others', so that of two that leave together the second removes it.
+        # Release the own lock before checking the others', so that the second of two that leave together removes it.
         self._alive.close()
         if not any(self._is_alive(path.name.removesuffix(".alive")) for path in self._folder.glob("*.alive")):
             shutil.rmtree(self._folder)
