@@ -99,7 +99,7 @@ def test_a_program_that_does_not_run_here_is_quoted(tmp_path):
     with pytest.raises(BadInput, match=r"does not print its version: libssl\.so\.1: cannot open"):
         find("redis").installation(tmp_path)
     (tmp_path / "redis-server").write_bytes(b"\x7fELF of another machine")
-    with pytest.raises(BadInput, match="it cannot be run"):
+    with pytest.raises(BadInput, match="cannot run it"):
         find("redis").installation(tmp_path)
 
 

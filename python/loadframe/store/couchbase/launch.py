@@ -136,7 +136,7 @@ def find(home: Path | None) -> Found:
     made_for = Path(_prefix(program.read_text(), folder)).resolve()
     if made_for != folder or not (folder / _CONFIGURATION / "static_config").is_file():
         raise BadInput(
-            "this installation belongs in another folder, which does not contain its files",
+            "this installation was made for another folder, which does not contain its files",
             where=str(folder),
             remedy="install it there, or set it up here with the vendor's installer for non-root users",
         )
