@@ -221,6 +221,13 @@ class Store(ABC):
             raise BadInput(f"{self.kind} does not support TLS or credentials", remedy="leave those options out")
         return self
 
+    def _require_user_login(self, access: Access) -> None:
+        """BadInput for API keys, tokens and compression, in stores that only know users with passwords."""
+        if access.auth is not None and access.auth.scheme != "basic":
+            raise BadInput(f"{self.kind} does not support API keys or tokens", remedy="give --user")
+        if access.compress:
+            raise BadInput(f"Loadframe does not compress requests to {self.kind}", remedy="leave --compress out")
+
     def announce_tls(self, connection: socket.socket) -> None:  # noqa: B027 - most protocols need nothing
         """Ask the server on a new connection to start TLS; OSError if it refuses."""
 

@@ -89,10 +89,7 @@ class Couchbase(Store):
 
     def with_access(self, access: Access) -> Self:
         """Return the store with TLS, a user with a password, or both; BadInput for other credentials."""
-        if access.auth is not None and access.auth.scheme != "basic":
-            raise BadInput("couchbase does not support API keys or tokens", remedy="give --user")
-        if access.compress:
-            raise BadInput("couchbase does not support compressed requests", remedy="leave --compress out")
+        self._require_user_login(access)
         return self if access == OPEN else type(self)(access)
 
     def installation(self, home: Path | None) -> Found:

@@ -74,10 +74,7 @@ class MongoDB(Store):
 
     def with_access(self, access: Access) -> Self:
         """Return the store with TLS, a user with a password, or both; BadInput for other credentials."""
-        if access.auth is not None and access.auth.scheme != "basic":
-            raise BadInput("mongodb does not support API keys or tokens", remedy="give --user")
-        if access.compress:
-            raise BadInput("Loadframe does not compress requests to mongodb", remedy="leave --compress out")
+        self._require_user_login(access)
         if access.tls and access.tls.key and access.tls.key != access.tls.certificate:
             raise BadInput(
                 "mongodb needs the client's certificate and key in one PEM file",
