@@ -73,7 +73,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 def fetch(server: Server, folder: Path, sha256: str | None = None, told: list[str] | None = None) -> Path:
     lines: list[str] = [] if told is None else told
-    return download.fetch(server.url, folder, lines.append, otherwise="name it with file:", checksum=sha256)
+    return download.fetch(server.url, folder, lines.append, otherwise="set file: to its path", checksum=sha256)
 
 
 def left(folder: Path) -> list[str]:

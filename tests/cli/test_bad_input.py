@@ -76,7 +76,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
 @pytest.mark.parametrize(
     ("words", "what", "remedy"),
     [
-        ("bench nyc_taxs", "there is no workload 'nyc_taxs'", "did you mean 'nyc_taxis'?"),
+        ("bench nyc_taxs", "unknown workload 'nyc_taxs'", "did you mean 'nyc_taxis'?"),
         ("bench none.yaml", "none.yaml: there is no such file", "check the path"),
         ("check ./none.yaml", "none.yaml: there is no such file", "check the path"),
         ("run none.yaml", "none.yaml: there is no such file", "check the path"),
@@ -84,10 +84,10 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("report .", ".: this is neither a run nor an experiment", "experiment.json"),
         ("bench w.yaml --store opensaerch", "unknown store 'opensaerch'", "did you mean opensearch?"),
         ("bench w.yaml --version 0.1", "opensearch 0.1 is not an embedded version", "3.8.0"),
-        ("bench w.yaml --only lok", "--only: the workload small has no phase 'lok'", "did you mean 'look'?"),
+        ("bench w.yaml --only lok", "--only: unknown phase 'lok' of the workload small", "did you mean 'look'?"),
         (
             "bench w.yaml --set documnets=5",
-            "--set documnets: the workload has no parameter",
+            "--set documnets: unknown parameter 'documnets' of the workload",
             "did you mean 'documents'?",
         ),
         ("bench w.yaml --set documents=many", "--set documents: the parameter", "its default is 10"),

@@ -72,11 +72,23 @@ def test_what_one_target_answers_serves_the_requests_to_the_other(tmp_path, stat
 @pytest.mark.parametrize(
     ("old", "new", "cause"),
     [
-        ("login:\n    target: app", "login:\n    target: ap", "there is no target 'ap'"),
-        ("{family: http, hosts", "{family: mongodb, hosts", "of the family mongodb, which does not have this http"),
-        ("targets: {app:", "targets: {store: {family: http, hosts: ['a:1']}, app:", "the target that is measured"),
+        ("login:\n    target: app", "login:\n    target: ap", "unknown target 'ap'"),
+        (
+            "{family: http, hosts",
+            "{family: mongodb, hosts",
+            "mongodb, the family of the target 'app', does not support this http",
+        ),
+        (
+            "targets: {app:",
+            "targets: {store: {family: http, hosts: ['a:1']}, app:",
+            "reserved for the store under test",
+        ),
         ('hosts: ["${app}"]', "hosts: [localhost]", "'localhost' is not an address"),
-        ("keep: {upsert", "keep: {redis: {target: app, upsert", "a target has one family"),
+        (
+            "keep: {upsert",
+            "keep: {redis: {target: app, upsert",
+            "an operation for a target must not have forms per family",
+        ),
     ],
 )
 def test_a_target_that_cannot_be_asked_so_is_refused(tmp_path, old, new, cause):

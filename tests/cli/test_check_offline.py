@@ -79,7 +79,7 @@ def test_a_family_without_a_form_is_told(tmp_path):
     (tmp_path / "w.yaml").write_text(WORKLOAD)
     done = loadframe("check", tmp_path / "w.yaml", "--offline", "--store", "http")
     assert done.returncode == 2
-    assert "has no form for stores of the family 'http'" in done.stderr
+    assert "does not support stores of the family 'http'" in done.stderr
 
 
 def test_offline_and_hosts_exclude_each_other(tmp_path):

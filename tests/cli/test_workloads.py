@@ -50,7 +50,8 @@ def test_an_unknown_workload_is_bad_input_with_the_nearest():
     done = loadframe("workloads", "nyc_taxi")
     assert done.returncode == 2
     assert done.stderr == (
-        "loadframe: there is no workload 'nyc_taxi'\n  did you mean 'nyc_taxis'? (the path of a file ends with .yaml)\n"
+        "loadframe: unknown workload 'nyc_taxi'\n  "
+        "did you mean 'nyc_taxis'? (the path of a workload file ends with .yaml)\n"
     )
 
 

@@ -65,7 +65,7 @@ def test_the_first_trial_of_each_treatment_is_at_the_start(load):
         ("    slo: {}\n", "'response' is missing", ""),
         ("    slo: {operations: {look: {errors: 1%}}}\n", "'look' needs a response, because the slo has none", ""),
         ("    slo: {response: 1s, operations: {lok: {response: 2s}}}\n", "unknown operation 'lok'", "lok"),
-        ("    slo: {response: 1s}\n    search: {over: users}\n", "0 streams with users", ""),
+        ("    slo: {response: 1s}\n    search: {over: users}\n", "0 streams of the phase", ""),
         (
             "    slo: {response: 1s}\n    search: {over: users, start: 1.5}\n",
             "a number of users must be whole",

@@ -78,10 +78,10 @@ def test_slips_of_the_pen_are_told_with_their_place(load, refused, before, after
 def test_what_a_family_cannot_set_of_a_collection_is_told_when_the_store_is_known(load):
     experiment = load(EXPERIMENT.replace("things.settings.shards: 1", "things.replicas: 1"))
     runs = {run.treatment["variant"]: run.treatment for run in design(experiment).runs}
-    with pytest.raises(BadInput, match="a collection of elasticsearch has no 'replicas'") as caught:
+    with pytest.raises(BadInput, match="unknown key 'replicas' for a collection of elasticsearch") as caught:
         experiment.resolve(runs["sparse"], "elasticsearch")
     assert "e.yaml:8:" in caught.value.where
-    with pytest.raises(BadInput, match='"many" cannot be the replicas of a collection of couchbase'):
+    with pytest.raises(BadInput, match='invalid value "many" for replicas of a collection of couchbase'):
         redefined({}, "couchbase", "replicas", "many")
 
 

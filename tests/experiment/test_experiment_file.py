@@ -278,7 +278,7 @@ def test_a_factor_that_a_phase_cannot_take_is_refused(load, refused, tmp_path):
     streams = "streams: [{operation: look, clients: 1}, {name: b, operation: look, clients: 1}]"
     (tmp_path / "two.yaml").write_text(text.replace("operation: look, clients: 2", streams))
     error, at = refused(EXPERIMENT.replace("small.yaml", "two.yaml"))
-    assert "setting clients is not clear" in error.what
+    assert "cannot set clients" in error.what
     assert at.startswith("clients:")
 
 

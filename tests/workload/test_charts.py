@@ -29,12 +29,20 @@ def test_a_plan_names_the_operations_whose_answers_are_kept_and_sends_nothing_of
 @pytest.mark.parametrize(
     ("request_", "chart", "what"),
     [
-        (SEARCH, "{kind: bars, rows: /a, label: /key}", "it is not said where the value of a row is"),
-        (SEARCH, "{kind: bars, rows: a, label: /key, value: /n}", '"a" is not a place in an answer'),
-        (SEARCH, "{kind: figures, rows: /a, figures: {n: /n}}", "figures have no rows"),
-        (SEARCH, "{kind: figures}", "it is not said which figures"),
-        ("read: {collection: trips, id: a}", BARS, "only one answer of a search engine, MongoDB or"),
-        ("scroll: {collection: trips, size: 10}", BARS, "only one answer"),
+        (SEARCH, "{kind: bars, rows: /a, label: /key}", "kind: bars requires value"),
+        (SEARCH, "{kind: bars, rows: a, label: /key, value: /n}", '"a" is not a JSON pointer'),
+        (SEARCH, "{kind: figures, rows: /a, figures: {n: /n}}", "kind: figures does not support rows"),
+        (SEARCH, "{kind: figures}", "kind: figures requires figures"),
+        (
+            "read: {collection: trips, id: a}",
+            BARS,
+            "chart requires a single answer of a search engine, MongoDB or REST interface; got read",
+        ),
+        (
+            "scroll: {collection: trips, size: 10}",
+            BARS,
+            "chart requires a single answer of a search engine, MongoDB or REST interface; got scroll",
+        ),
     ],
 )
 def test_a_chart_that_could_not_be_drawn_is_refused(load, request_, chart, what):

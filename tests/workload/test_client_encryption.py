@@ -109,53 +109,83 @@ def test_what_is_sent_is_the_same_each_time_and_another_with_another_key(load):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ({"query": {"fuzzy": {"name": "a"}}}, "the query fuzzy compares letters, which encrypted texts do not have"),
-        ({"query": {"match": {"words": "a"}}}, "the query match looks for words within a text"),
-        ({"query": {"term": {"words": "a"}}}, "a query of the field 'words' looks for words within a text"),
+        (
+            {"query": {"fuzzy": {"name": "a"}}},
+            "the query fuzzy compares characters, which encryption does not preserve",
+        ),
+        (
+            {"query": {"match": {"words": "a"}}},
+            "the query match matches words within a text, but texts are encrypted as a whole",
+        ),
+        (
+            {"query": {"term": {"words": "a"}}},
+            "a query of the field 'words' matches words within a text, but texts are encrypted as a",
+        ),
         ({"query": {"term": {"place": 1}}}, "a query of the field 'place' measures distances"),
-        ({"query": {"term": {"nmae": "a"}}}, "the mapping does not say what the field 'nmae' is"),
-        ({"query": {"range": {"name": {"gt": "a"}}}}, "the encrypted values of 'name' have no order"),
-        ({"query": {"range": {"n": {"gt": 1, "format": "yyyy"}}}}, "the field 'n' has no dates in a format"),
-        ({"query": {"range": {"at": {"gt": "2015", "format": "yyyy"}}}}, "made of yyyy MM dd HH mm ss SSS"),
-        ({"query": {"range": {"n": {"from": 1}}}}, "what 'from' of a range would have to become is not known"),
-        ({"query": {"terms": {"n": "${n}"}}}, "a terms query wants a list of values"),
-        ({"query": {"term": {"n": None}}}, "None is not one value of 'n'"),
-        ({"query": {"term": {"name": {"value": "a", "case_insensitive": True}}}}, "what 'case_insensitive' of a term"),
-        ({"query": {"term": 1}}, "what the query term asks is not a mapping"),
-        ({"query": {"constant_score": {}}}, "a query is a mapping with one name"),
-        ({"query": {"range": {"n": 1}}}, "a range query wants a mapping of its ends"),
-        ({"query": {"nested": {"path": "inside"}}}, "the query nested has no form for encrypted values here"),
-        ({"sort": ["name"]}, "the encrypted values of 'name' have no order"),
-        ({"sort": [{"n": {"mode": "avg"}}]}, "what 'mode' of a sort would have to become is not known"),
-        ({"aggs": {"a": {"terms": {"field": "n", "missing": 0}}}}, "what 'missing' of an aggregation would have to"),
-        ({"aggs": {"a": {"sum": {"field": "n"}}}}, "the aggregation sum calculates with values, which are encrypted"),
-        ({"aggs": {"a": {"min": {"field": "name"}}}}, "the encrypted values of 'name' have no order"),
-        ({"script_fields": {}}, "what 'script_fields' of a body would have to become is not known"),
+        ({"query": {"term": {"nmae": "a"}}}, "the mapping lacks the field 'nmae'"),
+        ({"query": {"range": {"name": {"gt": "a"}}}}, "encryption does not preserve the order of 'name'"),
+        ({"query": {"range": {"n": {"gt": 1, "format": "yyyy"}}}}, "a date format does not apply to the field 'n'"),
+        ({"query": {"range": {"at": {"gt": "2015", "format": "yyyy"}}}}, "must consist of yyyy MM dd HH mm ss SSS"),
+        ({"query": {"range": {"n": {"from": 1}}}}, "the key 'from' of a range query is unsupported with encryption"),
+        ({"query": {"terms": {"n": "${n}"}}}, "a terms query requires a list of values"),
+        ({"query": {"term": {"n": None}}}, "'n' requires a single value; got None"),
+        (
+            {"query": {"term": {"name": {"value": "a", "case_insensitive": True}}}},
+            "the key 'case_insensitive' of a term query is unsupported with encryption",
+        ),
+        ({"query": {"term": 1}}, "the body of the query term must be a mapping"),
+        ({"query": {"constant_score": {}}}, "a query must be a mapping with one key"),
+        ({"query": {"range": {"n": 1}}}, "a range query requires a mapping of bounds"),
+        ({"query": {"nested": {"path": "inside"}}}, "the query nested does not support encrypted values"),
+        ({"sort": ["name"]}, "encryption does not preserve the order of 'name'"),
+        ({"sort": [{"n": {"mode": "avg"}}]}, "the key 'mode' of a sort is unsupported with encryption"),
+        (
+            {"aggs": {"a": {"terms": {"field": "n", "missing": 0}}}},
+            "the key 'missing' of an aggregation is unsupported with encryption",
+        ),
+        ({"aggs": {"a": {"sum": {"field": "n"}}}}, "the aggregation sum computes with values, which are encrypted"),
+        ({"aggs": {"a": {"min": {"field": "name"}}}}, "encryption does not preserve the order of 'name'"),
+        ({"script_fields": {}}, "the key 'script_fields' of a search body is unsupported with encryption"),
     ],
 )
 def test_a_search_that_encrypted_values_cannot_answer_is_refused(load, body, reason):
     with pytest.raises(BadInput) as caught:
         resolved(load, body)
-    assert "this operation cannot be asked of encrypted values: ask: " in caught.value.what
+    assert "this operation does not work on encrypted values: ask: " in caught.value.what
     assert reason in caught.value.what
-    assert caught.value.remedy.startswith("run the others (--only, or measure), without ask; or turn")
+    assert caught.value.remedy.startswith("exclude the phases ask with --only or measure")
 
 
 def test_all_operations_that_cannot_be_asked_are_told_together():
     with pytest.raises(BadInput) as caught:
         load_workload("nyc_taxis", {"encrypted": "true"}).for_family("elasticsearch", 1)
-    assert "these operations cannot be asked of encrypted values: distance_histogram: " in caught.value.what
-    assert "without distance_histogram, auto_date_histogram, date_histogram;" in caught.value.remedy
+    assert "these operations do not work on encrypted values: distance_histogram: " in caught.value.what
+    assert "exclude the phases distance_histogram, auto_date_histogram, date_histogram with" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (("{type: geo_point}", "{type: dense_vector}"), "the field 'place' is of the type dense_vector"),
-        (("doc_values: false", "normalizer: lowercase"), "the field 'name' has normalizer, which changes what matches"),
-        (("format: \"yyyy-MM-dd'T'HH:mm:ss.SSS\"", "store: true"), "the field 'at' has dates in no format"),
-        (("format: \"yyyy-MM-dd'T'HH:mm:ss.SSS\"", "format: strict_date"), "dates in the format 'strict_date'"),
-        (("dynamic: strict", "dynamic_templates: []"), "its mapping has dynamic_templates"),
+        (
+            ("{type: geo_point}", "{type: dense_vector}"),
+            "the type dense_vector of the field 'place' cannot be encrypted",
+        ),
+        (
+            ("doc_values: false", "normalizer: lowercase"),
+            "the mapping of the field 'name' has normalizer, which changes query matches",
+        ),
+        (
+            ("format: \"yyyy-MM-dd'T'HH:mm:ss.SSS\"", "store: true"),
+            "the date format of the field 'at' is missing; it must consist of yyyy MM dd HH mm ss SSS",
+        ),
+        (
+            ("format: \"yyyy-MM-dd'T'HH:mm:ss.SSS\"", "format: strict_date"),
+            "the date format 'strict_date' of the field 'at' is unsupported; it must consist of yyyy",
+        ),
+        (
+            ("dynamic: strict", "dynamic_templates: []"),
+            "its mapping uses dynamic_templates, so the types of fields are unknown",
+        ),
     ],
 )
 def test_a_mapping_that_does_not_say_how_to_encrypt_is_refused(load, change, reason):
@@ -163,16 +193,16 @@ def test_a_mapping_that_does_not_say_how_to_encrypt_is_refused(load, change, rea
     assert change[0] in text
     with pytest.raises(BadInput) as caught:
         load(text.replace(*change)).for_family("elasticsearch", 1)
-    assert "the documents of the collection 'things' cannot be encrypted: " in caught.value.what
+    assert "cannot encrypt the documents of the collection 'things': " in caught.value.what
     assert reason in caught.value.what
 
 
 def test_another_family_and_a_key_that_is_none_are_refused(load, refused):
     with pytest.raises(BadInput) as caught:
         load_workload("nyc_taxis/distance_histogram", {"encrypted": "true"}).for_family("mongodb", 1)
-    assert caught.value.what == "values can be encrypted for stores of the family elasticsearch, and not of mongodb"
+    assert caught.value.what == "client_encryption requires a store of the family elasticsearch; got mongodb"
     error = refused(TEXT.replace('"${encrypted}"', "true, key: abc") % "{}")
-    assert (error.what, error.remedy) == ('"abc" is not a key', "give 32 hexadecimal digits")
+    assert (error.what, error.remedy) == ('"abc" is not an AES-128 key', "write 32 hexadecimal digits")
 
 
 def test_a_collection_is_filled_anew_when_encryption_is_another():

@@ -166,7 +166,7 @@ def test_the_lines_that_variables_are_drawn_from_are_described_by_their_hash(loa
 def test_a_file_that_disappears_is_named(load, documents):
     workload = load(WORKLOAD.replace("CORPUS", EITHER), file=str(documents)).for_family("elasticsearch", 1)
     documents.unlink()
-    with pytest.raises(LoadframeError, match="is gone") as caught:
+    with pytest.raises(LoadframeError, match="cannot read a file of the workload") as caught:
         workload.describe()
     assert caught.value.where == str(documents)
 
@@ -174,9 +174,9 @@ def test_a_file_that_disappears_is_named(load, documents):
 @pytest.mark.parametrize(
     ("corpus", "what"),
     [
-        ("{}", "no source"),
-        ('{file: "${file}"}', "no source"),
-        ("{generate: nyc_taxi_trip}", "has no end"),
+        ("{}", "the corpus lacks a source"),
+        ('{file: "${file}"}', "the corpus lacks a source"),
+        ("{generate: nyc_taxi_trip}", "a generated corpus needs a number of documents"),
         ("{generate: nyc_taxi_trips, documents: 3}", "not valid here"),
         ("{generate: nyc_taxi_trip, documents: 0}", "at least 1"),
         ("{file: a, files: [b]}", "exclude each other"),
@@ -184,19 +184,22 @@ def test_a_file_that_disappears_is_named(load, documents):
         ("{files: []}", "at least one entry"),
         ("{files: b}", "expected a list"),
         ("{generate: geonames, documents: 1, with: {field_count: 1}}", "only the generator ycsb_record"),
-        ("{generate: ycsb_record, documents: 1, with: {field_count: 10000, field_length: 10000}}", "more than 64 MiB"),
+        (
+            "{generate: ycsb_record, documents: 1, with: {field_count: 10000, field_length: 10000}}",
+            "a record would exceed 64 MiB",
+        ),
         ("{generate: ycsb_record, documents: 1, with: {fieldcount: 1}}", "unknown key 'fieldcount'"),
         ("{files: [b], broken: skip}", "not valid here"),
-        ("{generate: nyc_taxi_trip, documents: 1, actions: true}", "only files have lines"),
-        ("{url: b}", "not a web address"),
-        ("{urls: [https://b.example/c, file:///c]}", "not a web address"),
+        ("{generate: nyc_taxi_trip, documents: 1, actions: true}", "requires file, files, url or urls"),
+        ("{url: b}", "is not a URL"),
+        ("{urls: [https://b.example/c, file:///c]}", "is not a URL"),
         ("{url: https://b.example/c, sha256: abc}", "not a SHA-256"),
         ("{file: b, sha256: abc}", "not a SHA-256"),
-        (f"{{file: b, sha256: {64 * 'a'}}}", "only a url has a checksum"),
+        (f"{{file: b, sha256: {64 * 'a'}}}", "sha256 requires url"),
         ("{url: https://b.example/c, urls: [https://b.example/c]}", "exclude each other"),
         ("{file: b, format: xml}", "not valid here"),
-        ("{file: b, format: mediawiki, actions: true}", "has no lines"),
-        ("{generate: geonames, documents: 1, format: mediawiki}", "only files have lines"),
+        ("{file: b, format: mediawiki, actions: true}", "actions requires format: ndjson; got mediawiki"),
+        ("{generate: geonames, documents: 1, format: mediawiki}", "requires file, files, url or urls"),
     ],
 )
 def test_a_corpus_that_cannot_be_is_refused(refused, corpus, what):
@@ -208,12 +211,12 @@ def test_a_corpus_that_cannot_be_is_refused(refused, corpus, what):
 @pytest.mark.parametrize(
     ("name", "content", "what"),
     [
-        ("no.json", None, "there is no file"),
+        ("no.json", None, "does not exist"),
         (".", None, "is a folder"),
         ("empty.json", "", "is empty"),
-        ("d.json.xz", "x", "is compressed in a way that is not read"),
-        ("D.JSON.ZIP", "x", "is compressed in a way that is not read"),
-        ("x" * 300, None, "cannot be read"),
+        ("d.json.xz", "x", "has an unsupported compression"),
+        ("D.JSON.ZIP", "x", "has an unsupported compression"),
+        ("x" * 300, None, "cannot read"),
     ],
 )
 def test_a_file_that_cannot_be_a_corpus_is_refused_where_it_was_given(load, tmp_path, name, content, what):
@@ -232,12 +235,15 @@ def test_a_file_that_cannot_be_a_corpus_is_refused_where_it_was_given(load, tmp_
 @pytest.mark.parametrize(
     ("corpus", "what"),
     [
-        ("{columns: {v: base.csv}}", "'base.csv' is not a file of vectors"),
-        ("{columns: {v: base.hdf5}}", "does not say which part of the file: write FILE:NAME"),
+        (
+            "{columns: {v: base.csv}}",
+            "'base.csv' is not a vector file (.fvecs, .ivecs, .bvecs, .hdf5, .h5, .parquet, .fbin,",
+        ),
+        ("{columns: {v: base.hdf5}}", "'base.hdf5' lacks the data set or column: write FILE:NAME"),
         ("{columns: {v: base.fvecs}, file: a.ndjson}", "file and columns exclude each other"),
         ("{columns: {v: base.fvecs}, generate: nyc_taxi_trip, documents: 3}", "generate and columns exclude"),
         ("{columns: {}}", "at least one entry"),
-        ("{file: a.parquet, format: parquet, actions: true}", "a Parquet file has no lines"),
+        ("{file: a.parquet, format: parquet, actions: true}", "actions requires format: ndjson; got parquet"),
     ],
 )
 def test_columns_that_cannot_be_are_refused(refused, corpus, what):

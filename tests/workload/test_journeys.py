@@ -88,30 +88,34 @@ def test_a_shared_clock_has_no_scale_and_lets_users_meet(tmp_path):
 @pytest.mark.parametrize(
     ("change", "cause", "place"),
     [
-        (("      - login\n", ""), "'post' reads 'token', which no step before it takes", "{operation: post"),
+        (("      - login\n", ""), "'post' uses 'token', which no earlier step captures", "{operation: post"),
         (("times: 7", "until: {known: token}"), "times", "until"),
-        (("operation: post", "operation: pots"), "there is no operation 'pots'", "{operation: pots"),
-        (("of: total", "of: totals"), "there is no value from answers named 'totals'", "{when: {value"),
-        (("    clock: {from: 2018-01-01, scale: 3600}\n", ""), "no simulated clock", "journey:"),
-        (("pause: 1d", "think: 1d"), "no user moves the simulated clock", "{from: 2018"),
-        (("pause: 1d", "together: true"), "by a clock that they share", "journey:"),
-        (("scale: 3600", "shared: false"), "how the clock goes", "{from: 2018"),
+        (("operation: post", "operation: pots"), "unknown operation 'pots'", "{operation: pots"),
+        (("of: total", "of: totals"), "unknown captured value 'totals'", "{when: {value"),
+        (("    clock: {from: 2018-01-01, scale: 3600}\n", ""), "pause requires a simulated clock", "journey:"),
+        (("pause: 1d", "think: 1d"), "a clock requires a pause in the journey", "{from: 2018"),
+        (("pause: 1d", "together: true"), "together requires a shared clock", "journey:"),
+        (("scale: 3600", "shared: false"), "the clock lacks a speed", "{from: 2018"),
         (
             ("      - login\n", "      - timed: {name: login, steps: [login]}\n"),
-            "has the name 'login', too",
+            "'login' is also the name of an operation",
             "login, steps",
         ),
-        (("scale: 3600", "shared: true"), "begin together", "2s"),
-        (("journeys: 2", "requests: 20"), "no fixed number of requests", "20"),
-        (("    users: 60\n    arrive_over: 2s\n", ""), "goes with users", "{from: 2018"),
-        (("users: 60", "users: 60\n    rate: 5/s"), "a fixed number of clients", "5/s"),
+        (("scale: 3600", "shared: true"), "users with a shared clock start together", "2s"),
+        (("journeys: 2", "requests: 20"), "requests does not apply to users", "20"),
+        (("    users: 60\n    arrive_over: 2s\n", ""), "clock requires users", "{from: 2018"),
+        (("users: 60", "users: 60\n    rate: 5/s"), "users share a constant number of clients", "5/s"),
         (
             ("users: 60", "users: {from: 60, stages: [{to: 90, over: 5s}]}"),
-            "does not change during a phase",
+            "the number of users is constant during a phase",
             "{from: 60",
         ),
-        (("users: 60", "users: {from: 60, hold: 5s}"), "does not change during a phase", "{from: 60"),
-        (("{leave: true}", "{leave: true, think: 1s}"), "a step does one thing", "{leave"),
+        (("users: 60", "users: {from: 60, hold: 5s}"), "the number of users is constant during a phase", "{from: 60"),
+        (
+            ("{leave: true}", "{leave: true, think: 1s}"),
+            "a step needs exactly one action; got think and leave",
+            "{leave",
+        ),
         (("failed: [client]", "failed: [clint]"), "client", "clint"),
     ],
 )
@@ -135,7 +139,10 @@ def test_a_loop_is_counted_by_a_variable(tmp_path):
     made = plan(text, tmp_path)
     assert made["streams"][0]["steps"][1]["repeat"]["count"] == "day"
     assert made["variables"]["day"] == {"loop": {"from": 1}}
-    for count, cause in (("days", "no variable 'days'"), ("now", "'now' counts no loop")):
+    for count, cause in (
+        ("days", "unknown variable 'days'"),
+        ("now", "count must name a loop variable; 'now' is not one"),
+    ):
         wrong_text = text.replace("count: day", f"count: {count}")
         with pytest.raises(BadInput, match=cause) as raised:
             plan(wrong_text, tmp_path)
@@ -143,7 +150,7 @@ def test_a_loop_is_counted_by_a_variable(tmp_path):
     outside = text.replace('body: {day: "${now}"}', 'body: {day: "${day}"}').replace(
         "count: day", "until: {known: total}"
     )
-    with pytest.raises(BadInput, match="counts a loop, and it does not stand in one") as raised:
+    with pytest.raises(BadInput, match="'post' uses the loop variable 'day' outside its loop") as raised:
         plan(outside, tmp_path)
     assert pointed_at(outside, raised.value).startswith("{operation: post")
 
@@ -186,7 +193,7 @@ phases:
     if fits:
         assert plan(text, tmp_path, family)["variables"] == {"total": {"captured": {}}}
         return
-    with pytest.raises(BadInput, match=f"answers of {family} have no {source.split(':')[0]} to take"):
+    with pytest.raises(BadInput, match=f"{family} does not support capturing from {source.split(':')[0]}"):
         plan(text, tmp_path, family)
 
 

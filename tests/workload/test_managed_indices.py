@@ -43,10 +43,10 @@ def test_sizes_and_durations_are_numbers_in_the_plan(load):
 @pytest.mark.parametrize(
     ("form", "what"),
     [
-        ("{collection: ads, times: [bid.time]}", "nothing is to be done with the indices"),
-        ("{collection: ads, times: [bid.time], roll_over: {}}", "nothing says when a day gets another index"),
+        ("{collection: ads, times: [bid.time]}", "manage_indices requires an action"),
+        ("{collection: ads, times: [bid.time], roll_over: {}}", "roll_over requires a limit"),
         ("{collection: ads, times: [], keep: 1d}", "at least 1"),
-        ("{collection: adds, times: [bid.time], keep: 1d}", "no operation takes events into days of 'adds'"),
+        ("{collection: adds, times: [bid.time], keep: 1d}", "no operation ingests into daily collections of 'adds'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(load, form, what):
@@ -78,5 +78,5 @@ def test_several_ranks_cannot_delete_old_days(tmp_path, monkeypatch):
 def test_days_are_deleted_of_what_events_are_taken_into(tmp_path):
     path = tmp_path / "w.yaml"
     path.write_text(WORKLOAD.format(form="{collection: adds}").replace("manage_indices", "delete_days"))
-    with pytest.raises(BadInput, match="no operation takes events into days of 'adds'"):
+    with pytest.raises(BadInput, match="no operation ingests into daily collections of 'adds'"):
         load_workload(str(path), {})

@@ -76,12 +76,12 @@ def test_what_has_another_type_is_refused_where_it_was_set(refused, name, given)
 
 def test_an_unknown_parameter_is_told_the_nearest(refused):
     error = refused(WITH_PARAMETERS, hole="1")
-    assert error.what == "the workload has no parameter 'hole'"
+    assert error.what == "unknown parameter 'hole' of the workload"
     assert error.remedy == "did you mean 'whole'?"
 
 
 def test_the_number_of_nodes_cannot_be_set_as_a_parameter(refused):
-    assert "cluster's nodes" in refused(WITH_PARAMETERS, nodes="3").what
+    assert "'nodes' cannot be set: it is the number of cluster nodes" in refused(WITH_PARAMETERS, nodes="3").what
 
 
 def test_a_value_that_the_workload_cannot_take_is_refused_once_and_where_it_was_set(refused):
@@ -105,16 +105,16 @@ def test_settings_of_one_workload_leave_the_other_as_it_was(load):
 @pytest.mark.parametrize(
     ("old", "new", "where", "what"),
     [
-        ("whole: 3", "whole: [3]", "3:10", "single value"),
-        ("whole: 3", "whole: {a: 3}", "3:10", "single value"),
-        ("whole: 3", "nodes: 3", "3:3", "built in"),
+        ("whole: 3", "whole: [3]", "3:10", "expected a scalar, not a list or a mapping"),
+        ("whole: 3", "whole: {a: 3}", "3:10", "expected a scalar, not a list or a mapping"),
+        ("whole: 3", "nodes: 3", "3:3", "'nodes' is reserved for the number of cluster nodes"),
         ("whole: 3", "whole: ${whole}", "3:10", "refers to itself: whole -> whole"),
         ("word: some", "word: ${nested}", "6:9", "refers to itself: word -> nested -> word"),
         ("whole: 3", "two words: 3", "3:3", "is not a name"),
-        ("${word}-", "${wrod}-", "8:11", "no parameter 'wrod'"),
-        ('"${any}"', '"${ayn}"', "13:93", "no parameter 'ayn'"),
-        ('"${any}"', '"${any"', "13:93", "a ${ has no }"),
-        ('"${any}"', '"${}"', "13:93", "no parameter ''"),
+        ("${word}-", "${wrod}-", "8:11", "unknown parameter 'wrod'"),
+        ('"${any}"', '"${ayn}"', "13:93", "unknown parameter 'ayn'"),
+        ('"${any}"', '"${any"', "13:93", "${ lacks its closing }"),
+        ('"${any}"', '"${}"', "13:93", "unknown parameter ''"),
         ("requests: 1", 'requests: "${whole} x"', "16:60", "expected a whole number"),
     ],
 )  # fmt: skip
@@ -160,10 +160,10 @@ def test_a_parameters_text_is_not_read_as_a_hole_by_the_engine(load):
 @pytest.mark.parametrize(
     ("old", "new", "what", "remedy"),
     [
-        ('"${low}",', '"${lwo}",', "no parameter 'lwo' and no variable", "did you mean 'low'?"),
-        ("clients: 1", 'clients: "${low}"', "the variable 'low' has a value only in operations", "parameter"),
-        ("{top: 9,", "{low: 3, top: 9,", "'low' is a variable, too", "rename"),
-        ("high:", "nodes:", "built in", "another name"),
+        ('"${low}",', '"${lwo}",', "unknown parameter or variable 'lwo'", "did you mean 'low'?"),
+        ("clients: 1", 'clients: "${low}"', "the variable 'low' is only available in operations", "parameter"),
+        ("{top: 9,", "{low: 3, top: 9,", "'low' is also a variable", "rename"),
+        ("high:", "nodes:", "'nodes' is reserved for the number of cluster nodes", "another name"),
         ("high:", "hi-gh:", "is not a name", "letters"),
         ("variables:\n", "variables: 3\n#", "expected a mapping", None),
     ],
@@ -221,8 +221,8 @@ def test_a_parameter_may_be_numbers_multiplied(load):
     ("product", "what"),
     [
         ('["${scale}", many]', 'expected a number to multiply, not "many"'),
-        ("[]", "expected a single value, not a list or a mapping"),
-        ("7", "expected a single value, not a list or a mapping"),
+        ("[]", "expected a scalar, not a list or a mapping"),
+        ("7", "expected a scalar, not a list or a mapping"),
     ],
 )
 def test_what_cannot_be_multiplied_is_refused(load, product, what):
@@ -250,17 +250,17 @@ def test_a_parameter_may_go_by_another(load):
     assert settings(load(CASES)) == {"pairs": 1, "split": 1}
     assert settings(load(CASES, layout="user", apart="true")) == {"pairs": 8, "split": 2}
     assert settings(load(CASES, layout="user", pairs="5")) == {"pairs": 5, "split": 1}
-    with pytest.raises(BadInput, match="'pairs' has no value for \"usr\", only for one, user") as raised:
+    with pytest.raises(BadInput, match="'pairs' lacks a case for \"usr\"; it has one, user") as raised:
         load(CASES, layout="usr")
     assert str(raised.value.where) == "--set layout"
     assert "did you mean 'user'" in str(raised.value.remedy)
-    with pytest.raises(BadInput, match="expected a single value for each case"):
+    with pytest.raises(BadInput, match="expected a scalar for each case, not a list or a mapping"):
         load(CASES.replace("one: 1,", "one: [1],"))
 
 
 def test_what_does_not_hold_between_parameters_is_refused_where_it_has_to(load):
     many = load(CASES, layout="user", users="11")
-    with pytest.raises(BadInput, match="too many pairs: 11 is more than 10") as raised:
+    with pytest.raises(BadInput, match="too many pairs: 11 exceeds 10") as raised:
         many.for_family("elasticsearch", 1)
     assert ":9:" in str(raised.value.where)
     assert many.for_family("mongodb", 1).phases

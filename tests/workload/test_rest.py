@@ -95,28 +95,28 @@ def test_an_operation_may_have_a_form_for_a_store_and_one_for_its_application(lo
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("path: /login", "path: login", ":9:13: a path begins with /\n  write /login"),
+        ("path: /login", "path: login", ":9:13: a path must start with /\n  write /login"),
         ("method: POST", "method: PSOT", ':8:15: "PSOT" is not valid here'),
         ("body: {user: ann}", "boody: {user: ann}", "unknown key 'boody'\n  did you mean 'body'?"),
-        ("body: {user: ann}", "body: {}\n      text: x", "a request has a body or a text, not both"),
+        ("body: {user: ann}", "body: {}\n      text: x", "body and text exclude each other"),
         ("{json: /session/token}", "{json: session.token}", "is not a JSON pointer\n  write /session/token"),
         ("{json: /session/token}", "{cookie: a}", "unknown key 'cookie'"),
-        ("{json: /session/token}", "{json: /a, header: b}", "say json: /pointer or header: Name"),
+        ("{json: /session/token}", "{json: /a, header: b}", "use json: /pointer or header: Name"),
         ("{token: {json:", "{to-ken: {json:", "is not a name\n  use letters, digits and _"),
-        ("{token: {json:", "{steps: {json:", "'steps' is a variable, too"),
-        ("{token: {json:", "{users: {json:", "'users' is a parameter, too"),
-        ("Bearer ${token}", "Bearer ${tokne}", "no variable\n  did you mean 'token'?"),
+        ("{token: {json:", "{steps: {json:", "'steps' is also a variable"),
+        ("{token: {json:", "{users: {json:", "'users' is also a parameter"),
+        ("Bearer ${token}", "Bearer ${tokne}", "unknown parameter or variable 'tokne'\n  did you mean 'token'?"),
         (
             "{Authorization:",
             "{Content-Length: 5, Authorization:",
-            "the header Content-Length is the generator's to set",
+            "the load generator sets the header Content-Length",
         ),
-        ("{Authorization:", "{a b: 5, Authorization:", "is not a valid name of a header"),
+        ("{Authorization:", "{a b: 5, Authorization:", '"a b" is not a valid header name'),
         ("status: [201]", "status: [99]", ":19:"),
         (
             "journey: [login, write]",
             "operation: write",
-            "the operation 'write' needs 'token', which no operation beside it takes from an answer",
+            "the operation 'write' uses 'token', which no operation of the same stream captures",
         ),
     ],
 )
@@ -130,5 +130,7 @@ def test_an_operation_of_stores_is_none_of_a_rest_interface(load):
         "journey: [login, write]", "operation: other"
     )
     text = text.replace("operations:\n", "collections: {x: {}}\noperations:\n")
-    with pytest.raises(BadInput, match="the operation 'other' has no form for stores of the family 'http'"):
+    with pytest.raises(
+        BadInput, match="the operation 'other' does not support stores of the family 'http'; it has only refresh"
+    ):
         load(text).for_family("http", nodes=1)

@@ -31,7 +31,7 @@ def recorded(node, folder, text):
     phase = load_workload(str(folder / "w.yaml")).for_family("elasticsearch", 1).phase("p")
     plan = phase.plan(seed=1, hosts=node.addresses, driver=node.store.driver, target=node.target())
     with RunWriter(folder, "w") as writer:
-        outcome = run_phase(plan, writer.phase("p", 0.0), lambda _: None) | {"looks": phase.looks}
+        outcome = run_phase(plan, writer.phase("p", 0.0), lambda _: None) | {"looks": phase.visibility_probes}
         joined = writer.join()
         (judged,) = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, []).phases
     return joined.series, judged

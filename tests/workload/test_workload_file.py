@@ -25,7 +25,7 @@ def test_the_files_of_the_library_are_named_like_their_workloads():
 
 
 def test_an_unknown_name_is_told_the_nearest():
-    with pytest.raises(BadInput, match="there is no workload 'nyc_taxi'") as caught:
+    with pytest.raises(BadInput, match="unknown workload 'nyc_taxi'") as caught:
         load_workload("nyc_taxi")
     assert "'nyc_taxis'" in str(caught.value.remedy)
 
@@ -38,7 +38,7 @@ def test_a_path_ends_with_yaml_or_has_a_slash(tmp_path, monkeypatch):
     assert load_workload("a.yml", folder=tmp_path.parent / tmp_path.name).name == "small"
     with pytest.raises(BadInput, match="no such file"):
         load_workload("nyc_taxis.yaml")
-    with pytest.raises(BadInput, match="no workload 'b'"):
+    with pytest.raises(BadInput, match="unknown workload 'b'"):
         load_workload("b")
 
 

@@ -1,6 +1,6 @@
-"""Workloads: what there is, what is asked of it, and with what load; files in, the engine's plans out.
+"""Workloads: reads workload files and resolves them to the engine's plans.
 
-It starts nothing and knows no store: a family of stores is a word here, and a plan is data.
+Nothing here starts processes or imports store code: a store family is a string, and a plan is JSON data.
 """
 
 from loadframe.workload.resolved import ResolvedPhase, ResolvedWorkload

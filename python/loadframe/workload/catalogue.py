@@ -1,4 +1,4 @@
-"""The built-in workloads: files of this package's folder `library`, found by being there."""
+"""The built-in workloads: the YAML files in this package's folder `library`."""
 
 from pathlib import Path
 
@@ -14,9 +14,9 @@ def names() -> list[str]:
 
 
 def split(name_or_path: str) -> tuple[str, tuple[str, ...] | None]:
-    """Return a workload's name or path, and the phases that are chosen of it: `ycsb/a` is phase a of a built-in one.
+    """Split `NAME/PHASE[,PHASE...]` into the name and the selected phases.
 
-    Several are separated by commas. Only names of the library are cut, so that a path stays one.
+    Only names of built-in workloads are split. A path is returned unchanged, with None for the phases.
     """
     name, slash, phases = name_or_path.partition("/")
     if not slash or name not in names() or name_or_path.endswith((".yaml", ".yml")):
@@ -25,13 +25,14 @@ def split(name_or_path: str) -> tuple[str, tuple[str, ...] | None]:
 
 
 def find(name_or_path: str, folder: Path, where: str | None = None) -> Path:
-    """Return a workload's file: a path if it ends with .yaml or .yml or has a slash, else a name of the library.
+    """Return the path of a workload file: a path if it ends with .yaml or .yml or has a slash, else a built-in one.
 
-    A relative path begins at `folder`. BadInput, said to be at `where`, for a name that the library does not have.
+    Relative paths are resolved against `folder`. BadInput, with `where` as its place, for an unknown name. A path is
+    not checked for existence.
     """
     if name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
         return folder / name_or_path
     if name_or_path not in names():
-        hint = f"{did_you_mean(name_or_path, names())} (the path of a file ends with .yaml)"
-        raise BadInput(f"there is no workload {name_or_path!r}", where=where, remedy=hint)
+        hint = f"{did_you_mean(name_or_path, names())} (the path of a workload file ends with .yaml)"
+        raise BadInput(f"unknown workload {name_or_path!r}", where=where, remedy=hint)
     return LIBRARY / f"{name_or_path}.yaml"

@@ -1,4 +1,4 @@
-"""Collections: what a workload needs in the store, in the terms of each family."""
+"""Collections: definitions of indices, tables and buckets, one per store family."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
@@ -12,10 +12,10 @@ from loadframe.yamlfile import NOT_EMPTY, Model, Scalar, Size, did_you_mean, sho
 
 
 class SearchIndex(Model):
-    """An index of the elasticsearch family, as the store's create-index call has it.
+    """An index of the elasticsearch family: the body of the create-index request.
 
-    As a `data_stream`, or behind an alias for `rollover`, it consists of indices that the store makes one after the
-    other. Their definition is a template then.
+    With `data_stream`, or `rollover` (an alias that rolls over), the store creates a series of backing indices. The
+    definition then becomes an index template.
     """
 
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -25,17 +25,17 @@ class SearchIndex(Model):
     rollover: bool = False
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _check_rollover(self) -> Self:
         if self.data_stream and self.rollover:
-            raise wrong("a data stream rolls over anyway", "remove rollover", key="rollover")
+            raise wrong("data_stream already includes rollover", "remove rollover", key="rollover")
         return self
 
 
 class CassandraTable(Model):
-    """A table: its columns with their types, which of them is the id, and how the keyspace is replicated.
+    """A Cassandra table: column types, primary key, and the replication of its keyspace.
 
-    A `key` of several columns begins with the one by whose value rows are kept together; the verbs want one column.
-    `with` is what stands behind WITH in CREATE TABLE.
+    The first column of a composite `key` is the partition key; the neutral verbs need a key of one column. `with` is
+    the text after WITH in CREATE TABLE.
     """
 
     columns: Annotated[dict[Text, Text], NOT_EMPTY]
@@ -45,8 +45,7 @@ class CassandraTable(Model):
 
 
 class MongoCollection(Model):
-    """A collection: the key that it is sharded by, its indexes (the keys of each, as createIndexes has them), and the
-    options of the create command."""
+    """A MongoDB collection: its shard key, the key documents of its indexes, and options of the create command."""
 
     shard_key: dict[str, Scalar] | None = None
     indexes: list[dict[str, Any]] | None = None
@@ -54,14 +53,16 @@ class MongoCollection(Model):
 
 
 class RedisKeys(Model):
-    """Keys of their own prefix, and whether an index of the ids is kept, which scans need; on single servers only."""
+    """Redis keys with a common prefix. `index` maintains a sorted set of ids for scans; single servers only."""
 
     index: bool | None = None
 
 
 class CouchbaseCollection(Model):
-    """A bucket: its copies, its memory on each node in bytes, the least durability of its writes, and whether it has a
-    primary index, which scans need."""
+    """A Couchbase bucket.
+
+    `ram_quota` is the memory per node in bytes, `durability` the minimum for writes, `index` a primary index for scans.
+    """
 
     replicas: Annotated[int, Field(ge=0, le=3)] | None = None
     ram_quota: Size | None = None
@@ -70,10 +71,10 @@ class CouchbaseCollection(Model):
 
 
 class PostgresTable(Model):
-    """A table: its columns with their types, which of them is the id (none with null), its indexes, and its storage.
+    """A PostgreSQL table: column types, the id column (null for none), indexes and storage options.
 
-    Without columns it has an id and the document, as jsonb. An index is what follows CREATE INDEX ON table, `with` what
-    follows WITH in CREATE TABLE.
+    Without columns, the table has an id and a jsonb document. An index is the text after CREATE INDEX ON table; `with`
+    is the text after WITH in CREATE TABLE.
     """
 
     columns: Annotated[dict[Text, Text], NOT_EMPTY] | None = None
@@ -84,7 +85,7 @@ class PostgresTable(Model):
 
 
 class Collection(Model):
-    """A collection, defined for each family; where a family has no definition, the store's defaults apply."""
+    """A collection, with one definition per store family; without one, the store's defaults apply."""
 
     elasticsearch: SearchIndex | None = None
     cassandra: CassandraTable | None = None
@@ -94,12 +95,12 @@ class Collection(Model):
     postgresql: PostgresTable | None = None
 
     def definition(self, family: str) -> dict[str, Any]:
-        """Return what to create the collection with; empty for the store's defaults."""
+        """Return a family's definition; empty for the store's defaults."""
         definition: Model | None = getattr(self, family, None)
         return {} if definition is None else definition.model_dump(exclude_unset=True, by_alias=True)
 
 
-#: What defines a collection in each family.
+#: The model of a collection's definition, by family.
 DEFINITIONS: Mapping[str, type[Model]] = {
     "elasticsearch": SearchIndex,
     "cassandra": CassandraTable,
@@ -111,15 +112,15 @@ DEFINITIONS: Mapping[str, type[Model]] = {
 
 
 def redefined(definition: Mapping[str, Any], family: str, key: str, value: Any) -> dict[str, Any]:
-    """Return a family's definition with another value for `settings.NAME` or another key; None takes it out.
+    """Return a copy of a definition with one key, or `settings.NAME`, set to a value; None removes the key.
 
-    BadInput if a collection of this family has no such key, or not such a value.
+    BadInput if a collection of this family does not have the key or does not accept the value.
     """
     model = DEFINITIONS.get(family)
     first, _, name = key.partition(".")
     known = [field.alias or attribute for attribute, field in model.model_fields.items()] if model else []
     if model is None or first not in known:
-        raise BadInput(f"a collection of {family} has no {first!r}", remedy=did_you_mean(first, known))
+        raise BadInput(f"unknown key {first!r} for a collection of {family}", remedy=did_you_mean(first, known))
     changed = dict(definition)
     if name:
         inner = {key: old for key, old in dict(changed.get(first) or {}).items() if key != name}
@@ -131,5 +132,5 @@ def redefined(definition: Mapping[str, Any], family: str, key: str, value: Any) 
     try:
         return model.model_validate(changed).model_dump(exclude_unset=True, by_alias=True)
     except ValidationError as error:
-        what = f"{shown(value)} cannot be the {key} of a collection of {family}: {error.errors()[0]['msg']}"
-        raise BadInput(what, remedy="see what its definition may hold in docs/workloads.md") from None
+        what = f"invalid value {shown(value)} for {key} of a collection of {family}: {error.errors()[0]['msg']}"
+        raise BadInput(what, remedy="see the keys of collections in docs/workloads.md") from None

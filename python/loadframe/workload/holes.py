@@ -1,7 +1,7 @@
-"""Holes: `${name}` in texts, where a parameter goes before a run, or a variable for each request.
+"""Placeholders `${name}` in texts: parameters, filled in before a run, and variables, filled in per request.
 
-A text that is one hole becomes the parameter's value in its own type; within a longer text the value is written out.
-Holes of variables stay for the engine, with the same rule. `$${` stands for a literal `${`.
+A text that consists of one placeholder takes the parameter's value and type. Within a longer text, the value is
+formatted as text. The engine fills in variables by the same rule. `$${` escapes a literal `${`.
 """
 
 import json
@@ -16,21 +16,21 @@ from loadframe.yamlfile import Document, did_you_mean
 Place = tuple[str | int, ...]
 Value = str | int | float | bool | None
 
-#: Characters that parameters may fill into one document: texts that double each other have no other end.
+#: The most characters that parameters may add to one document. It stops defaults that double each other.
 MOST_FILLED = 16 * 2**20
 
-#: A literal `${`, a hole, or the beginning of a hole without an end.
+#: An escaped `${`, a placeholder, or an unclosed one.
 _PIECE = re.compile(r"\$\$\{|\$\{([^}]*)\}|\$\{")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text can be the name of a parameter or a variable."""
+    """Check whether a text is a valid name of a parameter or variable."""
     return _NAME.fullmatch(text) is not None
 
 
 def names(data: Any) -> Iterator[str]:
-    """Yield the names of the holes anywhere within data, keys included."""
+    """Yield the names of all placeholders within data, including mapping keys."""
     if isinstance(data, str):
         yield from (match[1] for match in _PIECE.finditer(data) if match[1] is not None)
     elif isinstance(data, Mapping):
@@ -44,24 +44,24 @@ def names(data: Any) -> Iterator[str]:
 
 @dataclass
 class Filler:
-    """Fills parameters into a document's data, and remembers which ones went where."""
+    """Fills parameters into a document's data and records which parameters each place used."""
 
     document: Document
-    #: Gives a parameter's value; raises KeyError for an unknown name.
+    #: Returns a parameter's value; raises KeyError for an unknown name.
     value: Callable[[str], Value]
-    #: The words to suggest from when a name is unknown.
+    #: Names to suggest for an unknown one.
     parameters: Collection[str]
     variables: Collection[str]
-    #: The parameters that went into each place.
+    #: The parameters used at each place.
     filled: dict[Place, tuple[str, ...]] = field(default_factory=dict)
-    #: Characters that were filled in so far.
+    #: Characters filled in so far.
     length: int = 0
 
     def fill(self, data: Any, place: Place, *, per_request: bool) -> Any:
-        """Return a copy of data with its parameters filled in.
+        """Return a copy of data with its parameters filled in, and record their places.
 
-        `per_request` tells that this part is filled again by the engine: variables are allowed and stay, literals
-        keep their escapes. BadInput at the place of a name that is unknown or of a hole without an end.
+        With `per_request`, the engine fills in the data again: variables are allowed and kept, and escapes stay.
+        BadInput for an unknown name, an unclosed placeholder, a duplicate key, or more than MOST_FILLED characters.
         """
         if isinstance(data, str):
             return self._text(data, place, per_request)
@@ -72,7 +72,7 @@ class Filler:
             for key, value in data.items():
                 name = written(self._text(key, (*place, key), per_request))
                 if name in result:
-                    raise self.document.error((*place, key), f"the key {name!r} stands here twice", key=True)
+                    raise self.document.error((*place, key), f"duplicate key {name!r}", key=True)
                 result[name] = self.fill(value, (*place, key), per_request=per_request)
             return result
         return data
@@ -97,23 +97,24 @@ class Filler:
     def _hole(self, match: re.Match[str], place: Place, per_request: bool) -> Value:
         name = match[1]
         if name is None:
-            raise self._error(place, "a ${ has no }", "write $${ for a literal one")
+            raise self._error(place, "${ lacks its closing }", "close it, or write $${ for a literal ${")
         if name in self.variables:
             if per_request:
                 return match[0]
-            raise self._error(place, f"the variable {name!r} has a value only in operations", "use a parameter here")
+            what = f"the variable {name!r} is only available in operations"
+            raise self._error(place, what, "use a parameter here")
         try:
             value = self.value(name)
         except KeyError:
             known = [*self.parameters, *(self.variables if per_request else ())]
             raise self._error(
                 place,
-                f"there is no parameter {name!r}" + (" and no variable" if per_request else ""),
+                f"unknown parameter{' or variable' if per_request else ''} {name!r}",
                 did_you_mean(name, known),
             ) from None
         self.length += len(value) if isinstance(value, str) else 0
         if self.length > MOST_FILLED:
-            raise self._error(place, f"parameters fill in more than {MOST_FILLED >> 20} MiB of text", "shorten them")
+            raise self._error(place, f"parameters add more than {MOST_FILLED >> 20} MiB of text", "shorten them")
         self.filled[place] = (*self.filled.get(place, ()), name)
         return value
 
@@ -122,10 +123,10 @@ class Filler:
 
 
 def written(value: Value) -> str:
-    """Write a value into a longer text, as JSON does; texts stand for themselves."""
+    """Format a value within a longer text: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _escaped(text: str, per_request: bool) -> str:
-    """Keep the engine from reading a parameter's text as holes."""
+    """Escape a parameter's text so that the engine does not read placeholders in it."""
     return text.replace("${", "$${") if per_request else text

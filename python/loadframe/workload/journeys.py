@@ -1,4 +1,4 @@
-"""Journeys: what a user does, step by step, with loops that end, choices, conditions and pauses. Models only."""
+"""Journeys: the steps of a simulated user, with loops, weighted choices, conditions and pauses. Models only."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
@@ -11,12 +11,12 @@ from loadframe.workload.pacing import ThinkTime, plan_level
 from loadframe.workload.variables import Instant, Weight
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, wrong
 
-#: How a request may fail, as records have it.
+#: Classes of failed requests, as recorded.
 ErrorClass = Literal["connect", "timeout", "rejected", "client", "server", "item", "assertion", "unseen"]
 
 
 class Comparison(Model):
-    """A comparison of what an answer gave; all that is said must hold."""
+    """A test of a captured value; all given bounds must hold."""
 
     of: Text
     at_least: Annotated[float, Strict(False)] | None = None
@@ -24,15 +24,15 @@ class Comparison(Model):
     equals: Text | None = None
 
     @model_validator(mode="after")
-    def _something(self) -> "Comparison":
+    def _check_bounds(self) -> "Comparison":
         if self.at_least is None and self.below is None and self.equals is None:
-            raise wrong(f"what is asked of {self.of!r} is missing", "say at_least, below or equals")
+            raise wrong(f"the comparison of {self.of!r} lacks a bound", "add at_least, below or equals")
         return self
 
 
 def _in_order(hours: tuple[int, int]) -> tuple[int, int]:
     if hours[0] >= hours[1]:
-        raise wrong("the first hour is not before the second", "write [8, 20], or exchange steps and otherwise")
+        raise wrong("the first hour must be before the second", "write [8, 20], or swap steps and otherwise")
     return hours
 
 
@@ -40,8 +40,12 @@ _Hour = Annotated[int, Field(ge=0, le=24)]
 
 
 class Test(Model):
-    """A condition: how the user's last request failed (of any class, with an empty list), whether an answer has given a
-    value, what that value is, or the simulated hour of the day, from the first to before the second."""
+    """A condition; exactly one key.
+
+    `failed`: the user's last request failed with one of these classes (an empty list: any class). `known`: the captured
+    value exists. `value`: the captured value satisfies a comparison. `hours`: the simulated hour of the day is at least
+    the first and below the second.
+    """
 
     __test__ = False
 
@@ -51,14 +55,14 @@ class Test(Model):
     hours: Annotated[tuple[_Hour, _Hour], Strict(False), AfterValidator(_in_order)] | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> "Test":
+    def _check_one_key(self) -> "Test":
         if len(self.model_fields_set) != 1:
-            raise wrong("a condition is one thing", "say one of failed, known, value and hours")
+            raise wrong("a condition needs exactly one key", "use one of failed, known, value and hours")
         return self
 
     @property
     def reads(self) -> str | None:
-        """The name of the value from answers that it looks at."""
+        """The name of the captured value that it tests; None if it tests none."""
         return self.value.of if self.value is not None else self.known
 
 
@@ -67,9 +71,9 @@ def _step(value: Any) -> Any:
 
 
 class Repeat(Model):
-    """A loop: its steps so many times, or until a condition holds before one of them; a variable may count them.
+    """A loop: `times` passes, or fewer if `until` holds before a pass. 0 passes remove it.
 
-    One of 0 times is left out.
+    `count` names a loop variable that holds the number of the pass.
     """
 
     times: Annotated[int, Field(ge=0, le=2**32 - 1)]
@@ -79,32 +83,36 @@ class Repeat(Model):
 
 
 class Way(Model):
-    """One of the ways to go on, with its weight; without steps it leads past the others."""
+    """One branch of a weighted choice; without steps it does nothing."""
 
     weight: Weight
     steps: "Steps" = ()
 
 
 class Timed(Model):
-    """Steps that are recorded as one request of their own, under a name that no operation has, beside what they ask
-    for: from when the user is due at the first of them until it is through with the last."""
+    """Steps whose total time is also recorded as one request, under a name that differs from all operations.
+
+    The time runs from when the user is due at the first step until the user finishes the last.
+    """
 
     name: Name
     steps: "Journey"
 
 
-#: What a step does; the other keys go with one of these.
-_DOES = ("operation", "repeat", "choose", "when", "timed", "think", "pause", "together", "leave")
-_GOES_WITH = {"think_time": "operation", "missing": "operation", "steps": "when", "otherwise": "when"}
+#: The actions of a step, exactly one per step; each other key requires one of them.
+_ACTIONS = ("operation", "repeat", "choose", "when", "timed", "think", "pause", "together", "leave")
+_REQUIRES = {"think_time": "operation", "missing": "operation", "steps": "when", "otherwise": "when"}
 
 
 class JourneyStep(Model):
-    """A step of a journey: an operation and what its user thinks before the next step, or a way to go on.
+    """A step of a journey: exactly one action, with the keys that belong to it.
 
-    `missing` says what becomes of a request without a value that an answer should have given: it fails, is skipped, or
-    fails and ends the journey (`leave`). `repeat` is a loop, `choose` takes one of several ways by weight, `when` goes
-    by what has happened, `timed` records what its steps take together. `think` waits in real time, `pause` in simulated
-    time; `together` waits until all users stand there (or, if it is false, for nobody), `leave` ends the journey.
+    `operation` sends a request and then waits `think_time`. If the request needs a captured value that does not exist,
+    `missing` decides: it fails (`fail`), is skipped (`skip`), or fails and ends the journey (`leave`).
+
+    `repeat` is a loop, `choose` selects a branch by weight, `when` runs `steps` or `otherwise`, and `timed` records the
+    total time of its steps. `think` waits in real time, `pause` in simulated time. `together` waits for all users
+    (`false` removes the step). `leave` ends the journey.
     """
 
     operation: Text | None = None
@@ -122,23 +130,24 @@ class JourneyStep(Model):
     leave: Literal[True] | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> "JourneyStep":
-        does = [key for key in _DOES if getattr(self, key) is not None]
-        if len(does) != 1:
-            raise wrong(f"a step does one thing, not {' and '.join(does) or 'none'}", f"say one of {', '.join(_DOES)}")
-        for key, other in _GOES_WITH.items():
-            if getattr(self, key) is not None and does != [other]:
-                raise wrong(f"{key} goes with {other}", "remove it", key=key)
+    def _check_action(self) -> "JourneyStep":
+        actions = [key for key in _ACTIONS if getattr(self, key) is not None]
+        if len(actions) != 1:
+            what = f"a step needs exactly one action; got {' and '.join(actions) or 'none'}"
+            raise wrong(what, f"use one of {', '.join(_ACTIONS)}")
+        for key, action in _REQUIRES.items():
+            if getattr(self, key) is not None and actions != [action]:
+                raise wrong(f"{key} requires {action}", f"remove {key}", key=key)
         return self
 
     @property
     def left_out(self) -> bool:
-        """Whether it does nothing, so that a parameter can turn it off."""
+        """Whether the step does nothing, which lets a parameter disable it."""
         return self.together is False or (self.repeat is not None and self.repeat.times == 0)
 
     @property
     def inside(self) -> Iterator[tuple[Place, "Sequence[JourneyStep]"]]:
-        """The steps within it, each list with its place."""
+        """Yield the lists of nested steps, each with its place relative to this step."""
         if self.repeat is not None:
             yield ("repeat", "steps"), self.repeat.steps
         for index, way in enumerate(self.choose or ()):
@@ -150,18 +159,18 @@ class JourneyStep(Model):
             yield ("timed", "steps"), self.timed.steps
 
     def dump(self) -> Any:
-        """Return the step as plans have it."""
+        """Return the step for the plan."""
         if self.operation is not None:
-            ask = {"operation": self.operation, "think_time": plan_level(self.think_time or 0.0)}
-            return {"ask": ask if self.missing is None else {**ask, "missing": self.missing}}
+            request = {"operation": self.operation, "think_time": plan_level(self.think_time or 0.0)}
+            return {"ask": request if self.missing is None else {**request, "missing": self.missing}}
         if self.think is not None:
             return {"think": plan_level(self.think)}
         if self.pause is not None:
             return {"pause": self.pause}
-        return self._dump_ways() or ("together" if self.together else "leave")
+        return self._dump_nested() or ("together" if self.together else "leave")
 
-    def _dump_ways(self) -> dict[str, Any] | None:
-        """Return a step that has others within it as plans have it."""
+    def _dump_nested(self) -> dict[str, Any] | None:
+        """Return a step with nested steps for the plan; None for other steps."""
         if self.repeat is not None:
             until = {} if self.repeat.until is None else {"until": _test(self.repeat.until)}
             count = {} if self.repeat.count is None else {"count": self.repeat.count}
@@ -182,15 +191,15 @@ def _test(test: Test) -> dict[str, Any]:
 
 _StepOrName = Annotated[JourneyStep, BeforeValidator(_step, json_schema_input_type=JourneyStep | str)]
 Steps = Annotated[tuple[_StepOrName, ...], Strict(False)]
-#: What one user does, in order; a step that is a name is that operation.
+#: The steps of one user, in order; a plain name is a step with that operation.
 Journey = Annotated[tuple[_StepOrName, ...], Strict(False), NOT_EMPTY]
 
 
 class SimulatedClock(Model):
-    """The simulated clock of users: it begins at an instant, and either goes `scale` times as fast as the real one, or
-    is `shared`: it stands until every user waits for it, and then goes to the next instant that one waits for.
+    """The simulated clock of a stream's users, which starts at the instant `from`.
 
-    A clock that is shared has no use for its scale, which counts if `shared` is false.
+    It runs `scale` times as fast as real time. A `shared` clock instead stands still until every user waits for it,
+    then jumps to the earliest instant that a user waits for; it ignores `scale`.
     """
 
     from_: Annotated[Instant, Field(alias="from")]
@@ -198,23 +207,23 @@ class SimulatedClock(Model):
     shared: bool = False
 
     @model_validator(mode="after")
-    def _one(self) -> "SimulatedClock":
+    def _check_speed(self) -> "SimulatedClock":
         if self.scale is None and not self.shared:
-            raise wrong("it does not say how the clock goes", "say scale: 3600, or shared: true")
+            raise wrong("the clock lacks a speed", "add scale: 3600, or shared: true")
         return self
 
     def dump(self) -> dict[str, Any]:
-        """Return the clock as plans have it."""
+        """Return the clock for the plan."""
         return {"from": self.from_, **({} if self.shared else {"scale": self.scale})}
 
 
 def dump(journey: "Sequence[JourneyStep]") -> list[Any]:
-    """Return steps as plans of users have them."""
+    """Return the steps for the plan, without disabled ones."""
     return [step.dump() for step in journey if not step.left_out]
 
 
 def every_step(journey: "Sequence[JourneyStep]", place: Place = ()) -> Iterator[tuple[Place, JourneyStep]]:
-    """Yield the steps of a journey and those within them, in the order of the file, with their places."""
+    """Yield the steps of a journey and their nested steps in file order, with their places; skips disabled ones."""
     for index, step in enumerate(journey):
         if step.left_out:
             continue
@@ -224,7 +233,7 @@ def every_step(journey: "Sequence[JourneyStep]", place: Place = ()) -> Iterator[
 
 
 def counts(journey: "Sequence[JourneyStep]") -> set[str]:
-    """Return the names of the variables that count loops of a journey."""
+    """Return the names of the variables that count the loops of a journey."""
     loops = (step.repeat for _, step in every_step(journey))
     return {loop.count for loop in loops if loop is not None and loop.count is not None}
 

@@ -1,7 +1,7 @@
-"""The JSON Schema of workload files, for editors, which `python -m loadframe.workload.jsonschema` prints.
+"""The JSON Schema of workload files, for editors; `python -m loadframe.workload.jsonschema` prints it.
 
-It is made from the model, and allows a hole, `${name}`, wherever a single value may stand. It cannot check references
-between the parts of a file; `load_workload` does.
+Derived from the models; allows a placeholder `${name}` for every scalar. `load_workload` checks references between
+parts of a file, which a schema cannot express.
 """
 
 import json
@@ -15,14 +15,14 @@ _SINGLE = ("integer", "number", "boolean")
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema, of the draft 2020-12."""
+    """Return the schema (draft 2020-12)."""
     model = _with_holes(WorkloadFile.model_json_schema(by_alias=True))
     hole = {
         "type": "string",
         "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*\}",
-        "description": "A parameter's value or, in operations, a variable's: ${name}",
+        "description": "The value of a parameter or, in operations, of a variable: ${name}",
     }
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A workload of Loadframe"}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Loadframe workload"}
     return {
         **head,
         **{key: value for key, value in model.items() if key != "title"},
@@ -31,17 +31,17 @@ def schema() -> dict[str, Any]:
 
 
 def page() -> str:
-    """Return the schema as the text of its file."""
+    """Return the schema as JSON text."""
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def _with_holes(part: Any) -> Any:
-    """Return a part of a schema in which a hole may take the place of each value that is not a text anyway."""
+    """Return a subschema that also accepts a placeholder for each number, boolean, enum and constant."""
     if isinstance(part, list):
         return [_with_holes(entry) for entry in part]
     if not isinstance(part, dict):
         return part
-    # The keys of `properties` are names from the model; `type` and `title` are not keywords there.
+    # Under `properties`, keys are field names: a field `title` is not the keyword.
     filled = {
         key: {name: _with_holes(entry) for name, entry in value.items()}
         if key in ("properties", "$defs")
@@ -49,11 +49,11 @@ def _with_holes(part: Any) -> Any:
         for key, value in part.items()
         if key not in ("gt", "discriminator") and not (key == "title" and isinstance(value, str))
     }
-    if "oneOf" in filled:  # a hole fits more than one branch
+    if "oneOf" in filled:  # a placeholder matches several branches
         filled["anyOf"] = filled.pop("oneOf")
     if part.get("type") in _SINGLE or "enum" in part or "const" in part:
-        beside = {key: filled.pop(key) for key in ("default", "description") if key in filled}
-        return {**beside, "anyOf": [filled, _HOLE]}
+        annotations = {key: filled.pop(key) for key in ("default", "description") if key in filled}
+        return {**annotations, "anyOf": [filled, _HOLE]}
     return filled
 
 

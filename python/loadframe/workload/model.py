@@ -1,4 +1,4 @@
-"""The workload file as a whole, with its parameters already filled in; see `parameters` for those."""
+"""The model of a workload file whose parameters are filled in (by `parameters`)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -17,13 +17,13 @@ from loadframe.yamlfile import NOT_EMPTY, Model, Name, Scalar
 
 
 class Product(Model):
-    """Numbers multiplied."""
+    """A parameter default: the product of numbers."""
 
     product: Annotated[list[int | float], NOT_EMPTY]
 
 
 class Case(Model):
-    """A value for each value of another parameter, which `by` names: `{by: "${layout}", one: 1, user: 8}`."""
+    """A parameter default that depends on another parameter: `{by: "${layout}", one: 1, user: 8}`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -31,9 +31,10 @@ class Case(Model):
 
 
 class Requirement(Model):
-    """What has to hold before anything is started: a number that is at most another, in one family or in all.
+    """A precondition, checked before anything starts: `value` is at most `at_most`.
 
-    `where` has the values of parameters with which it has to; `because` says why.
+    It applies to one store `family` or to all, and only if the parameters have the values in `where`. `because` is the
+    explanation in the error message.
     """
 
     value: int | float
@@ -43,13 +44,13 @@ class Requirement(Model):
     because: str
 
     def broken(self, family: str, parameters: Mapping[str, Any]) -> bool:
-        """Tell whether it has to hold, and does not."""
-        concerned = self.family in (None, family) and all(parameters.get(key) == on for key, on in self.where.items())
-        return concerned and self.value > self.at_most
+        """Return whether the requirement applies and is violated."""
+        applies = self.family in (None, family) and all(parameters.get(key) == on for key, on in self.where.items())
+        return applies and self.value > self.at_most
 
 
 class WorkloadFile(Model):
-    """A workload: what there is, what can be asked of it, and the load."""
+    """A workload: data (collections, corpora, sources), operations, and load (phases)."""
 
     workload: Name
     description: str = ""

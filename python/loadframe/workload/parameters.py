@@ -1,8 +1,7 @@
-"""Parameters: named values of a workload that can be set from outside, typed like their defaults.
+"""Parameters: named values of a workload that a user can set, typed like their defaults.
 
-A default may refer to other parameters, and to `nodes`, the number of the cluster's nodes, which is always there. It is
-a single value; `{product: [...]}`, numbers multiplied, such as a scale factor by the rows of one unit; or
-`{by: "${other}", one: 1, two: 2}`, a value for each value of another.
+A default is a scalar, a product `{product: [...]}`, or cases of another parameter, `{by: "${other}", a: 1, b: 2}`. It
+may refer to other parameters and to the built-in `nodes`, the number of cluster nodes.
 """
 
 import math
@@ -15,18 +14,18 @@ from loadframe.base.errors import BadInput
 from loadframe.workload.holes import Filler, Value, is_name
 from loadframe.yamlfile import Document, did_you_mean, scalar, shown
 
-#: The parameter that the cluster gives and that cannot be set.
+#: The read-only parameter: the number of cluster nodes.
 BUILT_IN = "nodes"
-#: The key of a default that is numbers multiplied.
+#: The key of a default that multiplies numbers.
 PRODUCT = "product"
-#: The first key of a default that has a value for each value of another parameter.
+#: The first key of a default that depends on another parameter.
 BY = "by"
-#: Parameters that one may be made of, one of the other.
+#: The longest chain of defaults that refer to each other.
 LONGEST_CHAIN = 50
 
 
 def check(document: Document, defaults: Any, variables: Collection[str]) -> Mapping[str, Value]:
-    """Return the file's parameters section; BadInput, with the place, if it is not valid."""
+    """Return the parameters section of a file. BadInput, with its place, for an invalid name or default."""
     if not isinstance(defaults, dict):
         raise document.error(("parameters",), f"expected a mapping of names to values, not {shown(defaults)}")
     for name, value in defaults.items():
@@ -34,27 +33,27 @@ def check(document: Document, defaults: Any, variables: Collection[str]) -> Mapp
         if not is_name(name):
             raise document.error(place, f"{shown(name)} is not a name", "use letters, digits and _", key=True)
         if name == BUILT_IN:
-            what = f"{name!r} is built in: the number of the cluster's nodes"
+            what = f"{name!r} is reserved for the number of cluster nodes"
             raise document.error(place, what, "choose another name", key=True)
         if name in variables:
-            raise document.error(place, f"{name!r} is a variable, too", "rename one of them", key=True)
+            raise document.error(place, f"{name!r} is also a variable", "rename one of them", key=True)
         if isinstance(value, dict) and list(value) == [PRODUCT] and isinstance(value[PRODUCT], list) and value[PRODUCT]:
             continue
         if isinstance(value, dict) and next(iter(value), None) == BY and len(value) > 1:
             if any(isinstance(one, dict | list) for one in value.values()):
-                raise document.error(place, "expected a single value for each case, not a list or a mapping")
+                raise document.error(place, "expected a scalar for each case, not a list or a mapping")
             continue
         if isinstance(value, dict | list):
             raise document.error(
                 place,
-                "expected a single value, not a list or a mapping",
-                f"or numbers to multiply, {{{PRODUCT}: [...]}}, or a value for each of another's, {{{BY}: ...}}",
+                "expected a scalar, not a list or a mapping",
+                f"or write a product, {{{PRODUCT}: [...]}}, or cases of another parameter, {{{BY}: ...}}",
             )
     return defaults
 
 
 class Parameters:
-    """The values of a workload's parameters, for a cluster of a given number of nodes."""
+    """The parameter values of a workload for a number of cluster nodes."""
 
     def __init__(
         self, document: Document, defaults: Mapping[str, Value], settings: Mapping[str, "Setting"], nodes: int
@@ -63,9 +62,9 @@ class Parameters:
         self._defaults = defaults
         self._settings = settings
         self._nodes = nodes
-        self._under_way: list[str] = []
+        self._pending: list[str] = []
         self._known: dict[str, Value] = {}
-        #: The parameters that each one's value is made of.
+        #: The parameters that each parameter's default refers to.
         self.made_of: dict[str, set[str]] = {name: set() for name in defaults}
 
     def value(self, name: str) -> Value:
@@ -84,20 +83,20 @@ class Parameters:
         if name in self._known:
             return self._known[name]
         default = self._defaults[name]
-        if name in self._under_way:
-            chain = " -> ".join([*self._under_way[self._under_way.index(name) :], name])
+        if name in self._pending:
+            chain = " -> ".join([*self._pending[self._pending.index(name) :], name])
             raise self._document.error(("parameters", name), f"the parameter refers to itself: {chain}")
-        if len(self._under_way) >= LONGEST_CHAIN:
-            what = f"it is made of parameters that are made of others, over more than {LONGEST_CHAIN} steps"
+        if len(self._pending) >= LONGEST_CHAIN:
+            what = f"the parameter refers to others in a chain of more than {LONGEST_CHAIN}"
             raise self._document.error(("parameters", name), what, "write the value itself")
-        self._under_way.append(name)
+        self._pending.append(name)
         filler = Filler(self._document, self.value, [*self._defaults, BUILT_IN], ())
         filled = filler.fill(default, ("parameters", name), per_request=False)
         value: Value = filled
         if isinstance(filled, dict):
             used = [other for others in filler.filled.values() for other in others]
             value = self._product(name, filled[PRODUCT]) if PRODUCT in filled else self._case(name, filled, used)
-        self._under_way.pop()
+        self._pending.pop()
         self._known[name] = value
         if name not in self._settings:
             self.made_of[name].update(*filler.filled.values())
@@ -108,9 +107,9 @@ class Parameters:
         wanted = by if isinstance(by, str) else str(by).lower()
         if wanted == BY or wanted not in cases:
             known = [case for case in cases if case != BY]
-            what = f"{name!r} has no value for {shown(by)}, only for {', '.join(known)}"
-            given = next((self._settings[other].where for other in used if other in self._settings), None)
-            where = given or self._document.where(("parameters", name))
+            what = f"{name!r} lacks a case for {shown(by)}; it has {', '.join(known)}"
+            set_at = next((self._settings[other].where for other in used if other in self._settings), None)
+            where = set_at or self._document.where(("parameters", name))
             raise BadInput(what, where=where, remedy=did_you_mean(wanted, known))
         return cases[wanted]
 
@@ -124,18 +123,18 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Setting:
-    """A value that a parameter is given."""
+    """A value that the user set for a parameter."""
 
     value: Value
-    #: Where it was given, for messages.
+    #: Where the user set it, for messages.
     where: str
-    #: Where the value begins if it turns out to be a relative path.
+    #: The folder to resolve it against if it is a relative path.
     folder: Path
 
     def like(self, name: str, default: Value) -> Value:
-        """Return the value in the type of the parameter's default; BadInput if it does not have it.
+        """Return the value converted to the type of the parameter's default. BadInput if it does not fit.
 
-        Text, as the command line has it, is read as the type wants; a default without a type takes any single value.
+        Text, as from the command line, is parsed. A null default accepts any scalar.
         """
         value = self.value
         if isinstance(default, str):
@@ -150,26 +149,26 @@ class Setting:
         kind, expected = _KINDS[type(default)]
         fitting = kind(value)
         if fitting is None:
-            what = f"the parameter {name!r} is {expected}, not {shown(self.value)}"
+            what = f"the parameter {name!r} must be {expected}; got {shown(self.value)}"
             raise BadInput(what, where=self.where, remedy=f"its default is {shown(default)}")
         return fitting
 
 
 def check_names(settings: Mapping[str, Setting], defaults: Collection[str]) -> None:
-    """Refuse settings of parameters that do not exist; BadInput with the nearest one."""
+    """Refuse settings of unknown parameters and of `nodes`; the remedy suggests a similar name."""
     for name, setting in settings.items():
         if name == BUILT_IN:
-            what = f"{name!r} is the number of the cluster's nodes and no parameter"
-            raise BadInput(what, where=setting.where, remedy="set the cluster's nodes instead")
+            what = f"{name!r} cannot be set: it is the number of cluster nodes"
+            raise BadInput(what, where=setting.where, remedy="change the number of cluster nodes instead")
         if name not in defaults:
-            what = f"the workload has no parameter {name!r}"
+            what = f"unknown parameter {name!r} of the workload"
             raise BadInput(what, where=setting.where, remedy=did_you_mean(name, defaults))
 
 
 def origins(parameters: Iterable[str], made_of: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the parameters, then those that they are made of, and so on; each once."""
+    """Return the parameters followed by all parameters that they refer to, directly or not; each once."""
     reached = [name for name in parameters if name in made_of]
-    for name in reached:  # it grows while it is walked
+    for name in reached:  # grows during the iteration
         reached += [other for other in sorted(made_of[name]) if other in made_of and other not in reached]
     return reached
 
@@ -180,7 +179,7 @@ def _boolean(value: Value) -> Value:
 
 def _whole(value: Value) -> Value:
     if isinstance(value, float) and value.is_integer():
-        return int(value)  # 1e6 is a good way to write a million
+        return int(value)  # accept 1e6 for a million
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

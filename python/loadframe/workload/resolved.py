@@ -1,7 +1,7 @@
-"""A workload for one family of stores and one cluster size: phases that become the engine's plans.
+"""A workload resolved for one store family and cluster size, and its engine plans.
 
-Nothing is left open here but what differs from run to run: the seed, the hosts, the rank, and the levels of an
-experiment's factors. The plan's form is the contract with `crates/engine/src/plan`.
+Only per-run values are still open: seed, hosts, rank, and factor levels of an experiment.
+`crates/engine/src/plan` defines the format of plans.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,53 +14,53 @@ from loadframe.workload.forms.repeat import Visible
 from loadframe.workload.holes import names
 from loadframe.workload.pacing import Arrivals, ClientLevel, Condition, RateLevel, plan_level
 from loadframe.workload.phases import ANY, Ended, Phase, Stream
-from loadframe.workload.targets import together
+from loadframe.workload.targets import combined_target
 from loadframe.workload.variables import Variable, closure
 
-#: How many clients users share, unless the file says.
+#: Default number of clients that users share.
 CLIENTS_OF_USERS = 64
-#: How many connections take in the events of a source, unless the file says.
+#: Default number of connections that ingest a source.
 WORKERS = 4
 
-#: How a load ends, as plans have it.
+#: The end condition of a load in a plan.
 Stop = dict[str, Any] | str
 
 
 @dataclass(frozen=True)
 class ResolvedPhase:
-    """One phase: when it ends, its streams, and everything that its operations need."""
+    """One phase with everything that its operations need. Mappings are by name, in the format of plans."""
 
     name: str
     prepares: bool
-    #: Seconds; before the measurement, recorded apart.
+    #: Seconds before the measurement, recorded separately.
     warmup: float
-    #: How streams without an end of their own end, as plans have it: `{"duration": s}`, `{"requests": n}`,
-    #: `"exhausted"`, or `"ended"` with the phase.
+    #: The end condition of streams that lack one: `{"duration": s}`, `{"requests": n}`, `{"journeys": n}`,
+    #: `"exhausted"`, or `"ended"` (with the phase).
     stop: Stop
     streams: tuple[Stream, ...]
-    #: Any of these ends it early.
+    #: Conditions that end the phase early.
     stop_when: tuple[Condition, ...]
-    #: The names of streams, the first of which to end ends the phase; without any it ends with the last.
+    #: The phase ends with the first of these streams; if empty, with the last stream.
     ends_with: tuple[str, ...]
-    #: By name, as plans have them; only what this phase uses.
+    #: Only the operations, corpora and variables that this phase uses.
     operations: Mapping[str, dict[str, Any]] = field(repr=False)
     corpora: Mapping[str, dict[str, Any]] = field(repr=False)
     variables: Mapping[str, dict[str, Any]] = field(repr=False)
-    #: Targets that its operations may name, as plans have them.
+    #: All targets of the workload.
     targets: Mapping[str, dict[str, Any]] = field(default_factory=dict, repr=False)
-    #: How long it waits at most until every copy of the data is in service, s; None: it does not wait.
+    #: Maximum wait until all replicas are in service, in seconds; None: no wait.
     ready_within: float | None = None
-    #: Sources that its streams take events from, as plans have them.
+    #: Sources that its streams ingest.
     sources: Mapping[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @property
     def duration(self) -> float | None:
-        """The measured seconds; None if something else ends the phase."""
+        """The measured seconds; None if the phase has another end condition."""
         return self.stop["duration"] if isinstance(self.stop, dict) and "duration" in self.stop else None
 
     @property
     def exhausts(self) -> bool:
-        """Whether a stream sends its corpus to the end."""
+        """Whether a stream ends when its corpus or source is exhausted."""
         return any((_stop(stream) or self.stop) == "exhausted" for stream in self.streams)
 
     def override(
@@ -74,16 +74,16 @@ class ResolvedPhase:
         duration: float | None = None,
         ready_within: float | None = None,
     ) -> "ResolvedPhase":
-        """Return the phase at other levels; what is None stays as it is.
+        """Return a copy of the phase with other levels; None leaves a level unchanged.
 
-        `clients` makes the phase's stream a closed one and `rate` (1/s) an open one; among several streams they mean
-        the one that is so already, and BadInput says if that is not exactly one. `users` are those of the one stream
-        that has some. `arrivals` are those of all its open streams. `duration` (s) replaces any other way to end.
-        `ready_within` (s) is how long it waits for the cluster.
+        `clients` makes the stream a closed loop, `rate` (1/s) an open loop. Among several streams, they apply to the
+        only one of that kind, and `users` to the only one with users; BadInput if that is not exactly one stream.
+        `arrivals` applies to all open-loop streams. `duration` (s) replaces all other end conditions. `ready_within`
+        is in seconds.
         """
         phase = replace(
             self,
-            streams=arriving(paced(self.streams, clients, rate, self.name, users), arrivals),
+            streams=with_arrivals(with_levels(self.streams, clients, rate, self.name, users), arrivals),
             warmup=self.warmup if warmup is None else warmup,
             ready_within=self.ready_within if ready_within is None else ready_within,
         )
@@ -106,9 +106,8 @@ class ResolvedPhase:
     ) -> dict[str, Any]:
         """Return the engine's plan of this phase for one generator, ready for JSON.
 
-        `hosts` are `host:port`; `began` is when the run began, in s of the monotonic clock, if the phase does not
-        begin it; `target` is what the driver is to know besides, and may hold secrets, which are then in the plan and
-        nowhere else.
+        `hosts` are `host:port`. `began` is the start time of the run on the monotonic clock, in seconds, unless the run
+        starts with this phase. `target` holds further driver options, which may include secrets.
         """
         return {
             "seed": seed,
@@ -118,16 +117,16 @@ class ResolvedPhase:
             "phase": self.name,
             **({} if began is None else {"began": began}),
             "warmup": self.warmup,
-            "target": together(
+            "target": combined_target(
                 {"driver": driver, "hosts": list(hosts), **(target or {})}, self.targets, self.operations
             ),
             "corpora": dict(self.corpora),
             "variables": dict(self.variables),
-            "operations": {name: _asked(form) for name, form in self.operations.items()},
-            **({"visible": self.looks} if self.looks else {}),
+            "operations": {name: _driver_form(form) for name, form in self.operations.items()},
+            **({"visible": self.visibility_probes} if self.visibility_probes else {}),
             **({"answers": sorted(self.charts)} if self.charts else {}),
-            # Of several generators none knows what the others have asked.
-            **({"first": first} if (first := self._saying("first")) and ranks == 1 else {}),
+            # One generator does not know which requests the others have sent first.
+            **({"first": first} if (first := self._operations_with("first")) and ranks == 1 else {}),
             **({"shows": shown} if (shown := self.shown) else {}),
             **({"sources": dict(self.sources)} if self.sources else {}),
             "streams": self._streams(),
@@ -136,7 +135,7 @@ class ResolvedPhase:
         }
 
     def describe(self) -> dict[str, Any]:
-        """Return the load of this phase for a manifest, ready for JSON, as plans have it."""
+        """Return the load of this phase for the manifest, ready for JSON, in the format of plans."""
         return {
             "name": self.name,
             "prepares": self.prepares,
@@ -151,31 +150,31 @@ class ResolvedPhase:
 
     @property
     def charts(self) -> dict[str, dict[str, Any]]:
-        """How answers of operations are drawn, by the operation's name."""
+        """The charts of answers, by operation."""
         return {name: form["chart"] for name, form in self.operations.items() if "chart" in form}
 
     @property
     def shown(self) -> dict[str, str]:
-        """The operations whose answers show events that this phase looks for, and which ones take these in."""
-        shown = {name: str(self.operations[name]["shows"]) for name in self._saying("shows")}
-        return {name: taken_in for name, taken_in in shown.items() if taken_in in self.looks}
+        """Operations that query probed events, each with the operation that ingests the events."""
+        shown = {name: str(self.operations[name]["shows"]) for name in self._operations_with("shows")}
+        return {name: ingesting for name, ingesting in shown.items() if ingesting in self.visibility_probes}
 
-    def _saying(self, key: str) -> list[str]:
+    def _operations_with(self, key: str) -> list[str]:
         return sorted(name for name, form in self.operations.items() if form.get(key))
 
     @property
-    def looks(self) -> dict[str, dict[str, float]]:
-        """How operations look for what was written, by name: `every`, `within` and of events one in `sample`, s."""
+    def visibility_probes(self) -> dict[str, dict[str, float]]:
+        """Visibility probes by operation: `every`, `within` and, for events, `sample`, all in seconds."""
         forms = {name: form["visible"] for name, form in self.operations.items() if "visible" in form}
-        looks = {name: Visible.model_validate(said).plan() for name, said in forms.items()}
-        return {name: look for name, look in looks.items() if look is not None}
+        probes = {name: Visible.model_validate(form).plan() for name, form in forms.items()}
+        return {name: probe for name, probe in probes.items() if probe is not None}
 
     def _streams(self) -> list[dict[str, Any]]:
         return [
             {
                 "name": stream.name,
-                **_course(stream),
-                "pacing": pacing(stream),
+                **_requests(stream),
+                "pacing": load_model(stream),
                 "stop": _stop(stream) or self.stop,
                 "retries": stream.retries or 0,
             }
@@ -185,35 +184,35 @@ class ResolvedPhase:
 
 @dataclass(frozen=True)
 class ResolvedWorkload:
-    """A workload for one family and cluster size."""
+    """A workload for one store family and cluster size."""
 
     name: str
     family: str
     nodes: int
-    #: What was set or taken by default, by name.
+    #: Values of all parameters, by name.
     parameters: Mapping[str, Any]
-    #: Each collection's definition in the family's own terms; empty for the store's defaults.
+    #: Definitions of the family, by collection; empty for the store's defaults.
     collections: Mapping[str, dict[str, Any]] = field(repr=False)
     corpora: Mapping[str, dict[str, Any]] = field(repr=False)
     phases: Sequence[ResolvedPhase]
-    #: The workload file: its path and its SHA-256.
+    #: Path and SHA-256 of the workload file.
     file: Mapping[str, str]
-    #: Sources of events that its phases use, as plans have them.
+    #: Sources that its phases use, in the format of plans.
     sources: Mapping[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     def phase(self, name: str) -> ResolvedPhase:
-        """Return the phase of that name; KeyError for an unknown name."""
+        """Return a phase by name; KeyError if there is none."""
         for phase in self.phases:
             if phase.name == name:
                 return phase
         raise KeyError(name)
 
     def preparing(self, names: Sequence[str]) -> list[ResolvedPhase]:
-        """Return those of the named phases that the family needs, in the order of the names."""
+        """Return the named phases in the order of the names; skips phases that the family does not need."""
         return [phase for name in names for phase in self.phases if phase.name == name]
 
     def describe(self) -> dict[str, Any]:
-        """Return what a manifest needs to repeat the load, ready for JSON; reads its files to hash them."""
+        """Return the manifest entry to reproduce the load, ready for JSON. Reads all files to hash them."""
         forms = [form for phase in self.phases for form in phase.variables.values()]
         lines = sorted({form["lines"]["file"] for form in forms if "lines" in form})
         return {
@@ -225,7 +224,7 @@ class ResolvedWorkload:
             "corpora": {name: corpora.describe(source) for name, source in self.corpora.items()},
             "lines": corpora.describe_files(lines),
             **(
-                {"sources": {name: sources.describe(said) for name, said in self.sources.items()}}
+                {"sources": {name: sources.describe(source) for name, source in self.sources.items()}}
                 if self.sources
                 else {}
             ),
@@ -241,17 +240,16 @@ def resolve_phase(
     targets: Mapping[str, dict[str, Any]],
     events: Mapping[str, dict[str, Any]],
 ) -> ResolvedPhase:
-    """Gather what a phase uses of a workload's operations, corpora and variables, all as plans have them.
+    """Return a phase with the operations, corpora, variables and sources that it uses, in the format of plans.
 
-    `documents` are the corpora, and `events` the sources of such. `models` tell which variables and corpora the
-    variables are made of.
+    `documents` are the corpora, `events` the sources. `models` are the variables as written, to follow references.
     """
     streams = phase.named_streams
     used = {name: operations[name] for stream in streams for name in stream.weights}
     bulks = [form["bulk"] for form in used.values() if "bulk" in form]
     counted = {name for stream in streams for name in journeys.counts(stream.journey or ())}
     drawn = closure(set(names(used)) | counted, models)
-    taken = {name for form in used.values() for at in (form, form.get("http", {})) for name in at.get("capture", ())}
+    captured = {name for form in used.values() for at in (form, form.get("http", {})) for name in at.get("capture", ())}
     sampled = [source.corpus for name in drawn if (source := models[name].field or models[name].document) is not None]
     ends_with: tuple[str, ...] = ()
     if phase.ends_with is not None:
@@ -268,24 +266,23 @@ def resolve_phase(
         operations=used,
         corpora={name: documents[name] for name in (*(bulk["corpus"] for bulk in bulks), *sampled)},
         variables={name: form for name, form in variables.items() if name in drawn}
-        | {name: {"captured": {}} for name in sorted(taken)},
+        | {name: {"captured": {}} for name in sorted(captured)},
         targets=targets,
         ready_within=phase.ready_within,
         sources={stream.source: events[stream.source] for stream in streams if stream.source is not None},
     )
 
 
-#: What only the engine or the analysis needs to know of an operation.
-_NOT_ASKED = ("new_documents", "visible", "chart", "first", "shows")
+#: Keys of an operation that drivers do not read.
+_NOT_FOR_DRIVERS = ("new_documents", "visible", "chart", "first", "shows")
 
 
-def _asked(form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an operation without what only the engine or the analysis needs to know."""
-    return {key: value for key, value in form.items() if key not in _NOT_ASKED}
+def _driver_form(form: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in form.items() if key not in _NOT_FOR_DRIVERS}
 
 
 def _stop(load: Ended) -> Stop | None:
-    """Return how a phase or a stream ends, as plans have it; None if it does not say."""
+    """Return the end condition of a phase or stream for the plan; None without one."""
     if load.duration is not None:
         return {"duration": load.duration}
     if load.requests is not None:
@@ -295,8 +292,8 @@ def _stop(load: Ended) -> Stop | None:
     return load.until
 
 
-def _course(stream: Stream) -> dict[str, Any]:
-    """Return what a stream asks for as plans have it: a mix, a journey, or the steps of users and their clock."""
+def _requests(stream: Stream) -> dict[str, Any]:
+    """Return the operations of a stream for the plan: a mix, a journey, or steps and clock of users."""
     if stream.journey is None:
         order = {} if stream.order is None else {"order": stream.order}
         return {"mix": [[name, weight] for name, weight in stream.weights.items()], **order}
@@ -307,8 +304,8 @@ def _course(stream: Stream) -> dict[str, Any]:
     return {"journey": steps}
 
 
-def pacing(stream: Stream) -> dict[str, Any]:
-    """Return a stream's pacing as plans have it."""
+def load_model(stream: Stream) -> dict[str, Any]:
+    """Return the load model of a stream for the plan: source, users, closed or open."""
     if stream.source is not None:
         return {"source": {"source": stream.source, "workers": stream.workers or WORKERS}}
     if stream.users is not None:
@@ -322,34 +319,35 @@ def pacing(stream: Stream) -> dict[str, Any]:
     return {"open": {"rate": plan_level(stream.rate or 0.0), "arrivals": stream.spacing, **limit}}
 
 
-def arriving(streams: tuple[Stream, ...], arrivals: Arrivals | None) -> tuple[Stream, ...]:
-    """Return streams whose open ones space their requests that way; with None they stay as they are."""
+def with_arrivals(streams: tuple[Stream, ...], arrivals: Arrivals | None) -> tuple[Stream, ...]:
+    """Return streams with the spacing of open-loop requests replaced; None leaves it unchanged."""
     if arrivals is None:
         return streams
     return tuple(s.model_copy(update={"arrivals": arrivals}) if s.is_open else s for s in streams)
 
 
-def paced(
+def with_levels(
     streams: tuple[Stream, ...],
     clients: int | ClientLevel | None,
     rate: float | RateLevel | None,
     phase: str,
     users: int | None = None,
 ) -> tuple[Stream, ...]:
-    """Return a phase's streams with other clients or users, or another rate; see `ResolvedPhase.override`."""
+    """Return streams with other clients, users or rate; see `ResolvedPhase.override`."""
     if users is not None:
-        walked = [stream for stream in streams if stream.users is not None]
-        if len(walked) != 1:
-            what = f"the phase {phase!r} has {len(walked)} streams with users, so setting their number is not clear"
-            raise BadInput(what, remedy="choose a phase in which one stream has users")
-        counted = walked[0].model_copy(update={"users": users})
-        streams = tuple(counted if stream is walked[0] else stream for stream in streams)
+        with_users = [stream for stream in streams if stream.users is not None]
+        if len(with_users) != 1:
+            what = f"cannot set users: {len(with_users)} streams of the phase {phase!r} have users, not 1"
+            raise BadInput(what, remedy="choose a phase with one such stream")
+        changed = with_users[0].model_copy(update={"users": users})
+        streams = tuple(changed if stream is with_users[0] else stream for stream in streams)
     if clients is None and rate is None:
         return streams
     if clients is not None and rate is not None:
-        raise BadInput(f"the phase {phase!r} cannot have both clients and a rate", remedy="choose one of them")
+        what = f"cannot set both clients (closed loop) and rate (open loop) of the phase {phase!r}"
+        raise BadInput(what, remedy="choose one of them")
     if any(stream.users is not None for stream in streams):
-        what = f"users walk the journeys of the phase {phase!r}, which clients or a rate would not change"
+        what = f"cannot set clients or rate of the phase {phase!r}: users generate its load"
         raise BadInput(what, remedy="set users instead")
     key, other = ("clients", "rate") if clients is not None else ("rate", "clients")
     fitting = [
@@ -358,7 +356,7 @@ def paced(
         if stream.source is None and (len(streams) == 1 or getattr(stream, key) is not None)
     ]
     if len(fitting) != 1:
-        what = f"the phase {phase!r} has {len(fitting)} streams with {key}, so setting {key} is not clear"
-        raise BadInput(what, remedy="choose a phase in which one stream has them")
+        what = f"cannot set {key}: {len(fitting)} streams of the phase {phase!r} have {key}, not 1"
+        raise BadInput(what, remedy="choose a phase with one such stream")
     changed = fitting[0].model_copy(update={key: clients if clients is not None else rate, other: None})
     return tuple(changed if stream is fitting[0] else stream for stream in streams)

@@ -1,6 +1,6 @@
-"""Sources: where the events of a stream come from, and what is read out of them.
+"""Sources: the origin of a stream's events, and the fields that are read from them.
 
-This names them, finds their files and identifies them by hash; the events only the engine sees.
+Validates the configuration, and checks and hashes files. Only the engine reads the events.
 """
 
 import re
@@ -25,14 +25,14 @@ from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Size, quantity,
 def _listens(value: str) -> str:
     host, colon, port = value.rpartition(":")
     if not (host and colon and port.isdecimal() and int(port) < 65536):
-        what = f"{shown(value)} is not an address to listen at"
-        raise wrong(what, "write host:port, such as 127.0.0.1:5000; port 0 is any that is free")
+        what = f"{shown(value)} is not an address to listen on"
+        raise wrong(what, "write host:port, such as 127.0.0.1:5000; port 0 selects a free port")
     return value
 
 
 def _path_inside(value: str) -> str:
     if not re.fullmatch(r"[^./~]+(\.[^./~]+)*", value):
-        raise wrong(f"{shown(value)} does not name a field of an event", "write its name, or names with dots between")
+        raise wrong(f"{shown(value)} is not a field of an event", "write a name, or a path such as a.b")
     return value
 
 
@@ -40,7 +40,7 @@ def _instant(value: Any) -> Any:
     try:
         datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise wrong(f"{shown(value)} is not an instant", "write it like 2017-03-01T12:00:00Z") from None
+        raise wrong(f"{shown(value)} is not an instant", "write it as 2017-03-01T12:00:00Z") from None
     return value
 
 
@@ -48,14 +48,14 @@ def _address_alone(value: Any) -> Any:
     return {"address": value} if isinstance(value, str) else value
 
 
-#: A field of an event; names with dots between reach inside.
+#: A field of an event; dots separate the names of nested fields.
 Inside = Annotated[Text, AfterValidator(_path_inside)]
 
 
 class Listen(Model):
-    """A TCP port that takes lines from many connections; with a certificate and its key (PEM) by TLS.
+    """A TCP port that receives lines from many connections; with a certificate and key (PEM), over TLS.
 
-    More than `connections` at a time, 1024 if not given, are closed at once.
+    Connections beyond `connections` (1024 by default) are closed at once.
     """
 
     address: Annotated[str, AfterValidator(_listens)]
@@ -64,19 +64,17 @@ class Listen(Model):
     connections: Annotated[int, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> "Listen":
+    def _check_tls(self) -> "Listen":
         for one, other in (("certificate", "key"), ("key", "certificate")):
             if getattr(self, one) is not None and getattr(self, other) is None:
-                raise wrong(
-                    f"TLS wants a certificate and its key, and there is only the {one}", f"say {other}", key=one
-                )
+                raise wrong(f"{one} requires {other}", f"add {other}", key=one)
         return self
 
 
 class Generate(Model):
-    """Events that the engine makes, at a rate of documents; `start` is the first instant of their own time.
+    """Events that the engine generates at a rate of documents; `start` is the first timestamp in them.
 
-    If not `paced`, they come as fast as they are taken; their own times are as far apart as at the rate.
+    Without `paced`, they arrive as fast as they are ingested; their timestamps still follow the rate.
     """
 
     generator: Literal["adbids"]
@@ -88,56 +86,58 @@ class Generate(Model):
     with_: dict[str, Any] | None = Field(None, alias="with")
 
     def plan(self) -> dict[str, Any]:
-        """Return it as plans have it."""
+        """Return the generator for the plan."""
         return {**self.model_dump(exclude_none=True, by_alias=True), "rate": plan_level(self.rate)}
 
 
 class Replay(Model):
-    """Events of files are due as far apart as their own times (the field `time`) are, divided by `speed`."""
+    """Replay of files: events are due at the intervals of their timestamps (field `time`), divided by `speed`."""
 
     time: Inside
     speed: Annotated[float, Field(gt=0, le=1e6), Strict(False)] = 1.0
 
 
 class EventKind(Model):
-    """Where an event of one kind has the id of its document, and the instant by which that is placed."""
+    """The fields of one kind of event: the id of its document, and the timestamp that decides its day."""
 
     id: Inside
     time: Inside
 
 
 class Events(Model):
-    """What is read out of an event: its kind in the field `type`, and what each kind has where."""
+    """The fields that are read from events: the kind of event (`type`), and further fields per kind."""
 
     type: Inside = "type"
     kinds: Annotated[dict[Name, EventKind], NOT_EMPTY]
 
     def plan(self) -> dict[str, Any]:
-        """Return it as plans have it."""
+        """Return the fields for the plan."""
         kinds = {name: {"id": _pointer(kind.id), "time": _pointer(kind.time)} for name, kind in self.kinds.items()}
         return {"type": _pointer(self.type), "kinds": kinds}
 
 
-#: Ways in which a source gets its events.
+#: Keys that select the origin of events; exactly one per source.
 WAYS = ("listen", "files", "stdin", "generate")
 
 #: Bytes on disk, or 0 for none.
 Spill = Annotated[int, quantity(parse_size, 2**63), Field(ge=0)]
-#: What is spilled at most if it is not said, bytes. Senders to a port may have nowhere to keep what is not taken from
-#: them; whatever writes to standard input waits without loss, and files and generators are not in a hurry.
-USUAL_SPILL = {"listen": 1 << 30, "stdin": 0}
+#: Default bytes of spill, for the origins that support it. Senders to a port may be unable to buffer events that are
+#: not read. A writer to standard input waits without loss, and so do files and generators.
+DEFAULT_SPILL = {"listen": 1 << 30, "stdin": 0}
 
 
 class Source(Model):
-    """Where events come from: lines that arrive at a TCP port, in files or on standard input, or made by the engine.
+    """The origin of events: lines from a TCP port, files or standard input, or events that the engine generates.
 
-    Events go to the store in batches of at most `batch`, a batch that is not full after `flush`. So many bytes of
-    events may wait in memory as `buffer` says, then as many on disk as `spill` says (of a port 1g if it does not say,
-    else 0); then no more are read until some have gone. A line above `longest_line` bytes is not an event. The source
-    ends when no line has come for `idle`. With `acknowledge` those who send to a port are told how many of their lines
-    are safe. With `wait` the load begins with the first line that comes to a port, which may take so long.
+    Events go to the store in batches of up to `batch`; a partial batch is sent after `flush`. Up to `buffer` bytes of
+    events queue in memory, then up to `spill` bytes on disk (default for a port: 1g, otherwise 0). Then reading pauses
+    until the queue shrinks. Lines longer than `longest_line` bytes are rejected.
 
-    A `listen` that is not empty takes the place of `generate`, so that one parameter turns one into the other.
+    The source ends when no line has arrived for `idle`. With `acknowledge`, senders to a port receive the number of
+    their lines that are stored. With `wait`, the load starts with the first line at a port, which must arrive in that
+    time.
+
+    A non-empty `listen` overrides `generate`, so one parameter can switch between them.
     """
 
     listen: Annotated[Listen, BeforeValidator(_address_alone, json_schema_input_type=str | Listen)] | None = None
@@ -160,55 +160,52 @@ class Source(Model):
     def _listens_or_generates(cls, data: Any) -> Any:
         if not (isinstance(data, dict) and "generate" in data and "listen" in data):
             return data
-        # With an empty address nobody sends, so these keys would mean nothing.
+        # With an empty address, the keys that configure a port have no effect.
         of_a_port = ("listen", "idle", "wait", "acknowledge")
         without = of_a_port if data["listen"] == "" else ("generate",)
         return {key: value for key, value in data.items() if key not in without}
 
     @model_validator(mode="after")
-    def _one_way(self) -> "Source":
+    def _check_origin(self) -> "Source":
         given = [way for way in WAYS if getattr(self, way) is not None]
         if not given:
-            raise wrong("it does not say where events come from", f"say one of {', '.join(WAYS)}")
+            raise wrong("the source lacks an origin of events", f"add one of {', '.join(WAYS)}")
         if len(given) > 1:
             raise wrong(f"{given[0]} and {given[1]} exclude each other", "remove one of them", key=given[1])
         if self.replay is not None and self.files is None:
-            raise wrong("only what is in files can be replayed", "say files, or remove it", key="replay")
+            raise wrong("replay requires files", "add files, or remove replay", key="replay")
         if self.idle is not None and given[0] in ("files", "generate"):
-            raise wrong(f"{given[0]} end by themselves, and are not waited for", "remove it", key="idle")
-        if self.acknowledge and self.listen is None:
-            what = "only those who send to a port can be told what is safe"
-            raise wrong(what, "say listen, or remove it", key="acknowledge")
-        if self.wait is not None and self.listen is None:
-            what = "only the first line that comes to a port is waited for"
-            raise wrong(what, "say listen, or remove it", key="wait")
+            raise wrong(f"idle requires listen or stdin; got {given[0]}", "remove idle", key="idle")
+        for key in ("acknowledge", "wait"):
+            if getattr(self, key) and self.listen is None:
+                raise wrong(f"{key} requires listen", f"add listen, or remove {key}", key=key)
         if self.wait is not None and self.listen is not None and self.listen.address.endswith(":0"):
-            what = "nobody knows before the load begins which port that will be, and the load waits for its first line"
+            what = "wait requires a fixed port: port 0 is assigned only when the load starts"
             raise wrong(what, "name a port, or remove wait", key="listen")
-        if self.spill and given[0] not in USUAL_SPILL:
-            what = f"{given[0]} wait without loss while memory is full, and none of their events go to disk"
-            raise wrong(what, "remove it", key="spill")
+        if self.spill and given[0] not in DEFAULT_SPILL:
+            raise wrong(f"spill requires listen or stdin; got {given[0]}", "remove spill", key="spill")
         if self.longest_line > self.buffer:
             key = "buffer" if "buffer" in self.model_fields_set else "longest_line"
-            raise wrong("a line may be longer than what may wait in memory", "make buffer greater", key=key)
+            what = f"longest_line ({self.longest_line} bytes) exceeds buffer ({self.buffer} bytes)"
+            raise wrong(what, "increase buffer, or reduce longest_line", key=key)
         return self
 
     @property
     def way(self) -> str:
-        """How it gets its events: the key that says it."""
+        """The key that selects the origin of events."""
         return next(way for way in WAYS if getattr(self, way) is not None)
 
     @property
     def ends(self) -> bool:
-        """Whether it ends by itself."""
+        """Whether the source has an end."""
         ending = self.generate is None or self.generate.documents is not None
         return ending and (self.listen is None or self.idle is not None)
 
 
 def resolve(source: Source, folder: Path, error: Callable[[str, str], BadInput]) -> dict[str, Any]:
-    """Return the source as plans have it. Relative paths begin at `folder`.
+    """Return the source for the plan; checks that its files are readable.
 
-    `error` makes the error of what is wrong with a file and the remedy.
+    Relative paths are resolved against `folder`. `error(what, remedy)` makes the exception for an unusable file.
     """
     return {
         **_way(source, folder, error),
@@ -219,20 +216,20 @@ def resolve(source: Source, folder: Path, error: Callable[[str, str], BadInput])
         ),
         "events": source.events.plan(),
         **{key: getattr(source, key) for key in ("batch", "flush", "buffer", "longest_line")},
-        **_spilling(source.way, source.spill),
+        **_spill(source.way, source.spill),
         **({key: getattr(source, key) for key in ("idle", "wait") if getattr(source, key) is not None}),
         **({"acknowledge": True} if source.acknowledge else {}),
     }
 
 
-def _spilling(way: str, spill: int | None) -> dict[str, int]:
-    """Return what plans have of it: nothing where nothing goes to disk."""
-    most = USUAL_SPILL.get(way, 0) if spill is None else spill
+def _spill(way: str, spill: int | None) -> dict[str, int]:
+    """Return the plan's `spill`, with the default filled in; empty for 0."""
+    most = DEFAULT_SPILL.get(way, 0) if spill is None else spill
     return {"spill": most} if most else {}
 
 
 def describe(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a resolved source for the manifest: its files by name, size in bytes and SHA-256."""
+    """Return a resolved source for the manifest: files with path, size in bytes and SHA-256. Reads the files."""
     return {**source, "files": describe_files(source["files"])} if "files" in source else dict(source)
 
 
@@ -263,7 +260,7 @@ def _pointer(dotted: str) -> str:
 
 @dataclass(frozen=True)
 class Feed:
-    """Other events for a source than its own: those at an address, or in files, or on standard input; None: its own."""
+    """Command-line overrides of a source: origin of events, batching and acknowledgement. None keeps a value."""
 
     listen: str | None = None
     files: tuple[Path, ...] = ()
@@ -275,25 +272,25 @@ class Feed:
     spill: int | None = None
 
     def check(self) -> None:
-        """BadInput for an address that cannot be listened at, and for files that cannot be read."""
+        """Refuse an invalid address and unreadable files."""
         if self.listen is not None:
             try:
                 _listens(self.listen)
             except PydanticCustomError as error:
-                said = error.context or {}
-                raise BadInput(said["what"], where="--listen", remedy=said["remedy"]) from None
+                context = error.context or {}
+                raise BadInput(context["what"], where="--listen", remedy=context["remedy"]) from None
         for file in self.files:
             require_readable(file, lambda what, remedy: BadInput(what, remedy=remedy))
 
     def into(self, source: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a source, as plans have it, with these events.
+        """Return a source, in the format of plans, with these overrides.
 
-        BadInput if nobody is there to acknowledge them to, and for a spill of what waits without loss.
+        BadInput for acknowledgement without a port, and for a spill of files or generated events.
         """
         unchanged = self.listen is None and not self.files and not self.stdin
         fed = {key: value for key, value in source.items() if unchanged or key not in (*WAYS, "replay", "idle", "wait")}
         if self.listen is not None:
-            # Its certificate stays.
+            # Keep the certificate.
             fed["listen"] = {**source.get("listen", {}), "address": self.listen}
         if self.files:
             fed["files"] = [str(file.absolute()) for file in self.files]
@@ -302,14 +299,14 @@ class Feed:
         if "listen" not in fed:
             fed.pop("acknowledge", None)
             if self.acknowledge:
-                what = "only those who send to a port can be told what is safe"
-                raise BadInput(what, where="--acknowledge", remedy="give --listen, or leave it out")
+                remedy = "add --listen, or remove --acknowledge"
+                raise BadInput("--acknowledge requires --listen", where="--acknowledge", remedy=remedy)
         before, way = (next(way for way in WAYS if way in one) for one in (source, fed))
-        if self.spill and way not in USUAL_SPILL:
-            what = "only what comes to a port or on standard input goes to disk while memory is full"
-            raise BadInput(what, where="--spill", remedy="leave it out")
+        if self.spill and way not in DEFAULT_SPILL:
+            what = f"--spill requires events from a port or standard input; got {way}"
+            raise BadInput(what, where="--spill", remedy="remove --spill")
         if way != before or self.spill is not None:
             fed.pop("spill", None)
-            fed |= _spilling(way, self.spill)
-        said = {"batch": self.batch, "flush": self.flush, "idle": self.idle, "acknowledge": self.acknowledge or None}
-        return fed | {key: value for key, value in said.items() if value is not None}
+            fed |= _spill(way, self.spill)
+        options = {"batch": self.batch, "flush": self.flush, "idle": self.idle, "acknowledge": self.acknowledge or None}
+        return fed | {key: value for key, value in options.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Other targets than the one that is measured: a journey may ask an application and its store. Models only."""
+"""Additional targets besides the store under test, such as an application in front of it. Models only."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -8,9 +8,9 @@ from pydantic import AfterValidator
 from loadframe.workload.forms import Family
 from loadframe.yamlfile import NOT_EMPTY, Model, wrong
 
-#: What operations that name no target are for.
+#: The target of operations that name none: the store under test.
 MAIN = "store"
-#: The drivers of families that are not called as these are.
+#: Drivers whose name differs from their family.
 _DRIVERS = {"elasticsearch": "search", "cassandra": "cql"}
 
 
@@ -22,20 +22,20 @@ def _address(value: str) -> str:
 
 
 class Target(Model):
-    """A service that runs already: the family of the requests that it takes, and where it is."""
+    """A running service: its family, which decides the supported requests, and its addresses."""
 
     family: Family
     hosts: Annotated[list[Annotated[str, AfterValidator(_address)]], NOT_EMPTY]
 
     def plan(self) -> dict[str, Any]:
-        """Return it as plans have it."""
+        """Return the target for the plan."""
         return {"driver": _DRIVERS.get(self.family, self.family), "hosts": list(self.hosts)}
 
 
-def together(
+def combined_target(
     main: Mapping[str, Any], others: Mapping[str, dict[str, Any]], operations: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the target of a plan: the one that is measured, and those others that its operations name."""
+    """Return the target section of a plan: the main target and the others that operations use."""
     used = sorted({form["target"] for form in operations.values() if "target" in form})
     if not used:
         return dict(main)

@@ -1,6 +1,6 @@
-"""Variables: values that differ from request to request, drawn by the engine from the seed and the request's number.
+"""Variables: per-request values, drawn by the engine from the seed and the number of the request.
 
-The models of what a file may say of them; the laws themselves are the engine's (`crates/engine/src/workload/variables`).
+Models only; the engine implements the distributions (`crates/engine`).
 """
 
 import re
@@ -52,8 +52,8 @@ def _is_date(text: str) -> bool:
 def _format(value: Any) -> Any:
     if not isinstance(value, str) or not (value in _EPOCH or _FORMAT.fullmatch(value)):
         raise wrong(
-            f"{shown(value)} is not a format of dates",
-            f"make it of %Y %m %d %H %M %S %L (milliseconds) and %%, or write {' or '.join(_EPOCH)}",
+            f"{shown(value)} is not a date format",
+            f"use %Y %m %d %H %M %S %L (milliseconds) and %%, or {' or '.join(_EPOCH)}",
         )
     return value
 
@@ -62,52 +62,52 @@ def _choice(value: Any) -> Any:
     return {"values": value} if isinstance(value, list) else value
 
 
-#: Characters that a text may have.
+#: The most characters of a random text.
 LONGEST = 2**20
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?Z?")
 _EPOCH = ("epoch_second", "epoch_millis")
 _FORMAT = re.compile(r"(?:[^%]|%[YmdHMSL%])*")
 
-#: The ways to draw a number.
+#: Kinds of variables whose values are numbers.
 _LAWS = ("zipfian", "latest", "hotspot", "exponential", "normal")
 _NUMBERS = ("uniform", "sequential", "counter", "loop", *_LAWS, "linear", "hash")
-#: A whole number stays one: whether both bounds are decides what is drawn.
+#: Integers stay integers: two integer bounds make a distribution of integers.
 Number = Annotated[int | float, BeforeValidator(_number)]
-Share = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 Items = Annotated[int, Field(ge=1, le=2**53)]
 Mean = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Order = Literal["random", "sequential"]
+DrawOrder = Literal["random", "sequential"]
 Text = Annotated[str, Field(min_length=1)]
 Instant = Annotated[str, BeforeValidator(_instant)]
 Weight = Annotated[float, Field(gt=0)]
 
 
 class Choice(Model):
-    """One of some values, with equal or given weights, or one after the other; a value may be a list or a mapping."""
+    """One of several values, at random (equally likely, or by weight) or in order; a value may be a list or mapping."""
 
     values: Annotated[list[Any], NOT_EMPTY]
     weights: list[Weight] | None = None
-    order: Order = "random"
+    order: DrawOrder = "random"
 
     @model_validator(mode="after")
-    def _one_weight_each(self) -> "Choice":
+    def _check_weights(self) -> "Choice":
         if self.weights is not None and self.order == "sequential":
-            raise wrong("weights go with a random order", "remove one of them", key="weights")
+            raise wrong("weights requires order: random", "remove weights or order", key="weights")
         if self.weights is not None and len(self.weights) != len(self.values):
-            raise wrong(f"{len(self.values)} values have {len(self.weights)} weights", key="weights")
+            raise wrong(f"got {len(self.weights)} weights for {len(self.values)} values", key="weights")
         return self
 
 
 class Sequential(Model):
-    """Counts requests (or users, or iterations): the first one's value, and one more for each further."""
+    """The number of the request (or user, or iteration), starting at `from`."""
 
     from_: int = Field(0, alias="from")
 
 
 class Counter(Model):
-    """Numbers the requests that use it, without gaps: the first one's value, and one more for each further.
+    """Consecutive numbers for the requests that use it, starting at `from`, without gaps.
 
-    It begins again after `items` numbers. A `fresh` one begins at another number in each phase and with each seed.
+    It wraps around after `items` numbers. A `fresh` counter starts at a different number for each phase and seed.
     """
 
     from_: int = Field(0, alias="from")
@@ -116,9 +116,9 @@ class Counter(Model):
 
 
 class Zipf(Model):
-    """A law of Zipf over `items`: item i, from 0, in proportion to (i + 1)^-exponent.
+    """A Zipf distribution over `items`: the probability of item i, from 0, is proportional to (i + 1)^-exponent.
 
-    `exact` is that for any exponent; `ycsb` is Gray's approximation (1994) as YCSB has it, for exponents below 1.
+    `exact` supports any exponent. `ycsb` is Gray's approximation (1994) as in YCSB, for exponents below 1.
     """
 
     items: Items
@@ -129,15 +129,16 @@ class Zipf(Model):
     @model_validator(mode="after")
     def _converges(self) -> "Zipf":
         if self.form == "ycsb" and self.exponent >= 1:
-            raise wrong("the ycsb form wants an exponent below 1", "write form: exact", key="exponent")
+            what = f"form: ycsb requires an exponent below 1; got {self.exponent:g}"
+            raise wrong(what, "use form: exact", key="exponent")
         return self
 
 
 class Zipfian(Zipf):
-    """Few items are popular; `scrambled` scatters those among all items, as YCSB does, by a hash.
+    """A Zipf distribution in which low item numbers are popular.
 
-    The law holds over the items and over those that are `expected` to be `inserted` (by operations that use that
-    counter); an item that is not there yet is drawn again.
+    `scrambled` spreads the popular items over the whole range by a hash, as YCSB does. With the counter `inserted`, the
+    distribution covers the items and the `expected` inserts; an item that is not inserted yet is redrawn.
     """
 
     scrambled: bool = False
@@ -145,45 +146,48 @@ class Zipfian(Zipf):
     inserted: Text | None = None
 
     @model_validator(mode="after")
-    def _scrambles_as_ycsb_does(self) -> "Zipfian":
+    def _check_scrambled_and_inserted(self) -> "Zipfian":
         if self.form == "ycsb" and self.scrambled and self.exponent != 0.99:
-            raise wrong("YCSB scrambles only with an exponent of 0.99", "leave it out", key="exponent")
+            what = f"form: ycsb with scrambled requires an exponent of 0.99; got {self.exponent:g}"
+            raise wrong(what, "remove exponent", key="exponent")
         if self.inserted is not None and not self.expected:
-            raise wrong("it does not say how many items are expected", "add expected: 1000", key="inserted")
+            raise wrong(
+                "inserted requires expected, the number of expected inserts", "add expected: 1000", key="inserted"
+            )
         return self
 
 
 class Latest(Zipf):
-    """The newest item is the most popular; the `ycsb` form never draws the oldest, as YCSB does not.
+    """A Zipf distribution in which the newest item is the most popular.
 
-    Each request adds `growth` items (such as the share of inserts), or those that have been `inserted` are added (by
-    operations that use that counter).
+    Like YCSB, `form: ycsb` never draws the oldest item. The range grows by `growth` items per request, such as the
+    fraction of inserts, or by the records that the counter `inserted` numbers.
     """
 
     growth: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     inserted: Text | None = None
 
     @model_validator(mode="after")
-    def _grows_in_one_way(self) -> "Latest":
+    def _check_growth(self) -> "Latest":
         if self.inserted is not None and self.growth:
-            raise wrong("items grow by growth or by what is inserted", "remove one of them", key="growth")
+            raise wrong("growth and inserted exclude each other", "remove one of them", key="growth")
         return self
 
 
 class Hotspot(Model):
-    """The first `hot_items` of the items (a share) get `hot_share` of the draws; within both it is even."""
+    """A hot set: the first `hot_items` (a fraction) get the fraction `hot_share` of draws; uniform within each set."""
 
     items: Items
-    hot_items: Share = 0.2
-    hot_share: Share = 0.8
+    hot_items: Fraction = 0.2
+    hot_share: Fraction = 0.8
     from_: int = Field(0, alias="from")
 
 
 class Exponential(Model):
-    """A number of that mean; with `items` a whole one: item i, from 0, in proportion to exp(-i / mean).
+    """An exponential distribution: a real number, or with `items` item i, from 0, in proportion to exp(-i / mean).
 
-    Items are counted from the oldest, or with `newest_first` from the newest; those that have been `inserted` (by
-    operations that use that counter) are the newest.
+    Items count from the oldest, or with `newest_first` from the newest. Records that the counter `inserted` numbers are
+    the newest.
     """
 
     mean: Mean
@@ -193,31 +197,31 @@ class Exponential(Model):
     inserted: Text | None = None
 
     @model_validator(mode="after")
-    def _from_items(self) -> "Exponential":
+    def _check_items(self) -> "Exponential":
         if self.items is None and "from_" in self.model_fields_set:
-            raise wrong("only items are counted from a number", "say how many items", key="from")
+            raise wrong("from requires items", "add items: 1000", key="from")
         if self.items is None and self.newest_first:
-            raise wrong("only items have a newest one", "say how many items", key="newest_first")
+            raise wrong("newest_first requires items", "add items: 1000", key="newest_first")
         if self.inserted is not None and not self.newest_first:
-            raise wrong("inserted items are the newest", "add newest_first: true", key="inserted")
+            raise wrong("inserted requires newest_first", "add newest_first: true", key="inserted")
         return self
 
 
 class Normal(Model):
-    """A number of that mean and standard deviation."""
+    """A normally distributed number."""
 
     mean: Annotated[float, Field(allow_inf_nan=False)]
     deviation: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Letters(Model):
-    """Random letters, digits, - and _; `length` is a number of characters or [shortest, longest]."""
+    """A random text of letters, digits, - and _; `length` is a number of characters or [shortest, longest]."""
 
     length: Annotated[int | list[int], BeforeValidator(_length)]
 
 
 class Date(Model):
-    """An instant from `from` to just before `to`, UTC; without a format as 2015-01-31T12:30:00.000Z."""
+    """A random instant (UTC) between `from` and `to`, excluding `to`; default format 2015-01-31T12:30:00.000Z."""
 
     from_: Instant = Field(alias="from")
     to: Instant
@@ -227,52 +231,52 @@ class Date(Model):
     def _in_order(self) -> "Date":
         begin, end = (datetime.fromisoformat(text.removesuffix("Z")) for text in (self.from_, self.to))
         if begin >= end:
-            raise wrong("the date ends before it begins", "write the earlier one under from", key="to")
+            raise wrong("from must be before to", "swap them", key="to")
         return self
 
 
 class SimulatedInstant(Model):
-    """The instant of the user's simulated clock; without a format as 2015-01-31T12:30:00.000Z."""
+    """The time of the user's simulated clock; default format 2015-01-31T12:30:00.000Z."""
 
     format: Annotated[str, BeforeValidator(_format)] | None = None
 
 
 class LoopCount(Model):
-    """The number of the pass through the loop of a journey that names it as its `count`; the first one's, and one more
-    for each further."""
+    """The number of the pass, starting at `from`, through the journey loop whose `count` names this variable."""
 
     from_: int = Field(0, alias="from")
 
 
 class Lines(Model):
-    """A line of a text file; those that are empty are left out."""
+    """A line of a text file; empty lines are skipped."""
 
     file: Text
-    order: Order = "random"
+    order: DrawOrder = "random"
 
 
 class FieldOf(Model):
-    """A field of documents of a corpus (`a.b` is within `a`), taken from up to 10,000 spread over it."""
+    """A field (`a.b` for nested ones) of the documents of a corpus, sampled from up to 10,000 documents across it."""
 
     corpus: Text
     field: Text
-    order: Order = "random"
+    order: DrawOrder = "random"
 
 
 class DocumentOf(Model):
-    """A whole document of a corpus, such as the parameters of one request: any, or request k takes document k.
+    """A whole document of a corpus, such as the parameters of one request.
 
-    Files of a corpus are mapped and not read, so that there may be more documents than memory holds.
+    `random` draws any document; with `sequential`, request k uses document k. Files are memory-mapped, so a corpus may
+    exceed memory.
     """
 
     corpus: Text
-    order: Order = "random"
+    order: DrawOrder = "random"
 
 
 class PartOf(Model):
-    """What is at a field of a variable that is a document (`a.b` is within `a`), or `otherwise`.
+    """A field (`a.b` for nested ones) of a document variable, or `otherwise` if it is missing.
 
-    The parts of one document variable are of the same document in the same request.
+    Within a request, all parts of a document variable come from the same document.
     """
 
     of: Text
@@ -281,7 +285,7 @@ class PartOf(Model):
 
 
 class Linear(Model):
-    """A variable that is a number, `times` a number, `plus` a number; whole if all three are."""
+    """A linear function of a number variable: value × `times` + `plus`; an integer if all three are integers."""
 
     of: Text
     times: Number = 1
@@ -289,20 +293,20 @@ class Linear(Model):
 
 
 class Hash(Model):
-    """YCSB's hash (FNV-1a) of a variable that is a whole number."""
+    """YCSB's hash (FNV-1a) of an integer variable."""
 
     of: Text
 
 
 class Several(Model):
-    """A list of `count` values of another variable; the next request has the next `count` values."""
+    """A list of `count` values of another variable; each request uses the next `count` values."""
 
     of: Text
     count: Annotated[int, Field(ge=1)]
 
 
 class Variable(Model):
-    """One way to draw a value, and whether each request, iteration (of a journey) or user has its own."""
+    """A variable: exactly one kind, drawn once per request, journey iteration or user."""
 
     uniform: Annotated[tuple[Number, Number], Strict(False), BeforeValidator(_pair)] | None = None
     constant: Any = None
@@ -329,24 +333,25 @@ class Variable(Model):
     per: Literal["request", "iteration", "user"] = "request"
 
     @model_validator(mode="after")
-    def _one_way(self) -> "Variable":
+    def _check_kind(self) -> "Variable":
         ways = sorted(self.model_fields_set - {"per"})
         if len(ways) != 1:
             known = ", ".join(name for name in type(self).model_fields if name != "per")
-            raise wrong(f"expected one way to draw a value, not {len(ways)}", f"say one of {known}")
+            raise wrong(f"a variable needs exactly one kind; got {len(ways)}", f"use one of {known}")
         if self.uniform is not None and self.uniform[0] > self.uniform[1]:
-            raise wrong("the lower bound is above the upper one", "write [low, high]", key="uniform")
+            raise wrong("the lower bound is above the upper bound", "write [low, high]", key="uniform")
         if self.of and not self.inserted and "per" in self.model_fields_set:
-            raise wrong("a derived value changes with what it is made of", "say per there", key="per")
+            what = "a derived variable inherits per from the variables it refers to"
+            raise wrong(what, "move per to those variables", key="per")
         if self.loop is not None and self.per != "request":
-            raise wrong("a loop's count is its user's", "leave per out", key="per")
+            raise wrong("a loop variable does not support per", "remove per", key="per")
         if (self.counter or self.inserted) and self.per != "request":
-            raise wrong("what depends on a counter has a value for each request", "leave per out", key="per")
+            raise wrong("a variable that depends on a counter requires per: request", "remove per", key="per")
         return self
 
     @property
     def inserted(self) -> str | None:
-        """The name of the counter that numbers the records which its values are chosen from, if they may grow."""
+        """The name of the counter of inserted records that extends its range; None without one."""
         law = self.zipfian or self.latest or self.exponential
         return law.inserted if law is not None else None
 
@@ -360,7 +365,7 @@ class Variable(Model):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Which kinds its values are known to be of: `number`, `whole number`, `document`."""
+        """The known kinds of its values, among `number`, `whole number` and `document`."""
         bounds = (*(self.uniform or ()), *((self.linear.times, self.linear.plus) if self.linear else ()))
         if self.document is not None:
             return ("document",)
@@ -373,7 +378,7 @@ class Variable(Model):
         return ("number", "whole number") if whole else ("number",)
 
     def dump(self, folder: Path = Path()) -> dict[str, Any]:
-        """Return the variable as the engine takes it; relative paths begin at `folder`."""
+        """Return the variable for the plan; relative paths are resolved against `folder`."""
         if self.choice is not None and self.choice.weights is None and self.choice.order == "random":
             dumped: dict[str, Any] = {"choice": self.choice.values}
         elif self.sequential is not None:
@@ -386,7 +391,7 @@ class Variable(Model):
 
 
 def closure(used: set[str], variables: Mapping[str, Variable]) -> set[str]:
-    """Return the names of the variables that are used, with those that they are made of."""
+    """Return the used variables and all variables that they depend on, directly or not."""
     reached: set[str] = set()
     new = used & variables.keys()
     while new:
@@ -395,16 +400,16 @@ def closure(used: set[str], variables: Mapping[str, Variable]) -> set[str]:
     return reached
 
 
-def circle(variables: Mapping[str, Variable]) -> list[str] | None:
-    """Return the names of variables that are made of each other in a circle, the first one again last; or None."""
-    free: set[str] = set()
+def cycle(variables: Mapping[str, Variable]) -> list[str] | None:
+    """Return the names along a dependency cycle, the first repeated at the end; None without a cycle."""
+    acyclic: set[str] = set()
 
-    def walk(name: str, way: list[str]) -> Iterator[list[str]]:
-        if name in way:
-            yield [*way[way.index(name) :], name]
-        elif name in variables and name not in free:
+    def walk(name: str, path: list[str]) -> Iterator[list[str]]:
+        if name in path:
+            yield [*path[path.index(name) :], name]
+        elif name in variables and name not in acyclic:
             for other in variables[name].of:
-                yield from walk(other, [*way, name])
-            free.add(name)
+                yield from walk(other, [*path, name])
+            acyclic.add(name)
 
     return next((path for name in variables for path in walk(name, [])), None)

@@ -1,8 +1,6 @@
-"""Vectors in files of other programs, as the engine reads them.
+"""Vector files: HDF5 data sets, Parquet columns and Big ANN files, converted for the engine.
 
-They are the rows of HDF5 data sets, of columns of Parquet, and of the files of the Big ANN benchmarks.
-
-The engine maps `.fvecs`, `.ivecs` and `.bvecs`. Other files are written as these once, into the cache.
+The engine memory-maps `.fvecs`, `.ivecs` and `.bvecs`. Other formats are converted to these once, in the cache.
 """
 
 import hashlib
@@ -23,68 +21,68 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-#: Files that the engine maps as they are.
+#: Formats that the engine maps directly.
 MAPPED = (".fvecs", ".ivecs", ".bvecs")
-#: Files of several data sets or columns, of which one is named.
+#: Formats with several data sets or columns; the source must name one.
 _CONTAINERS = (".hdf5", ".h5", ".parquet")
-#: The files of the Big ANN benchmarks: the type of the components, by the ending. A `.bin` holds ids of neighbours, and
-#: their distances may follow.
+#: Component types of Big ANN files, by extension. A `.bin` file holds ids of neighbours, optionally followed by their
+#: distances.
 _BIG_ANN = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1", ".ibin": "<i4", ".bin": "<u4"}
-#: Bytes before the rows of such a file: their number and that of their components.
+#: Bytes of the header of such a file: number of rows, number of components.
 _BIG_ANN_HEADER = 8
-#: How the engine's libraries call a compression, by the file's ending.
+#: pyarrow's names of compressions, by extension.
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-#: Bytes of a row's components, by the file's ending.
+#: Bytes per component, by extension.
 COMPONENT = {".fvecs": 4, ".ivecs": 4, ".bvecs": 1}
-#: Rows that are in memory at a time.
+#: Rows in memory at a time.
 _ROWS = 8192
-#: Bytes that are unpacked at a time.
+#: Bytes decompressed at a time.
 _CHUNK = 2**20
 
-#: Makes the error of what is wrong with a file and of the remedy.
-Wrong = Callable[[str, str], BadInput]
+#: Makes the exception for an unusable file from the problem and the remedy.
+MakeError = Callable[[str, str], BadInput]
 
 
 @dataclass(frozen=True)
 class VectorSource:
-    """Where a column's values are: a file or an address, and within it a data set or a column if it has several."""
+    """The source of a column: a file or URL, and a data set or column within it (None for flat files)."""
 
     file: str
     inside: str | None
 
     @property
     def is_address(self) -> bool:
-        """Whether the file is fetched."""
+        """Whether the file is downloaded."""
         return self.file.startswith(("http://", "https://"))
 
 
 def vector_source(text: str) -> VectorSource:
-    """Read `base.fvecs`, `glove.hdf5:train`, `sift.hdf5.bz2:test` or `https://data.example/part.parquet:emb`."""
+    """Parse `base.fvecs`, `glove.hdf5:train`, `sift.hdf5.bz2:test` or `https://data.example/part.parquet:emb`."""
     match = re.fullmatch(r"(.+\.(?:hdf5|h5|parquet)(?:\.gz|\.bz2|\.zst)?):([^:]+)", text)
     return VectorSource(match[1], match[2]) if match else VectorSource(text, None)
 
 
 def wrong_source(text: str) -> str | None:
-    """Return why a text does not say where vectors are; None if it does."""
+    """Return why a text is not a valid vector source; None if it is valid."""
     source = vector_source(text)
     suffix = _suffix(Path(source.file))
     if suffix in MAPPED or suffix in _BIG_ANN:
         return None
     if suffix not in _CONTAINERS:
-        return f"{text!r} is not a file of vectors ({', '.join((*MAPPED, *_CONTAINERS, *_BIG_ANN))})"
-    return None if source.inside else f"{text!r} does not say which part of the file: write FILE:NAME"
+        return f"{text!r} is not a vector file ({', '.join((*MAPPED, *_CONTAINERS, *_BIG_ANN))})"
+    return None if source.inside else f"{text!r} lacks the data set or column: write FILE:NAME"
 
 
 def _suffix(file: Path) -> str:
-    """Return the file name extension of the format, without that of the compression."""
+    """Return the extension of the format, ignoring a compression extension."""
     return Path(file.stem if file.suffix.lower() in _COMPRESSED else file.name).suffix.lower()
 
 
-def column(name: str, file: Path, inside: str | None, folder: Path, error: Wrong) -> dict[str, Any]:
-    """Return a column of a corpus as the engine takes it: `{"name", "file", "single"?}`.
+def column(name: str, file: Path, inside: str | None, folder: Path, error: MakeError) -> dict[str, Any]:
+    """Return a column of a corpus for the plan: `{"name", "file", "single"?}`.
 
-    A file that the engine cannot map is written into `folder` once, and again when it has changed. BadInput, made by
-    `error`, for what holds no vectors.
+    Converts a file that the engine cannot map into `folder`, once per version of the file. Raises `error(what, remedy)`
+    if it does not hold vectors.
     """
     if file.suffix.lower() in _COMPRESSED:
         file = _unpacked(file, folder, error)
@@ -105,7 +103,7 @@ def column(name: str, file: Path, inside: str | None, folder: Path, error: Wrong
 
 
 def rows(file: Path) -> int | None:
-    """Return how many rows a file has that the engine maps; None for others."""
+    """Return the number of rows of a mapped format; None for other formats and missing files."""
     size = COMPONENT.get(file.suffix.lower())
     if size is None or not file.is_file():
         return None
@@ -114,8 +112,8 @@ def rows(file: Path) -> int | None:
     return file.stat().st_size // (4 + size * dimensions) if dimensions > 0 else None
 
 
-def rows_as_lines(file: Path, folder: Path, error: Wrong) -> Path:
-    """Return an NDJSON file with the rows of a Parquet file, which is written once into `folder`."""
+def rows_as_lines(file: Path, folder: Path, error: MakeError) -> Path:
+    """Convert a Parquet file to NDJSON in `folder`, unless it is cached there, and return the path."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -130,15 +128,16 @@ def rows_as_lines(file: Path, folder: Path, error: Wrong) -> Path:
                 lines.writelines(json.dumps(row, default=str, allow_nan=False) + "\n" for row in batch.to_pylist())
     except (pa.ArrowException, ValueError) as cause:
         partial.unlink(missing_ok=True)
-        raise error(f"{file} cannot be read as Parquet: {cause}", "give a Parquet file whose values JSON has") from None
+        what = f"cannot convert {file} from Parquet to JSON: {cause}"
+        raise error(what, "use a Parquet file whose values JSON can represent") from None
     partial.replace(target)
     return target
 
 
-def first_filled_up(file: Path, most: int) -> int | None:
-    """Return the first row of an `.ivecs` file with a negative number among its first `most`; None if there is none.
+def first_padded_row(file: Path, most: int) -> int | None:
+    """Return the first row of an `.ivecs` file with a negative number among its first `most`; None without one.
 
-    Lists of neighbours of different lengths are filled up with -1.
+    Lists of fewer neighbours are padded with -1.
     """
     import numpy as np
 
@@ -152,14 +151,14 @@ def first_filled_up(file: Path, most: int) -> int | None:
 
 
 def _state(file: Path, inside: str = "") -> str:
-    """Return a short key of a file as it is now, and of a part of it."""
+    """Return a cache key of a file's path, size and modification time, and of a part of it."""
     status = file.stat()
     key = f"{file}:{inside}:{status.st_size}:{status.st_mtime_ns}"
     return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
-def _unpacked(file: Path, folder: Path, error: Wrong) -> Path:
-    """Return the file that is compressed in another one; it is unpacked once, into a folder."""
+def _unpacked(file: Path, folder: Path, error: MakeError) -> Path:
+    """Decompress a file into `folder`, unless it is cached there, and return the path."""
     import pyarrow as pa
 
     unpacked = Path(file.stem)
@@ -177,20 +176,20 @@ def _unpacked(file: Path, folder: Path, error: Wrong) -> Path:
                 out.write(chunk)
         partial.replace(target)
     except (pa.ArrowException, OSError) as cause:
-        raise error(f"{file} cannot be unpacked: {cause}", "check the file") from None
+        raise error(f"cannot decompress {file}: {cause}", "check the file") from None
     finally:
         partial.unlink(missing_ok=True)
     return target
 
 
-def _blocks(file: Path, inside: str | None, error: Wrong) -> "Iterator[np.ndarray[Any, Any]]":
+def _blocks(file: Path, inside: str | None, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
     suffix = file.suffix.lower()
     if suffix in _BIG_ANN:
         return _big_ann(file, error)
     return _parquet(file, inside or "", error) if suffix == ".parquet" else _hdf5(file, inside or "", error)
 
 
-def _big_ann(file: Path, error: Wrong) -> "Iterator[np.ndarray[Any, Any]]":
+def _big_ann(file: Path, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
     import numpy as np
 
     kind = np.dtype(_BIG_ANN[file.suffix.lower()])
@@ -201,57 +200,62 @@ def _big_ann(file: Path, error: Wrong) -> "Iterator[np.ndarray[Any, Any]]":
     ids_alone = size == _BIG_ANN_HEADER + needed
     ids_and_distances = file.suffix.lower() == ".bin" and size == _BIG_ANN_HEADER + 2 * needed
     if not needed or not (ids_alone or ids_and_distances):
-        what = f"{file} has {size} bytes, which its header of {count} rows of {width} components does not explain"
-        raise error(what, "give a whole file of the Big ANN benchmarks")
+        what = f"{file} has {size} bytes, which contradicts its header of {count} rows with {width} components"
+        raise error(what, "use a complete file of the Big ANN benchmarks")
     table = np.memmap(file, kind, "r", offset=_BIG_ANN_HEADER, shape=(count, width))
     for start in range(0, count, _ROWS):
         yield table[start : start + _ROWS]
 
 
-def _hdf5(file: Path, inside: str, error: Wrong) -> "Iterator[np.ndarray[Any, Any]]":
+def _hdf5(file: Path, inside: str, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
     try:
         import h5py
     except ImportError:
-        raise error(f"{file} is HDF5, and h5py is not installed", "install it: pip install h5py") from None
+        raise error(f"{file} is HDF5, which requires h5py", "install it: pip install h5py") from None
     try:
         opened = h5py.File(file, "r")
     except OSError as cause:
-        raise error(f"{file} cannot be read as HDF5: {cause}", "check the file") from None
+        raise error(f"cannot read {file} as HDF5: {cause}", "check the file") from None
     with opened:
         data = opened.get(inside)
         if not isinstance(data, h5py.Dataset):
-            raise error(f"{file} has no data set {inside!r}", f"choose one of {', '.join(sorted(opened))}")
+            raise error(f"unknown data set {inside!r} in {file}", f"choose one of {', '.join(sorted(opened))}")
         for start in range(0, data.shape[0], _ROWS):
             yield data[start : start + _ROWS]
 
 
-def _parquet(file: Path, inside: str, error: Wrong) -> "Iterator[np.ndarray[Any, Any]]":
+def _parquet(file: Path, inside: str, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         opened = pq.ParquetFile(file)
     except (pa.ArrowException, OSError) as cause:
-        raise error(f"{file} cannot be read as Parquet: {cause}", "check the file") from None
+        raise error(f"cannot read {file} as Parquet: {cause}", "check the file") from None
     with opened:
         if inside not in opened.schema_arrow.names:
-            raise error(f"{file} has no column {inside!r}", f"choose one of {', '.join(opened.schema_arrow.names)}")
+            raise error(f"unknown column {inside!r} in {file}", f"choose one of {', '.join(opened.schema_arrow.names)}")
         for batch in opened.iter_batches(batch_size=_ROWS, columns=[inside]):
             values = batch.column(0)
             if values.null_count:
-                raise error(f"the column {inside!r} of {file} has rows without a value", "leave them out of the file")
+                raise error(f"the column {inside!r} of {file} has null values", "remove these rows from the file")
             if not pa.types.is_nested(values.type):
                 yield values.to_numpy(zero_copy_only=False)
                 continue
             flat, count = values.flatten(), len(values)
             lengths = {len(row) for row in values}
             if len(lengths) > 1 or flat.null_count:
-                raise error(f"the vectors of the column {inside!r} of {file} differ in length", "leave those out")
+                what = f"the vectors in the column {inside!r} of {file} differ in length or have nulls"
+                raise error(what, "remove these rows from the file")
             yield flat.to_numpy(zero_copy_only=False).reshape(count, -1)
 
 
-def _write(blocks: "Iterator[np.ndarray[Any, Any]]", stem: Path, error: Wrong, what: str) -> dict[str, Any]:
-    """Write the rows as the engine reads them; return the file's ending, and whether each row is a single value."""
+def _write(blocks: "Iterator[np.ndarray[Any, Any]]", stem: Path, error: MakeError, what: str) -> dict[str, Any]:
+    """Write rows to `stem` plus the extension of the fitting mapped format.
+
+    Returns the extension as `suffix`, and as `single` whether each row is a single value. `what` names the source in
+    errors.
+    """
     import numpy as np
 
     partial = stem.with_name(f"{stem.name}.{os.getpid()}.partial")
@@ -268,12 +272,12 @@ def _write(blocks: "Iterator[np.ndarray[Any, Any]]", stem: Path, error: Wrong, w
                 elif matrix.dtype.kind in "iu" and (not matrix.size or abs(matrix.astype("i8")).max() < 2**31):
                     suffix, components = ".ivecs", matrix.astype("<i4")
                 else:
-                    raise error(f"{what} holds neither numbers nor vectors of them", "name another part of the file")
+                    raise error(f"{what} does not hold numbers or vectors", "name another part of the file")
                 width = components.shape[1]
                 lengths = np.full((len(components), 1), width, "<i4")
                 np.hstack([lengths.view("u1"), np.ascontiguousarray(components).view("u1")]).tofile(target)
         if not width:
-            raise error(f"{what} has no rows", "name another part of the file")
+            raise error(f"{what} is empty", "name another part of the file")
         partial.replace(stem.with_name(f"{stem.name}{suffix}"))
     finally:
         partial.unlink(missing_ok=True)
@@ -286,26 +290,24 @@ def check(
     variables: Mapping[str, Variable],
     sources: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Refuse right answers of operations that are fewer than `k` and filled up with -1.
+    """Refuse recall against neighbour lists with fewer than `k` ids, padded with -1; BadInput at the operation.
 
-    Each -1 would count as a document that was not found, so that recall would be too low. BadInput at the operation.
+    Each -1 would count as a document that was not found, which would understate recall.
     """
     for name, form in operations.items():
         recall = form.get("assert", {}).get("recall")
         if recall is None or not isinstance(recall["of"], str):
             continue
         for file in _files(recall["of"], variables, sources):
-            row = first_filled_up(file, recall["k"])
+            row = first_padded_row(file, recall["k"])
             if row is not None:
-                what = (
-                    f"row {row} of {file} has fewer right answers than the {recall['k']} that recall is about, and -1"
-                )
-                remedy = "take a smaller k, or remove recall"
+                what = f"recall at {recall['k']} needs {recall['k']} neighbours; row {row} of {file} is padded with -1"
+                remedy = "use a smaller k, or remove recall"
                 raise document.error(("operations", name), what, remedy, key=True)
 
 
 def _files(of: str, variables: Mapping[str, Variable], sources: Mapping[str, Mapping[str, Any]]) -> list[Path]:
-    """Return the files of neighbours that a list of ids is drawn from."""
+    """Return the `.ivecs` files of neighbours that a list of ids is drawn from."""
     files = []
     for name in names(of):
         part = variables[name].part if name in variables else None

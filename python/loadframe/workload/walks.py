@@ -1,4 +1,4 @@
-"""How long users wait at least while they walk their journeys: to think, and in pauses of a clock with a scale."""
+"""Minimum time that users spend waiting in their journeys: think times, and pauses of a scaled clock."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,15 @@ from loadframe.workload.phases import Phase, Stream
 
 @dataclass(frozen=True)
 class _Walk:
-    """What a user waits along some steps, s: nobody waits for what comes after the last request of all."""
+    """Waiting time of a user over some steps, in seconds.
 
-    before: float = 0.0  #: until its last request
-    after: float = 0.0  #: after that; everything where it may ask for nothing
-    asks: bool = False  #: whether it asks for something, whichever way it goes
-    leaves: bool = False  #: whether its journey may end there
+    It is split at the last request, because waits after the last request of all do not prolong the phase.
+    """
+
+    before: float = 0.0  #: up to the last request
+    after: float = 0.0  #: after the last request; all of it if some branch sends no request
+    requests: bool = False  #: whether every branch sends a request
+    leaves: bool = False  #: whether the journey may end within the steps
 
     @property
     def whole(self) -> float:
@@ -24,21 +27,18 @@ class _Walk:
     def then(self, later: "_Walk") -> "_Walk":
         if self.leaves:
             return self
-        if later.asks:
+        if later.requests:
             return _Walk(self.whole + later.before, later.after, True, later.leaves)
-        return _Walk(self.before, self.after + later.whole, self.asks, later.leaves)
+        return _Walk(self.before, self.after + later.whole, self.requests, later.leaves)
 
 
 def walks_journeys(phase: Phase) -> bool:
-    """Whether a phase, or a stream of it, ends when users have walked a number of journeys."""
+    """Return whether a phase, or a stream of it, ends after a number of journeys."""
     return phase.journeys is not None or any(stream.journeys is not None for stream in phase.streams or ())
 
 
 def least_seconds(phase: Phase) -> float:
-    """Return how long the users of a phase wait at least until they have walked their journeys, s, on average.
-
-    How long answers take comes on top, and nobody knows that before.
-    """
+    """Return the mean time in seconds that users of a phase wait during their journeys, without response times."""
     return max((_least(stream, stream.journeys or phase.journeys or 0) for stream in phase.named_streams), default=0.0)
 
 
@@ -50,7 +50,7 @@ def _least(stream: Stream, journeys: int) -> float:
     least = arrives + between + _times(journeys, _walked(stream.journey or (), _thought))
     if stream.clock is None or stream.clock.shared or stream.clock.scale is None:
         return least
-    # A user who is late by its clock does not wait, so that time to think may be part of the pauses.
+    # A user who is behind the clock does not wait, so think times may overlap pauses.
     paused = _times(journeys, _walked(stream.journey or (), lambda step: step.pause or 0.0))
     return max(least, paused / stream.clock.scale)
 
@@ -83,7 +83,7 @@ def _step(step: JourneyStep, waits: Callable[[JourneyStep], float]) -> _Walk:
     if step.repeat is not None:
         return _loop(step.repeat, waits)
     if step.operation is not None:
-        # Who skips it does not think after it either.
+        # A skipped step also skips its think time.
         return _Walk() if step.missing == "skip" else _Walk(0.0, waits(step), True, step.missing == "leave")
     if step.choose is not None:
         total = sum(way.weight for way in step.choose)
@@ -103,13 +103,13 @@ def _step(step: JourneyStep, waits: Callable[[JourneyStep], float]) -> _Walk:
 def _loop(loop: Repeat, waits: Callable[[JourneyStep], float]) -> _Walk:
     inner = _walked(loop.steps, waits)
     if loop.until is not None:
-        # It may be over before its first pass.
+        # It may end before the first pass.
         return _Walk(leaves=inner.leaves)
     times = 1 if inner.leaves else loop.times
-    return _Walk(times * inner.whole - inner.after, inner.after, inner.asks, inner.leaves)
+    return _Walk(times * inner.whole - inner.after, inner.after, inner.requests, inner.leaves)
 
 
 def _either(ways: Sequence[_Walk], before: float, after: float) -> _Walk:
     leaves = any(walk.leaves for walk in ways)
-    asks = all(walk.asks for walk in ways)
-    return _Walk(before, after, True, leaves) if asks else _Walk(0.0, before + after, False, leaves)
+    requests = all(walk.requests for walk in ways)
+    return _Walk(before, after, True, leaves) if requests else _Walk(0.0, before + after, False, leaves)

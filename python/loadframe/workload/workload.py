@@ -1,4 +1,4 @@
-"""A workload as its user sees it: loaded, its parameters set, and resolved for a family of stores."""
+"""Workloads: load a file, set parameters, select phases, and resolve it for a store family."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +20,8 @@ from loadframe.workload.sources import Source
 from loadframe.workload.variables import closure
 from loadframe.yamlfile import Document, did_you_mean, read, shown, validate
 
-#: Parts of a file that decide what a store holds.
-_FILLING = ("collections", "corpora", "client_encryption")
+#: Sections of a file that determine the contents of a store.
+_CONTENT_SECTIONS = ("collections", "corpora", "client_encryption")
 
 
 @dataclass(frozen=True)
@@ -30,25 +30,25 @@ class Filled:
 
     file: WorkloadFile
     parameters: Mapping[str, Value]
-    #: The parameters that went into each place, directly.
+    #: The parameters that each place refers to directly.
     holes: Mapping[Place, tuple[str, ...]]
-    #: The parameters that each parameter's value is made of.
+    #: The parameters that each parameter's default refers to.
     made_of: Mapping[str, set[str]]
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload file and the values that its parameters are given. `load_workload` makes one."""
+    """A workload file with parameter settings and selected phases; made by `load_workload`."""
 
     document: Document
     defaults: Mapping[str, Value]
     settings: Mapping[str, Setting]
-    #: The phases that are chosen, beside those that prepare; None for all that are not optional.
+    #: The selected phases, besides those that prepare; None for all that are not optional.
     only: tuple[str, ...] | None = None
 
     @cached_property
     def file(self) -> WorkloadFile:
-        """The file's content, as on a single node; of its phases those that are chosen."""
+        """The file for a single node, with only the selected phases."""
         return self._chosen(self.fill(1).file)
 
     @property
@@ -58,47 +58,47 @@ class Workload:
 
     @property
     def parameters(self) -> Mapping[str, Value]:
-        """The values of the parameters, by name, as on a single node."""
+        """The values of the parameters, by name, for a single node."""
         return self.fill(1).parameters
 
     def with_parameters(
         self, values: Mapping[str, Value], *, folder: Path | None = None, where: Callable[[str], str] | None = None
     ) -> "Workload":
-        """Return the workload with further parameters set; texts are read in the type of the parameter's default.
+        """Return a checked copy of the workload with further parameters set.
 
-        `where` tells where the value of a name was given, for messages; by default it is the option `--set`. Values
-        that are relative paths begin at `folder`, by default the current one. BadInput for unknown parameters and for
-        values that do not fit.
+        Text values are converted to the type of the parameter's default. `where` returns the origin of a setting for
+        messages (default: the option `--set`). Relative paths are resolved against `folder` (default: the current
+        one). BadInput for unknown parameters, and if the workload is invalid with these values.
         """
         place = where or (lambda name: f"--set {name}")
-        given = {name: Setting(value, place(name), folder or Path()) for name, value in values.items()}
-        check_names(given, self.defaults)
-        workload = replace(self, settings={**self.settings, **given})
+        settings = {name: Setting(value, place(name), folder or Path()) for name, value in values.items()}
+        check_names(settings, self.defaults)
+        workload = replace(self, settings={**self.settings, **settings})
         workload.check()
         return workload
 
     def choose(self, phases: Sequence[str], where: str | None = None) -> "Workload":
-        """Return the workload with the named phases and those that prepare; BadInput, at `where`, for one it lacks."""
+        """Return a copy with only the named phases and those that prepare; BadInput, at `where`, for an unknown one."""
         workload = replace(self, only=tuple(phases))
         workload.check_choice(where)
         return workload
 
     def check(self) -> None:
-        """Refuse a workload whose parts do not fit together; BadInput at the place."""
+        """Refuse invalid references between parts of the workload and unknown selected phases."""
         references.check(self.document, self.fill(1).file)
         self.check_choice()
 
     def check_choice(self, where: str | None = None) -> None:
-        """Refuse phases that are chosen and not there."""
+        """Refuse selected phases that the workload does not have."""
         file = self.fill(1).file
         phases = [phase.name for phase in file.phases]
         for name in self.only or ():
             if name not in phases:
-                what = f"the workload {file.workload} has no phase {name!r}"
+                what = f"unknown phase {name!r} of the workload {file.workload}"
                 raise BadInput(what, where=where, remedy=did_you_mean(name, phases))
 
     def fill(self, nodes: int) -> Filled:
-        """Fill the parameters in, for a cluster of `nodes` nodes; BadInput at the place that does not fit."""
+        """Return the file with parameters filled in for `nodes` nodes; BadInput at the place of an invalid value."""
         parameters = Parameters(self.document, self.defaults, self.settings, nodes)
         per_request = [
             *self.document.data.get("variables", {}),
@@ -110,32 +110,33 @@ class Workload:
             key: values if key == "parameters" else _filled(filler, key, part)
             for key, part in self.document.data.items()
         }
-        given = {
-            place: self._given(used, parameters.made_of) for place, used in filler.filled.items() if used[0] != BUILT_IN
+        origin = {
+            place: self._set_at(used, parameters.made_of)
+            for place, used in filler.filled.items()
+            if used[0] != BUILT_IN
         }
-        file = validate(self.document, WorkloadFile, data, given)
+        file = validate(self.document, WorkloadFile, data, origin)
         return Filled(file, values, filler.filled, parameters.made_of)
 
     def for_family(
         self, family: str, nodes: int, report: Callable[[str], None] = lambda _: None, *, offline: bool = False
     ) -> ResolvedWorkload:
-        """Return the workload as a family of stores takes it, on a cluster of `nodes` nodes.
+        """Return the workload resolved for a store family and a number of nodes.
 
-        A phase that prepares is left out if its operations are written for each family, and none for this one.
-        Corpora are fetched if they have a web address and are not in the cache; `report` takes lines on how far that
-        is; `offline` leaves those without files instead. BadInput for an operation in use that has no form for the
-        family, and for corpora that cannot be read.
+        Drops a preparing phase whose operations all lack a form for this family. Downloads corpora that are not in the
+        cache; `report` receives progress lines. With `offline`, such corpora stay without files. BadInput for a
+        violated requirement, an operation without a form for the family, or an unreadable corpus.
         """
         filled = self.fill(nodes)
         for index, required in enumerate(filled.file.require):
             if required.broken(family, filled.parameters):
                 place: Place = ("require", index)
-                what = f"{required.because}: {required.value:,} is more than {required.at_most:,}"
-                raise self.document.error(place, what, "set another of the parameters that it is made of")
+                what = f"{required.because}: {required.value:,} exceeds {required.at_most:,}"
+                raise self.document.error(place, what, "change one of the parameters in this requirement")
         file = self._needed(self._chosen(filled.file), family)
         used = {name for phase in file.phases for stream in phase.named_streams for name in stream.weights}
         operations = {name: self._form(file, name, family).dump() for name in file.operations if name in used}
-        # The last thing to be done, since it may take hours.
+        # Last of the checks, because a download may take hours.
         documents = {
             name: self._documents_of(filled, name, corpus, report, offline) for name, corpus in file.corpora.items()
         }
@@ -163,9 +164,9 @@ class Workload:
         return encryption.encrypted(resolved, file.client_encryption, self.document)
 
     def shaping(self, phases: Collection[str]) -> frozenset[str]:
-        """Return the parameters that decide what the store holds once the named phases have filled it.
+        """Return the parameters that determine the contents of the store after the named phases.
 
-        Another value of one of them needs a store that is filled anew.
+        A changed value of one of them requires reloading the store.
         """
         filled = self.fill(1)
         numbers = {index for index, phase in enumerate(filled.file.phases) if phase.name in phases}
@@ -180,48 +181,48 @@ class Workload:
         direct = {
             name
             for place, filled_in in filled.holes.items()
-            if place[0] in _FILLING or (len(place) > 1 and place[1] in inside.get(place[0], ()))
+            if place[0] in _CONTENT_SECTIONS or (len(place) > 1 and place[1] in inside.get(place[0], ()))
             for name in filled_in
         }
         return frozenset(origins(direct, filled.made_of))
 
     def documents(self, corpus: str) -> int:
-        """Return how many documents a corpus has; a guess from the size of files that are here already."""
+        """Return the number of documents of a corpus, estimated from local file sizes if it is not declared."""
         return corpora.documents(*self._corpus(corpus))
 
     def missing(self, corpus: str) -> list[str]:
-        """Return the files and addresses of a corpus that are not here yet, as they are written."""
+        """Return the files and URLs of a corpus that are missing on disk, as written in the workload."""
         return corpora.missing(*self._corpus(corpus))
 
     def _corpus(self, name: str) -> tuple[Corpus, Path]:
-        """Return a corpus, and the folder at which its paths begin."""
+        """Return a corpus and the base folder of its paths."""
         filled = self.fill(1)
         known = filled.file.corpora[name]
         return known, self._folder(filled, ("corpora", name, known.key))[0]
 
     def _setting(self, used: Iterable[str], made_of: Mapping[str, Collection[str]]) -> Setting | None:
-        """Return the setting that a value made of some parameters goes back to, None if all have their defaults."""
+        """Return the first user setting behind some parameters; None if all have their defaults."""
         return next((self.settings[name] for name in origins(used, made_of) if name in self.settings), None)
 
-    def _given(self, used: Sequence[str], made_of: Mapping[str, Collection[str]]) -> str:
-        """Return where a value made of some parameters was given."""
+    def _set_at(self, used: Sequence[str], made_of: Mapping[str, Collection[str]]) -> str:
+        """Return the place, for messages, where the value of some parameters was set."""
         setting = self._setting(used, made_of)
         return self.document.where(("parameters", used[0])) if setting is None else setting.where
 
     def _documents_of(
         self, filled: Filled, name: str, corpus: Corpus, report: Callable[[str], None], offline: bool
     ) -> dict[str, Any]:
-        """Return a corpus as plans have it, its files found."""
+        """Return a corpus for the plan; finds or downloads its files."""
         place: Place = ("corpora", name, corpus.key)
         folder, error = self._files_at(filled, place)
         return corpora.resolve(corpus, folder, error, report, offline=offline)
 
     def _events(self, filled: Filled, name: str, source: Source) -> dict[str, Any]:
-        """Return a source of events as plans have it, its files found."""
+        """Return a source for the plan; checks its files."""
         return sources.resolve(source, *self._files_at(filled, ("sources", name, source.way)))
 
     def _files_at(self, filled: Filled, place: Place) -> tuple[Path, Callable[[str, str], BadInput]]:
-        """Return where the paths of files at a place begin, and what makes an error of one of them and its remedy."""
+        """Return the base folder of file paths at a place, and a function `error(what, remedy)` for its errors."""
         folder, setting = self._folder(filled, place)
 
         def error(what: str, remedy: str) -> BadInput:
@@ -233,13 +234,13 @@ class Workload:
         return folder, error
 
     def _folder(self, filled: Filled, place: Place) -> tuple[Path, Setting | None]:
-        """Return where relative paths at a place begin, and the setting that they came from if there is one."""
+        """Return the base folder of relative paths at a place, and the user setting that they came from, if any."""
         used = [other for at, others in filled.holes.items() if at[: len(place)] == place for other in others]
         setting = self._setting(used, filled.made_of)
         return (self.document.path.parent if setting is None else setting.folder), setting
 
     def _chosen(self, file: WorkloadFile) -> WorkloadFile:
-        """Return the file with the phases that are chosen, and those that prepare."""
+        """Return the file with only the selected phases and those that prepare."""
 
         def chosen(phase: Phase) -> bool:
             return phase.prepares or (not phase.optional if self.only is None else phase.name in self.only)
@@ -248,7 +249,7 @@ class Workload:
         return file.model_copy(update={"phases": phases})
 
     def _needed(self, file: WorkloadFile, family: str) -> WorkloadFile:
-        """Return the file without phases that prepare other families."""
+        """Return the file without phases that prepare only other families."""
 
         def needed(phase: Phase) -> bool:
             operations = [file.operations[name] for stream in phase.named_streams for name in stream.weights]
@@ -259,31 +260,31 @@ class Workload:
         return file.model_copy(update={"phases": tuple(phase for phase in file.phases if needed(phase))})
 
     def _form(self, file: WorkloadFile, name: str, family: str) -> Form:
-        """Return an operation's form for a family, or say which forms it has."""
+        """Return an operation's form for a family; BadInput if it has none."""
         operation = file.operations[name]
         form = form_for(operation, family)
         if form is None:
             kinds = ", ".join(sorted({form.kind for form in every_form(operation).values()}))
-            what = f"the operation {name!r} has no form for stores of the family {family!r}, only {kinds}"
+            what = f"the operation {name!r} does not support stores of the family {family!r}; it has only {kinds}"
             others = " or ".join(families(operation))
-            remedy = f"add one under {family}: to it, or choose a store of the family {others}"
+            remedy = f"add a form under {family}: to it, or choose a store of the family {others}"
             raise self.document.error(("operations", name), what, remedy, key=True)
         return form
 
 
 def _used_sources(phases: Iterable[Phase]) -> list[str]:
-    """Return the sources that phases take events from; the files of others need not be here."""
+    """Return the sources that phases ingest; files of other sources may be missing."""
     return sorted({s.source for phase in phases for s in phase.named_streams if s.source is not None})
 
 
 def load_workload(
     name_or_path: str, overrides: Mapping[str, Value] | None = None, *, folder: Path | None = None
 ) -> Workload:
-    """Load a workload of the library by its name, or a file that ends with .yaml or has a slash in its path.
+    """Load and check a workload: a built-in one by name, or a file whose path ends with .yaml or has a slash.
 
-    `NAME/PHASE` chooses of a workload of the library one phase (or several, with commas) and those that prepare it.
-    `overrides` set its parameters, as `--set name=value` does. A relative path begins at `folder`, by default the
-    current one. BadInput names the file, the line and the column.
+    `NAME/PHASE[,PHASE...]` selects phases of a built-in workload, in addition to those that prepare. `overrides` set
+    parameters, like `--set name=value`. A relative path is resolved against `folder` (default: the current one).
+    BadInput names file, line and column.
     """
     name_or_path, only = catalogue.split(name_or_path)
     document = read(catalogue.find(name_or_path, folder or Path()))
@@ -294,7 +295,7 @@ def load_workload(
     defaults = parameters.check(document, document.data.get("parameters", {}), variables)
     _check_captured(document, {"a variable": variables, "a parameter": defaults})
     workload = Workload(document, defaults, {}, only)
-    # With what is set: a default may be one that only a setting makes sense of, such as a file that has no name yet.
+    # Check only with the settings: a default may be a placeholder, such as an empty file name.
     if overrides:
         return workload.with_parameters(overrides)
     workload.check()
@@ -302,12 +303,12 @@ def load_workload(
 
 
 def library() -> list[Workload]:
-    """Return the built-in workloads, by name."""
+    """Load all built-in workloads, sorted by name."""
     return [load_workload(name) for name in catalogue.names()]
 
 
 def _filled(filler: Filler, key: str, part: Any) -> Any:
-    """Fill a section; holes of variables stay in operations and in what is derived of variables."""
+    """Fill a section; placeholders of variables stay in operations and derived variables."""
     if key != "variables" or not isinstance(part, dict):
         return filler.fill(part, (key,), per_request=key == "operations")
     return {
@@ -324,7 +325,7 @@ def _check_captured(document: Document, others: Mapping[str, Collection[str]]) -
             raise document.error(place, f"{shown(name)} is not a name", "use letters, digits and _", key=True)
         for what, known in others.items():
             if name in known or name == BUILT_IN:
-                raise document.error(place, f"{name!r} is {what}, too", "choose another name", key=True)
+                raise document.error(place, f"{name!r} is also {what}", "choose another name", key=True)
 
 
 def _check_variables(document: Document, variables: Any) -> None:
@@ -336,5 +337,5 @@ def _check_variables(document: Document, variables: Any) -> None:
                 ("variables", name), f"{shown(name)} is not a name", "use letters, digits and _", key=True
             )
         if name == BUILT_IN:
-            what = f"{name!r} is built in: the number of the cluster's nodes"
+            what = f"{name!r} is reserved for the number of cluster nodes"
             raise document.error(("variables", name), what, "choose another name", key=True)

@@ -16,7 +16,7 @@ from loadframe.experiment.file.factors import Factor, read_factors
 from loadframe.experiment.file.model import ExperimentFile
 from loadframe.experiment.kinds import Kind
 from loadframe.workload import Workload, load_workload
-from loadframe.workload.resolved import paced
+from loadframe.workload.resolved import with_levels
 from loadframe.yamlfile import Document, Place, did_you_mean, read, shown, validate
 
 
@@ -127,6 +127,6 @@ def _check_pacing(
             if phase.name in measured:
                 try:
                     load = {"clients": None, "rate": None, name: 1}
-                    paced(phase.named_streams, **load, phase=phase.name)
+                    with_levels(phase.named_streams, **load, phase=phase.name)
                 except BadInput as error:
                     raise document.error(place, error.what, error.remedy, key=True) from None

@@ -20,7 +20,7 @@ from loadframe.experiment.runner.session import RunHook
 from loadframe.experiment.runner.stage import Stage
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.pacing import Arrivals
-from loadframe.workload.resolved import arriving, paced
+from loadframe.workload.resolved import with_arrivals, with_levels
 from loadframe.yamlfile import Place
 
 
@@ -45,8 +45,8 @@ def spacing(experiment: Experiment, *, clients: bool = False, rate: bool = False
     """Yield the arrival process of each open stream in the measured phases, after setting clients or a rate."""
     for phase in experiment.workload.file.phases:
         if phase.name in experiment.measured:
-            streams = paced(phase.named_streams, 1 if clients else None, 1.0 if rate else None, phase.name)
-            yield from filter(None, (stream.spacing for stream in arriving(streams, experiment.file.arrivals)))
+            streams = with_levels(phase.named_streams, 1 if clients else None, 1.0 if rate else None, phase.name)
+            yield from filter(None, (stream.spacing for stream in with_arrivals(streams, experiment.file.arrivals)))
 
 
 class Kind:

@@ -20,7 +20,7 @@ from loadframe.experiment.kinds.base import Kind, spacing
 from loadframe.workload import Workload
 from loadframe.workload.forms import Text
 from loadframe.workload.pacing import Arrivals
-from loadframe.workload.resolved import paced
+from loadframe.workload.resolved import with_levels
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Rate, did_you_mean, wrong
 
 #: Typical number of trials: four steps up, a failure twice, four bisections with one or two failures, a confirmation.
@@ -145,7 +145,7 @@ class Capacity(Kind):
         rate, users = (1.0, None) if over == RATE else (None, 1)
         for phase in measured:
             try:
-                paced(phase.named_streams, clients=None, rate=rate, users=users, phase=phase.name)
+                with_levels(phase.named_streams, clients=None, rate=rate, users=users, phase=phase.name)
             except BadInput as error:
                 raise document.error((), error.what, error.remedy) from None
         recorded = {name for phase in measured for name in phase.recorded}

@@ -28,7 +28,7 @@ from loadframe.record.fingerprint import digest
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.pacing import Arrivals
 from loadframe.workload.phases import Stream
-from loadframe.workload.resolved import arriving, paced
+from loadframe.workload.resolved import with_arrivals, with_levels
 from loadframe.yamlfile import Place, did_you_mean
 
 
@@ -41,14 +41,14 @@ def loaded(
     stream that can take the load.
     """
     if entry.as_written:
-        return arriving(streams, arrivals)
+        return with_arrivals(streams, arrivals)
     clients = entry.clients.level() if isinstance(entry.clients, ComingClients) else entry.clients
     rate = entry.rate.share * capacity if isinstance(entry.rate, RateShare) else entry.rate
     assert not isinstance(clients, str) and not isinstance(rate, str), "expressions are evaluated before"
     more = {key: getattr(entry, key) for key in ("arrivals", "max_in_flight") if getattr(entry, key) is not None}
-    before = arriving(streams, arrivals)
-    after = paced(before, clients, rate, phase)
-    spaced = arriving(after, arrivals)
+    before = with_arrivals(streams, arrivals)
+    after = with_levels(before, clients, rate, phase)
+    spaced = with_arrivals(after, arrivals)
     return tuple(
         stream if now is then else stream.model_copy(update=more)
         for then, now, stream in zip(before, after, spaced, strict=True)

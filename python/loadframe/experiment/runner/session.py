@@ -293,7 +293,7 @@ class Session:
                 hook.phase(start, phase.warmup)
 
             gains = self._acknowledged.gains(phase.operations, phase.corpora)
-            extra = {"held": self._acknowledged.held, "gains": gains, "looks": phase.looks}
+            extra = {"held": self._acknowledged.held, "gains": gains, "looks": phase.visibility_probes}
             try:
                 outcome = self._phase(
                     phase,

@@ -1,5 +1,6 @@
-"""Workloads whose values a client encrypts before the store gets them: what changes in the corpus, in the definition of
-collections and in the searches. The values themselves the engine encrypts (`crates/engine/src/workload/cipher.rs`).
+"""Client-side encryption: rewrites corpora, collection definitions and searches of a workload.
+
+The engine encrypts the values (`crates/engine/src/workload/cipher.rs`).
 """
 
 from loadframe.workload.encryption.fields import ClientEncryption

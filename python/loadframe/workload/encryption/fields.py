@@ -1,4 +1,4 @@
-"""The fields of a collection, as its mapping has them, and how the values of each are encrypted."""
+"""Encryption of the fields of a collection, derived from its mapping."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,13 +14,13 @@ _TEXTS = frozenset(("keyword", "constant_keyword", "wildcard", "boolean", *_WORD
 _WHOLE = frozenset(("byte", "short", "integer", "long"))
 _REAL = frozenset(("half_float", "float", "double"))
 _EPOCHS = frozenset(("epoch_millis", "epoch_second"))
-#: Decimals that numbers may have whose mapping says none.
+#: Decimals of encrypted floating-point numbers and coordinates.
 DECIMALS = 6
-#: What an encrypted field keeps of its mapping.
+#: Mapping parameters that an encrypted field keeps.
 _KEPT = ("index", "doc_values", "store")
-#: What a mapping may say of a field that is searched. All else, such as a normalizer, changes which values match.
+#: Supported mapping parameters of a searchable field. Others, such as a normalizer, change which values match.
 _KNOWN = frozenset(("type", "format", "scaling_factor", "fields", *_KEPT))
-#: Letters of a format of dates: as strftime has them, and the milliseconds that they tell apart.
+#: Letters of a date format: the strftime directive, and the resolution in milliseconds.
 _LETTERS = {
     "yyyy": ("%Y", 0),
     "uuuu": ("%Y", 0),
@@ -34,68 +34,71 @@ _LETTERS = {
 _PIECE = re.compile(r"'([^'%]*)'|([A-Za-z]+)|([^A-Za-z'%|]+)")
 
 
-class NotEncrypted(Exception):  # noqa: N818 - reads as what it is where it is caught
-    """Something has no encrypted form; the message says what and why."""
+class NotEncryptable(Exception):  # noqa: N818 - a reason for an error message, not an error by itself
+    """A field, query or operation has no encrypted form; the message explains why."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field: its name with those around it, and how its values are encrypted, in the engine's words."""
+    """A field: its full dotted name and its encryption in the format of plans."""
 
     name: str
     how: str | Mapping[str, Any]
-    #: Whether a query for a value finds what has it: not within texts, nor of places.
+    #: Whether queries by value work on the encrypted field. Not for full text and geographic points.
     searchable: bool = True
 
     @property
     def ordered(self) -> bool:
-        """Whether encrypted values have the order of the plain ones."""
+        """Whether encryption preserves the order of values."""
         return self.how != "text" and self.searchable
 
-    def asked_in(self, date_format: str | None) -> str | Mapping[str, Any]:
-        """Return how a query's value is encrypted, whose dates may have another format; NotEncrypted if they cannot."""
+    def encryption_in(self, date_format: str | None) -> str | Mapping[str, Any]:
+        """Return the encryption of a query's value, whose dates may have another format.
+
+        NotEncryptable for an unsupported format, and for a format of a field without dates.
+        """
         if date_format is None:
             return self.how
         if isinstance(self.how, Mapping) and "instant" in self.how:
             return {"instant": _instant(date_format)}
-        raise NotEncrypted(f"the field {self.name!r} has no dates in a format")
+        raise NotEncryptable(f"a date format does not apply to the field {self.name!r}")
 
 
 def fields_of(mappings: Mapping[str, Any]) -> dict[str, Field]:
-    """Return the fields of a mapping by their full names; NotEncrypted for one whose type has no encrypted form."""
+    """Return the fields of a mapping by full name; NotEncryptable for an unsupported type or mapping."""
     return {field.name: field for field in _fields(_properties(mappings), "")}
 
 
 def encrypted_mappings(mappings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mapping of the encrypted documents: texts are keywords, numbers and dates are `long`."""
+    """Return the mapping of the encrypted documents: texts become `keyword`, numbers and dates `long`."""
     return {**mappings, "properties": _encrypted(_properties(mappings), "")}
 
 
 def _properties(mappings: Mapping[str, Any]) -> Mapping[str, Any]:
     for key in ("dynamic_templates", "runtime"):
         if key in mappings:
-            raise NotEncrypted(f"its mapping has {key}, which name no types of fields beforehand")
+            raise NotEncryptable(f"its mapping uses {key}, so the types of fields are unknown")
     properties: Mapping[str, Any] = mappings.get("properties") or {}
     if not properties:
-        raise NotEncrypted("it has no mapping, which says what its fields are")
+        raise NotEncryptable("it lacks a mapping with the types of its fields")
     return properties
 
 
-def _fields(properties: Mapping[str, Any], before: str) -> Iterator[Field]:
-    for name, said in properties.items():
-        path = f"{before}{name}"
-        if "properties" in said:
-            yield from _fields(said["properties"], f"{path}.")
+def _fields(properties: Mapping[str, Any], prefix: str) -> Iterator[Field]:
+    for name, mapping in properties.items():
+        path = f"{prefix}{name}"
+        if "properties" in mapping:
+            yield from _fields(mapping["properties"], f"{path}.")
         else:
-            yield _field(path, said)
+            yield _field(path, mapping)
 
 
-def _field(name: str, said: Mapping[str, Any]) -> Field:
-    kind, date_format = said.get("type"), said.get("format", "")
-    scaling = float(said.get("scaling_factor", 0))
-    changing = sorted(said.keys() - _KNOWN) if kind not in _WORDS else []
-    if changing:
-        raise NotEncrypted(f"the mapping of the field {name!r} has {changing[0]}, which changes what matches")
+def _field(name: str, mapping: Mapping[str, Any]) -> Field:
+    kind, date_format = mapping.get("type"), mapping.get("format", "")
+    scaling = float(mapping.get("scaling_factor", 0))
+    unsupported = sorted(mapping.keys() - _KNOWN) if kind not in _WORDS else []
+    if unsupported:
+        raise NotEncryptable(f"the mapping of the field {name!r} has {unsupported[0]}, which changes query matches")
     if kind in _TEXTS:
         return Field(name, "text", searchable=kind not in _WORDS)
     if kind == "date" and date_format not in _EPOCHS:
@@ -105,17 +108,17 @@ def _field(name: str, said: Mapping[str, Any]) -> Field:
     elif kind in _REAL:
         number = {"unit": 10**DECIMALS}
     elif kind == "scaled_float" and scaling.is_integer():
-        # The store rounds such numbers, too.
+        # The store rounds these numbers as well.
         number = {"unit": int(scaling), "rounded": True}
     elif kind == "geo_point":
         number = {"unit": 10**DECIMALS, "rounded": True}
     else:
-        raise NotEncrypted(f"the field {name!r} is of the type {kind}, which has no encrypted form")
+        raise NotEncryptable(f"the type {kind} of the field {name!r} cannot be encrypted")
     return Field(name, {"number": number}, searchable=kind != "geo_point")
 
 
 def _instant(date_format: str, name: str | None = None) -> dict[str, Any]:
-    """Return a format of dates as the engine reads it, and how many milliseconds a text in it stands for."""
+    """Convert a date format to strftime, as `format`, with its resolution in milliseconds, as `span`."""
     pieces, end, span = [], 0, 86_400_000
     for match in _PIECE.finditer(date_format):
         quoted, letters, other = match.groups()
@@ -126,34 +129,38 @@ def _instant(date_format: str, name: str | None = None) -> dict[str, Any]:
         span = min(span, _LETTERS[letters][1] or span) if letters else span
     text = "".join(pieces)
     if end < len(date_format) or not all(day in text for day in ("%Y", "%m", "%d")):
-        of = f"the field {name!r} has dates in" if name else "a query has dates in"
-        what = f"the format {date_format!r}" if date_format else "no format"
-        raise NotEncrypted(f"{of} {what}; it has to be made of yyyy MM dd HH mm ss SSS")
+        of = f"of the field {name!r}" if name else "of a query"
+        what = (
+            f"the date format {date_format!r} {of} is unsupported"
+            if date_format
+            else f"the date format {of} is missing"
+        )
+        raise NotEncryptable(f"{what}; it must consist of yyyy MM dd HH mm ss SSS")
     return {"format": text, "span": span}
 
 
-def _encrypted(properties: Mapping[str, Any], before: str) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for name, said in properties.items():
-        path = f"{before}{name}"
-        if "properties" in said:
-            made[name] = {**said, "properties": _encrypted(said["properties"], f"{path}.")}
+def _encrypted(properties: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    encrypted: dict[str, Any] = {}
+    for name, mapping in properties.items():
+        path = f"{prefix}{name}"
+        if "properties" in mapping:
+            encrypted[name] = {**mapping, "properties": _encrypted(mapping["properties"], f"{path}.")}
         else:
-            kept = {key: said[key] for key in _KEPT if key in said}
-            made[name] = {"type": "keyword" if _field(path, said).how == "text" else "long", **kept}
-    return made
+            kept = {key: mapping[key] for key in _KEPT if key in mapping}
+            encrypted[name] = {"type": "keyword" if _field(path, mapping).how == "text" else "long", **kept}
+    return encrypted
 
 
 def _key(value: str) -> str:
     if not re.fullmatch(r"[0-9A-Fa-f]{32}", value):
-        raise wrong(f"{shown(value)} is not a key", "give 32 hexadecimal digits")
+        raise wrong(f"{shown(value)} is not an AES-128 key", "write 32 hexadecimal digits")
     return value
 
 
 class ClientEncryption(Model):
-    """Whether values are encrypted before the store gets them, and the key of AES-128.
+    """Client-side encryption of values with AES-128.
 
-    The key stands in the manifest, since runs must be repeatable: it must not be one that protects anything.
+    The manifest records the key so that runs are repeatable: do not use a secret key.
     """
 
     enabled: bool

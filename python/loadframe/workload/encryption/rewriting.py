@@ -1,4 +1,4 @@
-"""A workload that is ready to be run, with its values encrypted: collections, corpora, operations."""
+"""Rewrites a resolved workload for client-side encryption: collections, corpora, operations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -7,13 +7,13 @@ from itertools import count
 from typing import Any
 
 from loadframe.base.errors import BadInput
-from loadframe.workload.encryption.fields import ClientEncryption, Field, NotEncrypted, encrypted_mappings, fields_of
+from loadframe.workload.encryption.fields import ClientEncryption, Field, NotEncryptable, encrypted_mappings, fields_of
 from loadframe.workload.encryption.searches import Searches
 from loadframe.workload.resolved import ResolvedPhase, ResolvedWorkload
 from loadframe.yamlfile import Document
 
 _FAMILY = "elasticsearch"
-#: Operations that hold no values of documents.
+#: Operations without document values.
 _WITHOUT_VALUES = frozenset(
     (
         *("refresh", "flush", "force_merge", "put_settings", "shrink", "wait_for_health"),
@@ -25,23 +25,23 @@ Form = dict[str, Any]
 Fields = Mapping[str, Mapping[str, Field]]
 
 
-def encrypted(workload: ResolvedWorkload, said: ClientEncryption | None, document: Document) -> ResolvedWorkload:
-    """Return the workload with its documents and searches encrypted; as it is, where encryption is off.
+def encrypted(workload: ResolvedWorkload, config: ClientEncryption | None, document: Document) -> ResolvedWorkload:
+    """Return the workload with documents and searches encrypted; unchanged if encryption is off.
 
-    BadInput for another family, for a field that has no encrypted form, and for operations that cannot be asked of
-    encrypted values.
+    BadInput for another family, for fields without an encrypted form, and for operations that do not work on encrypted
+    values.
     """
-    if said is None or not said.enabled:
+    if config is None or not config.enabled:
         return workload
     if workload.family != _FAMILY:
-        what = f"values can be encrypted for stores of the family {_FAMILY}, and not of {workload.family}"
-        remedy = "turn client_encryption off, or choose such a store"
+        what = f"client_encryption requires a store of the family {_FAMILY}; got {workload.family}"
+        remedy = "turn client_encryption off, or choose another store"
         raise document.error(("client_encryption", "enabled"), what, remedy)
     mappings = {name: definition.get("mappings", {}) for name, definition in workload.collections.items()}
     fields = {name: _fields(document, name, workload.collections[name]) for name in mappings}
-    # Operations that have no place in it are told together: to leave out one after the other takes long.
+    # Collect all problems, so that the user can exclude all these operations at once.
     problems: dict[str, str] = {}
-    phases = [_phase(phase, fields, said.key, problems) for phase in workload.phases]
+    phases = [_phase(phase, fields, config.key, problems) for phase in workload.phases]
     if problems:
         raise _refused(workload.phases, problems, document)
     return replace(
@@ -58,25 +58,25 @@ def encrypted(workload: ResolvedWorkload, said: ClientEncryption | None, documen
 def _fields(document: Document, name: str, definition: Mapping[str, Any]) -> dict[str, Field]:
     try:
         if definition.get("data_stream"):
-            raise NotEncrypted("it is a data stream, which wants a date as @timestamp")
+            raise NotEncryptable("a data stream requires a plain date as @timestamp")
         return fields_of(definition.get("mappings", {}))
-    except NotEncrypted as error:
-        what = f"the documents of the collection {name!r} cannot be encrypted: {error}"
+    except NotEncryptable as error:
+        what = f"cannot encrypt the documents of the collection {name!r}: {error}"
         raise document.error(("collections", name), what, "turn client_encryption off", key=True) from None
 
 
 def _refused(phases: Sequence[ResolvedPhase], problems: Mapping[str, str], document: Document) -> BadInput:
-    """Return the error of operations that cannot be asked, with the phases that would have to be left out."""
+    """Return the error for operations that do not work on encrypted values, with the phases that use them."""
     using = [phase.name for phase in phases if problems.keys() & phase.operations.keys()]
     reasons = "; ".join(f"{name}: {reason}" for name, reason in problems.items())
-    these = "this operation" if len(problems) == 1 else "these operations"
-    what = f"{these} cannot be asked of encrypted values: {reasons}"
-    remedy = f"run the others (--only, or measure), without {', '.join(using)}; or turn client_encryption off"
+    subject = "this operation does" if len(problems) == 1 else "these operations do"
+    what = f"{subject} not work on encrypted values: {reasons}"
+    remedy = f"exclude the phases {', '.join(using)} with --only or measure, or turn client_encryption off"
     return document.error(("operations", next(iter(problems))), what, remedy, key=True)
 
 
 def _phase(phase: ResolvedPhase, fields: Fields, key: str, problems: dict[str, str]) -> ResolvedPhase:
-    """Return a phase with its operations encrypted; those that cannot be are added to the problems."""
+    """Return a phase with its operations encrypted; add operations without an encrypted form to `problems`."""
     taken = set(phase.variables)
     operations: dict[str, Form] = {}
     variables: dict[str, Form] = dict(phase.variables)
@@ -84,9 +84,9 @@ def _phase(phase: ResolvedPhase, fields: Fields, key: str, problems: dict[str, s
     for name, form in phase.operations.items():
         try:
             operations[name] = _operation(form, fields, key, partial(_free, taken), variables, phase.corpora, corpora)
-        except NotEncrypted as error:
+        except NotEncryptable as error:
             problems.setdefault(name, str(error))
-    # What variables are drawn from stays plain: they are encrypted when they are drawn.
+    # Corpora that variables sample stay plain: the engine encrypts the values when it draws them.
     drawn = [source["corpus"] for v in variables.values() for way, source in v.items() if way in ("field", "document")]
     plain = {name: phase.corpora[name] for name in drawn}
     return replace(phase, operations=operations, variables=variables, corpora={**plain, **corpora})
@@ -101,11 +101,11 @@ def _operation(
     plain: Mapping[str, Form],
     corpora: dict[str, Form],
 ) -> Form:
-    """Return an operation with its values encrypted; its variables and its corpus are added to the others."""
+    """Return an operation with its values encrypted; add the new variables and corpus to `variables` and `corpora`."""
     if "target" in form or form.keys() & _WITHOUT_VALUES:
         return form
     if "fields" in form.get("assert", {}):
-        raise NotEncrypted("it asserts what a document's fields are")
+        raise NotEncryptable("it asserts values of fields")
     if "bulk" in form:
         bulk = form["bulk"]
         known = _known(fields, bulk["collection"])
@@ -114,32 +114,27 @@ def _operation(
         return {**form, "bulk": {**bulk, "corpus": name}}
     for kind, rewrite in _SEARCHES.items():
         if kind in form:
-            asked: Form = form[kind]
-            made = [
-                rewrite(_searches(fields, one, key, free, variables), one) for one in asked.get("searches", [asked])
+            request: Form = form[kind]
+            rewritten = [
+                rewrite(Searches(_known(fields, search["collection"]), key, free, variables), search)
+                for search in request.get("searches", [request])
             ]
-            return {**form, kind: {**asked, "searches": made} if "searches" in asked else made[0]}
+            return {**form, kind: {**request, "searches": rewritten} if "searches" in request else rewritten[0]}
     kind = next(iter(form))
-    raise NotEncrypted(f"{kind} has no form for encrypted values here")
+    raise NotEncryptable(f"{kind} does not support encrypted values")
 
 
-def _searches(
-    fields: Fields, asked: Form, key: str, free: Callable[[str], str], variables: dict[str, Form]
-) -> Searches:
-    return Searches(_known(fields, asked["collection"]), key, free, variables)
+def _with_body(searches: Searches, search: Form) -> Form:
+    return {**search, "body": searches.body(search.get("body", {}))}
 
 
-def _with_body(searches: Searches, asked: Form) -> Form:
-    return {**asked, "body": searches.body(asked.get("body", {}))}
+def _with_query(searches: Searches, search: Form) -> Form:
+    query = {"query": searches.query(search["query"])} if search.get("query") else {}
+    searches.check_aggregations(search.get("aggregations", {}))
+    return {**search, **query}
 
 
-def _with_query(searches: Searches, asked: Form) -> Form:
-    query = {"query": searches.query(asked["query"])} if asked.get("query") else {}
-    searches.check_aggregations(asked.get("aggregations", {}))
-    return {**asked, **query}
-
-
-#: How each kind of search is encrypted.
+#: The function that rewrites each kind of search.
 _SEARCHES: Mapping[str, Callable[[Searches, Form], Form]] = {
     "search": _with_body,
     "scroll": _with_body,
@@ -152,21 +147,21 @@ _SEARCHES: Mapping[str, Callable[[Searches, Form], Form]] = {
 
 def _known(fields: Fields, collection: str) -> Mapping[str, Field]:
     if collection not in fields:
-        raise NotEncrypted(f"the workload has no mapping of {collection!r}")
+        raise NotEncryptable(f"the workload lacks a mapping of the collection {collection!r}")
     return fields[collection]
 
 
 def _corpus(plain: Form, key: str, fields: Mapping[str, Field]) -> Form:
-    """Return a corpus as plans have it, with its documents encrypted."""
+    """Return the encrypted version of a corpus for the plan."""
     if "columns" in plain:
-        raise NotEncrypted("its documents are vectors")
+        raise NotEncryptable("its documents are vectors")
     counts: Form = {name: plain[name] for name in ("documents", "at_most") if name in plain}
     how = {name: field.how for name, field in fields.items()}
     return {"encrypted": {"of": plain, "key": key, "fields": how}, **counts}
 
 
 def _free(taken: set[str], name: str) -> str:
-    """Return a name that no variable has yet."""
-    made = next(f"{name}_{number}" for number in count(1) if f"{name}_{number}" not in taken)
-    taken.add(made)
-    return made
+    """Return an unused variable name that starts with `name`, and add it to `taken`."""
+    free = next(f"{name}_{number}" for number in count(1) if f"{name}_{number}" not in taken)
+    taken.add(free)
+    return free

@@ -1,7 +1,7 @@
-"""Operations: one request to a store, in the forms that the families of stores have for it.
+"""Operations: models of requests to a store, with one form per store family where they differ.
 
-Models only: what an operation may say. Bytes are made of it by the engine's drivers, whose interface the dumped forms
-are. Bodies, paths and ids may hold `${variable}` holes, which are filled per request.
+Dumped forms are the input of the engine's drivers, which build the requests. Bodies, paths and ids may contain
+`${variable}` placeholders, which are filled per request.
 """
 
 from loadframe.workload.forms.form import (

@@ -1,25 +1,25 @@
-"""What an operation does with an answer: assertions and captured values."""
+"""Processing of responses: assertions and captured values."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from loadframe.workload.forms.rest import Header, Pointer
-from loadframe.workload.forms.values import Positive, Share, Text
+from loadframe.workload.forms.values import Fraction, Positive, Text
 from loadframe.workload.holes import names
 from loadframe.yamlfile import Model, shown, wrong
 
-#: Requests whose answers are any number of documents.
+#: Requests that return any number of documents (hits).
 FINDS = (
     *("search", "multi_search", "aggregation", "count", "sql", "esql", "eql", "knn"),
     *("scroll", "search_after", "composite"),
     *("scan", "find", "aggregate", "cql", "query", "statement"),
 )
-#: Those that do not return documents and therefore have no fields.
+#: Requests in FINDS without fields of documents to assert.
 _COUNTS = ("multi_search", "count", "sql", "esql", "eql")
-#: Those that find documents in an order, by their ids.
+#: Requests that return ranked ids, which recall needs.
 _RANKS = ("search", "knn")
-#: Those whose answer is a document, too.
+#: Requests that return a document with fields.
 READS = ("get", "read", "read_modify_write", *(kind for kind in FINDS if kind not in _COUNTS))
 
 
@@ -30,22 +30,20 @@ def _ids(value: Any) -> Any:
 
 
 class Recall(Model):
-    """Which documents should be found: the first `k` of a list of ids, the best first.
+    """Recall at `k`: the fraction of the first `k` ids of the list `of`, best first, among the first `k` hits.
 
-    Recall at k is the share of them that is among the first `k` hits; the mean over all answers is a figure of the run.
-    With `at_least`, an answer with a smaller share is not a success.
+    The run records the mean. With `at_least`, a response with a lower recall fails.
     """
 
     of: Annotated[list[Any] | str, BeforeValidator(_ids)]
     k: Positive | None = None
-    at_least: Share | None = None
+    at_least: Fraction | None = None
 
 
 class Assertion(Model):
-    """A least or an exact number of hits; fields of the document that is read, or of the first one; and the
-    documents that should be found.
+    """Conditions that a response must meet: minimum or exact number of hits, field values, recall.
 
-    A dot in a field's name reaches inside. Values may hold holes.
+    `fields` are those of the document, or of the first one; `a.b` is a nested field. Values may hold placeholders.
     """
 
     min_hits: Positive | None = None
@@ -54,25 +52,25 @@ class Assertion(Model):
     recall: Recall | None = None
 
     @model_validator(mode="after")
-    def _something(self) -> "Assertion":
+    def _check(self) -> "Assertion":
         if self.min_hits is not None and self.hits is not None:
-            raise wrong("hits is exact, so that min_hits adds nothing", "remove min_hits", key="min_hits")
+            raise wrong("min_hits and hits exclude each other", "remove min_hits", key="min_hits")
         if self.min_hits is None and self.hits is None and not self.fields and self.recall is None:
-            raise wrong("it asserts nothing", "say min_hits, hits, fields or recall")
+            raise wrong("the assertion is empty", "add min_hits, hits, fields or recall")
         return self
 
     def misplaced(self, kind: str) -> str | None:
-        """Return why this cannot be asserted of the answer to a request; None if it can."""
+        """Return why this kind of request does not support the assertion; None if it does."""
         if kind not in FINDS and (self.min_hits is not None or self.hits is not None):
-            return f"only a search has hits to assert, and this is {kind}"
+            return f"asserting hits requires a search; {kind} has none"
         if kind not in READS and self.fields is not None:
-            return f"only a document that is read has fields to assert, and this is {kind}"
+            return f"asserting fields requires a request that reads documents; {kind} does not"
         if kind not in _RANKS and self.recall is not None:
-            return f"only a search has recall to assert, and this is {kind}"
+            return f"asserting recall requires search or knn; got {kind}"
         return None
 
 
-#: The places in an answer that each family knows.
+#: The keys of Captured that each family supports.
 PLACES: dict[str, tuple[str, ...]] = {
     "elasticsearch": ("field", "json", "header"),
     "cassandra": ("field", "json"),
@@ -84,11 +82,11 @@ PLACES: dict[str, tuple[str, ...]] = {
 
 
 class Captured(Model):
-    """Where in an answer a value is, and what it is `otherwise`, if the answer has none or null.
+    """A value to capture from a response, with a default (`otherwise`) if it is missing or null.
 
-    A `field` is one of the first document or row (`a.b` is within `a`), `json` a JSON pointer into that document, for
-    searches into the whole answer. A `header` is one of a search engine's answer, a `reply` what a command of redis is
-    answered: `true` is all of it, a number an item of it, from 0 on.
+    `field` is a field of the first document or row (`a.b` for nested ones). `json` is a JSON pointer into that
+    document, or for searches into the whole response. `header` is a response header (search engines). `reply` is the
+    reply of a Redis command: `true` for all of it, or the index of an item.
     """
 
     field: Annotated[str, Field(min_length=1)] | None = None
@@ -98,15 +96,14 @@ class Captured(Model):
     otherwise: Any = None
 
     @model_validator(mode="after")
-    def _one(self) -> "Captured":
+    def _check_one_place(self) -> "Captured":
         if len(self.model_fields_set - {"otherwise"}) != 1:
-            raise wrong(
-                "it does not say where the value is", "say one of field: name, json: /pointer, header and reply"
-            )
+            what = "a captured value needs exactly one place"
+            raise wrong(what, "use one of field: name, json: /pointer, header and reply")
         return self
 
     @property
     def place(self) -> str:
-        """The key that says where: `field`, `json`, `header` or `reply`."""
+        """The key that locates the value: `field`, `json`, `header` or `reply`."""
         (key,) = self.model_fields_set - {"otherwise"}
         return key.removesuffix("_")

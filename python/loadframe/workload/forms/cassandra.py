@@ -1,4 +1,4 @@
-"""What only Cassandra can be asked."""
+"""Requests that only Cassandra supports."""
 
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ Consistency = Literal[
 
 
 class Cql(Model):
-    """A statement with a `?` for each of its values."""
+    """A CQL statement, with a `?` for each of its values."""
 
     statement: Text
     values: list[Any] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What only Couchbase can be asked."""
+"""Requests that only Couchbase supports."""
 
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ Durability = Literal["none", "majority", "majority_and_persist_active", "persist
 
 
 class Query(Model):
-    """A statement of SQL++, with the values of its `$1`, `$2`, ... or of its `$name`s."""
+    """An SQL++ statement, with parameters for `$1`, `$2`, ... (list) or `$name` (mapping)."""
 
     statement: Text
     parameters: list[Any] | dict[str, Any] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""An operation as a whole: one form for every family that has the request, or a form for each family."""
+"""Operations: one form for all families that support the request, or one form per family."""
 
 from typing import Annotated, Any, Literal
 
@@ -61,7 +61,7 @@ from loadframe.yamlfile import Duration, Model, did_you_mean, shown, wrong
 
 Family = Literal["elasticsearch", "http", "cassandra", "mongodb", "redis", "couchbase", "postgresql"]
 
-#: Forms that every family of stores understands, and those that only one family has.
+#: Request kinds that all store families support, and kinds of a single family.
 NEUTRAL = ("insert", "read", "update", "upsert", "delete", "scan", "read_modify_write", "bulk", "take_in")
 NATIVE: dict[Family, tuple[str, ...]] = {
     "elasticsearch": (
@@ -79,11 +79,11 @@ NATIVE: dict[Family, tuple[str, ...]] = {
     "couchbase": ("query",),
     "postgresql": ("sql",),
 }
-#: A service behind a REST interface need not be a store.
+#: Families without neutral verbs: a REST service need not be a store.
 _WITHOUT_NEUTRAL = ("http",)
-#: Families that cannot add events to documents one by one.
-_NOT_TAKING_IN = (*_WITHOUT_NEUTRAL, "redis", "couchbase", "postgresql")
-#: Options that only one family knows.
+#: Families that cannot ingest events.
+_WITHOUT_INGEST = (*_WITHOUT_NEUTRAL, "redis", "couchbase", "postgresql")
+#: Options that only one family supports.
 _OPTIONS: dict[str, Family] = {
     "consistency": "cassandra",
     "durability": "couchbase",
@@ -93,42 +93,42 @@ _OPTIONS: dict[str, Family] = {
     "read_from": "postgresql",
     "repeat": "elasticsearch",
 }
-#: Verbs that write, and requests that other members than the primary can answer.
+#: Verbs that write, and requests that members other than the primary can answer (MongoDB, then PostgreSQL).
 _WRITES = tuple(kind for kind in NEUTRAL if kind not in ("read", "scan"))
 _ANYWHERE = ("read", "scan", *(kind for kind in NATIVE["mongodb"] if kind != "delete_days"))
 _FROM_REPLICAS = ("read", "scan", *NATIVE["postgresql"])
-#: Verbs that add, remove or leave documents whatever else is said.
-_KNOWN_TO_ADD = tuple(kind for kind in NEUTRAL if kind not in ("upsert", "bulk", "take_in"))
-#: What consists of several requests, or has others each time.
-_OF_SEVERAL = (
+#: Verbs with a known effect on the number of documents.
+_KNOWN_GROWTH = tuple(kind for kind in NEUTRAL if kind not in ("upsert", "bulk", "take_in"))
+#: Kinds that consist of several requests, or of a different request each time.
+_MULTI_REQUEST = (
     *("bulk", "take_in", "read_modify_write", "scroll", "search_after", "composite"),
     *("shrink", "manage_indices", "delete_days"),
 )
-#: Requests that cannot look for what another one has written.
-_NOT_LOOKING = tuple(kind for kind in (*_WRITES, *_OF_SEVERAL, "index", "refresh", "flush", "force_merge"))
-#: Requests whose one answer is JSON as a whole.
-_DRAWN = (
-    *(kind for kind in (*NATIVE["elasticsearch"], *NATIVE["http"]) if kind not in _OF_SEVERAL),
+#: Kinds that cannot probe visibility, because they write or consist of several requests.
+_NOT_SINGLE_READS = (*_WRITES, *_MULTI_REQUEST, "index", "refresh", "flush", "force_merge")
+#: Kinds with a single JSON answer, which a chart can show.
+_CHARTABLE = (
+    *(kind for kind in (*NATIVE["elasticsearch"], *NATIVE["http"]) if kind not in _MULTI_REQUEST),
     *("find", "aggregate"),
 )
 _KINDS = tuple(dict.fromkeys([*NEUTRAL, *(kind for kinds in NATIVE.values() for kind in kinds)]))
 
 
 def _without(kind: str) -> tuple[str, ...]:
-    """Return the families that lack a neutral verb."""
-    return _NOT_TAKING_IN if kind == "take_in" else _WITHOUT_NEUTRAL
+    """Return the families that do not support a neutral verb."""
+    return _WITHOUT_INGEST if kind == "take_in" else _WITHOUT_NEUTRAL
 
 
 def _sql(value: Any) -> str:
-    """Tell a query of the elasticsearch family from statements of postgresql."""
+    """Return the tag of an `sql` form: a query (elasticsearch family) or statements (postgresql)."""
     return "a query" if isinstance(value, Sql) or (isinstance(value, dict) and "query" in value) else "some statements"
 
 
 class Form(Model):
-    """One kind of request, when it counts as timed out, and what is asserted of its answer.
+    """A request: exactly one kind, with options such as `timeout`, `capture` and `assert`.
 
-    One with a `consistency` is for Cassandra alone, one with a `write_concern` or `read_preference` for MongoDB,
-    one with `read_from` for PostgreSQL.
+    Some options restrict it to one family: `consistency` to Cassandra, `durability` to Couchbase, `write_concern`,
+    `read_preference` and `database` to MongoDB, `read_from` to PostgreSQL, `repeat` to search engines.
     """
 
     insert: Insert | None = None
@@ -144,7 +144,7 @@ class Form(Model):
     multi_search: MultiSearch | None = None
     aggregation: Aggregation | None = None
     count: CountDocuments | None = None
-    #: With a `query` one of the elasticsearch family, otherwise one of postgresql.
+    #: With `query`, for the elasticsearch family; otherwise for postgresql.
     sql: (
         Annotated[Annotated[Sql, Tag("a query")] | Annotated[Statements, Tag("some statements")], Discriminator(_sql)]
         | None
@@ -179,7 +179,7 @@ class Form(Model):
     cql: Cql | None = None
     find: Find | None = None
     aggregate: Aggregate | None = None
-    #: A mapping is one of mongodb, a list of words one of redis.
+    #: A mapping for mongodb, a list of words for redis.
     command: dict[str, Any] | list[Any] | None = None
     delete_days: DeleteDays | None = None
     query: Query | None = None
@@ -188,146 +188,153 @@ class Form(Model):
     durability: Durability | None = None
     write_concern: WriteConcern | None = None
     read_preference: ReadPreference | None = None
-    #: Where a command of mongodb is carried out; if not given, where the collections are.
+    #: The database of a mongodb command; default: the database of the collections.
     database: Text | None = None
     read_from: ReadFrom | None = None
     repeat: Repeat | None = None
     visible: Visible | None = None
-    #: How many documents more there are with each document of a bulk request, or each other request that succeeds.
+    #: Growth in documents per successful request, or per document of a bulk request.
     new_documents: Annotated[float, Field(ge=0, le=1e6)] | None = None
     capture: dict[str, Captured] | None = None
-    #: Whether the first execution of each request is recorded apart from later ones.
+    #: Whether the first execution of each distinct request is recorded separately.
     first: bool = False
-    #: The operation that takes in the events which the answers show: how old the newest of these is is recorded.
+    #: The ingest operation whose probed events the answers may include; records the age of the newest.
     shows: Text | None = None
-    #: How its answer is drawn for those who watch a run.
+    #: Chart of the answers in the live view.
     chart: Chart | None = None
-    #: The name of another target than the one that is measured.
+    #: An additional target, instead of the store under test.
     target: Annotated[str, Field(min_length=1)] | None = None
     assert_: Assertion | None = Field(None, alias="assert")
 
     @model_validator(mode="after")
-    def _one_kind(self) -> "Form":
+    def _check_kind(self) -> "Form":
         kinds = [name for name in _KINDS if getattr(self, name) is not None]
         if len(kinds) > 1:
-            raise wrong(f"one request cannot be {' and '.join(kinds)}", "make two operations of it", key=kinds[1])
+            what = f"{' and '.join(kinds)} exclude each other"
+            raise wrong(what, "split them into separate operations", key=kinds[1])
         if not kinds:
-            raise wrong("the operation has no request", f"say one of {', '.join(_KINDS)}")
+            raise wrong("the operation lacks a request", f"add one of {', '.join(_KINDS)}")
         if self.command is not None and not self.command:
             raise wrong("the command is empty", key="command")
-        if self.consistency is not None and kinds[0] not in NEUTRAL:
-            remedy = "say it inside cql" if kinds[0] == "cql" else "remove it"
-            raise wrong(f"consistency stands beside neutral verbs, and this is {kinds[0]}", remedy, key="consistency")
-        if self.durability is not None and kinds[0] not in _WRITES:
-            what = f"durability stands beside verbs that write, and this is {kinds[0]}"
-            raise wrong(what, "remove it", key="durability")
-        if self.write_concern is not None and kinds[0] not in _WRITES:
-            remedy = "say writeConcern inside the command" if kinds[0] == "command" else "remove it"
-            what = f"write_concern stands beside verbs that write, and this is {kinds[0]}"
-            raise wrong(what, remedy, key="write_concern")
-        looks_for_events = self.take_in is not None and self.visible is not None
-        if self.read_preference is not None and kinds[0] not in _ANYWHERE and not looks_for_events:
-            what = f"read_preference stands beside what only reads, and this is {kinds[0]}"
-            raise wrong(what, "remove it", key="read_preference")
-        if self.read_from is not None and kinds[0] not in _FROM_REPLICAS:
-            what = f"read_from stands beside what only reads, and this is {kinds[0]}"
-            raise wrong(what, "remove it", key="read_from")
-        if self.repeat is not None and kinds[0] in _OF_SEVERAL:
-            what = f"only a single request can be repeated, and {kinds[0]} is several or reads a corpus"
-            raise wrong(what, "remove it", key="repeat")
-        if self.capture is not None and kinds[0] in (*_OF_SEVERAL, "http"):
-            what = f"one answer gives values, and {kinds[0]} has several"
-            remedy = "say it inside http" if kinds[0] == "http" else "remove it"
-            raise wrong("http has its own capture" if kinds[0] == "http" else what, remedy, key="capture")
+        kind = kinds[0]
+        if self.consistency is not None and kind not in NEUTRAL:
+            remedy = "move it into cql" if kind == "cql" else "remove consistency"
+            raise wrong(f"consistency requires a neutral verb; got {kind}", remedy, key="consistency")
+        for key in ("durability", "write_concern"):
+            if getattr(self, key) is not None and kind not in _WRITES:
+                in_command = key == "write_concern" and kind == "command"
+                remedy = "use writeConcern inside command" if in_command else f"remove {key}"
+                raise wrong(f"{key} requires a neutral verb that writes; got {kind}", remedy, key=key)
+        probes_events = self.take_in is not None and self.visible is not None
+        if self.read_preference is not None and kind not in _ANYWHERE and not probes_events:
+            what = f"read_preference requires a request that only reads; got {kind}"
+            raise wrong(what, "remove read_preference", key="read_preference")
+        if self.read_from is not None and kind not in _FROM_REPLICAS:
+            what = f"read_from requires a request that only reads; got {kind}"
+            raise wrong(what, "remove read_from", key="read_from")
+        if self.repeat is not None and kind in _MULTI_REQUEST:
+            what = f"repeat requires a single request; {kind} sends several or reads a corpus"
+            raise wrong(what, "remove repeat", key="repeat")
+        return self
+
+    @model_validator(mode="after")
+    def _check_capture_and_assert(self) -> "Form":
+        kind = self.kind
+        if self.capture is not None and kind == "http":
+            raise wrong("http has its own capture", "move capture into http", key="capture")
+        if self.capture is not None and kind in _MULTI_REQUEST:
+            raise wrong(f"capture requires a single response; {kind} has several", "remove capture", key="capture")
         recall = self.assert_.recall if self.assert_ is not None else None
         if recall is not None and recall.k is None and self.knn is None:
-            raise wrong("recall wants to know among how many hits", "say k inside it", key="assert")
-        misplaced = self.assert_.misplaced(self._asserted(kinds[0])) if self.assert_ is not None else None
+            raise wrong("recall requires k", "add k, the number of hits to consider, to recall", key="assert")
+        misplaced = self.assert_.misplaced(self._asserted(kind)) if self.assert_ is not None else None
         if misplaced is not None:
-            raise wrong(misplaced, "remove it", key="assert")
+            raise wrong(misplaced, "remove the assertion", key="assert")
         return self
 
     @model_validator(mode="after")
-    def _is_where_collections_are(self) -> "Form":
+    def _check_database(self) -> "Form":
         if self.database is not None and self.command is None:
-            what = f"only a command may be for another database, and this is {self.kind}"
-            raise wrong(what, "remove it", key="database")
+            raise wrong(f"database requires command; got {self.kind}", "remove database", key="database")
         return self
 
     @model_validator(mode="after")
-    def _looks_for_what_is_written(self) -> "Form":
+    def _check_visible(self) -> "Form":
         if self.visible is None:
             return self
         if self.repeat is not None:
-            raise wrong("a request that looks until it sees is repeated already", "remove repeat", key="repeat")
+            raise wrong("visible and repeat exclude each other: both repeat", "remove repeat", key="repeat")
         if self.take_in is not None:
             if self.visible.sample is None:
-                what = "of the events that take_in brings only some can be looked for"
-                raise wrong(what, "say sample: 1s, for one in each second", key="visible")
+                what = "visible with take_in requires sample: it probes only some events"
+                raise wrong(what, "add sample: 1s to probe one event per second", key="visible")
             return self
         if self.visible.sample is not None:
-            what = "a sample is one of the events that take_in brings, and all else is looked for each time"
-            raise wrong(what, "remove sample", key="visible")
-        writing = next((kind for kind in _NOT_LOOKING if getattr(self, kind) is not None), None)
-        if writing is not None:
-            what = f"only one request that reads can look for what was written, and this is {writing}"
-            raise wrong(what, "make an operation that reads, and let it follow in a journey", key="visible")
+            raise wrong("sample requires take_in", "remove sample", key="visible")
+        kind = self._not_single_read
+        if kind is not None:
+            what = f"visible requires a single request that reads; got {kind}"
+            raise wrong(what, "use visible in a read that follows in a journey", key="visible")
         return self
 
     @model_validator(mode="after")
-    def _is_a_question(self) -> "Form":
+    def _check_first_and_shows(self) -> "Form":
         key = "first" if self.first else "shows" if self.shows is not None else None
         if key is None:
             return self
         several = "repeat" if self.repeat is not None else "visible" if self.visible is not None else None
-        several = several or next((kind for kind in _NOT_LOOKING if getattr(self, kind) is not None), None)
+        several = several or self._not_single_read
         if several is not None:
-            what = f"{key} is said of one request that reads, and this is {several}"
-            raise wrong(what, "remove it", key=key)
+            raise wrong(f"{key} requires a single request that reads; got {several}", f"remove {key}", key=key)
         return self
 
     @model_validator(mode="after")
-    def _is_answered_once(self) -> "Form":
-        if self.chart is not None and (self.kind not in _DRAWN or isinstance(self.sql, Statements)):
-            what = f"only one answer of a search engine, MongoDB or a REST interface is drawn; this is {self.kind}"
-            raise wrong(what, "remove it", key="chart")
+    def _check_chart(self) -> "Form":
+        if self.chart is not None and (self.kind not in _CHARTABLE or isinstance(self.sql, Statements)):
+            what = f"chart requires a single answer of a search engine, MongoDB or REST interface; got {self.kind}"
+            raise wrong(what, "remove chart", key="chart")
         return self
 
     @model_validator(mode="after")
-    def _adds_what_it_adds(self) -> "Form":
-        known = next((kind for kind in _KNOWN_TO_ADD if getattr(self, kind) is not None), None)
+    def _check_new_documents(self) -> "Form":
+        known = next((kind for kind in _KNOWN_GROWTH if getattr(self, kind) is not None), None)
         if self.new_documents is not None and known is not None:
-            what = f"what {known} does to the number of documents is known"
-            raise wrong(what, "remove it", key="new_documents")
+            what = f"new_documents does not apply to {known}, whose effect is known"
+            raise wrong(what, "remove new_documents", key="new_documents")
         return self
+
+    @property
+    def _not_single_read(self) -> str | None:
+        """The kind, if it writes or consists of several requests."""
+        return next((kind for kind in _NOT_SINGLE_READS if getattr(self, kind) is not None), None)
 
     def _asserted(self, kind: str) -> str:
-        """Return what kind of answer an assertion is about, where that depends on more than the form's name."""
+        """Return the kind for checking assertions, which tells SQL statements from transactions and queries."""
         if not isinstance(self.sql, Statements):
             return kind
         return "statement" if self.sql.transaction is None else "transaction"
 
     @property
     def kind(self) -> str:
-        """The form's name: `bulk`, `search`, ..."""
+        """The kind of request: `bulk`, `search`, ..."""
         return next(name for name in _KINDS if getattr(self, name) is not None)
 
     @property
-    def taken(self) -> set[str]:
-        """The names of the values that are taken from its answer."""
+    def captured(self) -> set[str]:
+        """The names of the values that it captures."""
         return {*(self.capture or {}), *(self.http.capture if self.http is not None else {})}
 
     @property
     def content(self) -> Any:
-        """What the form says: a model, or for a `command` the command itself."""
+        """The body of the request: a model, or for `command` the command itself."""
         return getattr(self, self.kind)
 
     def fits(self, family: str) -> bool:
-        """Tell whether stores of a family know the request, or it is for a target of its own."""
+        """Return whether a family supports the request; always true for a request to an additional target."""
         return self.target is not None or self.known_to(family)
 
     def known_to(self, family: str) -> bool:
-        """Tell whether a family has the request."""
+        """Return whether a family supports the request with all its options."""
         if any(getattr(self, option) is not None and family != other for option, other in _OPTIONS.items()):
             return False
         if self._misplaced(family) is not None:
@@ -343,25 +350,25 @@ class Form(Model):
 
     @property
     def _routed(self) -> bool:
-        """Whether a verb says what only the elasticsearch family has."""
+        """Whether a neutral verb uses options of the elasticsearch family."""
         return self.kind in NEUTRAL and bool({"routing", "refresh"} & self.content.model_fields_set)
 
     def _misplaced(self, family: str) -> str | None:
-        """Return a place in answers that a value is taken from and that a family's answers do not have."""
+        """Return a place of captured values that a family does not support; None if it supports all."""
         places = {captured.place for captured in (self.capture or {}).values()}
         return next(iter(sorted(places - {*PLACES.get(family, ())})), None)
 
     def dump(self) -> dict[str, Any]:
-        """Return the form as drivers take it: what the file says and no more, the timeout in seconds."""
-        said = self.model_dump(exclude_unset=True, by_alias=True)
-        recall = said.get("assert", {}).get("recall")
+        """Return the form for the plan: only the keys that the file sets, durations in seconds."""
+        dumped = self.model_dump(exclude_unset=True, by_alias=True)
+        recall = dumped.get("assert", {}).get("recall")
         if recall is not None and self.knn is not None:
             recall.setdefault("k", self.knn.k)
-        return {key: value for key, value in said.items() if value is not None}
+        return {key: value for key, value in dumped.items() if value is not None}
 
 
 class Forms(Model):
-    """One operation in a form per family: the same logical work on each."""
+    """An operation with one form per family, for the same logical work."""
 
     elasticsearch: Form | None = None
     http: Form | None = None
@@ -373,43 +380,45 @@ class Forms(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_families_only(cls, data: Any) -> Any:
-        """Refuse an option of a form that stands beside the families, and say where it belongs."""
+    def _check_options(cls, data: Any) -> Any:
+        """Refuse an option of a form next to the families; the remedy shows its place."""
         if isinstance(data, dict):
             options = {field.alias or name for name, field in Form.model_fields.items()} - {*_KINDS, *cls.model_fields}
             for key in sorted(options & data.keys()):
                 family = next(name for name in cls.model_fields if name in data)
                 remedy = f"move it into each form: {family}: {{..., {key}: {shown(data[key])}}}"
-                raise wrong(f"{key!r} stands beside the forms of families, and belongs inside each", remedy, key=key)
+                raise wrong(f"{key!r} belongs inside the form of each family", remedy, key=key)
         return data
 
     @model_validator(mode="after")
-    def _known_to_each(self) -> "Forms":
+    def _check_families(self) -> "Forms":
         for family, kinds in NATIVE.items():
             form: Form | None = getattr(self, family)
             if form is not None and form.target is not None:
-                raise wrong("a target has one family", "write the request without families", key=family)
+                what = "an operation for a target must not have forms per family"
+                raise wrong(what, "write the request without families", key=family)
             for option, other in _OPTIONS.items():
                 if form is not None and getattr(form, option) is not None and family != other:
-                    raise wrong(f"{family} does not have {option}", f"say it under {other}", key=family)
+                    raise wrong(f"{family} does not support {option}", f"move {option} to {other}", key=family)
             misplaced = form._misplaced(family) if form is not None else None
             if misplaced is not None:
-                remedy = f"say {' or '.join(PLACES[family])}" if family in PLACES else "say it inside http"
-                raise wrong(f"answers of {family} have no {misplaced} to take a value from", remedy, key=family)
+                remedy = f"use {' or '.join(PLACES[family])}" if family in PLACES else "move capture into http"
+                raise wrong(f"{family} does not support capturing from {misplaced}", remedy, key=family)
             if form is not None and not form.fits(family):
                 known = [*(kind for kind in NEUTRAL if family not in _without(kind)), *kinds]
-                raise wrong(f"{family} has no {form.kind} of this form", did_you_mean(form.kind, known), key=family)
+                what = f"{family} does not support this form of {form.kind}"
+                raise wrong(what, did_you_mean(form.kind, known), key=family)
         return self
 
 
 def _shape(value: Any) -> str:
-    """Tell a mapping of families from a form; what is neither is checked as a form."""
+    """Return the tag of an operation: forms per family, or a single form, also for invalid values."""
     families = isinstance(value, Forms) or (isinstance(value, dict) and any(_is_family(key, value) for key in NATIVE))
     return "a form per family" if families else "one form"
 
 
 def _is_family(key: str, operation: dict[str, Any]) -> bool:
-    """`http` is a family, under which a form stands, and a kind of request, under which a request stands."""
+    """Return whether a key is a family. `http` is also a kind of request, so it is a family only if it holds a form."""
     below = operation.get(key)
     return key in operation and (
         key not in _KINDS or (isinstance(below, dict) and any(kind in below for kind in _KINDS))
@@ -422,7 +431,7 @@ Operation = Annotated[
 
 
 def form_for(operation: Form | Forms, family: str) -> Form | None:
-    """Return an operation's form for a family; None if it has none."""
+    """Return an operation's form for a family; None if it does not support the family."""
     if isinstance(operation, Forms):
         form: Form | None = getattr(operation, family, None)
         return form
@@ -430,12 +439,12 @@ def form_for(operation: Form | Forms, family: str) -> Form | None:
 
 
 def families(operation: Form | Forms) -> list[Family]:
-    """Return the families that an operation has a form for."""
+    """Return the families that an operation supports."""
     return [family for family in NATIVE if form_for(operation, family) is not None]
 
 
 def every_form(operation: Form | Forms) -> dict[str, Form]:
-    """Return the forms that an operation is written in, by family; a direct one under the empty name."""
+    """Return the forms of an operation by family; a single form has the key ""."""
     if isinstance(operation, Form):
         return {"": operation}
     return {family: form for family in NATIVE if (form := getattr(operation, family)) is not None}

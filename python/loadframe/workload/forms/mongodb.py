@@ -1,4 +1,4 @@
-"""What only MongoDB can be asked. Its `command` is the command's document, and has no model."""
+"""Requests that only MongoDB supports. `command` is the command's document, without a model."""
 
 from typing import Any, Literal
 
@@ -7,7 +7,7 @@ from pydantic import Field
 from loadframe.workload.forms.values import Hits, Text
 from loadframe.yamlfile import Model
 
-#: What has to be done for a write before it is answered, the surest last.
+#: Condition for acknowledging a write, weakest first.
 WriteConcern = Literal["unacknowledged", "acknowledged", "journaled", "majority"]
 #: Which members of a replica set are read from.
 ReadPreference = Literal["primary", "primary_preferred", "secondary", "secondary_preferred", "nearest"]
@@ -25,7 +25,7 @@ class Find(Model):
 
 
 class Aggregate(Model):
-    """Run an aggregation's stages."""
+    """Run an aggregation pipeline."""
 
     collection: Text
     pipeline: list[dict[str, Any]]

@@ -1,18 +1,18 @@
-"""The verbs that every family of stores understands, each in its own way: the same logical work on all of them."""
+"""Neutral verbs: the same logical request for every store family."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from loadframe.workload.forms.values import Count, Id, Positive, Routing, Share, Text
+from loadframe.workload.forms.values import Count, Fraction, Id, Positive, Routing, Text
 from loadframe.yamlfile import Duration, Model, Scalar, wrong
 
-#: Whether what is written is visible to searches before it is answered, at once (`true`) or with the next refresh.
+#: Whether a write is visible to searches before its response: `true` refreshes at once, `wait_for` awaits a refresh.
 Refreshed = bool | Literal["wait_for"]
 
 
-class Placed(Model):
-    """A write whose shard can be chosen, and whose visibility can be waited for, in the elasticsearch family."""
+class Write(Model):
+    """A write. The elasticsearch family also supports `routing` (choice of the shard) and `refresh` (visibility)."""
 
     collection: Text
     id: Id
@@ -20,14 +20,14 @@ class Placed(Model):
     refresh: Refreshed | None = None
 
 
-class Insert(Placed):
-    """Add a document; that one is there already is an error where the store can tell."""
+class Insert(Write):
+    """Add a document; an existing one is an error if the store detects it."""
 
     document: dict[str, Any]
 
 
 class Read(Model):
-    """Read one document, or only the named fields of it."""
+    """Read one document, or only some of its fields."""
 
     collection: Text
     id: Id
@@ -35,25 +35,27 @@ class Read(Model):
     routing: Routing = None
 
 
-class Update(Placed):
-    """Change some fields of a document that is there."""
+class Update(Write):
+    """Change some fields of an existing document."""
 
     document: dict[str, Any]
 
 
-class Upsert(Placed):
-    """Change some fields of a document, which is made if it is not there."""
+class Upsert(Write):
+    """Change some fields of a document; create it if it is missing."""
 
     document: dict[str, Any]
 
 
-class Delete(Placed):
+class Delete(Write):
     """Remove a document."""
 
 
 class Scan(Model):
-    """Read up to `count` documents in the order of their ids; `by` is the field that holds them where the store knows
-    no order of ids."""
+    """Read up to `count` documents in id order.
+
+    `by` is the field that holds the id, for stores that cannot sort by id.
+    """
 
     collection: Text
     from_: Id = Field(alias="from")
@@ -62,14 +64,14 @@ class Scan(Model):
 
 
 class TakeIn(Model):
-    """Take the events of a source into the documents that they belong to, whichever of these comes first.
+    """Ingest the events of a source: merge each into its document, in any order of arrival.
 
-    A document has a field for each kind of event that has come for it. With `daily` it goes to the collection of a day
-    (UTC), COLLECTION-YYYY.MM.DD where the store keeps days apart: that of the instant which the event names, or that of
-    the event's own arrival, which leaves some documents in two pieces.
+    A document has one field per kind of event. With `daily`, documents go to one collection per day (UTC),
+    COLLECTION-YYYY.MM.DD: the day of the event's timestamp (`event`) or of its arrival (`arrival`). `arrival` splits
+    documents whose events arrive on different days.
 
-    `times` lists the fields of events that are instants, as KIND.FIELD. MongoDB stores them as dates, so that they
-    compare as instants whatever their zone or form. Search engines have their mapping for that.
+    `times` lists timestamp fields of events, as KIND.FIELD. MongoDB stores them as dates, which compare correctly
+    across time zones and formats. Search engines use their mapping for this.
     """
 
     collection: Text
@@ -78,9 +80,9 @@ class TakeIn(Model):
 
 
 class DeleteDays(Model):
-    """Delete the collections of days that `take_in` has made: all, or with `keep` those that were over longer ago.
+    """Delete the daily collections of a `take_in`: all, or with `keep` only those that ended longer ago.
 
-    `collection` is that of `take_in`. Ages are those of the events.
+    `collection` is that of the `take_in`. Ages follow the timestamps of events.
     """
 
     collection: Text
@@ -96,14 +98,13 @@ class ReadModifyWrite(Model):
 
 
 class Bulk(Model):
-    """Send the next `size` documents of a corpus in one request. Its documents count as successes one by one.
+    """Send the next `size` documents of a corpus in one request; each document succeeds or fails separately.
 
-    `id` is the field of a document that holds its id. With `conflicts`, ids are made, and with `conflict_probability`
-    a document gets one that was sent before: any of those, or with `recency` above 0 rather one of the latest.
+    `id` is the field that holds the id of a document. With `conflicts`, ids are generated, and a document reuses an
+    earlier id with `conflict_probability`. A `recency` above 0 prefers recent ids.
 
-    `per` is a field, too: each of its values has a collection of its own then, COLLECTION-VALUE, which the store makes.
-    Search engines do that. They also take an ingest `pipeline`, a `routing` for all documents, `refresh`, and further
-    `parameters` of the address.
+    Search engines only: `per` is a field whose values select the collection COLLECTION-VALUE, which the store creates.
+    `pipeline` is an ingest pipeline, `routing` applies to all documents, and `parameters` go into the query string.
     """
 
     collection: Text
@@ -113,26 +114,26 @@ class Bulk(Model):
     id: Text | None = None
     per: Text | None = None
     conflicts: Literal["sequential", "random"] | None = None
-    conflict_probability: Share = 0.25
+    conflict_probability: Fraction = 0.25
     on_conflict: Literal["index", "update"] = "index"
-    recency: Share = 0.0
+    recency: Fraction = 0.0
     pipeline: Text | None = None
     routing: Routing = None
     refresh: Refreshed | None = None
     parameters: dict[str, Scalar] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _whose_ids(self) -> "Bulk":
+    def _check_ids(self) -> "Bulk":
         if self.action in ("update", "upsert", "delete") and self.id is None:
-            what = f"{self.action} wants to know the documents' ids"
-            raise wrong(what, "say id: the name of the field that holds them", key="action")
+            raise wrong(f"action: {self.action} requires id", "add id: the field with the document's id", key="action")
         if self.conflicts is None:
             for key in ("conflict_probability", "on_conflict", "recency"):
                 if key in self.model_fields_set:
-                    raise wrong(f"{key} is about conflicts", "say conflicts: sequential or random", key=key)
+                    raise wrong(f"{key} requires conflicts", "add conflicts: sequential or random", key=key)
             return self
         if self.id is not None:
-            raise wrong("conflicts make the ids themselves", "remove id, or conflicts", key="id")
+            raise wrong("id and conflicts exclude each other: conflicts generates ids", "remove one of them", key="id")
         if self.action != "index":
-            raise wrong("conflicts are for the action index", "say what happens by on_conflict", key="action")
+            what = f"conflicts requires action: index; got {self.action}"
+            raise wrong(what, "remove action, and use on_conflict", key="action")
         return self

@@ -1,4 +1,4 @@
-"""What only PostgreSQL can be asked."""
+"""Requests that only PostgreSQL supports."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ ReadFrom = Literal["primary", "replica", "prefer_replica", "any"]
 
 
 class Statement(Model):
-    """A statement with `$1`, `$2`, ... for its values, and how many rows it has to return or to write."""
+    """A statement, values for its `$1`, `$2`, ..., and the number of rows that it must return or write."""
 
     statement: Text
     values: list[Any] = Field(default_factory=list)
@@ -19,7 +19,7 @@ class Statement(Model):
 
 
 class Statements(Model):
-    """One statement, or several as one transaction; prepared, or sent as text each time by the simple protocol."""
+    """One statement, or a transaction of several; prepared, or sent as text with the simple protocol."""
 
     statement: Text | None = None
     values: list[Any] = Field(default_factory=list)
@@ -30,16 +30,15 @@ class Statements(Model):
     expect: Literal["commit", "rollback"] | None = None
 
     @model_validator(mode="after")
-    def _one_or_several(self) -> "Statements":
+    def _check_transaction(self) -> "Statements":
         if self.transaction is None:
             if self.statement is None:
-                raise wrong("it says no statement", "say statement, or transaction with a list of them")
-            if self.isolation is not None:
-                raise wrong("isolation is about a transaction", "remove it, or say transaction", key="isolation")
-            if self.expect is not None:
-                raise wrong("expect is about a transaction", "remove it, or say transaction", key="expect")
+                raise wrong("sql lacks a statement", "add statement, or transaction with a list of statements")
+            for key in ("isolation", "expect"):
+                if getattr(self, key) is not None:
+                    raise wrong(f"{key} requires transaction", f"remove {key}, or add transaction", key=key)
         else:
             for key in ("statement", "values", "rows"):
                 if getattr(self, key):
-                    raise wrong(f"{key} stands inside of transaction", "move it there", key=key)
+                    raise wrong(f"{key} and transaction exclude each other", f"move {key} into transaction", key=key)
         return self

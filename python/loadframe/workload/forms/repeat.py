@@ -1,4 +1,4 @@
-"""Operations of several requests: paging, and repetition until a condition holds."""
+"""Operations of several requests: paging, repetition, and visibility probes."""
 
 from typing import Annotated, Any
 
@@ -8,7 +8,7 @@ from loadframe.workload.forms.values import Body, Positive, Text
 from loadframe.workload.holes import names
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, shown, wrong
 
-#: How the value in an answer may relate to the one that is wanted, other than being equal.
+#: Comparisons of a value in an answer, other than equality.
 RELATIONS = ("at_least", "at_most", "one_of")
 
 
@@ -18,12 +18,12 @@ def _condition(value: Any) -> Any:
     relation = next(iter(value), None)
     if len(value) != 1 or relation not in RELATIONS:
         raise wrong(f"expected a value, or one of {', '.join(RELATIONS)}, not {shown(value)}")
-    wanted = value[relation]
-    number = isinstance(wanted, int | float) and not isinstance(wanted, bool)
-    if relation == "one_of" and not (isinstance(wanted, list) and wanted):
-        raise wrong(f"one_of wants a list of values, not {shown(wanted)}")
-    if relation != "one_of" and not (number or (isinstance(wanted, str) and list(names(wanted)))):
-        raise wrong(f"{relation} wants a number, not {shown(wanted)}")
+    bound = value[relation]
+    number = isinstance(bound, int | float) and not isinstance(bound, bool)
+    if relation == "one_of" and not (isinstance(bound, list) and bound):
+        raise wrong(f"one_of requires a list of values; got {shown(bound)}")
+    if relation != "one_of" and not (number or (isinstance(bound, str) and list(names(bound)))):
+        raise wrong(f"{relation} requires a number; got {shown(bound)}")
     return value
 
 
@@ -32,11 +32,11 @@ Wait = Annotated[Duration, Field(gt=0)]
 
 
 class Visible(Model):
-    """Look until the answer is a success, which is then the first that sees what a request before it has written.
+    """A visibility probe: repeat a read until it succeeds, which measures when an earlier write becomes visible.
 
-    `every` is the pause between an answer and the next look, and so the resolution; `within` is when it is given up.
-    Beside `take_in` one event in each `sample` of time is looked for, none with 0; `every` is 500ms and `within` 2m
-    there if they are not said, and 10ms and 30s elsewhere.
+    `every` is the pause between an answer and the next attempt, and so the resolution. `within` is the timeout. With
+    `take_in`, one event per `sample` of time is probed (0: none). Defaults: `every` 10ms and `within` 30s; with
+    `take_in`, 500ms and 2m.
     """
 
     every: Wait | None = None
@@ -44,7 +44,7 @@ class Visible(Model):
     sample: Duration | None = None
 
     def plan(self) -> dict[str, float] | None:
-        """Return it as plans have it, times in s; None where nothing is looked for."""
+        """Return the probe for the plan, times in seconds; None with a sample of 0."""
         if self.sample is None:
             return {"every": self.every or 0.01, "within": self.within or 30.0}
         if not self.sample:
@@ -53,11 +53,11 @@ class Visible(Model):
 
 
 class Repeat(Model):
-    """Repeat a request until all conditions hold in one answer, or, without conditions, until it succeeds.
+    """Repeat a request until all conditions hold in one answer, or without conditions until it succeeds.
 
-    A condition names a value of the answer (a dot reaches inside; a name that begins with / is a JSON pointer) and
-    gives the value that it must have, or `at_least`, `at_most` or `one_of`. `every` is the pause between an answer and
-    the next attempt, `within` the time for all attempts together.
+    A condition names a value of the answer (`a.b` for nested ones, or a JSON pointer) and the value that it must have,
+    or `at_least`, `at_most` or `one_of`. `every` is the pause between an answer and the next attempt. `within` is the
+    timeout for all attempts together.
     """
 
     until: Annotated[dict[Text, Condition], NOT_EMPTY] | None = None
@@ -65,12 +65,12 @@ class Repeat(Model):
     within: Wait = 600.0
 
 
-#: Keys that the form sets and that its body must not have.
-_OURS = ("size", "from", "search_after", "pit")
+#: Keys of a body that the form sets.
+_RESERVED = ("size", "from", "search_after", "pit")
 
 
 class Scroll(Model):
-    """Scroll through all hits of a search, or through the first `pages` of `size` hits, and clear the scroll."""
+    """Scroll through all hits of a search, or the first `pages` of `size` hits, then clear the scroll."""
 
     collection: Text
     body: Body = Field(default_factory=dict)
@@ -79,16 +79,15 @@ class Scroll(Model):
     keep_alive: Text | None = None
 
     @model_validator(mode="after")
-    def _whose_pages(self) -> "Scroll":
-        _not_in_body(self.body)
+    def _check_body(self) -> "Scroll":
+        _check_reserved(self.body)
         return self
 
 
 class SearchAfter(Model):
-    """Read all hits of a sorted search, or the first `pages` of `size` hits, each page after the last one's last hit.
+    """Page through all hits of a sorted search, or the first `pages` of `size` hits, with search_after.
 
-    The sort's last field has to tell any two documents apart. With a point in time, which is the default, all pages are
-    of one moment.
+    The last sort field must be unique per document. With `point_in_time` (default), all pages show the same snapshot.
     """
 
     collection: Text
@@ -99,15 +98,15 @@ class SearchAfter(Model):
     keep_alive: Text | None = None
 
     @model_validator(mode="after")
-    def _sorted(self) -> "SearchAfter":
-        _not_in_body(self.body)
+    def _check_body(self) -> "SearchAfter":
+        _check_reserved(self.body)
         if not self.body.get("sort"):
-            raise wrong("a page follows the last by its sort", "give the body a sort", key="body")
+            raise wrong("search_after requires a sort in body", "add a sort to body", key="body")
         return self
 
 
 class Composite(Model):
-    """Read all buckets of a composite aggregation, or the first `pages` of `size` buckets."""
+    """Page through all buckets of a composite aggregation, or the first `pages` of `size` buckets."""
 
     collection: Text
     sources: list[dict[str, Any]] = Field(min_length=1)
@@ -117,9 +116,9 @@ class Composite(Model):
     pages: Positive | None = None
 
 
-def _not_in_body(body: dict[str, Any] | str) -> None:
+def _check_reserved(body: dict[str, Any] | str) -> None:
     if isinstance(body, str):
         return
-    for key in _OURS:
+    for key in _RESERVED:
         if key in body:
-            raise wrong(f"{key} is not the body's to say here", "say size and pages beside the body", key="body")
+            raise wrong(f"body must not contain {key}: paging sets it", "use size and pages next to body", key="body")

@@ -1,5 +1,4 @@
-"""The form of a request to any REST interface: what is sent, what is taken from its answer for the same user's later
-requests, and what the answer has to be like. Models only."""
+"""Requests to a REST interface: request, captured values and expected response. Models only."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,13 +11,13 @@ from loadframe.yamlfile import Model, Scalar, shown, wrong
 
 #: A header's name (RFC 9110, section 5.6.2).
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-#: Headers that tell where a message ends are the generator's to set.
+#: Framing headers, which the driver sets.
 _FRAMING = {"content-length", "transfer-encoding", "connection", "content-encoding", "expect", "upgrade"}
 
 
 def _path(value: str) -> str:
     if not value.startswith("/"):
-        raise wrong("a path begins with /", f"write /{value}")
+        raise wrong("a path must start with /", f"write /{value}")
     return value
 
 
@@ -30,9 +29,9 @@ def _pointer(value: str) -> str:
 
 def _header(value: str) -> str:
     if not _TOKEN.fullmatch(value):
-        raise wrong(f"{shown(value)} is not a valid name of a header")
+        raise wrong(f"{shown(value)} is not a valid header name")
     if value.lower() in _FRAMING:
-        raise wrong(f"the header {value} is the generator's to set", "leave it out")
+        raise wrong(f"the load generator sets the header {value}", "remove it")
     return value
 
 
@@ -47,21 +46,22 @@ Status = Annotated[int, Field(ge=200, le=599)]
 
 
 class Source(Model):
-    """Where in an answer a value is: at a JSON pointer of its body, or in a header; and what it is `otherwise`."""
+    """A value to capture from a response: by JSON pointer or header, with a default (`otherwise`)."""
 
     json_: Pointer | None = Field(None, alias="json")
     header: Header | None = None
     otherwise: Any = None
 
     @model_validator(mode="after")
-    def _one(self) -> "Source":
+    def _check_one_place(self) -> "Source":
         if (self.json_ is None) == (self.header is None):
-            raise wrong("it does not say where the value is", "say json: /pointer or header: Name")
+            what = "a captured value needs exactly one place"
+            raise wrong(what, "use json: /pointer or header: Name")
         return self
 
 
 class Expect(Model):
-    """What makes an answer a success: its status, values in its JSON, a text that it contains, headers."""
+    """Conditions for a successful response: status, JSON values, contained text, headers."""
 
     status: Annotated[list[Status], BeforeValidator(_several), Field(min_length=1)] | None = None
     json_: dict[Pointer, Any] | None = Field(None, alias="json")
@@ -71,14 +71,14 @@ class Expect(Model):
 
 def _timed(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", value):
-        raise wrong(f"{shown(value)} is not the name of a time", "use letters, digits, _ and -")
+        raise wrong(f"{shown(value)} is not the name of a timing", "use letters, digits, _ and -")
     return value
 
 
 class Http(Model):
-    """One request to a REST interface. A `body` is sent as JSON, a `text` as it is.
+    """One request to a REST interface. `body` is sent as JSON, `text` unchanged.
 
-    `timing` names times of the answer's header `Server-Timing` that are recorded as parts of the operation.
+    `timing` names metrics of the response header `Server-Timing` to record as parts of the operation.
     """
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
@@ -94,14 +94,14 @@ class Http(Model):
     )
 
     @model_validator(mode="after")
-    def _one_body(self) -> "Http":
+    def _check_body(self) -> "Http":
         if self.body is not None and self.text is not None:
-            raise wrong("a request has a body or a text, not both", "remove one of them", key="text")
+            raise wrong("body and text exclude each other", "remove one of them", key="text")
         return self
 
 
 def captured(operations: Any) -> Iterator[tuple[Place, str]]:
-    """Yield the names that a file's operations take from answers, with their places, before anything is checked."""
+    """Yield the place and name of each captured value in the unvalidated operations of a file."""
     for name, operation in operations.items() if isinstance(operations, Mapping) else ():
         families = operation if isinstance(operation, Mapping) else ()
         for keys in ((), ("http", "http"), *((key,) for key in families)):
@@ -109,5 +109,5 @@ def captured(operations: Any) -> Iterator[tuple[Place, str]]:
             for key in keys:
                 form = form.get(key) if isinstance(form, Mapping) else None
             names = form.get("capture") if isinstance(form, Mapping) else None
-            for taken in names if isinstance(names, Mapping) else ():
-                yield ("operations", name, *keys, "capture", taken), taken
+            for captured_name in names if isinstance(names, Mapping) else ():
+                yield ("operations", name, *keys, "capture", captured_name), captured_name

@@ -1,4 +1,4 @@
-"""What only the elasticsearch family (Elasticsearch and OpenSearch) can be asked."""
+"""Requests that only the elasticsearch family (Elasticsearch and OpenSearch) supports."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -18,7 +18,7 @@ def _vector(value: Any) -> Any:
 
 
 class Search(Model):
-    """Search a collection: `body` in the store's query language, `size` hits, further `parameters` of the address."""
+    """Search a collection: `body` in the query DSL, `size` hits, `parameters` for the query string."""
 
     collection: Text
     body: Body = Field(default_factory=dict)
@@ -29,7 +29,7 @@ class Search(Model):
 
 
 class Get(Model):
-    """Read one document by its id, on the shard that its `routing` leads to."""
+    """Read one document by its id, with its `routing` value."""
 
     collection: Text
     id: Id
@@ -37,7 +37,7 @@ class Get(Model):
 
 
 class Index(Model):
-    """Write one document; without an id the store chooses one."""
+    """Write one document; without an id, the store generates one."""
 
     collection: Text
     id: Id | None = None
@@ -54,7 +54,7 @@ class GivenDocument(Model):
 
 
 class IndexMany(Model):
-    """Write a few documents in one bulk request, all with the same `routing`; those that are there are replaced."""
+    """Write several documents in one bulk request, with a common `routing`; replaces existing documents."""
 
     collection: Text
     documents: list[GivenDocument] = Field(min_length=1)
@@ -72,13 +72,13 @@ class SearchOfSeveral(Model):
 
 
 class MultiSearch(Model):
-    """Several searches in one request; each has to succeed."""
+    """Several searches in one request; all must succeed."""
 
     searches: list[SearchOfSeveral] = Field(min_length=1)
 
 
 class Aggregation(Model):
-    """Aggregate what a query finds, without hits. Documents are the buckets of the outermost aggregations."""
+    """Aggregate the matches of a query, without hits. Counts the buckets of top-level aggregations as documents."""
 
     collection: Text
     aggregations: Annotated[Body, Field(min_length=1)]
@@ -87,46 +87,46 @@ class Aggregation(Model):
 
 
 class CountDocuments(Model):
-    """Count the documents of a collection, or those that match a query."""
+    """Count the documents of a collection, or the matches of a query."""
 
     collection: Text
     query: Body | None = None
 
 
 class WithQuery(Model):
-    """A query in its own language; `body` is the rest of the request's body."""
+    """A query in a query language; `body` is the rest of the request body."""
 
     query: Text
     body: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _one_query(self) -> Self:
+    def _check_body(self) -> Self:
         if "query" in self.body:
-            raise wrong("the query stands beside the body", "remove it from the body", key="body")
+            raise wrong("body must not contain query", "move query out of body", key="body")
         return self
 
 
 class Sql(WithQuery):
-    """A query in SQL, for stores that have it. Documents are the rows of the answer."""
+    """A query in SQL, for stores that support it. Counts rows as documents."""
 
     fetch_size: Positive | None = None
 
 
 class Esql(WithQuery):
-    """A query in ES|QL, which Elasticsearch has from 8.11 on. Documents are the rows of the answer."""
+    """A query in ES|QL (Elasticsearch 8.11 or newer). Counts rows as documents."""
 
     parameters: dict[str, Scalar] = Field(default_factory=dict)
 
 
 class Eql(WithQuery):
-    """A query in EQL, which Elasticsearch has from 7.9 on. Documents are the events, or sequences, of the answer."""
+    """A query in EQL (Elasticsearch 7.9 or newer). Counts events or sequences as documents."""
 
     collection: Text
     parameters: dict[str, Scalar] = Field(default_factory=dict)
 
 
 class Knn(Model):
-    """The `k` documents whose vectors are nearest to one; of each shard `candidates` are looked at."""
+    """Find the `k` nearest neighbours of a vector, considering `candidates` documents per shard."""
 
     collection: Text
     field: Text
@@ -137,14 +137,15 @@ class Knn(Model):
     parameters: dict[str, Scalar] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _enough(self) -> Self:
+    def _check_candidates(self) -> Self:
         if self.candidates is not None and self.candidates < self.k:
-            raise wrong(f"{self.k} neighbours are not among {self.candidates} candidates", key="candidates")
+            what = f"candidates must be at least k, {self.k}; got {self.candidates}"
+            raise wrong(what, "increase candidates", key="candidates")
         return self
 
 
 class Request(Model):
-    """Any other request of the protocol."""
+    """Any other request to the HTTP API."""
 
     method: Literal["GET", "HEAD", "POST", "PUT", "DELETE"]
     path: Text

@@ -1,4 +1,4 @@
-"""Administration of the elasticsearch family: what changes or readies collections, and reads no documents."""
+"""Administrative requests of the elasticsearch family: indices, templates, snapshots, health."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -9,7 +9,7 @@ from loadframe.yamlfile import Duration, Model, Size, wrong
 
 
 class CreateCollection(Model):
-    """Make an index, as defined, or a data stream, which a template defines."""
+    """Create an index from its definition, or a data stream, which a template defines."""
 
     collection: Text
     settings: dict[str, Any] | None = None
@@ -18,15 +18,15 @@ class CreateCollection(Model):
     data_stream: bool = False
 
     @model_validator(mode="after")
-    def _defined_once(self) -> Self:
+    def _check_data_stream(self) -> Self:
         for key in ("settings", "mappings", "aliases"):
             if self.data_stream and getattr(self, key) is not None:
-                raise wrong("a data stream is defined by its template", f"move {key} to put_template", key=key)
+                raise wrong(f"data_stream and {key} exclude each other", f"move {key} to put_template", key=key)
         return self
 
 
 class DeleteCollection(Model):
-    """Remove an index, or a data stream, with its documents; a missing one is an error without `ignore_missing`."""
+    """Delete an index or data stream; a missing one is an error unless `ignore_missing` is true."""
 
     collection: Text
     ignore_missing: bool = False
@@ -34,14 +34,14 @@ class DeleteCollection(Model):
 
 
 class PutSettings(Model):
-    """Change settings of an index that is there."""
+    """Change settings of an existing index."""
 
     collection: Text
     settings: dict[str, Any]
 
 
 class PutTemplate(Model):
-    """Define indices, or data streams, that will be made, by the `patterns` of their names; the highest `priority` wins
+    """Create a template for future indices or data streams that match `patterns`; the highest `priority` wins.
 
     `composed_of` names component templates.
     """
@@ -57,34 +57,34 @@ class PutTemplate(Model):
 
 
 class DeleteTemplate(Model):
-    """Remove such a definition."""
+    """Delete a template."""
 
     name: Text
 
 
 class Aliases(Model):
-    """Change other names of indices; all `actions` take effect at once."""
+    """Change aliases of indices; all `actions` apply atomically."""
 
     actions: list[dict[str, Any]] = Field(min_length=1)
 
 
 class Refresh(Model):
-    """Make what was written visible to searches."""
+    """Make recent writes visible to searches."""
 
     collection: Text
 
 
 class Flush(Model):
-    """Write what is only in the log to the index's own files."""
+    """Flush the translog of a collection to index files."""
 
     collection: Text
     force: bool | None = None
 
 
 class ForceMerge(Model):
-    """Merge a collection's segments, down to `max_segments` per shard when it is given.
+    """Merge the segments of a collection, optionally down to `max_segments` per shard.
 
-    `only_expunge_deletes` merges only those with deleted documents; `flush` is done afterwards unless it is false.
+    `only_expunge_deletes` merges only segments with deleted documents. A flush follows unless `flush` is false.
     """
 
     collection: Text
@@ -94,10 +94,7 @@ class ForceMerge(Model):
 
 
 class Rollover(Model):
-    """Have an alias, or a data stream, write to a new index if one of the `conditions` is met.
-
-    Without conditions it always does.
-    """
+    """Roll an alias or data stream over to a new index if one of the `conditions` holds, or always without any."""
 
     alias: Text
     to: Text | None = None
@@ -108,7 +105,7 @@ class Rollover(Model):
 
 
 class Shrink(Model):
-    """Make an index with fewer shards from another, which is gathered on one node and closed to writes before."""
+    """Shrink an index to a new one with fewer shards. First moves its shards to one node and blocks writes."""
 
     from_: Text = Field(alias="from")
     to: Text
@@ -116,37 +113,37 @@ class Shrink(Model):
 
 
 class RollOver(Model):
-    """When a day gets another index: as soon as the last one reaches one of these."""
+    """Limits at which a day gets another index; the first one reached applies."""
 
-    #: Those that are visible.
+    #: Visible documents.
     documents: Positive | None = None
     #: Bytes of the primary shards.
     size: Annotated[Size, Field(ge=1)] | None = None
-    #: From the index's beginning to its newest document, by the times of the events.
+    #: From the oldest to the newest document, by the timestamps of events.
     age: Annotated[Duration, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
-    def _sometimes(self) -> Self:
+    def _check_limits(self) -> Self:
         if self.documents is None and self.size is None and self.age is None:
-            raise wrong("nothing says when a day gets another index", "say documents, size or age")
+            raise wrong("roll_over requires a limit", "add documents, size or age")
         return self
 
 
 class ShrinkClosed(Model):
-    """How an index is made smaller once no more events come for it, and how long after its end that is."""
+    """Shrinking of an index `after` its last day ended, so that late events still arrive."""
 
     after: Annotated[Duration, Field(ge=0)] = 3600.0
     shards: Positive = 1
     settings: dict[str, Any] | None = None
-    #: So many in each shard, once the new index is in its place.
+    #: Segments per shard to merge to after shrinking.
     segments: Positive | None = None
 
 
 class ManageIndices(Model):
-    """Look after the indices that `take_in` grows, a day each or several: roll over, shrink, and delete old ones.
+    """Manage the daily indices of a `take_in`: roll over, shrink, and delete after `keep`.
 
-    `collection` is that of `take_in`, `times` are the fields of documents that hold the instant by which a document is
-    placed. Ages are those of the events.
+    `collection` is that of the `take_in`. `times` are the document fields with the timestamp that decides the day. Ages
+    follow the timestamps of events.
     """
 
     collection: Text
@@ -156,14 +153,14 @@ class ManageIndices(Model):
     keep: Annotated[Duration, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
-    def _does_something(self) -> Self:
+    def _check_action(self) -> Self:
         if self.roll_over is None and self.shrink is None and self.keep is None:
-            raise wrong("nothing is to be done with the indices", "say roll_over, shrink or keep")
+            raise wrong("manage_indices requires an action", "add roll_over, shrink or keep")
         return self
 
 
 class CreateRepository(Model):
-    """Name a folder for snapshots, which all nodes share and which their `path.repo` allows."""
+    """Create a snapshot repository in a folder that all nodes share and their `path.repo` allows."""
 
     repository: Text
     location: Text
@@ -171,7 +168,7 @@ class CreateRepository(Model):
 
 
 class Snapshot(Model):
-    """Copy collections into a repository; waits until they are there unless `wait` is false."""
+    """Create a snapshot of collections in a repository; waits for completion unless `wait` is false."""
 
     repository: Text
     name: Text
@@ -180,14 +177,14 @@ class Snapshot(Model):
 
 
 class DeleteSnapshot(Model):
-    """Remove a snapshot from its repository."""
+    """Delete a snapshot from its repository."""
 
     repository: Text
     name: Text
 
 
 class WaitForHealth(Model):
-    """Wait for a status, for a number of nodes, and if `still` is true until no shard moves or comes up."""
+    """Wait for a health status and a number of nodes; with `still`, also for no relocating or initializing shards."""
 
     collection: Text | None = None
     status: Literal["green", "yellow", "red"] = "green"

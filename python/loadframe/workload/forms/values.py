@@ -1,4 +1,4 @@
-"""Single values of operations: texts, ids, and numbers that may be drawn for each request."""
+"""Value types of operations: texts, ids, bodies, and numbers that a variable may provide."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ def _document_id(value: Any) -> Any:
 
 
 def whole(least: int) -> BeforeValidator:
-    """Return a validator of whole numbers from `least` on, or of a text with a hole that draws one."""
+    """Return a validator of whole numbers of at least `least`, or a text with a placeholder."""
 
     def read(value: Any) -> Any:
         if isinstance(value, str) and set(names(value)):
@@ -29,14 +29,14 @@ def whole(least: int) -> BeforeValidator:
 
 
 def _or_hole(value: Any) -> Any:
-    """Return a mapping, or a text that is one hole, whose variable is a mapping of its own for each request."""
+    """Accept a mapping, or a single placeholder of a variable that provides a mapping per request."""
     if isinstance(value, dict) or (isinstance(value, str) and _ONE_HOLE.fullmatch(value)):
         return value
     raise wrong(f"expected a mapping, not {shown(value)}", 'or write one variable, such as "${body}"')
 
 
 def _routing(value: Any) -> Any:
-    """Return what a document is routed by; None of `{of: VALUE, on: false}`, so that a parameter can turn it off."""
+    """Return the routing value; None for `{of: VALUE, on: false}`, with which a parameter can disable routing."""
     if isinstance(value, dict) and set(value) == {"of", "on"} and isinstance(value["on"], bool):
         return _document_id(value["of"]) if value["on"] else None
     return _document_id(value)
@@ -44,18 +44,18 @@ def _routing(value: Any) -> Any:
 
 _ONE_HOLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
-#: A body, or the variable that it is drawn from.
+#: A body, or the placeholder of a variable that provides it.
 Body = Annotated[dict[str, Any] | str, BeforeValidator(_or_hole)]
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[int, Field(ge=1)]
-#: A share, 0 to 1.
-Share = Annotated[float, Field(ge=0, le=1)]
+#: A fraction, 0 to 1.
+Fraction = Annotated[float, Field(ge=0, le=1)]
 Id = Annotated[str | int, BeforeValidator(_document_id)]
-#: What decides on which shard a document is, or None for its id.
+#: The routing value, which selects the shard of a document; None: by id.
 Routing = Annotated[
     str | int | None, BeforeValidator(_routing, json_schema_input_type=str | int | dict[Literal["of", "on"], Any])
 ]
-#: A number of hits, which may be drawn for each request.
+#: A number of hits, which a variable may provide per request.
 Hits = Annotated[int | str, whole(0)]
-#: The same, but some.
+#: The same, at least 1.
 Count = Annotated[int | str, whole(1)]
