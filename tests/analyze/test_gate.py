@@ -85,9 +85,9 @@ def paced(tmp_path_factory):
 @pytest.mark.parametrize(
     ("new", "standing", "why"),
     [
-        ("slowed", "undecided", "the machine had become slower by as much"),
+        ("slowed", "undecided", "the machine became slower by as much"),
         ("sped", "passed", "better"),
-        ("hidden", "undecided", "the machine had become faster, which may hide 20 %"),
+        ("hidden", "undecided", "the machine became faster, which may hide 20 %"),
         ("worse", "regression", "beyond 5 %"),
     ],
 )
@@ -124,7 +124,7 @@ def test_runs_of_a_version_that_took_no_yardstick_are_judged_without(paced, tmp_
 def test_too_few_runs_tell_nothing(results):
     gate = judge(results, "same/same0", "old/old0")
     assert gate.standing == "undecided"
-    assert "1 run against 1 do not show how much runs scatter" in gate.checks[0].why
+    assert "1 run against 1 do not show the run-to-run variance" in gate.checks[0].why
     assert any("at least three valid runs" in warning.remedy for warning in gate.warnings)
 
 
@@ -135,7 +135,7 @@ def test_invalid_runs_tell_nothing(tmp_path, results):
     gate = judge(tmp_path, "busy", "old")
     assert gate.standing == "undecided"
     (check,) = gate.checks
-    assert check.why == "none of 6 runs can be used, for reasons that are not the store's"
+    assert check.why == "none of 6 runs is valid, for reasons other than the store"
     assert gate.warnings[0].cause.startswith("6 of 6 runs of busy are excluded: they failed or are missing, or")
 
 

@@ -31,7 +31,7 @@ def test_the_exit_status_says_what_came_of_it(results, tmp_path, new, status, wo
 def test_one_run_does_not_tell_whether_a_bound_holds(results):
     status, said, _ = within("gate", results / "alone", "--bound", "p99<=10s")
     assert status == 3
-    assert "a single run does not show how much runs scatter" in " ".join(said.split())
+    assert "a single run does not show the run-to-run variance" in " ".join(said.split())
 
 
 def test_runs_of_another_treatment_are_judged_only_on_request(results, tmp_path):

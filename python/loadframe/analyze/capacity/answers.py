@@ -249,7 +249,7 @@ _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 
 
 def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int, over: str = RATE) -> list[Capacity]:
-    """Return the capacity of each treatment from its searches; all searches share one scatter of trials."""
+    """Return the capacity of each treatment from its searches; all searches share one variation of trials."""
     conclusive = [[search for search in searches if search.is_conclusive] for searches in treatments]
     known = [searches for searches in conclusive if searches]
     fitted = iter(thresholds([[_trials(search) for search in searches] for searches in known]))

@@ -22,7 +22,7 @@ Array = npt.NDArray[np.float64]
 
 #: Share of trials with an accidental outcome.
 _LAPSES = 0.01
-#: The largest scale (a trial scatter of 70 %), and the number of scales, evenly spaced on a log scale.
+#: The largest scale (a trial variation of 70 %), and the number of scales, evenly spaced on a log scale.
 _WIDEST, _SCALES = 0.4, 16
 #: Reach of the grid of log capacities beyond the searches' ends, its points over all, and its points per search.
 _REACH, _COARSE, _FINE = 1.0, 400, 48
@@ -49,7 +49,7 @@ def thresholds(treatments: Sequence[Sequence[Sequence[Trial]]]) -> list[Threshol
     """Return the capacities of each treatment's searches, given the trials of each search.
 
     Each search needs at least one trial that passed or failed; invalid trials are ignored. All searches and treatments
-    share one scatter, relative to the rate.
+    share one variation, relative to the rate.
     """
     counted = [[_counted(trials) for trials in searches] for searches in treatments]
     narrowest = min((width for searches in counted for search in searches if (width := search.width)), default=0.0)

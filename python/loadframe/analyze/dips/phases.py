@@ -86,8 +86,8 @@ def irregular_dips(throughput: Series) -> Dips | None:
     residuals = detrended(values)
     level = values - residuals + float(np.median(residuals))
     below = level - values
-    scatter = _NORMAL * float(np.median(np.abs(below)))
-    inside = below > np.maximum(_DEVIATIONS * scatter, _DEPTH * level)
+    deviation = _NORMAL * float(np.median(np.abs(below)))
+    inside = below > np.maximum(_DEVIATIONS * deviation, _DEPTH * level)
     stretches = int((np.diff(np.concatenate([[0], inside.astype(int)])) == 1).sum())
     if stretches < _DIPS or inside.mean() > _MOST:
         return None

@@ -66,7 +66,7 @@ def _estimated(
         share = measure.stretch(runs).widened(geometric_mean(values, sessions))
     why = f"mean of {runs_text(values)} {quantity(share.value, measure)}"
     if not share.is_finite and not share.low > 0:
-        return "undecided", f"{why}: a single run does not show how much runs scatter"
+        return "undecided", f"{why}: a single run does not show the run-to-run variance"
     why += f" [{quantity(share.low, measure)}, {quantity(share.high, measure)}]"
     ends = {bound.holds(share.low), bound.holds(share.high)}
     if ends == {False}:
@@ -116,7 +116,7 @@ def failed_runs(new: Group, baseline: Group | None, treatment: Mapping[str, Any]
         return checks
     if not new.usable:
         runs = f"{len(new.runs)} run{'s' * (len(new.runs) != 1)}"
-        why = f"none of {runs} can be used, for reasons that are not the store's"
+        why = f"none of {runs} is valid, for reasons other than the store"
         return [Check(measure, treatment, "undecided", why, title=title)]
     return []
 

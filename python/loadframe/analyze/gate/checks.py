@@ -155,17 +155,17 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
         if question.least_worse() < question.least:
             standing, why = "undecided", f"{span}: {_WITHIN_BOUNDS}"
         elif question.least_worse(question.pace) < question.least:
-            standing, why = "undecided", f"{span}: the machine had become slower by as much"
+            standing, why = "undecided", f"{span}: the machine became slower by as much"
     elif not contrast.estimate.freedom:
         first, second = len(contrast.first), len(contrast.second)
         some = f"{first} run{'s' * (first != 1)} against {second}"
-        standing, why = "undecided", f"{_worse(value)}: {some} do not show how much runs scatter"
+        standing, why = "undecided", f"{_worse(value)}: {some} do not show the run-to-run variance"
     elif high >= question.catch:
         excluded = format_share(question.catch)
         standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_finds(question)}"
     elif paced_high >= question.catch:
         hidden = format_share(question.catch)
-        standing, why = "undecided", f"{span}: the machine had become faster, which may hide {hidden}"
+        standing, why = "undecided", f"{span}: the machine became faster, which may hide {hidden}"
     elif blind:
         standing, why = "undecided", f"{span}: {BLIND}"
     return Check(
@@ -176,7 +176,7 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
 _WITHIN_BOUNDS = "the load generator's error bounds allow a smaller change; measure again on an idle machine"
 #: Why a percentile of the successes is undecided.
 BLIND = (
-    "so many requests failed, were dropped or got no answer that the successes cannot show it; check errors, or"
+    "too many requests failed, were dropped or stayed unanswered for the successes to show it; check errors, or"
     " response times of all requests (all-p99)"
 )
 
@@ -192,7 +192,7 @@ def together(question: Question, members: int, what: str) -> Check:
     if stops and question.least_worse() < question.least:
         standing, why = "undecided", f"{span}: {_WITHIN_BOUNDS}"
     elif stops and question.least_worse(question.pace) < question.least:
-        standing, why = "undecided", f"{span}: the machine had become slower by as much"
+        standing, why = "undecided", f"{span}: the machine became slower by as much"
     else:
         why = f"{span}: beyond {format_share(question.least)}" if stops else f"{span}{_finds(question)}"
     title = f"{question.measure.kind} of all {members} {what} together"

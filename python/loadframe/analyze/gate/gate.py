@@ -131,7 +131,7 @@ def errors_against_baseline(contrast: Contrast, question: Question, baseline: Gr
         beyond = f"beyond {format_share(question.least, 2)}" if question.is_significant else "which may be chance"
         why += f": {format_share(rise, 2)} more, {beyond}"
     elif math.isinf(high):
-        standing, why = "undecided", f"{why}: a single run does not show how much runs scatter"
+        standing, why = "undecided", f"{why}: a single run does not show the run-to-run variance"
     elif high >= question.catch:
         need = errors_needed([question.measure.failures(run) for run in new.usable], question.catch)
         caught = format_share(question.catch, 2)
