@@ -11,7 +11,7 @@ from loadframe.analyze.scale import warnings
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.analyze.scale.telemetry import by_source, cpu_shares
 from loadframe.cluster.node import Node
-from loadframe.cluster.node_table import Roster
+from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.cluster.view import describe
 from loadframe.experiment.elastic.director import data_processes
@@ -56,7 +56,7 @@ def test_what_a_companion_uses_of_a_nodes_limits_is_used_of_the_node(tmp_path):
 
 
 def test_a_manifest_names_the_others_with_their_roles():
-    roster = Roster(ClusterSpec("mongodb"), {}, NODES, formed=True)
+    roster = NodeTable(ClusterSpec("mongodb"), {}, NODES, formed=True)
     assert describe(roster)["companions"] == {"config-0": "config", "router-0": "router"}
 
 

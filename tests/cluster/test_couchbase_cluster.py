@@ -11,7 +11,7 @@ from couchbase_home import install
 from couchbase_service import VBUCKETS, CouchbaseService
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.cluster.endpoints import seats_again
+from loadframe.cluster.endpoints import previous_endpoints
 from loadframe.cluster.node import Node
 from loadframe.host.netns import NetnsHost
 
@@ -79,7 +79,7 @@ def test_it_does_not_start_at_another_place(service, spec, state):
         Cluster.start(replace(spec, port=23456))
     node = Node("node-0", address, peer_address="127.0.0.1:20000")
     with pytest.raises(BadInput, match=f"node-0 has {address}"):
-        seats_again("couchbase", "they do", [NetnsHost()], [node], None)
+        previous_endpoints("couchbase", "they do", [NetnsHost()], [node], None)
     service.start_again(address)
     with pytest.raises(BadInput, match="that of node-0 is in use") as caught:
         Cluster.start(spec)

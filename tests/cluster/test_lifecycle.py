@@ -28,7 +28,7 @@ def cluster(toy, state) -> Iterator[Cluster]:
     assert not servers(state)
 
 
-def saved() -> named.Saved:
+def saved() -> named.SavedCluster:
     return named.existing("trial")
 
 

@@ -196,6 +196,6 @@ def test_outside_of_a_job_there_are_no_machines(monkeypatch, state):
 def test_a_cluster_cannot_be_kept_by_a_job(slurm, job, state):
     done = slurm.run(LOADFRAME, "cluster", "up", "kept", "--host", "slurm", "--store", "redis", SLURM_JOB_ID=job)
     assert done.returncode == 2
-    assert "nodes of --host slurm end with the command that has started them" in done.stderr
+    assert "nodes of --host slurm stop when `cluster up` ends" in done.stderr
     assert "-- COMMAND" in done.stderr
     assert list(state.rglob("cluster.json")) == []

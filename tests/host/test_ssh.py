@@ -10,7 +10,7 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.host import Command, Limits, choice, files, identity
-from loadframe.host.line import MachineLost
+from loadframe.host.agent_client import MachineLost
 from loadframe.host.placement import Placement
 from loadframe.host.remote import RemoteMachine
 from loadframe.host.ssh import SshHost

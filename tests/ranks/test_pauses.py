@@ -5,7 +5,7 @@ import time
 import pytest
 
 from loadframe.ranks.clock import BRISK
-from loadframe.ranks.phase_participant import ALERT, CALM, Member, Reduction
+from loadframe.ranks.phase_participant import ALERT, CALM, Participant, Reduction
 
 
 class Quiet:
@@ -22,7 +22,7 @@ class Quiet:
 
 @pytest.fixture
 def member():
-    return Member(Quiet(), {"id": 0, "members": [0, 1], "boots": ["a", "a"], "cores": None}, {"target": {}})
+    return Participant(Quiet(), {"id": 0, "members": [0, 1], "boots": ["a", "a"], "cores": None}, {"target": {}})
 
 
 def test_a_member_sleeps_longer_until_its_next_second_is_due(member):

@@ -7,8 +7,8 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.ranks.coordinator import Rank, _alike
-from loadframe.ranks.phase_participant import Member
-from loadframe.ranks.phase_top import Top
+from loadframe.ranks.phase_participant import Participant
+from loadframe.ranks.phase_top import RootParticipant
 
 ORDER = {
     "kind": "phase",
@@ -35,8 +35,8 @@ class Nobody:
 @pytest.fixture
 def top(tmp_path, monkeypatch):
     """A top of three ranks on three machines that have asked for the clocks of the others; it is ready itself."""
-    monkeypatch.setattr(Member, "_prepare", lambda self: (None, {}))
-    top = Top(Nobody(), ORDER, {"target": {}}, tmp_path)
+    monkeypatch.setattr(Participant, "_prepare", lambda self: (None, {}))
+    top = RootParticipant(Nobody(), ORDER, {"target": {}}, tmp_path)
     top.start()
     return top
 

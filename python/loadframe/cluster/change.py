@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadframe.base.errors import BadInput
-from loadframe.cluster.change_watch import Patience, Tell
+from loadframe.cluster.change_watch import ChangeWatch, Tell
 from loadframe.cluster.events import ClusterEvent, Listener
 from loadframe.cluster.node import Node, State
-from loadframe.cluster.node_table import Roster
+from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host.base import Host
 from loadframe.store import Store
@@ -22,7 +22,7 @@ class ClusterChange:
 
     store: Store
     host: Host
-    roster: Roster
+    roster: NodeTable
     folder: Path
     report: Report  #: receives progress messages, and the state in which an interrupted change leaves the cluster
     emit: Listener
@@ -43,10 +43,10 @@ class ClusterChange:
         """Addresses of the members that answer clients."""
         return [node.address for node in self.roster.asked]
 
-    def patience(self, what: str, concerned: Sequence[Node]) -> Patience:
+    def patience(self, what: str, concerned: Sequence[Node]) -> ChangeWatch:
         """Return a watch for one step. It fails if one of the concerned nodes, or another running node, ends."""
         others = [node for node in self.roster.nodes if node.alive and node not in concerned]
-        return Patience(what, [*concerned, *others], self.within, self.tell)
+        return ChangeWatch(what, [*concerned, *others], self.within, self.tell)
 
     def happened(self, kind: str, numbers: Sequence[int]) -> None:
         """Emit an event for nodes, by the names of their first processes, with the names of remote machines."""

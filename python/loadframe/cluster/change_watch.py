@@ -14,7 +14,7 @@ WITHIN = 3600.0
 Tell = Callable[[str, Balancing], None]
 
 
-class Patience:
+class ChangeWatch:
     """Watch on one step, passed to the store as `watch`.
 
     `what` names the step in messages, `nodes` must not end meanwhile, and `within` is the timeout in s.

@@ -18,7 +18,7 @@ from loadframe.cluster.change import ClusterChange
 from loadframe.cluster.change_watch import WITHIN, Tell
 from loadframe.cluster.events import ClusterEvent, Listener
 from loadframe.cluster.node import Node, State
-from loadframe.cluster.node_table import Roster
+from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.placement import preview
 from loadframe.cluster.recovery import mend
 from loadframe.cluster.scale_in import shrink
@@ -48,7 +48,7 @@ class Cluster(ClusterView):
     """
 
     def __init__(
-        self, store: Store, roster: Roster, folder: Path | None = None, *, attached: int | None = None
+        self, store: Store, roster: NodeTable, folder: Path | None = None, *, attached: int | None = None
     ) -> None:
         """Use `start`, `attach` or `load` instead."""
         super().__init__(store, roster, attached=attached)
@@ -147,12 +147,12 @@ class Cluster(ClusterView):
 
     @classmethod
     def _start(
-        cls, store: Store, spec: ClusterSpec, host: Host, folder: Path, saved: named.Saved | None, report: Report
+        cls, store: Store, spec: ClusterSpec, host: Host, folder: Path, saved: named.SavedCluster | None, report: Report
     ) -> Self:
         before = replace(spec, nodes=saved.spec.nodes) if saved else spec
-        roster = Roster(before, {}, formed=False)
+        roster = NodeTable(before, {}, formed=False)
         if saved:
-            roster = Roster(before, {}, saved.nodes, formed=True, copies=saved.copies)
+            roster = NodeTable(before, {}, saved.nodes, formed=True, copies=saved.copies)
             roster.before = saved
         roster.changing = True
         cluster = cls(store, roster, folder)
@@ -219,7 +219,7 @@ class Cluster(ClusterView):
         kind.require_product(hosts, version)
         kind.require_one_cluster(hosts)
         nodes = [Node(f"node-{index}", address) for index, address in enumerate(hosts)]
-        roster = Roster(None, {"version": version}, nodes)
+        roster = NodeTable(None, {"version": version}, nodes)
         cluster = cls(kind, roster, attached=kind.health(hosts).nodes)
         cluster.access = access
         return cluster
@@ -236,7 +236,7 @@ class Cluster(ClusterView):
             )
         if not saved.running:
             raise BadInput(f"cluster {name} is stopped", remedy=f"start it with `loadframe cluster up {name}`")
-        roster = Roster(saved.spec, saved.facts, saved.nodes, formed=saved.formed, copies=saved.copies)
+        roster = NodeTable(saved.spec, saved.facts, saved.nodes, formed=saved.formed, copies=saved.copies)
         cluster = cls(stores.find(saved.spec.store), roster, named.folder_of(name))
         cluster._set_access(new=False)
         return cluster

@@ -12,7 +12,7 @@ from loadframe.store import Store
 
 
 @dataclass(frozen=True)
-class Seat:
+class Endpoint:
     """Address and ports of a process."""
 
     address: str
@@ -21,14 +21,14 @@ class Seat:
     extra_ports: tuple[int, ...]
 
 
-def seats(
+def assign_endpoints(
     store: Store,
     spec: ClusterSpec,
     machines: Sequence[Machine],
     numbers: Sequence[int | None],
     present: Sequence[Node],
     before: Sequence[Node] = (),
-) -> list[Seat]:
+) -> list[Endpoint]:
     """Return an endpoint for each process on its machine; BadInput if too few ports are free.
 
     If the nodes of a machine share one address, their ports differ, counting up from the spec's port if it has one. If
@@ -39,7 +39,7 @@ def seats(
     """
     if store.own_address and not all(machine.here for machine in machines):
         return _apart(store, spec, machines, present)
-    seated: dict[int, Seat] = {}
+    seated: dict[int, Endpoint] = {}
     for machine in {machine.hostname: machine for machine in machines}.values():
         positions = [at for at, place in enumerate(machines) if place.hostname == machine.hostname]
         there = [node for node in present if node.on in (None, machine.hostname)]
@@ -57,7 +57,7 @@ def _seats_on(
     numbers: Sequence[int | None],
     present: Sequence[Node],
     kept: tuple[list[int], list[int]] | None,
-) -> list[Seat]:
+) -> list[Endpoint]:
     wanted = len(numbers)
     if store.own_address or machine.own_addresses:
         addresses = _addresses(machine, numbers, {_host(node.address) for node in present})
@@ -81,12 +81,12 @@ def _seats_on(
             peer_ports = _distinct(machine, wanted, set(ports))
     extra = iter(_distinct(machine, wanted * store.extra_ports, {*ports, *peer_ports}))
     return [
-        Seat(address, port, peer_port, tuple(islice(extra, store.extra_ports)))
+        Endpoint(address, port, peer_port, tuple(islice(extra, store.extra_ports)))
         for address, port, peer_port in zip(addresses, ports, peer_ports, strict=True)
     ]
 
 
-def _apart(store: Store, spec: ClusterSpec, machines: Sequence[Machine], present: Sequence[Node]) -> list[Seat]:
+def _apart(store: Store, spec: ClusterSpec, machines: Sequence[Machine], present: Sequence[Node]) -> list[Endpoint]:
     """Return endpoints with the same ports, on machines with one address each."""
     if present:
         port, peer_port = _port(present[0].address), _port(str(present[0].peer_address))
@@ -97,14 +97,14 @@ def _apart(store: Store, spec: ClusterSpec, machines: Sequence[Machine], present
         machine.free_ports(1, port)
         machine.free_ports(1, peer_port)
     return [
-        Seat(machine.address, port, peer_port, tuple(_distinct(machine, store.extra_ports, {port, peer_port})))
+        Endpoint(machine.address, port, peer_port, tuple(_distinct(machine, store.extra_ports, {port, peer_port})))
         for machine in machines
     ]
 
 
-def seats_again(
+def previous_endpoints(
     kind: str, reason: str, machines: Sequence[Machine], nodes: Sequence[Node], first: int | None
-) -> list[Seat]:
+) -> list[Endpoint]:
     """Return the endpoints that nodes had before, for stores whose nodes keep them; BadInput if one is in use.
 
     `reason` says why nodes keep them, and `first` is the requested port. Other ports are stored in the nodes' folders.
@@ -126,7 +126,7 @@ def seats_again(
                 where=node.address,
                 remedy=f"stop the program that listens there (`ss -ltnp sport = :{_port(node.address)}` names it)",
             ) from error
-    return [Seat(_host(node.address), _port(node.address), _port(str(node.peer_address)), ()) for node in nodes]
+    return [Endpoint(_host(node.address), _port(node.address), _port(str(node.peer_address)), ()) for node in nodes]
 
 
 def _kept(machine: Machine, nodes: Sequence[Node]) -> tuple[list[int], list[int]] | None:

@@ -13,9 +13,9 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_nodes
 from loadframe.cluster import credentials, placement
 from loadframe.cluster.change_watch import gone, not_up
-from loadframe.cluster.endpoints import seats, seats_again
+from loadframe.cluster.endpoints import assign_endpoints, previous_endpoints
 from loadframe.cluster.node import Node, State, log_of
-from loadframe.cluster.node_table import Roster
+from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.placement import deal
 from loadframe.cluster.planned import Planned, electors, plan
 from loadframe.cluster.software import Report, Software, server_user
@@ -38,7 +38,7 @@ def start(
     host: Host,
     folder: Path,
     planned: Sequence[Planned],
-    roster: Roster,
+    roster: NodeTable,
     *,
     founding: bool,
     password: str,
@@ -66,10 +66,10 @@ def start(
     present = [node for node in roster.nodes if node.alive]
     before = [node for process in planned for node in roster.nodes if node.name == process.spec.name]
     if before and (reason := software.store.keeps_addresses(spec.settings)):
-        places = seats_again(software.store.kind, reason, machines, before, spec.port)
+        places = previous_endpoints(software.store.kind, reason, machines, before, spec.port)
     else:
         numbers = [process.number for process in planned]
-        places = seats(software.store, spec, machines, numbers, present, before)
+        places = assign_endpoints(software.store, spec, machines, numbers, present, before)
     founders = tuple(process.spec.name for process in planned)
     peers = tuple(node.peer_address for node in present if node.peer_address)
     peers += tuple(f"{seat.address}:{seat.peer_port}" for seat in places)

@@ -17,9 +17,9 @@ import loadframe.store as stores
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_size
 from loadframe.cluster import named
-from loadframe.cluster.named import Copy, Saved
+from loadframe.cluster.named import Copy, SavedCluster
 from loadframe.cluster.node import Node, State
-from loadframe.cluster.node_table import Roster
+from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.software import server_user
 from loadframe.host import copying, files
 from loadframe.host.base import Host, Machine
@@ -43,7 +43,7 @@ class _Move:
 class Moved:
     """Completed transfer, to be committed or undone."""
 
-    def __init__(self, roster: Roster, saved: Saved, moves: Sequence[_Move]) -> None:
+    def __init__(self, roster: NodeTable, saved: SavedCluster, moves: Sequence[_Move]) -> None:
         """Store the state before the transfer."""
         self._roster, self._saved, self._moves = roster, saved, moves
 
@@ -72,7 +72,7 @@ class Moved:
         clear(self._roster, report)
 
 
-def clear(roster: Roster, report: Report) -> None:
+def clear(roster: NodeTable, report: Report) -> None:
     """Remove obsolete copies of nodes' data. Copies on unreachable machines are reported and stay in the record."""
     nodes, gone = {node.name: node for node in roster.nodes}, []
     for copy in roster.copies:
@@ -102,8 +102,8 @@ def _clear(copy: Copy, node: Node | None) -> None:
 
 
 def move(
-    roster: Roster,
-    saved: Saved,
+    roster: NodeTable,
+    saved: SavedCluster,
     store: Store,
     host: Host,
     folder: Path,
@@ -142,7 +142,7 @@ def move(
     return Moved(roster, saved, moves)
 
 
-def _require_movable(store: Store, roster: Roster, nodes: Sequence[Node], targets: Mapping[str, Machine]) -> None:
+def _require_movable(store: Store, roster: NodeTable, nodes: Sequence[Node], targets: Mapping[str, Machine]) -> None:
     """Raise BadInput for nodes that keep their addresses and would have to change machines."""
     reason = store.keeps_addresses(roster.spec.settings if roster.spec else {})
     for node in nodes if reason else ():
@@ -204,7 +204,7 @@ def bring_home(name: str, report: Report) -> None:
         raise BadInput(f"cluster {name} {'runs' if saved.running else 'was never ready'}", remedy="stop it first")
     store, folder = stores.find(saved.spec.store), named.folder_of(name)
     spec = saved.spec.at_home()
-    roster = Roster(spec, saved.facts, saved.nodes, formed=True, copies=saved.copies)
+    roster = NodeTable(spec, saved.facts, saved.nodes, formed=True, copies=saved.copies)
     roster.changing = True
     roster.before = saved
     clear(roster, report)
@@ -213,7 +213,7 @@ def bring_home(name: str, report: Report) -> None:
 
 
 def _bring(
-    move: _Move, user: int | None, cluster: Path, roster: Roster, report: Report, stop: threading.Event
+    move: _Move, user: int | None, cluster: Path, roster: NodeTable, report: Report, stop: threading.Event
 ) -> _Move:
     """Transfer one node's folder to its target, and return the result; `cluster` is the local cluster folder."""
     node, target = move.node, move.target

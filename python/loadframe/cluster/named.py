@@ -38,7 +38,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedCluster:
     """Named cluster from its record. The process of an ended node is None."""
 
     spec: ClusterSpec
@@ -106,8 +106,8 @@ def record_of(name: str) -> Path:
     return folder_of(name) / _RECORD
 
 
-def save(saved: Saved) -> None:
-    """Write a cluster's record atomically. Only for Roster, while it holds the record's lock."""
+def save(saved: SavedCluster) -> None:
+    """Write a cluster's record atomically. Only for NodeTable, while it holds the record's lock."""
     spec, nodes = saved.spec, saved.nodes
     assert spec.name
     ours = [node.machine for node in nodes if node.machine and node.machine.here and node.alive]
@@ -156,7 +156,7 @@ def save(saved: Saved) -> None:
 
 
 @dataclass(frozen=True)
-class Amendment:
+class OutsideChange:
     """The fields of a node's record entry that other commands may change while one command changes the cluster."""
 
     process: Mapping[str, Any] | None  #: process of the entry
@@ -165,12 +165,12 @@ class Amendment:
     shape: str
 
 
-def amendments(name: str) -> dict[str, Amendment]:
+def amendments(name: str) -> dict[str, OutsideChange]:
     """Return each node's amendable fields from the record, by node name; empty without a readable record."""
     try:
         entries = json.loads(record_of(name).read_text())["nodes"]
         return {
-            entry["name"]: Amendment(
+            entry["name"]: OutsideChange(
                 entry["process"], State(entry["state"]), bool(entry.get("cut")), entry.get("shape", "")
             )
             for entry in entries
@@ -179,11 +179,11 @@ def amendments(name: str) -> dict[str, Amendment]:
         return {}
 
 
-def load(name: str, known: Sequence[Node] = ()) -> Saved | None:
+def load(name: str, known: Sequence[Node] = ()) -> SavedCluster | None:
     """Return a cluster from its record, or None if there is none, BadInput if the record is damaged.
 
     BadInput also if the cluster runs on another machine that shares the folder. Connects to the nodes' machines; for
-    those that are unreachable see `Saved.unknown`. Machines and processes of `known` nodes are reused.
+    those that are unreachable see `SavedCluster.unknown`. Machines and processes of `known` nodes are reused.
     """
     path = record_of(name)
     if other := _elsewhere(path):
@@ -226,7 +226,7 @@ def load(name: str, known: Sequence[Node] = ()) -> Saved | None:
             for entry, machine, node in zip(record["nodes"], machines, reused, strict=True)
         ]
         copies = [Copy(**entry) for entry in record.get("copies", ())]
-        return Saved(spec, record["facts"], nodes, record["formed"], copies)
+        return SavedCluster(spec, record["facts"], nodes, record["formed"], copies)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -263,7 +263,7 @@ def _process(machine: Machine, record: Mapping[str, Any]) -> Process | None:
         return None
 
 
-def existing(name: str) -> Saved:
+def existing(name: str) -> SavedCluster:
     """Return a cluster from its record; BadInput, with a suggestion or the known names, if there is none."""
     saved = load(name)
     if saved is None:

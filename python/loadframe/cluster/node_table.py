@@ -12,12 +12,12 @@ from loadframe.cluster.node import Node, State
 from loadframe.cluster.spec import ClusterSpec
 
 
-class Roster:
+class NodeTable:
     """Nodes by name, in order of creation. Readers in other threads see each change as a whole.
 
     For a named cluster, it also follows the changes that other commands make. Each change locks the record and applies
     to its current content. While `changing`, this object is newer than the record, except for the fields of
-    `named.Amendment`.
+    `named.OutsideChange`.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Roster:
         #: Obsolete copies of nodes' data; see named.Copy.
         self.copies = tuple(copies)
         #: Record to keep while the data is being transferred, until the cluster is ready on its new machines.
-        self.before: named.Saved | None = None
+        self.before: named.SavedCluster | None = None
         #: Whether this command holds the cluster's lock; see named.locked.
         self.changing = False
         self._nodes = tuple(nodes)
@@ -94,7 +94,7 @@ class Roster:
             self.copies = (*(copy for copy in self.copies if copy not in drop), *put)
             self._save()
 
-    def restore(self, saved: named.Saved) -> None:
+    def restore(self, saved: named.SavedCluster) -> None:
         """Restore an earlier state, except for the copies."""
         with self.held():
             self.before = None
@@ -147,7 +147,7 @@ class Roster:
 
     def _save(self) -> None:
         if self.spec and self.spec.name:
-            saved = self.before or named.Saved(self.spec, self.facts, self._nodes, self.formed)
+            saved = self.before or named.SavedCluster(self.spec, self.facts, self._nodes, self.formed)
             named.save(replace(saved, copies=self.copies))
             self._read = self._changed()
 
@@ -184,7 +184,7 @@ class Roster:
         return status.st_mtime_ns, status.st_ino
 
 
-def _amended(node: Node, amendment: named.Amendment | None) -> Node:
+def _amended(node: Node, amendment: named.OutsideChange | None) -> Node:
     """Return a node with the fields that other commands changed in the record of the same process."""
     if amendment is None or amendment.process != (node.process.record() if node.process else None):
         return node

@@ -9,7 +9,7 @@ from typing import Any
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted, format_nodes
 from loadframe.cluster.node import Node, State
-from loadframe.cluster.node_table import Roster
+from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host import cores
 from loadframe.host.base import Machine
@@ -17,7 +17,7 @@ from loadframe.host.limits import PERIOD, Limits
 from loadframe.store import OPEN, Health, Store
 
 
-def describe(roster: Roster) -> dict[str, Any]:
+def describe(roster: NodeTable) -> dict[str, Any]:
     """Describe how the cluster was started. Sizes in bytes, period in seconds."""
     spec, facts = roster.spec, roster.facts
     limits = spec.limits if spec else Limits()
@@ -53,7 +53,7 @@ def describe(roster: Roster) -> dict[str, Any]:
     }
 
 
-def companions(roster: Roster) -> dict[str, str]:
+def companions(roster: NodeTable) -> dict[str, str]:
     """Return process -> role for processes that hold no data."""
     return {node.name: node.role for node in roster.nodes if node.companion}
 
@@ -64,7 +64,7 @@ def sharing(nodes: Sequence[Node]) -> dict[str, str]:
     return {node.name: keepers[node.shares] for node in nodes if node.companion and node.shares in keepers}
 
 
-def _remote_machines(roster: Roster) -> dict[str, Any]:
+def _remote_machines(roster: NodeTable) -> dict[str, Any]:
     """Describe the remote machines and their nodes; empty if all nodes are on this machine."""
     if roster.spec is None:
         return {}
@@ -90,7 +90,7 @@ def _remote_machines(roster: Roster) -> dict[str, Any]:
     }
 
 
-def deviations(roster: Roster, throttled: bool) -> list[str]:
+def deviations(roster: NodeTable, throttled: bool) -> list[str]:
     """Return differences between the processes and the spec, one sentence each."""
     sentences = []
     for node in roster.nodes:
@@ -113,7 +113,7 @@ def deviations(roster: Roster, throttled: bool) -> list[str]:
     return sentences
 
 
-def losses(roster: Roster) -> list[str]:
+def losses(roster: NodeTable) -> list[str]:
     """Return nodes that ended without being killed on purpose, one sentence each."""
     known = [node for node in roster.nodes if not node.unknown]
     return [_gone(node) for node in known if not node.alive and node.state != State.KILLED]
@@ -158,7 +158,7 @@ def _cause(node: Node) -> str:
 class ClusterView:
     """Read access to a cluster, whether loadframe started it or not."""
 
-    def __init__(self, store: Store, roster: Roster, *, attached: int | None = None) -> None:
+    def __init__(self, store: Store, roster: NodeTable, *, attached: int | None = None) -> None:
         """`attached` is the initial number of nodes of a cluster that loadframe did not start."""
         self.store = store
         self._roster = roster

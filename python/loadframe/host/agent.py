@@ -41,7 +41,7 @@ _CALLS = 16
 
 
 @dataclass(frozen=True)
-class Kind:
+class HostKind:
     """Type of host that runs the nodes of this machine: `local`, or `container` if an image or a runtime is set."""
 
     image: str | None = None
@@ -53,7 +53,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class State:
+class ProcessState:
     """Last known state of a process."""
 
     alive: bool = True
@@ -62,14 +62,14 @@ class State:
 
 
 @dataclass(frozen=True)
-class Started:
+class StartedProcess:
     """Process that the agent manages, with the number that identifies it in later calls."""
 
     number: int
     pid: int
     control_groups: Mapping[str, Path]
     record: Mapping[str, Any]
-    state: State
+    state: ProcessState
 
 
 @dataclass
@@ -77,11 +77,11 @@ class _Held:
     process: LocalProcess
     #: Serializes access to the supervisor's answer, which can be read only once.
     lock: threading.Lock = field(default_factory=threading.Lock)
-    reported: State = State()
+    reported: ProcessState = ProcessState()
 
-    def current_state(self) -> State:
+    def current_state(self) -> ProcessState:
         alive = self.process.alive()
-        return State(alive, alive and self.process.paused(), None if alive else self.process.exit_status())
+        return ProcessState(alive, alive and self.process.paused(), None if alive else self.process.exit_status())
 
 
 _HELD: dict[int, _Held] = {}
@@ -89,16 +89,16 @@ _NUMBERS = itertools.count()
 
 
 @cache
-def _host(name: str, kind: Kind) -> LocalHost:
+def _host(name: str, kind: HostKind) -> LocalHost:
     return kinds.find(name, kind.image, kind.runtime)
 
 
-def require(kind: Kind) -> None:
+def require(kind: HostKind) -> None:
     """Raise BadInput if this machine lacks something that this type of host needs."""
     kind.host().require()
 
 
-def limited_by(kind: Kind, limits: Limits, folder: Path) -> tuple[str, str | None]:
+def limited_by(kind: HostKind, limits: Limits, folder: Path) -> tuple[str, str | None]:
     """Return the limiter of this machine, and the reason if limits cannot be enforced."""
     return kind.host().limited_by(limits, folder)
 
@@ -113,18 +113,18 @@ def free_ports(count: int, first: int | None, addresses: list[str]) -> list[int]
     return LocalHost().free_ports(count, first, addresses)
 
 
-def start(kind: Kind, command: Command, limits: Limits) -> Started:
+def start(kind: HostKind, command: Command, limits: Limits) -> StartedProcess:
     """Start a command under a supervisor."""
     return _register(kind.host().start(command, limits))
 
 
-def find(kind: Kind, record: Mapping[str, Any]) -> Started | None:
+def find(kind: HostKind, record: Mapping[str, Any]) -> StartedProcess | None:
     """Attach to a process that was kept, or None if it has ended."""
     process = kind.host().find(record)
     return _register(process) if process else None
 
 
-def act(number: int, what: str) -> State:
+def act(number: int, what: str) -> ProcessState:
     """Apply an action to a process and return its new state.
 
     `what` is `throttle`, `unthrottle`, or one of some methods of Process; BadInput for another one.
@@ -142,12 +142,12 @@ def act(number: int, what: str) -> State:
         case _:
             raise BadInput(f"unknown action on a process: {what!r}")
     with held.lock:
-        return State() if what == "keep" else held.current_state()
+        return ProcessState() if what == "keep" else held.current_state()
 
 
-def _register(process: LocalProcess) -> Started:
+def _register(process: LocalProcess) -> StartedProcess:
     number, held = next(_NUMBERS), _Held(process)
-    started = Started(number, process.pid, dict(process.control_groups), process.record(), held.current_state())
+    started = StartedProcess(number, process.pid, dict(process.control_groups), process.record(), held.current_state())
     _HELD[number] = held
     return started
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from loadframe.base.errors import BadInput
 from loadframe.host import kinds, slurm
-from loadframe.host.agent import Kind
+from loadframe.host.agent import HostKind
 from loadframe.host.base import Host
 from loadframe.host.machines import MachinesHost
 from loadframe.host.mpi import MpiHost
@@ -51,7 +51,7 @@ def find(
         if host is None or host.lost:
             if not _OPEN:
                 atexit.register(_close)
-            kind = Kind(image, runtime) if image is not None or runtime is not None else None
+            kind = HostKind(image, runtime) if image is not None or runtime is not None else None
             host = _OPEN[arguments] = _SEVERAL[name](machines, placement, scratch, kind)
         return host
 

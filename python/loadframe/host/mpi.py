@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from loadframe.base.errors import BadInput
-from loadframe.host.agent import Kind
+from loadframe.host.agent import HostKind
 from loadframe.host.bundle import agent_command
 from loadframe.host.connection import Connection, PipeConnection
 from loadframe.host.machines import LentMachinesHost
@@ -16,14 +16,14 @@ from loadframe.host.placement import Placement, parse
 from loadframe.host.remote import RemoteMachine
 
 if TYPE_CHECKING:
-    from loadframe.ranks.coordinator import Hub
+    from loadframe.ranks.coordinator import Coordinator
 
 
 class MpiHost(LentMachinesHost):
     """Machines of the ranks, or a named selection of them."""
 
     def __init__(
-        self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: Kind | None = None
+        self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: HostKind | None = None
     ) -> None:
         """Select the machines; BadInput for a machine without a rank. Without ranks, only `require` raises.
 
@@ -63,7 +63,7 @@ class MpiHost(LentMachinesHost):
             hub.spare(slots)
 
 
-def _chosen(hub: "Hub", requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
+def _chosen(hub: "Coordinator", requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
     """Return the selected machines, each with its number of slots, or None if not given."""
     ranks = hub.ranks()
     known = list(dict.fromkeys(rank.machine for rank in ranks))
@@ -85,7 +85,7 @@ def _chosen(hub: "Hub", requested: Sequence[str], placement: Placement) -> dict[
 
 
 class _Connect:
-    def __init__(self, hub: "Hub", name: str) -> None:
+    def __init__(self, hub: "Coordinator", name: str) -> None:
         self._hub, self._name = hub, name
 
     def __call__(self) -> Connection:

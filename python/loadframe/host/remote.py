@@ -10,13 +10,13 @@ from typing import Any, ParamSpec, TypeVar
 
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.host import agent, identity
-from loadframe.host.agent import BEAT, Kind, Started, State
+from loadframe.host.agent import BEAT, HostKind, ProcessState, StartedProcess
+from loadframe.host.agent_client import AgentClient, MachineLost
 from loadframe.host.base import Command
 from loadframe.host.bundle import NO_PYTHON, PYTHON
 from loadframe.host.connection import Connection
 from loadframe.host.identity import Facts, has_address, resolved
 from loadframe.host.limits import Limits
-from loadframe.host.line import Line, MachineLost
 
 #: Seconds of silence after which a call fails: for most calls, and for calls about a node that ends with its agent.
 _SILENT, _ENDING = 45.0, 15.0
@@ -46,7 +46,7 @@ class RemoteMachine:
         network: str | None = None,
         reached: str | None = None,
         scratch: str | None = None,
-        kind: Kind | None = None,
+        kind: HostKind | None = None,
     ) -> None:
         """Store the arguments without connecting.
 
@@ -57,8 +57,8 @@ class RemoteMachine:
         self._connect, self._explain = connect, explain
         self._network, self._scratch = network, Path(scratch) if scratch else None
         self._reached = reached
-        self._kind = kind or Kind()
-        self._line: Line | None = None
+        self._kind = kind or HostKind()
+        self._line: AgentClient | None = None
         self._connecting = threading.Lock()
         self._address: str | None = None
         self._failure: str | None = None
@@ -153,17 +153,17 @@ class RemoteMachine:
         if self._line:
             self._line.close()
 
-    def _process(self, started: Started, *, kept: bool = False) -> "RemoteProcess":
+    def _process(self, started: StartedProcess, *, kept: bool = False) -> "RemoteProcess":
         line = self._connected()
         line.states.setdefault(started.number, started.state)
         return RemoteProcess(line, started, kept=kept)
 
-    def _connected(self) -> Line:
+    def _connected(self) -> AgentClient:
         with self._connecting:
             if self._line is None:
                 if self._failed and time.monotonic() - self._failed[0] < _AGAIN:
                     raise self._failed[1]
-                line = Line(self.hostname, self._connect())
+                line = AgentClient(self.hostname, self._connect())
                 try:
                     line.begin()
                 except MachineLost as error:
@@ -175,7 +175,7 @@ class RemoteMachine:
                 self._line = line
             return self._line
 
-    def _unreachable(self, line: Line, error: MachineLost) -> LoadframeError:
+    def _unreachable(self, line: AgentClient, error: MachineLost) -> LoadframeError:
         status, words = line.connection.status(), line.connection.words()
         if status == NO_PYTHON:
             wanted = ".".join(map(str, PYTHON))
@@ -234,7 +234,7 @@ class RemoteProcess:
     link = None
     inside: tuple[str, ...] = ()
 
-    def __init__(self, line: Line, started: Started, *, kept: bool) -> None:
+    def __init__(self, line: AgentClient, started: StartedProcess, *, kept: bool) -> None:
         """Wrap a process that an agent has started or found. A `kept` process does not end with its agent."""
         self._kept = kept
         self.pid = started.pid
@@ -242,7 +242,7 @@ class RemoteProcess:
         self._line, self._number, self._record = line, started.number, started.record
 
     @property
-    def state(self) -> State:
+    def state(self) -> ProcessState:
         """State that the agent reported last."""
         return self._line.states[self._number]
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.host.agent import Kind
+from loadframe.host.agent import HostKind
 from loadframe.host.bundle import agent_command
 from loadframe.host.connection import Connection, PipeConnection
 from loadframe.host.identity import resolved
@@ -186,7 +186,7 @@ class SlurmHost(LentMachinesHost):
     """Machines of this process's job, or a named selection of them."""
 
     def __init__(
-        self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: Kind | None = None
+        self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: HostKind | None = None
     ) -> None:
         """Select the machines. Errors, such as a missing job, are raised later by `require`."""
         trouble: BadInput | None = None

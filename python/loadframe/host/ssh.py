@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 
 from loadframe.base.errors import BadInput
-from loadframe.host.agent import PATIENCE, Kind
+from loadframe.host.agent import PATIENCE, HostKind
 from loadframe.host.bundle import agent_command
 from loadframe.host.connection import Connection, PipeConnection
 from loadframe.host.machines import MachinesHost
@@ -60,7 +60,7 @@ class SshHost(MachinesHost):
     """Machines by their ssh names, `name` or `name:slots`."""
 
     def __init__(
-        self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: Kind | None = None
+        self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: HostKind | None = None
     ) -> None:
         """Parse the names without connecting; BadInput without a machine."""
         if not machines:

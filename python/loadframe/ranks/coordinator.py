@@ -21,9 +21,9 @@ from loadframe.base.errors import BadInput
 from loadframe.base.process_stat import is_running
 from loadframe.ranks.children import ChildOfRank
 from loadframe.ranks.messages import Header
-from loadframe.ranks.phase_top import PhaseOfRanks, Top
-from loadframe.ranks.protect import Line
-from loadframe.ranks.rank_process import Station, wait
+from loadframe.ranks.phase_top import PhaseOfRanks, RootParticipant
+from loadframe.ranks.protect import MpiProxy
+from loadframe.ranks.rank_process import MessageRouter, wait
 from loadframe.ranks.world import RankLost
 
 T = TypeVar("T")
@@ -52,10 +52,10 @@ class Rank:
     engine: int
 
 
-class _Told(Station):
+class _RootRouter(MessageRouter):
     """Message router of rank 0, which receives the introductions of all ranks."""
 
-    def __init__(self, world: Line, all_here: "Future[list[Header]]") -> None:
+    def __init__(self, world: MpiProxy, all_here: "Future[list[Header]]") -> None:
         self._all_here = all_here
         self.farewells: set[int] = set()
         super().__init__(world)
@@ -75,10 +75,10 @@ class _Told(Station):
         return super().talking or bool(self.programs)
 
 
-class Hub:
+class Coordinator:
     """Coordinator of all ranks, for rank 0. As a context manager, it ends the other ranks on exit."""
 
-    def __init__(self, size: int, line: Line) -> None:
+    def __init__(self, size: int, line: MpiProxy) -> None:
         """Prepare; `__enter__` starts the thread. `line` leads to the process that runs MPI."""
         self.size = size
         self._line = line
@@ -223,8 +223,8 @@ class Hub:
         top = self._call(lambda: self._begin(order, dict(plan), folder))
         return PhaseOfRanks(top, self._post)
 
-    def _begin(self, order: Header, plan: dict[str, Any], folder: Path) -> Top:
-        top = Top(self._station.world, order, plan, folder)
+    def _begin(self, order: Header, plan: dict[str, Any], folder: Path) -> RootParticipant:
+        top = RootParticipant(self._station.world, order, plan, folder)
         self._station.phases[top.id] = top
         top.done.add_done_callback(lambda _: self._station.phases.pop(top.id, None))
         top.start()
@@ -261,7 +261,7 @@ class Hub:
             self._all_here.set_exception(error)
             return
         self.library = line.library
-        self._station = _Told(line, self._all_here)
+        self._station = _RootRouter(line, self._all_here)
         beaten = 0.0
         while not self._leaving:
             self._station.step()
@@ -337,14 +337,14 @@ class Hub:
         if interrupted:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def _tops(self) -> list[Top]:
-        return [phase for phase in self._station.phases.values() if isinstance(phase, Top)]
+    def _tops(self) -> list[RootParticipant]:
+        return [phase for phase in self._station.phases.values() if isinstance(phase, RootParticipant)]
 
 
-_present: Hub | None = None
+_present: Coordinator | None = None
 
 
-def present() -> Hub | None:
+def present() -> Coordinator | None:
     """Return the coordinator of this process, or None if it runs without ranks or is not rank 0."""
     return _present
 

@@ -25,7 +25,7 @@ def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None]
         from loadframe.ranks.rank_process import serve
 
         return serve(place)
-    from loadframe.ranks.coordinator import Hub
+    from loadframe.ranks.coordinator import Coordinator
     from loadframe.ranks.launch import adopt
     from loadframe.ranks.pipe_safe_stdout import outlive_readers
     from loadframe.ranks.protect import protect
@@ -36,7 +36,7 @@ def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None]
         outlive_readers()
     status = 1
     try:
-        with Hub(place.size, line):
+        with Coordinator(place.size, line):
             status = command()
     except Exception:
         # Print it while the terminal is still ours.

@@ -139,7 +139,7 @@ _NAMED = 8
 _SELF = "self"
 
 
-class Member:
+class Participant:
     """One rank in one phase. Sums from the ranks below go to the rank above through `_up`, which the top overrides."""
 
     def __init__(self, world: Wire, order: Header, plan: dict[str, Any]) -> None:
@@ -433,4 +433,4 @@ class Member:
 
 
 #: Creates the participant for an order; the top uses another one.
-Joining = Callable[[Wire, Header, dict[str, Any]], Member]
+Joining = Callable[[Wire, Header, dict[str, Any]], Participant]

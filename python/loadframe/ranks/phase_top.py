@@ -13,7 +13,7 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.ranks import tree
 from loadframe.ranks.clock import Offset
 from loadframe.ranks.messages import Header, Wire
-from loadframe.ranks.phase_participant import BEAT, Member
+from loadframe.ranks.phase_participant import BEAT, Participant
 from loadframe.ranks.world import RankLost
 
 #: Delay from the start message to the start of the load, s: fixed, and per level of the tree.
@@ -31,7 +31,7 @@ _REFUSALS: dict[str, type[Exception]] = {
 }
 
 
-class Top(Member):
+class RootParticipant(Participant):
     """Participant of rank 0. `begun` yields the load's start time, in s of the run; `done` yields the outcome."""
 
     def __init__(self, world: Wire, order: Header, plan: dict[str, Any], folder: Path) -> None:
@@ -213,7 +213,7 @@ Tell = Callable[[Callable[[], None]], None]
 class PhaseOfRanks:
     """Handle of a phase on several ranks, with the interface of the engine's handle."""
 
-    def __init__(self, top: Top, tell: Tell) -> None:
+    def __init__(self, top: RootParticipant, tell: Tell) -> None:
         """Wait until the phase has started; raise the error if it was refused."""
         self._top = top
         self._tell = tell

@@ -37,7 +37,7 @@ _ENDING = 5
 Rescue = Callable[[Path], None]
 
 
-def protect(place: Place, rescue: Rescue) -> "Line":
+def protect(place: Place, rescue: Rescue) -> "MpiProxy":
     """Continue as a child of this process, which runs MPI; return the connection to it.
 
     The parent exits with the child's status. If the child dies while it records, the parent calls `rescue` with the
@@ -52,10 +52,10 @@ def protect(place: Place, rescue: Rescue) -> "Line":
     theirs.close()
     os.setsid()
     forget()
-    return Line(ours, launcher)
+    return MpiProxy(ours, launcher)
 
 
-class Line:
+class MpiProxy:
     """Transport of rank 0 to all ranks, through the process that runs MPI. Replaces `World`."""
 
     def __init__(self, line: socket.socket, launcher: int) -> None:

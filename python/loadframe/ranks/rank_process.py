@@ -16,7 +16,7 @@ from loadframe.ranks import liveness, tree
 from loadframe.ranks.children import Children
 from loadframe.ranks.environment import Place
 from loadframe.ranks.messages import Header, Wire
-from loadframe.ranks.phase_participant import ALERT, Member
+from loadframe.ranks.phase_participant import ALERT, Participant
 from loadframe.ranks.reach import distances
 from loadframe.ranks.threads import background
 from loadframe.ranks.world import World, introduce, machine
@@ -84,13 +84,13 @@ _DOWN = frozenset({"clocks", "ping", "prepare", "begin", "obey", "stop", "close"
 Handler = Callable[[int, Header, bytes], None]
 
 
-class Station:
+class MessageRouter:
     """Message router of one rank. `step` handles received messages and polls work; it never blocks."""
 
     def __init__(self, world: Wire) -> None:
         self.world = world
         self.over = False
-        self.phases: dict[int, Member] = {}
+        self.phases: dict[int, Participant] = {}
         self.surveys: dict[int, Survey] = {}
         self.children = Children(world)
         self.handlers: dict[str, Handler] = {
@@ -159,7 +159,7 @@ class Station:
         if kind in self.handlers:
             self.handlers[kind](source, header, payload)
         elif kind == "phase":
-            member = Member(self.world, header, json.loads(payload))
+            member = Participant(self.world, header, json.loads(payload))
             self.phases[member.id] = member
             member.down(header, payload)
         elif (phase := self.phases.get(header["id"])) is None:
@@ -216,7 +216,7 @@ def serve(place: Place) -> int:
     except BadInput as error:
         # Rank 0 reports the error.
         return error.exit_status
-    station = Station(world)
+    station = MessageRouter(world)
     while not station.over:
         station.step()
         if terminations:

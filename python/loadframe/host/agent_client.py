@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from loadframe.base.errors import LoadframeError
 from loadframe.host import wire
-from loadframe.host.agent import BEAT, State
+from loadframe.host.agent import BEAT, ProcessState
 from loadframe.host.bundle import bundle
 from loadframe.host.connection import Connection
 from loadframe.host.identity import Facts
@@ -25,13 +25,13 @@ class MachineLost(LoadframeError):  # noqa: N818 - the name describes an event
     """The machine does not answer, or its connection has ended."""
 
 
-class Line:
+class AgentClient:
     """Client of one agent: calls, results, and the last reported state of each process."""
 
     def __init__(self, hostname: str, connection: Connection) -> None:
         self.hostname, self.connection = hostname, connection
         #: Last reported state by process number.
-        self.states: dict[int, State] = {}
+        self.states: dict[int, ProcessState] = {}
         self.facts: Facts
         self.ended = False
         self._ready: concurrent.futures.Future[Facts] = concurrent.futures.Future()
@@ -134,7 +134,7 @@ class Line:
         if "ready" in message:
             self._ready.set_result(wire.decoded(message["ready"]))
         elif "process" in message:
-            self.states[message["process"]] = State(**message["state"])
+            self.states[message["process"]] = ProcessState(**message["state"])
         elif answer := self._waiting.get(message.get("id", -1)):
             if "error" in message:
                 answer.set_exception(self._raised(message["error"]))
