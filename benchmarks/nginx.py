@@ -1,4 +1,4 @@
-"""A fixed-answer nginx on loopback: the fastest server that is at hand, so that the client is the limit."""
+"""nginx on loopback with a fixed answer, fast enough that the client is the bottleneck."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from loadframe.base.errors import BadInput, LoadframeError
 
-#: What a search for nothing answers; about as long as a short answer of a real store.
+#: Answer of an empty search, about as long as a short answer of a real store.
 ANSWER = (
     '{"took":1,"timed_out":false,"_shards":{"total":1,"successful":1,"skipped":0,"failed":0},'
     '"hits":{"total":{"value":0,"relation":"eq"},"max_score":null,"hits":[]}}'
@@ -41,17 +41,17 @@ http {{
 }}
 """
 
-#: The user without rights, which every Linux has; for when we are root ourselves.
+#: Unprivileged user of every Linux system, used when running as root.
 _NOBODY = 65534
 
 
 @contextmanager
 def serving(core: int, *, http2: bool = False) -> Iterator[str]:
-    """Serve the fixed answer from one process on one core; yield `host:port`. It ends with the block.
+    """Serve the fixed answer from one process on one core; yield `host:port`. Stops nginx at the end.
 
-    With `http2` it speaks nothing else, in the clear.
+    With `http2`, only unencrypted HTTP/2 is supported.
     """
-    # Debian keeps it where the search path of users does not look.
+    # Debian installs it outside of the PATH of normal users.
     program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         raise BadInput("nginx is not installed", remedy="apt-get install nginx-light, and stop its service")
@@ -81,7 +81,7 @@ def serving(core: int, *, http2: bool = False) -> Iterator[str]:
 
 
 def _harness(core: int) -> list[str]:
-    """Return the command that puts another on one core, takes root's rights from it and lets it die with us."""
+    """Return the command prefix that pins a process to a core, drops root, and kills it with this process."""
     pin, drop = shutil.which("taskset"), shutil.which("setpriv")
     if pin is None or drop is None:
         raise BadInput("taskset or setpriv is not installed", remedy="apt-get install util-linux")

@@ -1,4 +1,4 @@
-"""oha: an HTTP generator in Rust on Tokio, as the engine is."""
+"""oha, an HTTP generator in Rust on Tokio, like the engine."""
 
 import json
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ class Measured:
 
 
 def find() -> Path:
-    """Return the program; BadInput if it is not here."""
+    """Return the path of oha; BadInput if it is not installed."""
     return peers.find("oha")
 
 
 def measure(program: Path, address: str, connections: int, duration: int, core: int, *, streams: int = 0) -> Measured:
-    """Run oha on one core for `duration` s; with `streams`, by HTTP/2 and that many at once on each connection."""
+    """Run oha on one core for `duration` s; with `streams`, over HTTP/2 with so many streams per connection."""
     load = ["-z", f"{duration}s", "-c", str(connections), "--no-tui", "--output-format", "json", f"http://{address}/"]
     if streams:
         load += ["--http2", "-p", str(streams)]

@@ -1,6 +1,6 @@
-"""The other generators, each in a folder of its own below the cache: `python -m benchmarks.peers NAME` fetches one.
+"""Installation of other generators into the cache: `python -m benchmarks.peers NAME` installs one.
 
-Nothing is fetched unless it is asked for so.
+Benchmarks never install them automatically.
 """
 
 import shutil
@@ -11,7 +11,7 @@ from pathlib import Path
 from loadframe.base import folders
 from loadframe.base.errors import BadInput, LoadframeError
 
-#: What each is fetched by: the program that it is, and the registry's own client.
+#: The program of each generator, and the registry client that installs it.
 _FETCH = {
     "latte": [["cargo", "install", "latte-cli", "--locked", "--root", "{folder}"]],
     "oha": [["cargo", "install", "oha", "--locked", "--root", "{folder}"]],
@@ -27,7 +27,7 @@ _FETCH = {
 
 
 def find(name: str) -> Path:
-    """Return the program; BadInput if it is not here, with the command that fetches it."""
+    """Return the path of the program; BadInput, with the command to install it, if it is missing."""
     ours = _folder(name) / "bin" / name
     result = str(ours) if ours.exists() else shutil.which(name)
     if result is None:
@@ -36,12 +36,12 @@ def find(name: str) -> Path:
 
 
 def fetch(name: str) -> None:
-    """Fetch a program from its registry."""
+    """Install a program from its registry."""
     if name not in _FETCH:
         raise BadInput(f"{name!r} is not among the peers", remedy=f"there are {', '.join(_FETCH)}")
     folder = _folder(name)
     for words in _FETCH[name]:
-        # uv comes with this environment.
+        # uv is part of this environment.
         program = shutil.which(words[0]) or shutil.which(words[0], path=str(Path(sys.executable).parent))
         if program is None:
             raise BadInput(f"{words[0]} is not installed, by which {name} is fetched")

@@ -1,27 +1,27 @@
-"""What a simulation promises: shares that its tables must keep to, but for what few trials leave to chance."""
+"""Targets of a simulation: shares in its tables that must be met, within the error of the number of trials."""
 
 from scipy import stats
 
-#: A share misses its promise where one that keeps it would look so bad less often than this.
+#: Significance level at which a share misses its target.
 _CHANCE = 0.001
 
 
 class Promises:
-    """The promises of one simulation, and those that it missed."""
+    """The targets of one simulation, with the missed ones."""
 
     def __init__(self) -> None:
         self.missed: list[str] = []
 
     def at_least(self, what: str, share: float, trials: int, promised: float) -> None:
-        """Note a share (0..1) of a number of trials that is significantly below the promised one."""
+        """Check a share (0..1) of trials; record it if it is significantly below the target."""
         self._note(what, share, "at least", promised, float(stats.binom.cdf(round(share * trials), trials, promised)))
 
     def at_most(self, what: str, share: float, trials: int, promised: float) -> None:
-        """Note a share (0..1) of a number of trials that is significantly above the promised one."""
+        """Check a share (0..1) of trials; record it if it is significantly above the target."""
         self._note(what, share, "at most", promised, float(stats.binom.sf(round(share * trials) - 1, trials, promised)))
 
     def settle(self) -> None:
-        """Raise AssertionError that names the promises that were missed, if any was."""
+        """Raise AssertionError with the missed targets, if any."""
         assert not self.missed, "; ".join(self.missed)
 
     def _note(self, what: str, share: float, side: str, promised: float, chance: float) -> None:

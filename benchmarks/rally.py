@@ -1,4 +1,4 @@
-"""Rally and OpenSearch Benchmark, its descendant, on a cluster that runs: writes what they need, and runs them."""
+"""Rally and its fork OpenSearch Benchmark on a running cluster: writes their files and runs them."""
 
 import json
 import os
@@ -17,22 +17,22 @@ COLLECTION = "trips"
 
 @dataclass(frozen=True)
 class Tool:
-    """How one of the two is called: its name, its program, and its words for the same things."""
+    """Differences of the two tools: name, program, and terms for the same things."""
 
     name: str
     program: str
-    #: The subcommand that runs, and the options for what to run and where its results go.
+    #: The subcommand to run, and the options for workload and results.
     run: str
     workload: str
     results: str
-    #: The file that says what to run, and the variable that names the folder of its own files.
+    #: The file of the workload, and the environment variable of the data folder.
     file: str
     home: str
-    #: Whether documents are of a type, as they were for Elasticsearch 6.
+    #: Whether documents have a mapping type, as in Elasticsearch 6.
     typed: bool = False
 
     def find(self) -> Path:
-        """Return the program; BadInput if it is not here."""
+        """Return the path of the program; BadInput if it is not installed."""
         return peers.find(self.program)
 
     def cpu(
@@ -43,9 +43,9 @@ class Tool:
         documents: int,
         tasks: Sequence[Mapping[str, Any]],
     ) -> float:
-        """Make the collection anew, run tasks of its workload language on it, and return its CPU time in s.
+        """Recreate the collection, run tasks of the tool's workload language, and return its CPU time in s.
 
-        BadInput if it is not here; LoadframeError with Rally's message if it fails, or if a request does.
+        BadInput if it is not installed; LoadframeError with its message if it or a request fails.
         """
         program = self.find()
         with tempfile.TemporaryDirectory(prefix="loadframe-peer-") as name:
@@ -73,7 +73,7 @@ class Tool:
                 f"--target-hosts={address}", "--kill-running-processes", "--offline", "--on-error=abort",
                 f"--{self.results}-format=csv", f"--{self.results}-file={results}",
             ]  # fmt: skip
-            # Its own files, too, go where they are thrown away.
+            # Its data folder is temporary, too.
             ran = spent.run(command, {**os.environ, "HOME": name, self.home: name})
             if ran.status or not results.exists():
                 raise LoadframeError(f"{self.name} failed: {(ran.stdout + ran.stderr)[-2000:]}")

@@ -1,6 +1,6 @@
-"""Runs one phase on real ranks of this machine, each held to a share of a core if that is asked for.
+"""Runs one phase on real ranks of this machine, optionally limited to a share of a core each.
 
-As a program it is one of those ranks, `mpirun -n N python -m benchmarks.rank_run TASK`; without mpirun the only one.
+As a program it is one of these ranks: `mpirun -n N python -m benchmarks.rank_run TASK`. Without mpirun it is alone.
 """
 
 import csv
@@ -22,14 +22,14 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.ranks import environment
 from loadframe.ranks.entry import run
 
-#: How often the record is looked at, s.
+#: Polling interval of the record, s.
 _LOOK = 0.005
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A phase of ranks: requests of its measured window, 1/s and in all; CPU time of the workers in it, s; how much
-    memory rank 0 took at most, B; for each second how long after its end it was on rank 0's disk, s, to some 5 ms."""
+    """Result of a phase: requests in its measured window, 1/s and total; CPU time of its workers, s; peak memory of
+    rank 0, B; and for each second the delay until rank 0 had written it to disk, s, with a resolution of 5 ms."""
 
     rate: float
     requests: int
@@ -39,7 +39,7 @@ class Ranked:
 
 
 def measure(ranks: int, plan: Mapping[str, Any], share: float | None = None) -> Ranked:
-    """Run a plan on so many ranks, each held to `share` of a core; LoadframeError with their own words if they fail."""
+    """Run a plan on so many ranks, each limited to `share` of a core; LoadframeError with their output on failure."""
     with tempfile.TemporaryDirectory() as folder, held(ranks, share) as groups:
         task = Path(folder, "task.json")
         task.write_text(json.dumps({"plan": plan, "groups": groups}))
@@ -51,7 +51,7 @@ def measure(ranks: int, plan: Mapping[str, Any], share: float | None = None) -> 
 
 
 def mpirun(ranks: int) -> list[str]:
-    """Return what starts so many ranks here; nothing for one. BadInput without MPI."""
+    """Return the command prefix that starts so many ranks; empty for one. BadInput without MPI."""
     if ranks == 1:
         return []
     beside = Path(sys.executable).with_name("mpirun")
@@ -63,9 +63,9 @@ def mpirun(ranks: int) -> list[str]:
 
 @contextmanager
 def held(ranks: int, share: float | None) -> Iterator[list[list[str]]]:
-    """Make a control group for each rank with a quota of `share` cores; yield the files that a rank writes itself to.
+    """Create a control group per rank with a quota of `share` cores; yield the files to which a rank writes its pid.
 
-    BadInput where there are no control groups.
+    BadInput if control groups are not available.
     """
     if share is None:
         yield [[] for _ in range(ranks)]
@@ -115,7 +115,7 @@ def _load(task: Path, plan: dict[str, Any]) -> int:
 
 
 def _worker_cpu(folder: Path, warmup: float) -> float:
-    """Return the CPU time of all workers after the warm-up, s: their sum, or what each of one process says."""
+    """Return the total CPU time of all workers after the warm-up, s."""
     sums = folder / "workers.csv"
     with (sums if sums.exists() else folder / "generator.csv").open(newline="") as text:
         return sum(float(row["cpu_seconds"]) for row in csv.DictReader(text) if int(row["second"]) >= warmup)
@@ -128,7 +128,7 @@ def _main(task: Path) -> int:
         Path(group).write_text(str(os.getpid()))
     if place is None:
         return _load(task, given["plan"])
-    # Of a rank 0 that is killed nothing is kept.
+    # A killed rank 0 does not leave a result.
     return run(place, lambda: _load(task, given["plan"]), lambda _: None)
 
 

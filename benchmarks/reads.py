@@ -1,6 +1,6 @@
-"""A driver's own cost for single documents: reads by id and updates per second of the generator's CPU time.
+"""Cost of a driver for single documents: reads by id and updates per second of the generator's CPU time.
 
-YCSB, whose figures they would stand beside, has no binding for these stores in the package registries, only its core.
+A comparison with YCSB is not possible, because package registries lack its bindings for these stores.
 """
 
 import json
@@ -24,7 +24,7 @@ VARIABLES = {"n": {"uniform": [0, RECORDS - 1]}}
 
 
 def measure(target: Mapping[str, Any], collection: str) -> None:
-    """Fill an empty collection of the target, take all rounds, and print medians."""
+    """Fill an empty collection of the target, run all rounds, and print medians."""
     key = {"collection": collection, "id": "user${n}"}
     operations = {"read": {"read": key}, "update": {"update": {**key, "document": {"field0": "y" * 100}}}}
     _fill(target, collection)

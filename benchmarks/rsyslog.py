@@ -1,4 +1,4 @@
-"""rsyslog, which takes lines from a TCP port and sends them to a search cluster by its module omelasticsearch."""
+"""rsyslog, which forwards lines from a TCP port to a search cluster with its module omelasticsearch."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from loadframe.base.errors import BadInput, LoadframeError
 
-#: Queue and batches are as large as the ingester's: 4 workers, 4,096 events in a request.
+#: Queue and batches match the ingester: 4 workers, 4,096 events per request.
 _COMMON = """\
 global(workDirectory="{folder}")
 module(load="imptcp")
@@ -29,23 +29,23 @@ _SEND = (
     'action(type="omelasticsearch" server="{host}" serverport="{store_port}" bulkmode="on" maxbytes="64m"'
     ' template="document" searchType="" errorFile="{folder}/errors" action.resumeRetryCount="-1" {where})'
 )
-#: What is done with a line before it is sent, and where it goes.
+#: Parsing and destination of a line, by variant.
 WAYS = {
-    # A document of its own for each event, in the index of its own day: there are no updates to be had.
+    # One document per event in the index of its day, because rsyslog cannot update documents.
     "by id": (
         'action(type="mmjsonparse" cookie="" useRawMsg="on")\n  ',
         'searchIndex="index" dynSearchIndex="on" bulkid="id" dynBulkId="on"',
     ),
-    # Nothing is read out of the line: the store makes the id, and there is one index.
+    # Without parsing: the store generates the id, and all events go to one index.
     "as it comes": ("", 'searchIndex="{index}-all"'),
 }
 
 
 @contextmanager
 def listening(way: str, port: int, address: str, index: str) -> Iterator[subprocess.Popen[str]]:
-    """Have rsyslog take lines from `port` into the node at `address`; yield its process. It ends with the block.
+    """Run rsyslog from `port` to the node at `address`; yield its process. Stops it at the end.
 
-    BadInput if it is not here, LoadframeError if the store refused documents.
+    BadInput if it is not installed, LoadframeError if the store refused documents.
     """
     program = shutil.which("rsyslogd", path="/usr/sbin:/usr/local/sbin")
     if program is None:

@@ -1,4 +1,4 @@
-"""Coverage of ratios where the load generator disturbs runs, and the bias of leaving disturbed runs out.
+"""Coverage of ratios when the load generator disturbs runs, and bias from excluding disturbed runs.
 
 In each experiment, two groups of six runs differ by a known ratio. A disturbed generator lacks a core for a share of
 the time, more often in fast runs.
@@ -17,7 +17,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.record.schema.summary import GeneratorFigures
 
 _RATE, _RATIO, _SPREAD, _RUNS = 1000.0, 1.1, 0.05, 6
-#: The groups that a generator disturbs, by the words for them.
+#: Disturbed groups, by label.
 _CASES = {"neither group": (False, False), "both groups": (True, True), "the faster group": (False, True)}
 _MEASURE = Measure("mixed", "throughput")
 
@@ -60,7 +60,7 @@ def _experiment(random: np.random.Generator, disturbed: tuple[bool, bool]) -> tu
 
 
 def _run(side: int, block: int, rate: float, waited: float) -> RecordedRun:
-    """Return a run whose generator waited for a core for a share of the time."""
+    """Return a run with a generator that waited for a core for a share of the time."""
     generator = GeneratorFigures(threads=1, cpu_share=0.5, cpu_share_peak=0.6, waited_share=waited)
     figures = {"read": {"throughput": rate, "p50": 0.01, "p99": 0.02}}
     return made_up(str(side), block, figures, 2 * block + side, generator=generator)

@@ -1,6 +1,6 @@
-"""How often a capacity's interval holds the truth, and how far estimates are off: searches with known capacities.
+"""Coverage of the interval of a capacity, and bias of the estimate, with known capacities.
 
-Each trial holds where its rate is below the capacity times a log-normal error (`noise`); searches of one experiment
+A trial passes if its rate is below the capacity times a log-normal error (`noise`); searches of one experiment
 differ by a log-normal factor (`searches differ`). Capacities lie anywhere between two steps of the ramp.
 
     python -m benchmarks.simulate_capacity
@@ -77,12 +77,12 @@ def _answers(capacity: Capacity) -> list[tuple[float, float]]:
 
 
 def _old_value(capacity: Capacity) -> float:
-    """The mean of the rates that held, which was the estimate before all trials were fitted."""
+    """Return the mean of the passed rates, a simpler estimate for comparison."""
     return fmean(rate for rate, _ in _answers(capacity))
 
 
 def _old_holds(truth: float, capacity: Capacity) -> bool:
-    """Whether the interval before held the truth: t over the rates that held, its upper end by the bracket's step."""
+    """Return whether the simpler interval covers the truth: t over the passed rates, extended by a bracket step."""
     rates = [rate for rate, _ in _answers(capacity)]
     half = float(special.stdtrit(len(rates) - 1, 0.975)) * stdev(rates) / math.sqrt(len(rates)) if rates[1:] else 0.0
     step = fmean(above / rate for rate, above in _answers(capacity))

@@ -1,9 +1,9 @@
-"""How often comparisons claim what is not there, and find what is: coverage, false claims and power, with known truth.
+"""Coverage, false claims and power of comparisons with known truth.
 
-Runs scatter by 3 % (log-normal). In the first table each block has one run of both groups, and blocks differ by a
-standard deviation of 0 to 20 %. In the second, sessions (nights) differ by 0 to 10 %, and each has runs of one group
-only. In the third, the noise is not what the method assumes. Power is the share of trials in which a true worsening of
-throughput has p < 0.05. Seeds are fixed.
+Run-to-run variance is log-normal with 3 %. In the first table each block has one run of both groups, and blocks differ
+by a standard deviation of 0 to 20 %. In the second, sessions (nights) differ by 0 to 10 %, and each has runs of one
+group only. In the third, the noise violates the assumptions of the method. Power is the share of trials in which a true
+worsening of throughput has p < 0.05. Seeds are fixed.
 """
 
 import math
@@ -95,7 +95,7 @@ def _groups(
 
 
 def _heavy(random: np.random.Generator, group: str) -> float:
-    """Student's t with 3 degrees of freedom, of variance 1: an outlier now and then."""
+    """Student's t with 3 degrees of freedom, scaled to variance 1: occasional outliers."""
     return float(random.standard_t(3)) / math.sqrt(3)
 
 
@@ -105,7 +105,7 @@ def normal(random: np.random.Generator, group: str) -> float:
 
 
 def slow_runs(random: np.random.Generator, group: str) -> float:
-    """Return a draw of noise in which one run of ten is slower by 8 standard deviations, whatever the group."""
+    """Return a draw of noise in which one run of ten of either group is slower by 8 standard deviations."""
     return float(random.standard_normal()) - 8.0 * (random.random() < 0.1)
 
 
@@ -115,7 +115,7 @@ def _skewed(random: np.random.Generator, group: str) -> float:
 
 
 def _noisier(random: np.random.Generator, group: str) -> float:
-    """The new version scatters twice as much."""
+    """The new version has twice the standard deviation."""
     return float(random.standard_normal()) * (2 if group == "new" else 1)
 
 
@@ -139,7 +139,7 @@ def _trials(draw: Draw, trials: int, **options: Any) -> list[RatioEstimate]:
 
 def _figures(ratio_estimates: Sequence[RatioEstimate]) -> str:
     covered = np.mean([estimate.ratio.low <= 1 <= estimate.ratio.high for estimate in ratio_estimates])
-    # A loss moves the logarithm and nothing else, so that one trial serves all losses.
+    # A loss only shifts the logarithm, so one trial serves all losses.
     claims = [_claims(ratio_estimates, loss) for loss in (0.0, *LOSSES)]
     return " ".join(f"{value:>12.3f}" for value in (covered, *claims))
 
@@ -149,7 +149,7 @@ def _claims(ratio_estimates: Sequence[RatioEstimate], loss: float) -> float:
 
 
 def _p(ratio_estimate: RatioEstimate, loss: float) -> float:
-    """Return the p that the trial would have had with a loss."""
+    """Return the p-value of the trial with a loss."""
     t = abs(ratio_estimate.log_ratio + math.log(1 - loss)) / ratio_estimate.standard_error
     return 2 * float(special.stdtr(ratio_estimate.freedom, -t)) * ratio_estimate.caution
 
@@ -176,7 +176,7 @@ def _nights(random: np.random.Generator, nights: tuple[int, int, int, int], spre
 
 
 def _unpaired(runs: int, spread: float, trials: int) -> float:
-    """Return the power for a loss of 10 % of Student's test that ignores the blocks."""
+    """Return the power of Student's test without blocks, for a loss of 10 %."""
     random = np.random.default_rng(1)
     shared = spread * random.standard_normal((trials, runs))
     old, new = (shared + NOISE * random.standard_normal((trials, runs)) for _ in range(2))

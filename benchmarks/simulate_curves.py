@@ -1,4 +1,4 @@
-"""What the fits of curves are worth, by simulated experiments of known truth: peaks, outliers, intervals under blocks.
+"""Quality of curve fits in simulated experiments with known truth: peaks, outliers, intervals with blocks.
 
     python -m benchmarks.simulate_curves [TRIALS] [power false_peaks saturating outliers coverage]
 
@@ -30,7 +30,7 @@ def usl(lam: float, sigma: float, kappa: float) -> Curve:
     return lambda n: lam * n / (1 + sigma * (n - 1) + kappa * n * (n - 1))
 
 
-#: A peak at 25 of 48, from which throughput falls by 13 %; and curves that have none.
+#: A peak at 25 of 48, after which throughput drops by 13 %; and curves without a peak.
 PEAKED = usl(1000, 0.03, 1.5e-3)
 FLAT: dict[str, Curve] = {
     "linear": usl(1000, 0, 0),
@@ -64,7 +64,7 @@ SATURATING: dict[str, Curve] = {
 def experiment(
     curve: Curve, sizes: Sequence[float], repetitions: int, *, noise: float, spread: float, seed: int
 ) -> tuple[list[tuple[float, float]], list[int]]:
-    """Return the runs of an experiment in blocks whose levels scatter by `spread`, and the block of each run."""
+    """Return the runs of an experiment in blocks that vary by `spread`, and the block of each run."""
     random = np.random.default_rng(seed)
     n = np.tile(np.array(sizes, dtype=float), repetitions)
     block = np.repeat(np.arange(repetitions), len(sizes))
@@ -73,7 +73,7 @@ def experiment(
 
 
 def claims(curve: Curve, sizes: Sequence[float], noise: float, trials: int) -> tuple[float, float]:
-    """Return in which share of single-run experiments a peak is shown, and in which one is denied."""
+    """Return the shares of single-run experiments that show a peak, and that deny one."""
     fits = [fit(experiment(curve, sizes, 1, noise=noise, spread=0, seed=seed)[0]) for seed in range(trials)]
     return _share([result.peak is not None for result in fits]), _share([result.standing == "none" for result in fits])
 
@@ -92,7 +92,7 @@ def power(trials: int, promise: Promises) -> None:
 
 
 def false_peaks(trials: int, promise: Promises) -> None:
-    """Print how often a peak is shown where there is none, and how often a hard knee is called superlinear."""
+    """Print how often a false peak is shown, and how often a hard knee is called superlinear."""
     print("\nNo peak in truth, sizes up to 32; share of experiments that show one, %\n")
     print("| truth | noise | 4 single runs | 6 | 8 | 12 | 6 sizes, 3 blocks | called superlinear |")
     print("|---|---|---|---|---|---|---|---|")
@@ -108,7 +108,7 @@ def false_peaks(trials: int, promise: Promises) -> None:
 
 
 def saturating(trials: int, promise: Promises) -> None:
-    """Print how often a peak is shown where throughput approaches a limit."""
+    """Print how often a peak is shown when throughput approaches a limit."""
     print("\nThroughput approaches a limit, sizes up to 32; share of experiments that show a peak, %\n")
     print("| truth | noise | 6 single runs | 8 | 12 |\n|---|---|---|---|---|")
     for name, curve in SATURATING.items():
@@ -125,7 +125,7 @@ def whole(largest: float, runs: int) -> list[float]:
 
 
 def outliers(trials: int, _: Promises) -> None:
-    """Print how often one run of ten that is 30 % too low changes the answer, and how often that is said."""
+    """Print how often an outlier (one run of ten, 30 % too low) changes the answer, and how often it is named."""
     print("\nOne run of ten is 30 % too low (noise 3 %); share of experiments, %\n")
     headers = ("truth", "design", "USL by AICc", "USL chosen", "truth chosen", "truth chosen without the run",
                "peak shown", "run named", "a run named in sound data")  # fmt: skip
@@ -158,7 +158,7 @@ def outliers(trials: int, _: Promises) -> None:
 
 
 def coverage(trials: int, promise: Promises) -> None:
-    """Print how often the intervals of the USL's parameters hold the truth, with and without knowing the blocks."""
+    """Print the coverage of the intervals of the USL's parameters, with and without knowledge of the blocks."""
     print("\nIntervals that hold the truth (λ = 1000, σ = 0.03, κ = 0.0015; sizes 1 to 32), %")
     print("In brackets: blocks unknown to the fit\n")
     print(

@@ -35,7 +35,7 @@ class Ran:
 
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Ran:
-    """Run a program, and wait for processes that it leaves behind, whose time counts, too."""
+    """Run a program, and wait for processes that it leaves behind. Their time counts, too."""
     # The command goes through standard input, because some peers kill processes by matching command lines.
     wrapped = [sys.executable, "-m", "benchmarks.spent"]
     # The last line of standard output is the wrapper's own.

@@ -1,12 +1,12 @@
-"""An advertiser's log as a program of one's own might write it: bids, wins and clicks as lines of JSON, at a rate.
+"""Example of an external generator: writes bids, wins and clicks as lines of JSON, at a rate.
 
-It needs Python alone, and knows nothing of Loadframe:
+It only needs Python, and does not depend on Loadframe:
 
     python examples/adbids_generator.py --rate 200 --seconds 300 | nc -N 127.0.0.1 5000
 
-A tenth of the bids is won, three seconds later on average; one in a hundred wins is clicked, 36 seconds after its bid
-on average. Events carry their own times, which begin at --start and go on as the clock does, so that a start shortly
-before midnight lets the day roll over meanwhile. When the last bid is out, what is still to come is written at once.
+A tenth of the bids are won, 3 s later on average. One in a hundred wins is clicked, 36 s after its bid on average.
+Event times begin at --start and advance with the clock, so that a start shortly before midnight tests the change of
+day. After the last bid, the remaining events are written immediately.
 """
 
 import argparse
@@ -35,19 +35,19 @@ AGES = (
 
 
 def often_the_first(choice: random.Random, most: int, steep: float) -> int:
-    """Return a number below `most`, the first ones most often: an exponential choice that is cut off."""
+    """Return a number below `most` from a truncated exponential distribution: small numbers are more frequent."""
     while (drawn := int(choice.expovariate(steep / most))) >= most:
         pass
     return drawn
 
 
 def weighted(choice: random.Random, weights: tuple[tuple[str | None, float], ...]) -> str | None:
-    """Return one of the values by their weights."""
+    """Return a value chosen by weight."""
     return choice.choices([value for value, _ in weights], [weight for _, weight in weights])[0]
 
 
 def stamp(instant: datetime) -> str:
-    """Write an instant as the log has it."""
+    """Format a time for the log."""
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -76,7 +76,7 @@ def bid(choice: random.Random, number: int, run: str, instant: datetime) -> dict
 def log(
     choice: random.Random, rate: float, bids: int, start: datetime, run: str
 ) -> Iterator[tuple[float, dict[str, object]]]:
-    """Yield events in the order of their times, each with the seconds after which it is due."""
+    """Yield events in time order, each with its due time in s after the start."""
     due: list[tuple[float, int, dict[str, object]]] = []
     order = 0
     for number in range(bids):
@@ -105,7 +105,7 @@ def log(
 
 
 def main() -> None:
-    """Write the log to standard output as its events become due."""
+    """Write events to standard output when they are due."""
     parser = argparse.ArgumentParser(description="Writes bids, wins and clicks as lines of JSON, at a rate.")
     parser.add_argument("--rate", type=float, default=100.0, help="bids per second (100)")
     parser.add_argument("--seconds", type=float, default=60.0, help="for how long there are new bids (60)")

@@ -1,4 +1,4 @@
-"""The simulated clock, which all instances have: one that is told an instant tells the others before it answers."""
+"""The simulated clock, shared by all instances: an instance forwards a new time to the others before it answers."""
 
 import asyncio
 
@@ -8,21 +8,21 @@ _KEY = "clock"
 
 
 class Clock:
-    """The instant in ms since 1970; 0 until it is told."""
+    """Time in ms since 1970; 0 until it is set."""
 
     def __init__(self, peers: Peers) -> None:
-        """Tell it to these."""
+        """`peers` receive each new time."""
         self._peers = peers
         self._told: tuple[int, asyncio.Future[None]] | None = None
         self.now = 0
 
     async def begin(self) -> None:
-        """Read it, once this instance is on the list."""
+        """Read the time after this instance has joined the list."""
         clock = await self._peers.read(_KEY)
         self.now = int(clock["now"]) if clock else 0
 
     async def tell(self, now: int) -> None:
-        """Set it everywhere; return when every instance that answers has it. The same instant is told once."""
+        """Set the time on all instances; return when every reachable one has it. Repeated equal times are sent once."""
         if self._told and self._told[0] == now:
             await asyncio.shield(self._told[1])
             return
@@ -32,7 +32,7 @@ class Clock:
             self.now = now
             await self._peers.tell(_KEY, {"now": now}, f"/clock/{now}")
         except SilentError:
-            # The instants that follow reach it.
+            # Later times will reach it.
             pass
         except BaseException:
             self._told = None

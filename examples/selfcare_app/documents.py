@@ -1,4 +1,4 @@
-"""What the application asks of a store, whichever it is: documents by id, by user and by date, and sums over them.
+"""Interface of a store for the application: documents by id, user and date, and sums over them.
 
 Every document has `user` and `date` (ms since 1970, of the simulated clock).
 """
@@ -23,27 +23,27 @@ COLLECTIONS = (
     "variables",
     "daily_goals",
 )
-#: Those that are the same for all users.
+#: Collections that are equal for all users.
 STATIC = ("exercise", "data_description", "variables")
-#: Those that users wait for most, which may have a store of their own.
+#: Most used collections, which may be on a separate store.
 CRITICAL = ("activity", "achievement")
-#: What is counted in a document.
+#: Fields with numbers that are summed.
 FIELDS = ("steps", "seconds")
 
 Document = dict[str, Any]
 
 
 class Documents(Protocol):
-    """One store. An operation that the store refuses raises an exception, and the request is answered with 500."""
+    """A store. A refused operation raises an exception, and the service answers 500."""
 
     async def prepare(self, collections: Sequence[str]) -> None:
-        """Make these collections where they are not there."""
+        """Create missing collections."""
 
     async def clear(self, collections: Sequence[str]) -> None:
         """Remove all documents of these collections."""
 
     async def exists(self, collection: str, user: str) -> bool:
-        """Whether there is a document of that user."""
+        """Return whether the user has a document."""
         ...
 
     async def get(self, collection: str, key: str) -> Document | None:
@@ -65,29 +65,29 @@ class Documents(Protocol):
     async def total(
         self, collection: str, user: str, field: str, start: int | None = None, end: int | None = None
     ) -> float:
-        """Return the sum of a field over the user's documents, or over those of `start <= date < end`."""
+        """Return the sum of a field over the user's documents, optionally with `start <= date < end`."""
         ...
 
     async def count(self, collection: str, user: str) -> int:
-        """Return how many documents the user has."""
+        """Return the number of documents of the user."""
         ...
 
     async def size(self, collection: str) -> int:
-        """Return how many documents there are."""
+        """Return the number of documents."""
         ...
 
     async def after(self, collection: str, key: str, most: int) -> dict[str, Document]:
-        """Return the next so many documents by their ids, in an order of ids, as they were when last refreshed."""
+        """Return the next documents in order of ids, as of the last refresh."""
         ...
 
     async def add(self, collection: str, documents: Mapping[str, Document]) -> None:
-        """Write those whose ids are not there, and leave the others as they are."""
+        """Write the documents with new ids; existing documents do not change."""
 
     async def put(self, collection: str, documents: Mapping[str, Document]) -> None:
-        """Write documents by their ids, over those that are there; several go in one request."""
+        """Write documents by id, replacing existing ones; several use one request."""
 
     async def refresh(self, collections: Sequence[str]) -> None:
-        """Have what was written seen by all that is asked from now on."""
+        """Make all writes visible to later reads."""
 
     async def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""

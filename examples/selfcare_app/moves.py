@@ -1,6 +1,6 @@
-"""How a collection is moved: a batch for each request, by any instance; how far it is stands in a store.
+"""Moves of collections between stores: one batch per request, on any instance; a store holds the progress.
 
-One mover at a time. A request that fails, or an instance that dies in it, is made up for by the next request.
+Only one client may move at a time. After a failed request or instance, the next request continues.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -12,17 +12,17 @@ from places import Place, Places
 
 
 class RefusedMoveError(Exception):
-    """A collection that cannot be moved there."""
+    """The collection cannot be moved to this store."""
 
 
 @dataclass(frozen=True)
 class _Move:
-    """Where a collection's move stands."""
+    """Progress of the move of a collection."""
 
     place: Place
     agreed: bool = False  #: all instances have this place
-    after: str = ""  #: the id up to which all are copied
-    emptied: bool = False  #: the old store has none left
+    after: str = ""  #: all documents up to this id are copied
+    emptied: bool = False  #: the old store is empty
 
     def document(self) -> Document:
         return {**asdict(self.place), "agreed": self.agreed, "after": self.after, "emptied": self.emptied}
@@ -36,23 +36,23 @@ class Moves:
     """The moves of all collections."""
 
     def __init__(self, places: Places, peers: Peers) -> None:
-        """Change these places, and tell these instances."""
+        """Take the places to change, and the instances to inform."""
         self._places = places
         self._peers = peers
 
     async def begin(self) -> None:
-        """Take up what the other instances have."""
+        """Read the state of the other instances."""
         for name in COLLECTIONS:
             if (move := await self._read(name)) is not None:
                 await self._places.take(name, move.place)
 
     async def next(self, collection: str, to: str, batch: int) -> dict[str, Any]:
-        """Move so many documents, and return how many are `left` and the stage.
+        """Move up to so many documents, and return the number `left` and the stage.
 
-        Left are those that the old store counts and the new one does not yet: at least 1 until all is done.
+        The number left is the difference of the counts on the old and the new store, and at least 1 until the end.
         """
         if collection not in COLLECTIONS or to not in self._places.stores:
-            raise RefusedMoveError(f"there is no collection {collection}, or no store {to}")
+            raise RefusedMoveError(f"unknown collection {collection}, or no store {to}")
         move = await self._read(collection)
         if move is None or (move.emptied and move.place.new != to):
             if self._places.of(collection).reads == to:
@@ -92,18 +92,18 @@ class Moves:
         return _Move(Place(self._places.of(collection).reads, to, "copy"))
 
     async def _agree(self, collection: str, move: _Move) -> _Move:
-        """Have all instances take a place, this one as well."""
+        """Set a place on all instances, including this one."""
         await self._places.take(collection, move.place)
         await self._peers.tell(_key(collection), move.document(), f"/placement/{collection}")
         if move.place.stage == "copy":
-            # What was written before this is found by the copies; what comes later is written on both.
+            # Copies include all earlier writes; later writes go to both stores.
             await self._places.stores[move.place.old].refresh((collection,))
         move = replace(move, agreed=True)
         await self._keep(collection, move)
         return move
 
     async def reset(self) -> None:
-        """Bring every collection that has moved back to where it was declared to be, without its documents."""
+        """Reset every moved collection to its declared store, without its documents."""
         for name in COLLECTIONS:
             if (move := await self._read(name)) is not None and move.place != self._places.home(name):
                 await self._agree(name, _Move(self._places.home(name), emptied=True))
@@ -111,9 +111,9 @@ class Moves:
                     await self._places.stores[kind].clear((name,))
 
     async def told(self, collection: str) -> dict[str, Any]:
-        """Return where a collection is, and how many documents of it are there and on the other stores."""
+        """Return the store of a collection, and its number of documents on each store."""
         if collection not in COLLECTIONS:
-            raise RefusedMoveError(f"there is no collection {collection}")
+            raise RefusedMoveError(f"unknown collection {collection}")
         place = self._places.of(collection)
         sizes = {}
         for kind, store in self._places.stores.items():
@@ -124,7 +124,7 @@ class Moves:
         return {"store": place.reads, "stage": place.stage, "here": here, "elsewhere": sum(sizes.values()) - here}
 
     async def hear(self, collection: str, said: Document) -> None:
-        """Take a place from another instance."""
+        """Set a place on behalf of another instance."""
         await self._places.take(collection, _place(said))
 
     async def _keep(self, collection: str, move: _Move) -> None:

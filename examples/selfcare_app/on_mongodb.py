@@ -1,4 +1,4 @@
-"""The documents on MongoDB: `_id` is the id, and what was written is seen at once."""
+"""Documents on MongoDB: `_id` is the id, and writes are visible immediately."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,16 +9,16 @@ from pymongo.errors import BulkWriteError
 from documents import Document
 
 _MOST = 1000
-#: The code of an id that is there already.
+#: Error code of a duplicate id.
 _THERE = 11000
 _DATABASE = "selfcare"
 
 
 class OnMongoDB:
-    """One server, or a cluster by one of its members."""
+    """A server, or a cluster by one of its members."""
 
     def __init__(self, host: str, *, user_index: bool, login: tuple[str, str] | None = None) -> None:
-        """Connect when it is first asked. `login` is a user with a password."""
+        """Connect at the first operation. `login` is a user with a password."""
         user, password = login or (None, None)
         self._client: AsyncMongoClient[Document] = AsyncMongoClient(
             f"mongodb://{host}/", username=user, password=password, maxPoolSize=64
@@ -27,7 +27,7 @@ class OnMongoDB:
         self._user_index = user_index
 
     async def prepare(self, collections: Sequence[str]) -> None:
-        """Make their indexes, which makes the collections."""
+        """Create the indexes, which also creates the collections."""
         for name in collections:
             if self._user_index:
                 await self._database[name].create_index([("user", ASCENDING), ("date", DESCENDING)])
@@ -85,7 +85,7 @@ class OnMongoDB:
         return {row.pop("_id"): row for row in await rows.to_list()}
 
     async def add(self, collection: str, documents: Mapping[str, Document]) -> None:
-        """Insert, and pass over those that are refused because they are there."""
+        """Insert, and ignore duplicate ids."""
         if not documents:
             return
         rows = [{"_id": key, **document} for key, document in documents.items()]
@@ -105,7 +105,7 @@ class OnMongoDB:
             await self._database[collection].bulk_write(writes, ordered=False)
 
     async def refresh(self, collections: Sequence[str]) -> None:
-        """There is nothing to do."""
+        """Do nothing: writes are visible immediately."""
 
     async def close(self) -> None:
         """Close it."""

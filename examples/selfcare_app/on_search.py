@@ -1,4 +1,4 @@
-"""The documents on Elasticsearch (from 6.8 on) and OpenSearch: an index for each collection, refreshed when asked."""
+"""Documents on Elasticsearch (from 6.8 on) and OpenSearch: one index per collection, with explicit refreshes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ import aiohttp
 from documents import FIELDS, Document
 
 _MOST = 1000
-#: The status of an id that is there already.
+#: Status of a duplicate id.
 _THERE = 409
-#: The first version without types of documents.
+#: First version without mapping types.
 _WITHOUT_TYPES = 7
 _MAPPINGS = {
     "dynamic": False,
@@ -24,14 +24,14 @@ _MAPPINGS = {
 
 
 class RefusedError(Exception):
-    """The store did not do what it was asked to do."""
+    """The store refused an operation."""
 
 
 class OnSearch:
-    """One node, by HTTP. Every request goes to it; it has one shard for a collection and no copies."""
+    """One node, over HTTP, with one shard per collection and without replicas."""
 
     def __init__(self, host: str, *, wait_for: bool) -> None:
-        """`wait_for` has each write wait for the next refresh."""
+        """With `wait_for`, each write waits for the next refresh."""
         self._root = f"http://{host}"
         self._write = "?refresh=wait_for" if wait_for else ""
         self._kept: aiohttp.ClientSession | None = None
@@ -54,7 +54,7 @@ class OnSearch:
             return json.loads(text) if text else {}
 
     async def prepare(self, collections: Sequence[str]) -> None:
-        """Make the indices that are not there."""
+        """Create missing indices."""
         said = (await self._ask("GET", "/"))["version"]
         self._typed = said.get("distribution") != "opensearch" and int(said["number"].split(".")[0]) < _WITHOUT_TYPES
         flag = "?include_type_name=false" if self._typed else ""
@@ -65,12 +65,12 @@ class OnSearch:
                 try:
                     await self._ask("PUT", f"/{name}{flag}", {"settings": settings, "mappings": _MAPPINGS})
                 except RefusedError as error:
-                    # Another instance has made it meanwhile.
+                    # Another instance created it in the meantime.
                     if "resource_already_exists" not in str(error):
                         raise
 
     async def clear(self, collections: Sequence[str]) -> None:
-        """Delete by a query, which leaves the indices as they are."""
+        """Delete by query, which keeps the indices."""
         body = {"query": {"match_all": {}}}
         await self._ask("POST", f"/{','.join(collections)}/_refresh")
         await self._ask("POST", f"/{','.join(collections)}/_delete_by_query?refresh=true&conflicts=proceed", body)
@@ -80,13 +80,13 @@ class OnSearch:
         return await self._ask("POST", f"/{collection}/_search", body)
 
     async def exists(self, collection: str, user: str) -> bool:
-        """Search for one and fetch nothing."""
+        """Search for one document without its content."""
         told = await self._search(collection, [_of(user)], size=0, terminate_after=1)
         total = told["hits"]["total"]
         return bool(total["value"] if isinstance(total, dict) else total)
 
     async def get(self, collection: str, key: str) -> Document | None:
-        """Ask by id, which sees what was written at once."""
+        """Get by id, which sees unrefreshed writes."""
         told = await self._ask("GET", f"/{collection}/_doc/{key}", missing=True)
         return told.get("_source")
 
@@ -130,7 +130,7 @@ class OnSearch:
         return {hit["_id"]: hit["_source"] for hit in hits}
 
     async def add(self, collection: str, documents: Mapping[str, Document]) -> None:
-        """Create, and pass over those that are refused because they are there."""
+        """Create, and ignore duplicate ids."""
         if documents:
             await self._bulk(collection, "create", documents, "")
 

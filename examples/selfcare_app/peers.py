@@ -1,7 +1,7 @@
-"""The other instances: what all of them have to know stands in a store, and is told to each.
+"""Distribution of shared state to all instances: a store holds it, and each instance receives changes.
 
-An instance that comes puts itself on the list and then reads what stands there; one that has news writes it and then
-reads the list: so none is left behind.
+A new instance joins the list and then reads the state. An instance with a change writes the state and then reads the
+list. Every change therefore reaches every instance.
 """
 
 import asyncio
@@ -12,39 +12,39 @@ import aiohttp
 from documents import Document, Documents
 
 _COLLECTION = "instances"
-#: In the place of a user.
+#: Value of `user` in these documents.
 _NOBODY = "-"
-#: s that another instance may take.
+#: Time-out of another instance, s.
 _PATIENCE = 5.0
 
 
 class SilentError(Exception):
-    """An instance that is there has not answered."""
+    """A running instance did not answer."""
 
 
 class Peers:
-    """What this instance tells the others."""
+    """Sends changes of this instance to the others."""
 
     def __init__(self, documents: Documents, instance: str, address: str) -> None:
-        """`address` is where the others reach this instance."""
+        """`address` is the address of this instance for the others."""
         self._documents = documents
         self._instance = instance
         self._address = address
         self._session: aiohttp.ClientSession | None = None
 
     async def join(self) -> None:
-        """Put this instance on the list."""
+        """Add this instance to the list."""
         await self._documents.prepare((_COLLECTION,))
         await self.keep(f"instance-{self._instance}", {"address": self._address})
 
     async def read(self, key: str) -> Document | None:
-        """Return what stands there under that name."""
+        """Return the state with this key."""
         return await self._documents.get(_COLLECTION, key)
 
     async def tell(self, key: str, news: Document, path: str) -> None:
-        """Keep `news` under `key`, and `PUT` it to every other instance; return when each has answered.
+        """Store `news` under `key`, and `PUT` it to every other instance; return when each has answered.
 
-        One that takes no connection is gone, and reads the news if it comes back. SilentError if one does not answer.
+        An instance that refuses connections is down, and reads the state when it restarts. SilentError for a time-out.
         """
         await self.keep(key, news)
         rows = await self._documents.all(_COLLECTION, _NOBODY)
@@ -52,7 +52,7 @@ class Peers:
         await asyncio.gather(*(self._relay(f"http://{address}{path}", news) for address in others))
 
     async def keep(self, key: str, fields: Document) -> None:
-        """Write what all have to know, and tell nobody."""
+        """Store state for all instances without sending it."""
         await self._documents.put(_COLLECTION, {key: {"user": _NOBODY, "date": 0, **fields}})
         await self._documents.refresh((_COLLECTION,))
 
@@ -63,12 +63,12 @@ class Peers:
             async with self._session.put(url, json=news, timeout=timeout) as answer:
                 answer.raise_for_status()
         except (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError, ConnectionError):
-            # It is gone.
+            # The instance is down.
             pass
         except (aiohttp.ClientError, TimeoutError) as error:
             raise SilentError(f"{url}: {type(error).__name__}") from error
 
     async def close(self) -> None:
-        """Let the connections to the others go."""
+        """Close the connections to the others."""
         if self._session:
             await self._session.close()

@@ -1,16 +1,16 @@
-"""Which collection is on which store, and how one moves to another while users go on.
+"""Assignment of collections to stores, and moves under load.
 
-A collection that moves goes through stages. The next one begins when all instances have the last, and every operation
-that began before it is over:
+A move has stages. The next stage begins when all instances have reached the last one and all operations of earlier
+stages have ended:
 
-- `still`: it is read and written where it is.
-- `copy`: it is read there, and written on the new store and then there; what was there before is copied, batch by
-  batch, except for documents that the new store has already, which are newer.
-- `switch`: it is read on the new store, which has everything, and still written on both, for those that read the old.
-- `moved`: the new store alone is asked, and the old one's documents go.
+- `still`: the old store is read and written.
+- `copy`: the old store is read, and writes go to the new store first and then to the old one. Older documents are
+  copied in batches, unless the new store already has a newer version.
+- `switch`: the new store, now complete, is read. Writes still go to both, for instances that read the old one.
+- `moved`: only the new store is used, and the documents of the old one are deleted.
 
-So a document that was seen is never missing, and a write that was answered is never lost. A document that two write at
-the same time may differ on the two stores until it is written again: users write their own.
+Visible documents therefore stay visible, and acknowledged writes are kept. Concurrent writes to one document may differ
+between the stores until the next write; in practice, users only write their own documents.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ STAGES = ("still", "copy", "switch", "moved")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a collection is (`old`), or was, and where it goes."""
+    """The current or former store of a collection (`old`), and the target of its move."""
 
     old: str
     new: str
@@ -34,25 +34,25 @@ class Place:
 
     @property
     def reads(self) -> str:
-        """The kind of store that is read."""
+        """The store that is read."""
         return self.new if self.stage in ("switch", "moved") else self.old
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """The kinds of store that are written, in this order."""
+        """The stores that are written, in order."""
         return {"still": (self.old,), "moved": (self.new,)}.get(self.stage, (self.new, self.old))
 
 
 def declared(text: str, stores: Sequence[str]) -> dict[str, Place]:
-    """Return the place of each collection; `text` says which are not at the usual one, as `COLLECTION=STORE,...`.
+    """Return the place of each collection; `text` overrides the defaults, as `COLLECTION=STORE,...`.
 
-    Usual is the first store for what users wait for most, and the last for the rest.
+    By default, the most used collections are on the first store, the others on the last.
     """
     homes = {name: stores[0] if name in CRITICAL else stores[-1] for name in COLLECTIONS}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, kind = part.partition("=")
         if name not in COLLECTIONS:
-            raise SystemExit(f"placement: there is no collection {name!r}; there are {', '.join(COLLECTIONS)}")
+            raise SystemExit(f"placement: unknown collection {name!r}; there are {', '.join(COLLECTIONS)}")
         if kind not in stores:
             raise SystemExit(f"placement: {name} cannot be on {kind!r}; the stores are {', '.join(stores)}")
         homes[name] = kind
@@ -61,7 +61,7 @@ def declared(text: str, stores: Sequence[str]) -> dict[str, Place]:
 
 @dataclass
 class _Held:
-    """A place, and how many operations are at it."""
+    """A place with its number of running operations."""
 
     place: Place
     users: int = 0
@@ -69,7 +69,7 @@ class _Held:
 
 
 class Places:
-    """The stores as one, of which each collection has its own: an operation goes to where its collection is now."""
+    """All stores as one: each operation goes to the current store of its collection."""
 
     def __init__(self, stores: Mapping[str, Documents], homes: Mapping[str, Place]) -> None:
         """`stores` by their kinds."""
@@ -79,15 +79,15 @@ class Places:
         self._leaving: dict[str, list[_Held]] = {name: [] for name in homes}
 
     def home(self, collection: str) -> Place:
-        """Return where it was declared to be."""
+        """Return the declared place."""
         return self._homes[collection]
 
     def of(self, collection: str) -> Place:
-        """Return where it is."""
+        """Return the current place."""
         return self._held[collection].place
 
     async def take(self, collection: str, place: Place) -> None:
-        """Use another place from now on; return when every operation at earlier ones is over."""
+        """Use another place from now on; return when all operations at earlier places have ended."""
         held, leaving = self._held[collection], self._leaving[collection]
         if held.place != place:
             self._held[collection] = _Held(place)
@@ -108,7 +108,7 @@ class Places:
                 held.idle.set()
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        """Return an operation that reads, whose first argument is the collection."""
+        """Return a reading operation; its first argument is the collection."""
 
         async def asked(collection: str, *rest: Any) -> Any:
             async with self._at(collection) as place:
@@ -117,23 +117,23 @@ class Places:
         return asked
 
     async def put(self, collection: str, documents: Mapping[str, Document]) -> None:
-        """Write, on the new store first, so that it lacks nothing that the old one shows."""
+        """Write to the new store first, so that it has every document of the old one."""
         async with self._at(collection) as place:
             for kind in place.writes:
                 await self.stores[kind].put(collection, documents)
 
     async def prepare(self, collections: Sequence[str]) -> None:
-        """Make them where they are."""
+        """Create them on their stores."""
         for kind, names in self._by_store(collections).items():
             await self.stores[kind].prepare(names)
 
     async def clear(self, collections: Sequence[str]) -> None:
-        """Remove their documents where they are."""
+        """Remove their documents from their stores."""
         for kind, names in self._by_store(collections).items():
             await self.stores[kind].clear(names)
 
     async def refresh(self, collections: Sequence[str]) -> None:
-        """Have each store that is written show what it has."""
+        """Refresh each store that is written."""
         for kind, names in self._by_store(collections).items():
             await self.stores[kind].refresh(names)
 

@@ -1,4 +1,4 @@
-"""The REST interface of the application, with the endpoints of the study: one instance of it."""
+"""REST interface of one instance of the application, with the endpoints of the study."""
 
 import asyncio
 import json
@@ -22,9 +22,9 @@ from timed import Records, Timed
 from tokens import issue, user_of
 from work import Work
 
-#: Of the study: what its tester waits after a post, s.
+#: Pause of the study's tester after a post, s.
 _PAUSE = 1.005
-#: ms that an activity lasts whose end is not said.
+#: Default length of an activity, ms.
 _LASTS = 3_599_000
 
 settings = read()
@@ -42,7 +42,7 @@ work = Work(places, settings.refresh)  # type: ignore[arg-type]
 peers = Peers(stores[settings.stores[-1]], settings.instance, settings.address)
 clock = Clock(peers)
 moves = Moves(places, peers)
-#: Whether it was asked for its health, and so is open to the others.
+#: Whether a health check has succeeded, so that other instances can connect.
 _open = asyncio.Event()
 
 
@@ -62,7 +62,7 @@ app = FastAPI(title="selfcare", lifespan=_life, openapi_url=None)
 
 
 class Activity(BaseModel):
-    """An hour of a user's day; instants in ms since 1970."""
+    """An hour of a user's day; times in ms since 1970."""
 
     start: int
     end: int | None = None
@@ -71,13 +71,13 @@ class Activity(BaseModel):
 
 
 class Activities(BaseModel):
-    """What a wristband sends."""
+    """Data of a wristband."""
 
     activities: list[Activity]
 
 
 async def _user(authorization: Annotated[str, Header()] = "") -> str:
-    """Return who asks; 401 without a token that is good."""
+    """Return the user of the token; 401 without a valid one."""
     user = user_of(settings.secret, authorization.removeprefix("Bearer "))
     if user is None:
         raise HTTPException(401, "this token is not ours, or has expired")
@@ -90,9 +90,9 @@ Json = Annotated[Any, Body()]
 
 @app.get("/health")
 async def health() -> dict[str, str]:
-    """Say that the instance is ready.
+    """Report that the instance is ready.
 
-    When it is first asked, it reads what the others could not tell it, since it was on their list but not open yet.
+    The first call reads the changes that the others could not send before this instance was open.
     """
     if not _open.is_set():
         await clock.begin()
@@ -103,7 +103,7 @@ async def health() -> dict[str, str]:
 
 @app.post("/oauth/token")
 async def token(request: Request) -> dict[str, Any]:
-    """Give a token to whoever says a name: passwords are not what is tried here."""
+    """Return a token for any user name; passwords are not checked."""
     form = parse_qs((await request.body()).decode())
     if form.get("grant_type") != ["password"] or not form.get("username"):
         raise HTTPException(400, "a form with grant_type=password and a username is wanted")
@@ -113,13 +113,13 @@ async def token(request: Request) -> dict[str, Any]:
 
 @app.get("/init/reset_static")
 async def reset_static() -> dict[str, int]:
-    """Write the static documents anew."""
+    """Rewrite the static documents."""
     return {"written": await work.reset_static()}
 
 
 @app.get("/init/reset")
 async def reset() -> dict[str, str]:
-    """Remove all that users have."""
+    """Remove all documents of users."""
     await moves.reset()
     await work.reset()
     return {"users": "none"}
@@ -141,19 +141,19 @@ async def tell_clock(now: int) -> dict[str, int]:
 
 @app.put("/clock/{now}")
 async def hear_clock(now: int) -> dict[str, int]:
-    """Take the instant from another instance."""
+    """Set the time on behalf of another instance."""
     clock.now = now
     return {"now": now}
 
 
 @app.get("/clock")
 async def read_clock() -> dict[str, Any]:
-    """Say what this instance takes for the instant."""
+    """Return the time of this instance."""
     return {"now": clock.now, "instance": settings.instance}
 
 
 class Batch(BaseModel):
-    """What is to be moved where."""
+    """Request to move a collection."""
 
     to: str
     batch: int = Field(default=100, ge=1, le=1000)
@@ -161,7 +161,7 @@ class Batch(BaseModel):
 
 @app.post("/placement/{collection}/next")
 async def move_next(collection: str, asked: Batch) -> dict[str, Any]:
-    """Move the next batch of a collection to another store, and say how many documents are left."""
+    """Move the next batch of a collection to another store, and return the number of documents left."""
     try:
         return await moves.next(collection, asked.to, asked.batch)
     except RefusedMoveError as error:
@@ -170,14 +170,14 @@ async def move_next(collection: str, asked: Batch) -> dict[str, Any]:
 
 @app.put("/placement/{collection}")
 async def hear_place(collection: str, said: Json) -> dict[str, str]:
-    """Take from another instance where a collection is, when nothing is under way at its last place."""
+    """Set the place of a collection on behalf of another instance, after operations at the last place have ended."""
     await moves.hear(collection, said)
     return {"instance": settings.instance}
 
 
 @app.get("/placement/{collection}")
 async def read_place(collection: str) -> dict[str, Any]:
-    """Say where a collection is, and how many documents of it each store has."""
+    """Return the store of a collection, and its number of documents on each store."""
     try:
         return await moves.told(collection)
     except RefusedMoveError as error:
@@ -186,16 +186,16 @@ async def read_place(collection: str) -> dict[str, Any]:
 
 @app.post("/patient/activity", status_code=201)
 async def post_activity(user: User, posted: Activities) -> dict[str, Any]:
-    """Write activities and reckon achievements anew."""
+    """Write activities and recompute achievements."""
     if not posted.activities:
-        raise HTTPException(422, "there is no activity in it")
+        raise HTTPException(422, "the request contains zero activities")
     rows = [
         {**activity.model_dump(), "end": activity.start + _LASTS if activity.end is None else activity.end}
         for activity in posted.activities
     ]
     answer = await work.post_activity(user, rows, clock.now)
     if "unknown" in answer:
-        raise HTTPException(404, f"there is no patient {user}")
+        raise HTTPException(404, f"unknown patient {user}")
     if settings.refresh == "pause":
         await asyncio.sleep(_PAUSE)
     return answer
@@ -203,7 +203,7 @@ async def post_activity(user: User, posted: Activities) -> dict[str, Any]:
 
 @app.get("/patient/achievements")
 async def achievements(user: User) -> dict[str, Any]:
-    """Return what the user has reached."""
+    """Return the achievements of the user."""
     return await work.achievements(user)
 
 
@@ -215,14 +215,14 @@ async def totals(user: User) -> dict[str, Any]:
 
 @app.post("/patient/plan/next")
 async def next_plan(user: User, request: Request) -> dict[str, Any]:
-    """Make the next plan, of the tailoring answers or of none."""
+    """Create the next plan, with or without tailoring answers."""
     body = await request.body()
     return await work.next_plan(user, json.loads(body) if body else {}, clock.now)
 
 
 @app.get("/patient/plan/latest")
 async def latest_plan(user: User) -> dict[str, Any]:
-    """Return the plan that holds."""
+    """Return the current plan."""
     return await work.latest_plan(user)
 
 
@@ -234,13 +234,13 @@ async def tailoring(user: User) -> dict[str, Any]:
 
 @app.post("/patient/plan/updateuser/exercise")
 async def exercise(user: User, rows: Json) -> dict[str, Any]:
-    """Write which exercises were done."""
+    """Record the completed exercises."""
     return await work.update("app_interaction", user, rows, clock.now)
 
 
 @app.post("/patient/plan/updateuser/education")
 async def education(user: User, rows: Json) -> dict[str, Any]:
-    """Write which lessons were read."""
+    """Record the completed lessons."""
     return await work.update("feedback", user, rows, clock.now)
 
 

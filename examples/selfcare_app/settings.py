@@ -1,4 +1,4 @@
-"""What an instance is told in its environment, see docs/applications.md."""
+"""Settings of an instance from its environment; see docs/applications.md."""
 
 import os
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ class Settings:
     stores: tuple[str, ...]  #: kinds; usually the first has activities and achievements, the last everything else
     hosts: dict[str, str]  #: kind -> host:port
     logins: dict[str, tuple[str, str]]  #: kind -> user and password, of stores that authenticate their clients
-    placement: str  #: collections that are not on their usual store
+    placement: str  #: collections that are not on their default store
     refresh: str
     user_index: bool
     token_seconds: float
-    record: Path | None  #: where a line for each request goes
+    record: Path | None  #: file for one line per request
 
 
 def read() -> Settings:
-    """Return what the environment says."""
+    """Return the settings from the environment."""
     stores = tuple(os.environ["STORES"].split())
     data = Path(os.environ["DATA"])
     logins = {kind: f"STORE_{kind.upper()}" for kind in stores if f"STORE_{kind.upper()}_USER" in os.environ}

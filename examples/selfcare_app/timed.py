@@ -1,4 +1,4 @@
-"""The time that a request spends in the stores, told in its answer and written down under the request's identifier.
+"""Time that a request spends in the stores, returned in its answer and logged with its identifier.
 
 `Server-Timing: store;dur=12.3, app;dur=1.9` (ms); the two are all of the time from the request's head to the answer's.
 """
@@ -17,7 +17,7 @@ from documents import Documents
 
 @dataclass
 class Spent:
-    """What a request has spent in stores so far."""
+    """Time of a request in stores so far."""
 
     seconds: float = 0.0
     calls: int = 0
@@ -27,14 +27,14 @@ _spent: ContextVar[Spent] = ContextVar("spent")
 
 
 class Timed:
-    """A store whose every operation is timed, for the request that waits for it."""
+    """Wrapper of a store that adds the time of each operation to the current request."""
 
     def __init__(self, documents: Documents) -> None:
         """Time this one."""
         self._documents = documents
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        """Return an operation of the store, with a clock around it."""
+        """Return a timed operation of the store."""
         operation = getattr(self._documents, name)
 
         async def timed(*args: Any, **kwargs: Any) -> Any:
@@ -46,13 +46,13 @@ class Timed:
                     spent.seconds += time.perf_counter() - began
                     spent.calls += 1
 
-        # Found by itself the next time.
+        # Cached for the next call.
         self.__dict__[name] = timed
         return timed
 
 
 class Records:
-    """A layer around the application: identifiers, times, and a line for each request if there is a file."""
+    """Middleware: identifiers, times, and optionally a log line per request."""
 
     def __init__(self, app: Callable[..., Awaitable[None]], instance: str, path: Path | None) -> None:
         """Write to `path`, a line each."""

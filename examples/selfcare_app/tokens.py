@@ -1,4 +1,4 @@
-"""Tokens that any instance can check: signed with the secret that all of them have, good for some time."""
+"""Expiring tokens, signed with the common secret, so that any instance can check them."""
 
 import hashlib
 import hmac
@@ -6,13 +6,13 @@ import time
 
 
 def issue(secret: str, user: str, seconds: float) -> str:
-    """Return a token of a user's, good for so many s."""
+    """Return a token for a user, valid for so many s."""
     said = f"{user}.{int(time.time() + seconds)}"
     return f"{said}.{_signature(secret, said)}"
 
 
 def user_of(secret: str, token: str) -> str | None:
-    """Return whose token it is; None for one that is not ours, or that has expired."""
+    """Return the user of a token; None if it is invalid or expired."""
     said, _, signature = token.rpartition(".")
     user, _, until = said.rpartition(".")
     if not user or not hmac.compare_digest(signature, _signature(secret, said)) or int(until) < time.time():

@@ -1,4 +1,4 @@
-"""The application as loadframe starts it: `--store examples/selfcare_app`, or `store: {kind: PATH}` in a file."""
+"""Definition of the application for loadframe: `--store examples/selfcare_app`, or `store: {kind: PATH}` in a file."""
 
 from pathlib import Path
 
@@ -25,20 +25,20 @@ STORE = Application(
         "--http",
         "httptools",
     ),
-    # Two of them, as `mongodb+opensearch`: activities and achievements on the first, everything else on the second,
-    # unless `placement` says otherwise.
+    # One store, or two such as `mongodb+opensearch`: activities and achievements on the first, the rest on the second,
+    # unless `placement` overrides it.
     behind=("mongodb", "opensearch", "elasticsearch"),
     settings={
-        # Collections that are elsewhere: `activity=opensearch,plan=mongodb`.
+        # Collections on another store: `activity=opensearch,plan=mongodb`.
         "placement": "",
-        # How a write is made visible to the reads that follow, on search engines: `affected` or `all` collections are
+        # Visibility of writes to later reads on search engines: `affected` or `all` collections are
         # refreshed, the `request` waits for the next refresh, or the answer waits 1,005 ms (`pause`), or nothing.
         "refresh": "affected",
-        # Whether there is an index on the user, which MongoDB leaves to its owner.
+        # Whether to create an index on the user in MongoDB.
         "user_index": True,
-        # s that a token is good for.
+        # Validity of a token, s.
         "token_seconds": 86400,
-        # Whether each instance writes a line for each request, into the folder DATA of its node.
+        # Whether each instance logs a line per request in the folder DATA of its node.
         "record": True,
     },
 )

@@ -1,8 +1,8 @@
-"""What the back end does for a request: about what that of the study did on its store, operation for operation.
+"""Work of the back end per request, with about the same store operations as the back end of the study.
 
-A post of an activity makes 20 to 25 requests of the store: a look whether the user has documents of that type before
-each operation, reads of the time zone wherever a date is reckoned with, sums over a day, a week, a month and in all,
-and at the end every achievement is written anew.
+Posting an activity makes 20 to 25 store requests. Before each operation it checks whether the user has documents of
+that type. It reads the time zone for each date, computes sums over a day, a week, a month and in total, and finally
+rewrites every achievement.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,27 +14,27 @@ _HOUR = 3_600_000
 _DAY = 24 * _HOUR
 _WEEK = 7 * _DAY
 _MONTH = 30 * _DAY
-#: Steps a day, of a user who has not said another goal.
+#: Default goal of a user, steps per day.
 _GOAL = 6000
-#: How many exercises and lessons there are to choose from, and how many a plan has.
+#: Number of available exercises and lessons, and number per plan.
 _STATIC_DOCUMENTS = 60
 _PLANNED = 6
 
 
 class Work:
-    """The work of one instance, on stores that look like one, see `places.py`."""
+    """The work of one instance, on the combined stores of `places.py`."""
 
     def __init__(self, store: Documents, refresh: str) -> None:
-        """`refresh` is how writes are made visible, see `under_test.py`."""
+        """`refresh` selects how writes become visible; see `under_test.py`."""
         self._store = store
         self._refresh = refresh
 
     async def prepare(self) -> None:
-        """Make all collections that are not there."""
+        """Create missing collections."""
         await self._store.prepare(COLLECTIONS)
 
     async def reset_static(self) -> int:
-        """Write what is the same for all users, and return how many documents that is."""
+        """Write the static documents, and return their number."""
         await self._store.clear(STATIC)
         documents = {
             str(number): {"user": "-", "date": 0, "name": f"exercise {number}", "level": number % 5, "sets": 3}
@@ -45,11 +45,11 @@ class Work:
         return len(documents)
 
     async def reset(self) -> None:
-        """Remove all that users have."""
+        """Remove all documents of users."""
         await self._store.clear([name for name in COLLECTIONS if name not in STATIC])
 
     async def add_patient(self, user: str, answers: Mapping[str, Any], now: int) -> None:
-        """Make a user with what was asked at the first visit."""
+        """Create a user with the answers of the first visit."""
         fields = {"user": user, "date": now}
         await self._store.put("account", {user: {**fields, "answers": dict(answers)}})
         await self._store.put("baseline", {user: {**fields, "pain": 5}})
@@ -59,7 +59,7 @@ class Work:
         await self._seen(["account", "baseline", "app_settings", "daily_goals", "follow_up"])
 
     async def post_activity(self, user: str, activities: Sequence[Document], now: int) -> Document:
-        """Write activities, and reckon every achievement anew."""
+        """Write activities, and recompute every achievement."""
         if not await self._store.exists("account", user):
             return {"unknown": user}
         documents = {
@@ -127,19 +127,19 @@ class Work:
         return {"today": len(of_day), "steps_day": int(steps_day)}
 
     async def achievements(self, user: str) -> Document:
-        """Return what the user has reached."""
+        """Return the achievements of the user."""
         await self._checked("achievement", user)
         return {"achievements": [_plain(row) for row in await self._store.all("achievement", user)]}
 
     async def totals(self, user: str) -> Document:
-        """Return the sums over all activities of the user, and how many there are."""
+        """Return the sums over all activities of the user, and their number."""
         steps = await self._checked("activity", user, "total", "steps")
         seconds = await self._checked("activity", user, "total", "seconds")
         count = await self._store.count("activity", user)
         return {"activities": count, "steps": int(steps), "seconds": int(seconds)}
 
     async def next_plan(self, user: str, answers: Mapping[str, Any], now: int) -> Document:
-        """Make a plan of exercises and lessons out of the answers of the week."""
+        """Create a plan of exercises and lessons from the answers of the week."""
         if answers:
             await self._store.put("follow_up", {f"{now}-{user}": {"user": user, "date": now, "answers": dict(answers)}})
             await self._seen(["follow_up"])
@@ -158,17 +158,17 @@ class Work:
         return await self.latest_plan(user)
 
     async def latest_plan(self, user: str) -> Document:
-        """Return the plan that holds."""
+        """Return the current plan."""
         return {"plan": _plain(await self._checked("plan", user, "latest") or {})}
 
     async def tailoring(self, user: str) -> Document:
-        """Return what is asked at the end of a week, with the answers of the last one."""
+        """Return the weekly questions, with the answers of the last week."""
         last = await self._checked("follow_up", user, "latest") or {}
         await self._timezone(user)
         return {"questions": ["pain", "sleep", "work"], "answers": last.get("answers", {})}
 
     async def update(self, collection: str, user: str, rows: Sequence[Mapping[str, Any]], now: int) -> Document:
-        """Write what a user has done of a plan: exercises or lessons."""
+        """Record completed exercises or lessons of a plan."""
         documents = {
             f"{now}-{user}-{number}": {"user": user, "date": now, **dict(row)} for number, row in enumerate(rows)
         }
@@ -178,7 +178,7 @@ class Work:
         return {"written": len(documents)}
 
     async def _checked(self, collection: str, user: str, operation: str = "", *rest: Any) -> Any:
-        """Look whether the user has documents there, as the study's back end does, and carry the operation out."""
+        """Check whether the user has documents there, as the study's back end does, then run the operation."""
         there = await self._store.exists(collection, user)
         if not operation:
             return there
@@ -189,7 +189,7 @@ class Work:
         return float(await self._checked("activity", user, "total", field, start, start + length))
 
     async def _beginning(self, user: str, at: int, length: int) -> int:
-        """Return when the day, week or month of an instant began, in the user's time zone."""
+        """Return the start of the day, week or month of a time, in the user's time zone."""
         shift = await self._timezone(user) * _HOUR
         return (at + shift) // length * length - shift
 
@@ -198,7 +198,7 @@ class Work:
         return int(settings.get("timezone_hours", 0))
 
     async def _seen(self, collections: Sequence[str]) -> None:
-        """Have what was written seen by what follows, in the way that is set."""
+        """Make writes visible to later reads, as set by `refresh`."""
         if self._refresh == "affected":
             await self._store.refresh(collections)
         elif self._refresh == "all":
@@ -206,5 +206,5 @@ class Work:
 
 
 def _plain(row: Mapping[str, Any]) -> Document:
-    """Return a document without what the store adds."""
+    """Return a document without fields added by the store."""
     return {key: value for key, value in row.items() if key != "_id"}

@@ -162,7 +162,7 @@ def test_a_comparison_is_told_how_many_repetitions_its_least_difference_takes(tm
         in planned(tmp_path, COMPARE.replace("repetitions: 5", "repetitions: 1"))["warnings"][0]
     )
     few = planned(tmp_path, COMPARE, "--noise", "0.05")
-    assert "it takes 18 repetitions" in few["warnings"][0]
+    assert "set repetitions to 18" in few["warnings"][0]
     assert [(effect["factor"], effect["runs"]) for effect in few["effects"]] == [("variant", 5)]
 
 
@@ -203,7 +203,7 @@ def test_a_file_that_is_not_here_is_said_and_its_documents_are_those_that_would_
     assert "no.json is missing: the estimate assumes 36,000,000 documents in corpus nyc_taxis" in extent["missing"][0]
     # At the 10,000 documents per second that it supposes.
     assert 3 * 3600 < extent["seconds"] < 3 * 4000
-    assert "! no.json is not here" in within("plan", tmp_path / "e.yaml")[1]
+    assert "! no.json is missing" in within("plan", tmp_path / "e.yaml")[1]
     (tmp_path / "no.json").write_text("{}\n")
     extent = json.loads(within("plan", tmp_path / "e.yaml", "--json")[1])["extent"]
     assert extent["missing"] == []

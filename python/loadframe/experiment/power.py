@@ -15,7 +15,6 @@ from scipy import special
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.rates import RATES
-from loadframe.analyze.settings.schemes import ADAPTIVE
 from loadframe.base.units import format_share
 from loadframe.experiment.experiment import Experiment
 from loadframe.simulate.outlook import least_effect
@@ -52,7 +51,7 @@ def effects(description: Mapping[str, Any], noise: float, budget: int | None) ->
 
     `budget` limits the total number of runs. Empty for searches (capacity, `tpe`), whose runs are not known yet.
     """
-    if description["kind"] == "capacity" or description.get("scheme") in ADAPTIVE:
+    if description["kind"] == "capacity" or description.get("scheme") == "tpe":
         return ()
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for run in description["design"]:
@@ -99,7 +98,7 @@ def _capacity(description: Mapping[str, Any], noise: float) -> PowerNotes:
 def _settings(description: Mapping[str, Any], noise: float) -> PowerNotes:
     confirm, scheme = description["confirm"], description["scheme"]
     sentences, warnings = [], []
-    if scheme in ADAPTIVE:
+    if scheme == "tpe":
         sentences.append(
             f"Each of the {description['trials']} trials depends on the results before it, so the precision of single"
             " effects cannot be predicted."
