@@ -51,8 +51,8 @@ def test_bounds_rise_from_above_zero(bounds):
 
 
 def test_a_report_has_them_where_they_are_asked_for(run):
-    assert "Bands of response time" not in run_page(run)
-    assert "Bands of response time" in run_page(run, (0.1, 1.0))
+    assert "Latency buckets" not in run_page(run)
+    assert "Latency buckets" in run_page(run, (0.1, 1.0))
     [operations] = run_document(run, (0.1, 1.0))["bands"].values()
     [bands] = operations.values()
     assert bands["bounds"] == (0.1, 1.0)

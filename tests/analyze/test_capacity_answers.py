@@ -59,8 +59,11 @@ def test_errors_that_few_requests_do_not_exclude_are_inconclusive_with_the_numbe
     few = capacity(0, 0, 0)
     assert [(left.due, left.needed) for left in few.errors_open] == [(990, 2995)]
     said = sentence(few, Slo(0.1, errors=0.001))
-    assert "Errors are inconclusive: 0 of 990 requests failed where the SLO was met, so up to 0.30 % may fail" in said
-    assert "About 2,995 requests decide it" in said
+    assert (
+        "Errors are inconclusive: 0 of 990 requests failed where the SLO was met. The error share may be up to 0.30 %"
+        in said
+    )
+    assert "About 2,995 requests with as few failures decide it" in said
     assert not capacity(0, 0, 0, due=1000).errors_open
     (apart,) = capacity(0, 0, 18, due=9000).errors_open
     assert apart.needed is None

@@ -51,7 +51,7 @@ def test_one_search_has_a_bracket_and_not_an_interval():
     assert capacity.rate.value == answer.rate
     assert capacity.bracket == (answer.rate, answer.above)
     said = capacity_words.sentence(capacity, Slo(response=0.1))
-    assert "by one search, which is a bracket and not an interval" in said
+    assert "by one search: a bracket, not an interval" in said
     [limit] = capacity_words.limits(Capacities(None, Slo(response=0.1), BOUNDS, (capacity,)))[1:]
     assert limit.startswith("One search gives a bracket")
 
@@ -61,7 +61,7 @@ def test_two_searches_say_that_they_are_few():
     assert capacity.bracket is None
     assert capacity.rate.is_finite
     assert any(
-        "Two searches say little" in line
+        "Two searches give a wide interval" in line
         for line in capacity_words.limits(Capacities(None, Slo(1.0), BOUNDS, (capacity,)))
     )
 
@@ -74,7 +74,7 @@ def test_a_search_below_which_nothing_was_tried_is_not_left_out_of_the_capacity(
     assert capacity.kind is Kind.BRACKETED
     assert capacity.rate.low == 0, "it lies below what was tried in one of three"
     assert capacity.rate.value < 95
-    assert "1 of 3 searches met no rate that meets the SLO" in capacity_words.sentence(capacity, Slo(1.0))
+    assert "1 of 3 searches found no rate that meets the SLO" in capacity_words.sentence(capacity, Slo(1.0))
 
 
 def test_searches_that_held_all_they_may_try_leave_the_upper_end_open():

@@ -49,7 +49,7 @@ def test_the_reports_of_a_run_hint_at_it(tmp_path, truth, shown):
     console = Console(file=io.StringIO(), width=300)
     print_run(run, console)
     texts = (run_page(run), console.file.getvalue())
-    assert ["delayed acknowledgements look like this" in text for text in texts] == [shown, shown]
+    assert ["typical of delayed acknowledgements" in text for text in texts] == [shown, shown]
     assert ("delayed" in run_document(run)) is shown
     hint = delayed_of(run, phase)
     assert (hint.operations if hint else None) == (("range_100",) if shown else None)

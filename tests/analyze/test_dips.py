@@ -1,4 +1,4 @@
-"""Dips that come again are found with their true period and depth, and noise is not taken for them."""
+"""Recurring dips are found with their true period and depth, and noise is not taken for them."""
 
 import numpy as np
 import pytest

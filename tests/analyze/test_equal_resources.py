@@ -36,8 +36,8 @@ def test_shapes_of_the_same_cpus_are_compared_with_the_fewest_nodes(curves):
 def test_it_is_said_in_words(curves):
     words = scale_words.equal_resources(equal_resources(curves), "requests/s")
     assert len(words) == 2
-    assert words[0].startswith("range_100, 1 CPUs in all: 2 nodes of 0.5 gave 0.")
-    assert "times what 1 node of 1 gave" in words[0]
+    assert words[0].startswith("range_100, 1 CPUs in total: 2 nodes of 0.5 gave 0.")
+    assert "times the throughput of 1 node of 1" in words[0]
 
 
 def test_without_a_limit_that_varies_there_is_nothing_to_compare(curves):

@@ -60,7 +60,7 @@ def test_strict_refuses_any_exclusion_and_bounds_are_none(tmp_path):
     saturated = written(tmp_path / "saturated", [], Truth(seconds=2, cpu_share=0.95), repetitions=2)
     status, said, _ = within("report", saturated, "--strict")
     assert status == 0
-    assert "In 6 of them the load generator bounds figures" in " ".join(said.split())
+    assert "The load generator limited 6 runs" in " ".join(said.split())
 
 
 def test_an_experiment_that_has_not_begun_is_to_be_run(tmp_path):

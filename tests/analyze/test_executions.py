@@ -49,7 +49,7 @@ def test_means_are_over_runs_whatever_the_number_of_executions_in_each(folder):
 
 def test_reports_have_them(folder):
     more = further(folder)
-    assert "First executions and later ones" in [title for title, _ in more.sections]
+    assert "First and repeated executions" in [title for title, _ in more.sections]
     assert more.document["executions"][0]["ratio"]["value"] == pytest.approx(4.0)
     json.dumps(more.document, allow_nan=False)
 

@@ -7,7 +7,7 @@ from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.analyze.verdict.rules import RULES, effect_of, fault_of
 from loadframe.record import Summary
-from loadframe.report.standing import exclusions, standing, trust
+from loadframe.report.run_status import exclusions, run_status, trust
 from made_up_runs import MadeUp, invalid, summary
 from simulated import Truth, write_experiment, write_run
 
@@ -71,8 +71,8 @@ def test_a_curve_keeps_the_runs_in_which_requests_failed_and_the_report_says_how
     folder = read_experiment(path)
     assert [run.id for run in folder.left_out] == ["b1-nodes1-clients1"]
     assert len(folder.faulty) == 5
-    assert trust(folder).endswith("In 5 of them the store was at fault, which counts as a result.")
-    assert standing(folder.faulty[0]) == "store at fault"
+    assert trust(folder).endswith("The store was at fault in 5 runs, which count.")
+    assert run_status(folder.faulty[0]) == "store at fault"
     assert any("failed (" in group.cause and len(group.runs) == 6 for group in exclusions(folder))
     (curves,) = read_sweep(path).curves
     assert sum(point.usable for point in curves.points) == 5

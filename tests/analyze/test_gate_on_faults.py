@@ -311,7 +311,7 @@ def test_response_times_of_successes_do_not_win_where_more_requests_fail():
         change(run, response=replace(run.operations("mixed")["read"].response, p99=0.02))
     compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(new))], ["p99", "p50"])
     assert [contrast.outcome for contrast in compared.contrasts] == ["open", "alike"]
-    assert "too many requests of new failed for this figure to show them" in lead(compared)[0]
+    assert "too many requests of new failed: this figure does not include them" in lead(compared)[0]
 
 
 def counted(made, requests, failures=0):

@@ -16,7 +16,7 @@ from loadframe.analyze.settings import warnings as settings_rules
 from loadframe.analyze.verdict.judge import DETECTORS, JudgedPhase, detector, judge
 from loadframe.analyze.verdict.rules import RULES, ValidityRule, effect_of, fault_of
 from loadframe.record.schema.summary import GeneratorFigures
-from loadframe.report.standing import exclusions
+from loadframe.report.run_status import exclusions
 from made_up_runs import operation, phase
 from simulated import Truth, write_experiment
 

@@ -306,6 +306,6 @@ def test_a_folder_with_a_broken_description_is_refused(tmp_path, content):
 def test_a_run_that_lost_a_member_is_named(tmp_path):
     path = write_experiment(tmp_path / "e", clients=(1, 2), nodes=(1,), repetitions=1)
     (path / "runs" / "b1-nodes1-clients2" / "series.parquet").unlink()
-    with pytest.raises(BadInput, match=r"lost its series\.parquet") as caught:
+    with pytest.raises(BadInput, match=r"series\.parquet is missing") as caught:
         read_sweep(path)
     assert caught.value.where.endswith("b1-nodes1-clients2")

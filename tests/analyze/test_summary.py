@@ -82,7 +82,7 @@ def test_a_stream_that_ends_early_is_counted_by_its_own_time(tmp_path):
     assert completed == pytest.approx(150, rel=0.2), "some may be answered after the window, on a busy machine"
     said = ended_early_texts(run.summary.phases[0])
     assert len(said) == 1
-    assert said[0].startswith("stream s0 had nothing left to send after ")
+    assert said[0].startswith("stream s0 ran out of requests after ")
 
 
 def test_failures_and_all_requests_have_percentiles(tmp_path):

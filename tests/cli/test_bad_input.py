@@ -80,7 +80,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("bench none.yaml", "none.yaml: there is no such file", "check the path"),
         ("check ./none.yaml", "none.yaml: there is no such file", "check the path"),
         ("run none.yaml", "none.yaml: there is no such file", "check the path"),
-        ("report nowhere", "nowhere: there is no such run folder", "manifest.json"),
+        ("report nowhere", "nowhere: no such run folder", "manifest.json"),
         ("report .", ".: this is neither a run nor an experiment", "experiment.json"),
         ("bench w.yaml --store opensaerch", "unknown store 'opensaerch'", "did you mean opensearch?"),
         ("bench w.yaml --version 0.1", "opensearch 0.1 is not an embedded version", "3.8.0"),

@@ -54,7 +54,7 @@ def test_an_experiment_has_no_such_format(experiment, tmp_path):
 
 def test_an_experiment_of_another_loadframes_kind_is_named(tmp_path):
     (tmp_path / "experiment.json").write_text('{"kind": "scale-and-shrink"}')
-    assert "kind 'scale-and-shrink' cannot be reported" in refused(tmp_path)
+    assert "unknown kind of experiment 'scale-and-shrink'" in refused(tmp_path)
 
 
 def refused(path, *words):
@@ -67,21 +67,21 @@ def refused(path, *words):
 
 def test_a_folder_that_is_neither_is_refused(tmp_path):
     assert "this is neither a run nor an experiment" in refused(tmp_path)
-    assert "there is no such run folder" in refused(tmp_path / "none")
+    assert "no such run folder" in refused(tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_half_a_copy_is_refused_by_what_it_lacks(tmp_path):
     path = write_run(tmp_path, "r1", Truth()).path
     (path / "histograms.hlog").unlink()
-    assert "the run has lost its histograms.hlog" in refused(path)
+    assert "the run's histograms.hlog is missing" in refused(path)
 
 
 def test_a_run_of_a_newer_loadframe_is_refused(tmp_path):
     path = write_run(tmp_path, "r1", Truth()).path
     manifest = json.loads((path / "manifest.json").read_text())
     (path / "manifest.json").write_text(json.dumps(manifest | {"format": 99}))
-    assert "the run has format 99" in refused(path)
+    assert "unsupported run format 99" in refused(path)
 
 
 def test_a_page_that_cannot_be_written_is_refused(experiment, tmp_path):

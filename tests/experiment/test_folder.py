@@ -13,7 +13,7 @@ from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.session import Labels
 from loadframe.record import Run
 from loadframe.record.attempts import attempts
-from loadframe.report.standing import trust
+from loadframe.report.run_status import trust
 
 DESCRIPTION = {
     "experiment": "e",

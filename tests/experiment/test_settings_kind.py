@@ -122,11 +122,11 @@ def test_what_matters_is_found_and_what_does_not_is_not_claimed(opened):
     assert document["results"][0]["responses"][0]["terms"][0]["claimed"]
     report = read_report(folder.path)
     said = r"heap \(\d\d % of the variation; ratio 1\.[23]\d* \[[^]]*\], 512m instead of 1g\)"
-    assert re.search(f"What changes throughput of look: {said}", report.page)
+    assert re.search(f"Settings that change throughput of look: {said}", report.page)
     console = Console(file=io.StringIO(), width=120)
     report.show(console)
     assert re.search(r"heap +\d\d\.\d % .*512m instead of 1g", console.file.getvalue())
-    assert "Measured again" in report.page
+    assert "Confirmation" in report.page
     assert "CPU of each process" in report.page
 
 
@@ -248,7 +248,7 @@ def test_a_combination_at_which_the_store_mostly_dies_does_not_win(opened):
     console = Console(file=io.StringIO(), width=200)
     report.show(console)
     for text in (report.page, console.file.getvalue()):
-        assert "Nothing beats the default in throughput of look; the store failed at heap 512m" in text
+        assert "No combination beats the default in throughput of look; the store failed at heap 512m" in text
     excluded = {entry["run"]: entry["reason"] for entry in report.document["excluded"]}
     assert excluded == dict.fromkeys(dead.split(", "), "node-0 ended")
 
@@ -273,7 +273,7 @@ def test_a_winner_that_dies_when_it_is_measured_again_has_not_held(opened):
     assert result.winner == ("512m",)
     assert [len(group.failed) for group in result.confirmation.groups] == [0, 3]
     assert result.confirmation.contrasts[0].outcome == "open"
-    failed = "did not hold: measured again, the store failed in 3 of 4 runs"
+    failed = "was not confirmed: measured again, the store failed in 3 of 4 runs"
     assert failed in read_report(folder.path).page
 
 

@@ -88,7 +88,7 @@ def test_an_interrupted_run_is_kept_when_it_is_finished(tmp_path):
 def test_a_run_that_exists_is_not_overwritten(tmp_path):
     run = record(tmp_path)
     before = (run.path / "manifest.json").read_bytes()
-    with pytest.raises(BadInput, match="exists already"), RunWriter(tmp_path, "r1"):
+    with pytest.raises(BadInput, match="already exists"), RunWriter(tmp_path, "r1"):
         pass
     assert (run.path / "manifest.json").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["r1"]
@@ -104,13 +104,13 @@ def test_of_two_processes_that_write_one_run_the_second_says_so(tmp_path):
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "..", "nul\0"])
 def test_a_run_needs_a_name_that_a_folder_can_have(tmp_path, name):
-    with pytest.raises(BadInput, match="cannot name a run"):
+    with pytest.raises(BadInput, match="invalid run name"):
         RunWriter(tmp_path, name)
 
 
 def test_a_parent_that_is_a_file_is_bad_input(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="cannot be written there"), RunWriter(tmp_path / "file", "r1"):
+    with pytest.raises(BadInput, match="cannot write runs to this folder"), RunWriter(tmp_path / "file", "r1"):
         pass
 
 
@@ -332,7 +332,7 @@ def test_memory_for_telemetry_does_not_grow_with_the_run(tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full disk to write to")
 def test_a_full_disk_is_one_message(tmp_path):
-    with pytest.raises(LoadframeError, match="the disk has room"), RunWriter(tmp_path, "r1") as writer:
+    with pytest.raises(LoadframeError, match="the disk has space"), RunWriter(tmp_path, "r1") as writer:
         (next(tmp_path.glob(".r1.*")) / "summary.json").symlink_to("/dev/full")
         writer.finish(manifest().as_dict(), summary())
     assert not (tmp_path / "r1").exists()

@@ -23,7 +23,7 @@ def test_measures_that_are_decided_are_named_although_the_first_is_open(compared
     assert {other.outcome for other in others} == {"worse"}
     undecided = replace(compared, contrasts=(replace(first, outcome="open"), *others))
     one, other = lead(undecided)
-    assert "do not decide" in one
+    assert "inconclusive for a difference" in one
     assert other == "slow is worse in range_100 p50; range_100 p99 and range_100 max."
 
 

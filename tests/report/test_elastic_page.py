@@ -75,25 +75,23 @@ def test_the_answer_says_what_the_node_cost_and_what_it_brought(page):
     answer = page.text[: page.text.index("grow, steady")]
     assert "What does a second node cost, and what does it bring?" in answer
     assert "Add 1: the node was a member after 15 s" in answer
-    assert "was lost, beyond the control run's; it was made up for after" in answer
+    assert "more than the control run lost; recovered after" in answer
     assert "2 times the nodes gave 1.68 times the throughput: a realised gain of 84 %" in answer
     assert "All 4 runs are valid." in answer
 
 
 def test_a_gain_that_came_without_the_node_is_not_claimed(tmp_path):
     text = " ".join(Page(elastic_page(read_elasticity(write_elastic(tmp_path / "e", drift=(1.5,))))).text.split())
-    assert "2 times the nodes gave 1.68 times the throughput, but in the control run it became 1.5" in text
+    assert "2 times the nodes gave 1.68 times the throughput, but without them, in the control run" in text
     assert "cannot be separated from drift" in text
     assert "realised gain of 84 %" not in text
-    assert re.search(
-        r"without the change, throughput became 1\.5\d \[1\.\d\d, 1\.\d\d\] times its earlier level", text
-    )
+    assert re.search(r"without the change, throughput became 1\.5\d \[1\.\d\d, 1\.\d\d\] times its earlier level", text)
 
 
 def test_a_gain_that_control_runs_may_have_by_chance_is_not_claimed(tmp_path):
     elasticity = read_elasticity(write_elastic(tmp_path / "e", drift=(0.7, 1.9)))
     text = " ".join(Page(elastic_page(elasticity)).text.split())
-    assert "may be chance: neither gain nor loss is claimed" in text
+    assert "may be chance: the result is inconclusive" in text
     assert "realised gain of 84 %" not in text
     assert "without the change, throughput became" not in text, "what scatters this much is not a drift"
 
@@ -101,14 +99,14 @@ def test_a_gain_that_control_runs_may_have_by_chance_is_not_claimed(tmp_path):
 def test_more_nodes_that_do_less_are_no_gain(tmp_path):
     elasticity = read_elasticity(write_elastic(tmp_path / "e", gain=0.8))
     text = " ".join(Page(elastic_page(elasticity)).text.split())
-    assert "2 times the nodes gave 0.79 times the throughput: more nodes did less" in text
+    assert "2 times the nodes gave 0.79 times the throughput: more nodes, less throughput" in text
 
 
 def test_a_single_run_is_not_said_to_have_done_less(tmp_path):
     elasticity = read_elasticity(write_elastic(tmp_path / "e", gain=0.97, repetitions=1, control=False))
     text = " ".join(Page(elastic_page(elasticity)).text.split())
     assert "more nodes did less" not in text
-    assert "times the throughput: less than before, in a single run, so its scatter is unknown" in text
+    assert "times the throughput: less than before, in a single run, so the run-to-run variance is unknown" in text
 
 
 def test_what_only_some_runs_could_tell_is_said_to_be_of_these(tmp_path):
@@ -121,7 +119,7 @@ def test_what_only_some_runs_could_tell_is_said_to_be_of_these(tmp_path):
     early.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     text = " ".join(Page(elastic_page(read_elasticity(path))).text.split())
     assert "2 times the nodes gave 1.69 times the throughput (from 1 of 2 runs): a realised gain" in text
-    assert ", in a single run, so its scatter is unknown" in text
+    assert ", in a single run, so the run-to-run variance is unknown" in text
     assert "1 of 2 runs had less: measures that rely on these levels come from the other runs only" in text
 
 
@@ -143,7 +141,7 @@ def test_the_terminal_has_the_measures_with_their_control(folder):
     console = Console(file=io.StringIO(), width=120)
     read_report(folder).show(console)
     text = console.file.getvalue()
-    assert "Step 1: add 1 (1 node, then 2; 2 min 20 s watched)" in text
+    assert "Step 1: add 1 (1 node, then 2; 2 min 20 s observed)" in text
     (line,) = [line for line in text.splitlines() if line.startswith("throughput deficit")]
     assert line.count("[") == 2
 
@@ -167,17 +165,17 @@ def test_without_a_valid_run_nothing_is_claimed(tmp_path):
     path = write_elastic(tmp_path / "e", repetitions=1, failed="b1-grow-steady")
     page = Page(elastic_page(read_elasticity(path)))
     assert "No answer: no run with the event is valid." in page.text
-    assert "1 of 2 runs are used; left out of every figure: 1 bounded." in page.text
+    assert "1 of 2 runs is used; left out: 1 bounded." in page.text
 
 
 def test_the_course_of_invalid_runs_is_shown_marked_and_with_the_rules_that_apply(tmp_path):
     elasticity = read_elasticity(write_elastic(tmp_path / "e", repetitions=1, failed="b1-grow-steady"))
     page = Page(elastic_page(elasticity))
     text = " ".join(page.text.split())
-    assert "The course shown is that of b1-grow-steady, which is invalid: in phase look a generator thread used" in text
+    assert "The plot shows b1-grow-steady, which is invalid: in phase look a generator thread used" in text
     assert "No figure uses it." in text
-    assert "is judged by its load generator, by whether anything was answered, and by whether each step was" in text
-    assert "INVALID: see above why. Run b1-grow-steady" in text
+    assert "are invalid if the load generator was the limit, no request succeeded, or a step was" in text
+    assert "INVALID: see the reasons above. Run b1-grow-steady" in text
     names = [trace["name"] for trace in page.plots["g0"]["traces"]]
     assert "throughput" in names
     assert elasticity.groups[0].steps == ()
@@ -191,7 +189,7 @@ def test_under_an_open_load_the_worst_second_is_told_and_no_gain(tmp_path):
     (step,) = elasticity.groups[0].steps
     assert "realised_gain" not in step.measures
     page = Page(elastic_page(elasticity))
-    assert "At its worst second p99 was" in page.text
+    assert "In the worst second, p99 was" in page.text
     assert page.plots["g0"]["panels"][0]["title"] == "offered/s"
 
 

@@ -52,7 +52,7 @@ def test_the_report_says_how_many_joined_with_an_interval_and_names_the_others(f
     console = Console(file=io.StringIO(), width=200)
     report.show(console)
     for text in (" ".join(report.page.split()), " ".join(console.file.getvalue().split())):
-        assert "2 of 5 joined (40 % [5, 85]), those after 15" in text
+        assert "the node joined in 2 of 5 runs (40 % [5, 85]), after 15" in text
         assert "n 3 of 5 runs the change (add 1) failed (b1-grow-steady, b3-grow-steady, b4-grow-steady)" in text
         assert CAUSE in text
     (transition,) = report.document["transitions"]

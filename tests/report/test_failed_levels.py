@@ -9,7 +9,7 @@ from rich.console import Console
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.record import RunWriter
 from loadframe.report.kinds import read_report
-from loadframe.report.standing import trust
+from loadframe.report.run_status import trust
 from simulated import Truth, write_experiment
 
 
@@ -41,7 +41,7 @@ def test_levels_at_which_the_store_failed_are_known(folder):
 
 def test_the_report_says_that_not_all_runs_are_used_and_names_the_failed(folder):
     assert trust(read_sweep(folder).folder).startswith(
-        "7 of 10 runs are used; left out of every figure: 1 failed, 2 without a success."
+        "7 of 10 runs are used; left out: 1 failed, 2 without a success."
     )
     report = read_report(folder)
     console = Console(file=io.StringIO(), width=250)

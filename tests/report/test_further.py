@@ -16,7 +16,7 @@ from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
 from simulated import Truth, write_experiment, write_run, write_variants
 
-BANDS, CPU = "Bands of response time", "CPU of each process"
+BANDS, CPU = "Latency buckets", "CPU of each process"
 BOUNDS = (0.05, 1.0)
 
 
@@ -101,7 +101,7 @@ def test_a_run_has_the_cpu_of_each_process(tmp_path):
     run = write_run(tmp_path, "r1", Truth(node_cpu=0.4, others_cpu=0.1), nodes=2)
     page = Page(run_page(run))
     assert CPU in page.headings
-    section = page.text[page.text.index(CPU) : page.text.index("The generator")]
+    section = page.text[page.text.index(CPU) : page.text.index("Load generator")]
     assert "0 0.4 80 %" in section
     assert "1 0.1 20 %" in section
     used = run_document(run)["cpu"]["range_100"]

@@ -65,5 +65,5 @@ def test_markdown_shows_names_as_they_are_and_lets_none_become_html_or_markup():
 def test_the_headline_says_what_came_of_it():
     assert headline(gate("passed")) == "new passed: 1 check, no regression."
     assert headline(gate()) == "No conclusion about new: no valid run to check."
-    assert "1 of 2 checks is not decided" in headline(gate("passed", "undecided"))
-    assert "not everything was measured" in headline(gate("passed", incomplete=True))
+    assert "1 of 2 checks is inconclusive" in headline(gate("passed", "undecided"))
+    assert "measurements are missing" in headline(gate("passed", incomplete=True))

@@ -19,7 +19,7 @@ STAGES = {"from": 1, "stages": [{"to": 8, "over": 30.0}, {"to": 4, "over": 0.0}]
         ({"closed": {"clients": 1, "think_time": 0.25}}, "1 client thinking 250 ms"),
         (
             {"closed": {"clients": 2, "think_time": {"exponential": 0.25}}},
-            "2 clients thinking for a time that is drawn",
+            "2 clients with random think time",
         ),
         ({"closed": {"clients": STAGES, "think_time": 0.0}}, "1 to 8 clients in stages"),
         ({"open": {"rate": 1000.0, "arrivals": "poisson"}}, "1,000/s, Poisson"),

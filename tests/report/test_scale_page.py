@@ -34,7 +34,7 @@ def test_the_sections_come_in_the_order_in_which_one_asks(page):
         "Throughput against clients",
         "Response time against clients",
         "Percentiles over time",
-        "Each run and its verdict",
+        "Runs and verdicts",
         "Fits",
         "Warnings",
         "Setup",
@@ -46,26 +46,24 @@ def test_the_answer_has_intervals_and_says_what_three_node_counts_cannot(page):
     answer = page.text[: page.text.index("Throughput against nodes")]
     assert "Throughput grew from" in answer
     assert answer.count("[") >= 4
-    assert "nothing is claimed beyond 3 nodes" in answer
-    assert "34 of 36 runs are used; left out of every figure: 1 invalid, 1 failed." in answer
+    assert "makes no claim beyond 3 nodes" in answer
+    assert "34 of 36 runs are used; left out: 1 invalid, 1 failed." in answer
 
 
 def test_runs_that_are_left_out_are_named_with_their_reason(page):
-    section = page.text[page.text.index("The 2 runs that were left out") : page.text.index("All 36 runs")]
+    section = page.text[page.text.index("2 runs left out") : page.text.index("36 runs in order")]
     assert "b1-nodes2-clients4 invalid 1 of 2 copies is out of service" in section
     assert "b2-nodes3-clients16 failed node 1 did not come up within 120 s" in section
 
 
 def test_each_reason_for_leaving_runs_out_has_a_remedy(page):
-    section = page.text[
-        page.text.index("Why runs were left out, doubted or bounded") : page.text.index("The 2 runs that were left out")
-    ]
+    section = page.text[page.text.index("Problems of runs") : page.text.index("2 runs left out")]
     assert "1 run: 1 of 2 copies is out of service. Repair the cluster" in section
-    assert "1 run: node 1 did not come up within 120 s. Mend the cause" in section
+    assert "1 run: node 1 did not come up within 120 s. Fix the cause" in section
 
 
 def test_what_was_not_judged_is_said(page):
-    assert "Not judged in 35 runs: steadiness of phase range_100: 5 s is too short" in page.text
+    assert "Not checked in 35 runs: steadiness of phase range_100: 5 s is too short" in page.text
 
 
 def test_no_curve_reaches_beyond_twice_what_was_measured(page):
@@ -116,7 +114,7 @@ def test_the_answer_is_two_sentences_and_what_was_left_out_until_it_is_unfolded(
     answer = " ".join(" ".join(page.unfolded).split())
     answer = answer[answer.index("and with its clients?") : answer.index("Throughput against nodes")]
     assert "Throughput grew from" in answer
-    assert "nothing is claimed beyond 3 nodes" in answer
+    assert "makes no claim beyond 3 nodes" in answer
     assert "34 of 36 runs are used" in answer
     assert "coherency" not in answer
     assert "coherency" in page.text
@@ -146,7 +144,7 @@ def test_an_experiment_without_a_valid_run_claims_nothing(tmp_path):
     path = write_experiment(tmp_path / "e", clients=(1, 2), repetitions=1, invalid=names)
     page = Page(sweep_page(read_sweep(path)))
     assert "No answer: no run of range_100 is valid." in page.text
-    assert "0 of 6 runs are used; left out of every figure: 6 invalid." in page.text
+    assert "0 of 6 runs are used; left out: 6 invalid." in page.text
     assert "Throughput against nodes" not in page.headings
 
 
@@ -154,7 +152,7 @@ def test_an_experiment_that_has_hardly_begun_is_reported(tmp_path):
     names = [f"b1-nodes{n}-clients{c}" for n in (1, 2) for c in (1, 2)]
     path = write_experiment(tmp_path / "e", nodes=(1, 2), clients=(1, 2), repetitions=1, missing=names[1:])
     page = Page(sweep_page(read_sweep(path)))
-    assert "1 of 4 runs are used; left out of every figure: 3 not made." in page.text
+    assert "1 of 4 runs is used; left out: 3 not made." in page.text
     assert "Throughput was" in page.text
 
 

@@ -45,7 +45,7 @@ def run(tmp_path):
 
 def test_the_page_says_what_came_of_the_events_and_draws_them_second_by_second(run):
     page = Page(run_page(run))
-    assert "Events from outside" in page.headings
+    assert "Sources of events" in page.headings
     # 4,980 events in 6 s.
     for words in ("127.0.0.1:5000", "5,000", "4,990", "4,980", "830", "10 not JSON, 4 refused"):
         assert words in page.text
@@ -65,4 +65,4 @@ def test_the_terminal_says_it_in_a_line(run):
 
 def test_a_run_without_events_has_no_such_section(tmp_path):
     page = Page(run_page(write_run(tmp_path, "r1", Truth())))
-    assert "Events from outside" not in page.headings
+    assert "Sources of events" not in page.headings

@@ -1,7 +1,4 @@
-"""The run folder: written whole or not at all, and read back years later.
-
-It knows how results are kept, not how they are made or judged.
-"""
+"""Run folders: writing, which is atomic, reading, and their schema."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +10,7 @@ from loadframe.record.subscriber import Subscriber
 from loadframe.record.writer import RunWriter
 
 if TYPE_CHECKING:
-    # The types of a run's histograms, for those that may not import the engine.
+    # Types of a run's histograms, for modules that must not import the engine.
     from loadframe._engine import Histogram as Histogram
     from loadframe._engine import HistogramLog as HistogramLog
 

@@ -1,4 +1,4 @@
-"""Earlier attempts of an experiment's runs: a failed run that is made again stays beside the others as evidence."""
+"""Earlier attempts of an experiment's runs. A failed run that is repeated is kept as evidence."""
 
 import re
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from pathlib import Path
 
 from loadframe.record.reader import Run
 
-#: The folder of earlier attempts in an experiment's folder: RUN.1 is the first attempt of RUN.
+#: Folder of earlier attempts in an experiment's folder; RUN.1 is the first attempt of RUN.
 ATTEMPTS = "attempts"
 _NAME = re.compile(r"(?P<run>.+)\.(?P<number>[1-9]\d*)")
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A run that failed and was made again: its name in the design, and which attempt of it this was, from 1."""
+    """A failed run that was repeated: the run's name in the design, and the number of the attempt, from 1."""
 
     run_id: str
     number: int
@@ -21,7 +21,7 @@ class Attempt:
 
 
 def set_aside(experiment: Path, run: Path) -> Path:
-    """Move a run to the attempts of its experiment, so that it is made again; return its new folder."""
+    """Move a run to the attempts of its experiment, so that it is repeated; return its new folder."""
     folder = experiment / ATTEMPTS
     folder.mkdir(exist_ok=True)
     number = 1 + max((place for name, place, _ in _named(folder) if name == run.name), default=0)
@@ -37,8 +37,8 @@ def attempts(experiment: Path) -> tuple[Attempt, ...]:
 
 
 def earlier_attempts(run: Path) -> tuple[Attempt, ...]:
-    """Return the earlier attempts of one run of an experiment; none of a run that is in no experiment."""
-    return tuple(it for it in attempts(run.parent.parent) if it.run_id == run.name)
+    """Return the earlier attempts of one run; empty for a run outside an experiment."""
+    return tuple(attempt for attempt in attempts(run.parent.parent) if attempt.run_id == run.name)
 
 
 def _named(folder: Path) -> list[tuple[str, int, Path]]:

@@ -1,4 +1,4 @@
-"""The schema's columns as Arrow types: what the Parquet files are written with and checked against."""
+"""Arrow schemas of the Parquet files, for writing and checking them."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""A manifest that is to be written. Secrets are taken out when it is written, not here."""
+"""Manifests before they are written. The writer masks secrets."""
 
 import hashlib
 import sys
@@ -13,16 +13,16 @@ from loadframe.base.errors import BadInput
 from loadframe.record import machine
 from loadframe.record.schema import FORMAT
 
-#: Names this command: all runs that it makes are one session.
+#: Identifier of this command; all its runs belong to one session.
 SESSION = uuid.uuid4().hex
 
 
 @dataclass(frozen=True)
 class ManifestDraft:
-    """The parts of a manifest.json; what each holds is documented in the schema, and read back as a `Manifest`.
+    """The keys of a manifest.json; `schema.manifest.Manifest` documents and reads them.
 
-    `started` has a time zone. `versions` and `hardware` are those of this machine unless they are given, and are
-    read when the manifest is made: make it when the run begins, so that the load averages are those before the load.
+    `started` needs a time zone. `versions` and `hardware` default to this machine's, read when the draft is created:
+    create it before the load, so that load averages do not include it.
     """
 
     run: str
@@ -41,7 +41,7 @@ class ManifestDraft:
     hardware: Mapping[str, Any] = field(default_factory=machine.hardware)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the manifest as it is handed to `RunWriter.finish`."""
+        """Return the manifest as a mapping for `RunWriter.finish`."""
         return {
             "format": FORMAT,
             "run": self.run,

@@ -1,4 +1,4 @@
-"""Fingerprints of the sessions of an experiment: what was measured, and with which instrument on which machine."""
+"""Fingerprints of Loadframe and the machine, to detect changes between sessions of an experiment."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from loadframe.record import machine
 
 
 def instrument() -> dict[str, str]:
-    """Return what identifies this Loadframe and this machine: version, commit, engine, system, hardware."""
+    """Return the identity of this Loadframe and machine: version, commit, engine, system, hardware."""
     versions, hardware = machine.versions(), machine.hardware()
     known = {name: versions[name] for name in ("loadframe", "commit", "modified", "python", "kernel")}
     known |= {name: hardware[name] for name in ("hostname", "cpu", "threads", "usable", "memory")}
@@ -18,7 +18,7 @@ def instrument() -> dict[str, str]:
 
 
 def digest(files: list[Path]) -> str:
-    """Return twelve hexadecimal digits that change with the content of one of the files."""
+    """Return a hash of the files' contents, as twelve hexadecimal digits."""
     total = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:
@@ -27,7 +27,7 @@ def digest(files: list[Path]) -> str:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return in what two fingerprints differ, as `name: before → now`."""
+    """Return the differences between two fingerprints, as `name: before → now`."""
     names = dict.fromkeys([*before, *now])
     return [
         f"{name}: {before.get(name, 'none')} → {now.get(name, 'none')}"

@@ -1,4 +1,4 @@
-"""What this machine and its software are, for the manifest. It reads, and measures nothing."""
+"""Description of this machine and its software, for the manifest. Nothing is measured."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ _CLOCK = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 
 def hardware() -> dict[str, Any]:
-    """Return the manifest's `hardware`: processor, memory, clock, control groups, load now. Unknown is None."""
+    """Return the manifest's `hardware`: CPU, memory, clock, control groups, current load. Unknown values are None."""
     cpu = _colon_table(Path("/proc/cpuinfo"))
     return {
         "hostname": platform.node(),
@@ -35,7 +35,7 @@ def hardware() -> dict[str, Any]:
 
 
 def versions() -> dict[str, Any]:
-    """Return the manifest's `versions`: loadframe with its commit if it runs from a checkout, Python and system."""
+    """Return the manifest's `versions`: loadframe, its commit if it runs from a checkout, Python, system."""
     commit, modified = _checkout(Path(loadframe.__file__).parent)
     return {
         "loadframe": loadframe.__version__,
@@ -61,14 +61,14 @@ def cgroup_kind(mounts: str) -> str:
 
 
 def _checkout(package: Path) -> tuple[str | None, bool | None]:
-    """Return the commit that holds the package and whether the tree was changed since; (None, None) if none does."""
+    """Return the commit of the package's checkout and whether it has changes; (None, None) without one."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(package), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
     try:
-        # A package installed into an environment inside somebody else's checkout is not of that checkout.
+        # Exclude a package that is installed in an environment inside another project's checkout.
         git("ls-files", "--error-unmatch", "__init__.py")
         return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.SubprocessError):
@@ -90,7 +90,7 @@ def _line(path: Path) -> str | None:
 
 
 def _colon_table(path: Path) -> dict[str, str]:
-    """Return the `key : value` lines of a file, the first of each key."""
+    """Return the `key : value` lines of a file; of repeated keys the first."""
     table: dict[str, str] = {}
     for line in (_line(path) or "").splitlines():
         key, _, value = line.partition(":")

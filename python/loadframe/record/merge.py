@@ -1,9 +1,7 @@
-"""Joins what the engine recorded in each phase into the members of a run folder.
+"""Merging of the engine's recordings of all phases into the files of a run folder.
 
-The engine's file has 46 bytes for each, as `crates/engine/src/recording/sample.rs` writes them.
-
-Everything is streamed: memory does not grow with the length of a run. Percentiles are taken over as they are, since
-a second belongs to one phase; what spans seconds is computed from the histograms, by whoever needs it.
+All files are streamed: memory does not grow with the length of a run. Percentiles of a second are copied, since a
+second belongs to one phase; percentiles over several seconds are computed from the histograms by the analyses.
 """
 
 import json
@@ -27,9 +25,10 @@ from loadframe.record.schema import ERROR_CLASSES, GENERATOR, WORKERS
 FILE = "samples.bin"
 _SLOTS = "slots.csv"
 
-#: Requests that are turned at a time: some 10 MB.
+#: Requests converted at a time: about 10 MB.
 _PIECE = 131_072
 
+#: A request in samples.bin: 46 bytes, as the engine writes it.
 _SAMPLE = np.dtype(
     [
         ("scheduled", "<i8"),
@@ -49,9 +48,9 @@ _SAMPLE = np.dtype(
 
 @dataclass(frozen=True)
 class SampledPhase:
-    """A phase whose requests were recorded: where, when its load began (s since the run began), and who took part.
+    """A phase with recorded requests: its folder, start of load (s since the run began), hosts and ranks.
 
-    `hosts` and `ranks` are by the engine's numbers; without `ranks` a rank has its own number.
+    `hosts` and `ranks` map the engine's numbers to names and ranks; without `ranks` the numbers are the ranks.
     """
 
     name: str
@@ -62,7 +61,7 @@ class SampledPhase:
 
 
 def write_samples(phases: Sequence[SampledPhase], target: Path) -> None:
-    """Write the samples of the phases; no file where none was to be sampled."""
+    """Write the samples of the phases; no file if no phase has samples."""
     sampled = [phase for phase in phases if (phase.folder / FILE).exists()]
     if not sampled:
         return
@@ -110,7 +109,7 @@ def _instants(samples: np.ndarray, began: float) -> Mapping[str, pa.Array]:
 
 
 def _pieces(path: Path) -> Iterator[np.ndarray]:
-    """Yield the samples of a file; what a killed process left of one at the end is left out."""
+    """Yield the samples of a file in pieces, without a partial sample at its end."""
     with path.open("rb") as file:
         while data := file.read(_PIECE * _SAMPLE.itemsize):
             yield np.frombuffer(data[: len(data) // _SAMPLE.itemsize * _SAMPLE.itemsize], _SAMPLE)
@@ -127,7 +126,7 @@ _LOG_LEGEND = '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compr
 
 @dataclass(frozen=True)
 class PhaseRecording:
-    """Where the engine recorded a phase, when that was to begin (s since the run began), and the hosts it talked to."""
+    """A phase recorded by the engine: planned start (s since the run began), target hosts, and folder."""
 
     name: str
     start: float
@@ -140,7 +139,7 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
     with pq.ParquetWriter(target, SERIES_SCHEMA, compression="zstd") as writer:
         for phase in phases:
             path = phase.folder / "series.csv"
-            # An older version did not count what is not seen in time.
+            # Older versions do not have this column.
             absent = {_UNSEEN} - _header(path)
             types = {name: type_ for name, type_ in SERIES_TYPES.items() if name not in absent}
             for batch in _merge_batches(path, types):
@@ -152,18 +151,18 @@ def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
 
 
 def sampled_phases(phases: Sequence[PhaseRecording]) -> list[SampledPhase]:
-    """Return what is needed to read the samples of phases."""
-    told = [(phase, _outcome(phase)) for phase in phases]
+    """Return the descriptions of phases that `write_samples` needs."""
+    outcomes = [(phase, _outcome(phase)) for phase in phases]
     return [
         SampledPhase(
             phase.name, phase.folder, outcome.get("offset", phase.start), _hosts(phase), outcome.get("members")
         )
-        for phase, outcome in told
+        for phase, outcome in outcomes
     ]
 
 
 def _header(path: Path) -> set[str]:
-    """Return the names of a CSV file's columns; nothing when it was not made."""
+    """Return the column names of a CSV file; empty if it does not exist."""
     if not path.exists():
         return set()
     with path.open() as lines:
@@ -171,8 +170,10 @@ def _header(path: Path) -> set[str]:
 
 
 def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of telemetry that a phase's generator.csv makes: source `generator:WORKER`, or where several ranks
-    loaded `generator:RANK.WORKER`; and then those of its workers.csv, source `workers`."""
+    """Yield the telemetry of a phase's generator.csv and workers.csv.
+
+    Sources are `generator:WORKER` (with several ranks `generator:RANK.WORKER`) and `workers`.
+    """
     outcome = _outcome(phase)
     ranks = outcome.get("members")
     names = {entry["rank"]: entry["machine"] for entry in outcome.get("by_rank", ()) if "machine" in entry}
@@ -180,7 +181,7 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     for batch in _merge_batches(phase.folder / "generator.csv", types):
         worker = pc.cast(batch.column("worker"), pa.string())
         if ranks:
-            # The engine numbers those that take part.
+            # The engine numbers the participating ranks from 0.
             numbers = [ranks[position] for position in batch.column("rank").to_pylist()]
             worker = pc.binary_join_element_wise(pa.array(map(str, numbers), pa.string()), worker, ".")
             machine = pa.array(map(names.get, numbers), pa.string())
@@ -196,11 +197,11 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
 
 
 def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of telemetry that a phase's nodes.csv makes: source `target:HOST`, metric `requests`."""
+    """Yield the telemetry of a phase's nodes.csv: source `target:HOST`, metric `requests`."""
     rows = pa.Table.from_batches(
         _merge_batches(phase.folder / "nodes.csv", _NODES_TYPES), pa.schema(list(_NODES_TYPES.items()))
     )
-    # An operation has a row in each stream and segment; a host serves their sum.
+    # Operations have rows for each stream and segment; sum them by host.
     sums = rows.group_by(["node", "second"], use_threads=False).aggregate([("requests", "sum")])
     hosts = _hosts(phase)
     for batch in sums.to_batches():
@@ -212,7 +213,7 @@ def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
 
 
 def merge_histograms(phases: Sequence[PhaseRecording], target: Path, started: datetime) -> None:
-    """Write histograms.hlog: the interval lines of all phases under one header whose base is the run's start."""
+    """Write histograms.hlog: the intervals of all phases under one header, with the run's start as base time."""
     with target.open("w") as log:
         log.write("#[Values are nanoseconds; Interval_Max is milliseconds; timestamps are s since the run began]\n")
         log.write(f"{_LOG_VERSION}\n")
@@ -231,14 +232,14 @@ def _copy_intervals(source: Path, log: TextIO) -> None:
         for number, line in enumerate(lines, start=1):
             if line.startswith(("#", '"')):
                 continue
-            # [Tag=...,]start,length,greatest,histogram; a line that lost its end was never written to it.
+            # [Tag=...,]start,length,maximum,histogram
             if line.count(",") not in (3, 4) or not line.endswith("\n"):
-                raise LoadframeError("the engine's histograms are broken", where=f"{source}:{number}")
+                raise LoadframeError("the engine's histograms are damaged", where=f"{source}:{number}")
             log.write(line)
 
 
 def _merge_batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-    """Yield a CSV file in pieces; nothing when the phase ended before it was made."""
+    """Yield a CSV file in pieces; nothing if the phase ended before the file was created."""
     if not path.exists():
         return
     convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
@@ -246,7 +247,7 @@ def _merge_batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.Rec
         with pa.csv.open_csv(path, convert_options=convert, read_options=pa.csv.ReadOptions(use_threads=False)) as rows:
             yield from rows
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise LoadframeError(f"the engine's recording cannot be read: {error}", where=str(path)) from error
+        raise LoadframeError(f"cannot read the engine's recording: {error}", where=str(path)) from error
 
 
 def _telemetry(
@@ -257,17 +258,17 @@ def _telemetry(
 
 
 def _times(phase: PhaseRecording, second: pa.Array) -> pa.Array:
-    """Return when the seconds of a phase begin, s since the run began: its load began when the engine says."""
+    """Return the start times of a phase's seconds, s since the run began, from the engine's start of load."""
     return pc.add(pc.cast(second, pa.float64()), _outcome(phase).get("offset", phase.start))
 
 
 def _hosts(phase: PhaseRecording) -> Sequence[str]:
-    """Return the hosts by their numbers: those that the engine knew in the end, since more may have joined."""
+    """Return the hosts in the order of their numbers, including hosts that joined during the phase."""
     return _outcome(phase).get("hosts") or phase.hosts
 
 
 def _outcome(phase: PhaseRecording) -> dict[str, Any]:
-    """Return what the engine said when the phase ended; nothing if it did not get there."""
+    """Return the engine's outcome of a phase; empty if the phase did not end."""
     path = phase.folder / "outcome.json"
     outcome: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return outcome

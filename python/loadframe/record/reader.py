@@ -1,4 +1,4 @@
-"""Reads a run folder. Whatever it lacks, or holds in a broken state, is one message that names the file."""
+"""Reading of run folders. Missing or damaged files raise BadInput with the path of the file."""
 
 import json
 from collections.abc import Iterator
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 _Model = TypeVar("_Model", Manifest, Summary)
 
-_DEEP = "this JSON is nested too deep to be read"
-_BROKEN = "the run was damaged after it was written: copy it again from where it was made, or repeat it"
+_DEEP = "the JSON is nested too deeply"
+_BROKEN = "the run was damaged after it was written: copy it again from its origin, or repeat it"
 
 
 class Recordings:
-    """What was recorded, without what was made of it; each member is read when it is asked for, once."""
+    """Recorded data of a run, without manifest and summary. Each file is read once, on first access."""
 
     def __init__(self, path: Path):
         self.path = Path(path)
 
     @cached_property
     def series(self) -> pa.Table:
-        """One row per phase, stream, operation, segment and second; see `schema.SERIES`."""
+        """A row per phase, stream, operation, segment and second; see `schema.SERIES`."""
         return self._parquet(schema.SERIES_FILE, SERIES_SCHEMA)
 
     @cached_property
     def telemetry(self) -> pa.Table:
-        """One row per sample, in no order; see `schema.TELEMETRY`."""
+        """A row per sample, unordered; see `schema.TELEMETRY`."""
         return self._parquet(schema.TELEMETRY_FILE, TELEMETRY_SCHEMA)
 
     def samples(self) -> Iterator[pa.RecordBatch]:
-        """Yield the run's requests one by one, in pieces; see `schema.SAMPLES`. Nothing where none were kept."""
+        """Yield the table of recorded requests in pieces; see `schema.SAMPLES`. Nothing if none were recorded."""
         path = self.path / schema.SAMPLES_FILE
         if not path.exists():
             return
@@ -51,11 +51,11 @@ class Recordings:
                 for batch in file.iter_batches(columns=SAMPLES_SCHEMA.names, use_threads=False):
                     yield batch.cast(SAMPLES_SCHEMA)
         except (pa.ArrowInvalid, OSError, ValueError) as error:
-            raise BadInput(f"the table cannot be read: {error}", where=str(path), remedy=_BROKEN) from error
+            raise BadInput(f"cannot read the table: {error}", where=str(path), remedy=_BROKEN) from error
 
     @cached_property
     def events(self) -> list[dict[str, Any]]:
-        """What was done to the cluster, and what else happened, in the order of its writing."""
+        """Events of the run, such as changes of the cluster, in the order of the file."""
         path = self.path / schema.EVENTS_FILE
         events = []
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
@@ -63,7 +63,7 @@ class Recordings:
                 events.append(json.loads(line))
             except json.JSONDecodeError as error:
                 raise BadInput(
-                    f"this is not valid JSON: {error.msg}", where=f"{path}:{number}:{error.colno}", remedy=_BROKEN
+                    f"invalid JSON: {error.msg}", where=f"{path}:{number}:{error.colno}", remedy=_BROKEN
                 ) from error
             except RecursionError as error:
                 raise BadInput(_DEEP, where=f"{path}:{number}", remedy=_BROKEN) from error
@@ -71,23 +71,23 @@ class Recordings:
 
     @cached_property
     def histograms(self) -> "HistogramLog":
-        """Response and service times per operation and second, as histograms that add up."""
+        """Histograms of response and service times per operation and second."""
         from loadframe._engine import HistogramLog
 
         path = self.path / schema.HISTOGRAMS_FILE
         try:
             return HistogramLog(path)
         except OSError as error:
-            raise BadInput(f"the histograms cannot be read: {error}", where=str(path), remedy=_BROKEN) from error
+            raise BadInput(f"cannot read the histograms: {error}", where=str(path), remedy=_BROKEN) from error
 
     def _parquet(self, name: str, expected: pa.Schema) -> pa.Table:
         path = self.path / name
         try:
-            # These tables are small, and experiments have thousands: threads would cost more than they bring.
+            # For thousands of small tables, threads cost more than they save.
             with pq.ParquetFile(path) as file:
                 table = file.read(use_threads=False)
         except (pa.ArrowInvalid, OSError) as error:
-            raise BadInput(f"the table cannot be read: {error}", where=str(path), remedy=_BROKEN) from error
+            raise BadInput(f"cannot read the table: {error}", where=str(path), remedy=_BROKEN) from error
         for column in (*schema.SERIES_LATER, *schema.TELEMETRY_LATER):
             if column in expected.names and column not in table.column_names:
                 table = table.append_column(column, pa.nulls(table.num_rows))
@@ -98,25 +98,24 @@ class Recordings:
 
 
 class Run(Recordings):
-    """A run that was recorded. Opening it checks that it is one; each member is read when it is asked for, once.
+    """A recorded run. Opening it checks that all files exist and reads the manifest; others are read on first access.
 
-    BadInput for a folder that is not a run, for a member that is missing or damaged (it names the field), and for a run
-    of a newer loadframe.
+    BadInput if the folder is not a run, a file is missing or damaged, or a newer loadframe wrote the run.
     """
 
     def __init__(self, path: Path):
         super().__init__(path)
         if not (self.path / schema.MANIFEST_FILE).is_file():
-            what = "this is not a run folder" if self.path.is_dir() else "there is no such run folder"
-            raise BadInput(what, where=str(path), remedy=f"name a folder that holds a {schema.MANIFEST_FILE}")
+            cause = "not a run folder" if self.path.is_dir() else "no such run folder"
+            raise BadInput(cause, where=str(path), remedy=f"give a folder with a {schema.MANIFEST_FILE}")
         for member in schema.MEMBERS:
             if not (self.path / member).is_file():
-                raise BadInput(f"the run has lost its {member}", where=str(path), remedy=_BROKEN)
+                raise BadInput(f"the run's {member} is missing", where=str(path), remedy=_BROKEN)
         _ = self.manifest
 
     @cached_property
     def manifest(self) -> Manifest:
-        """What is needed to judge the run and to compare it; `raw_manifest` has all that is needed to repeat it."""
+        """The manifest, with the keys that analyses use; `raw_manifest` has all keys."""
         try:
             manifest = self._model(schema.MANIFEST_FILE, Manifest)
         except BadInput:
@@ -127,7 +126,7 @@ class Run(Recordings):
 
     @cached_property
     def summary(self) -> Summary:
-        """What came of it, with the verdict."""
+        """The summary, with the verdict."""
         return self._model(schema.SUMMARY_FILE, Summary)
 
     @cached_property
@@ -143,9 +142,9 @@ class Run(Recordings):
     def _check_format(self, number: object) -> None:
         if number not in range(1, schema.FORMAT + 1):
             raise BadInput(
-                f"the run has format {number!r}, and this loadframe reads up to {schema.FORMAT}",
+                f"unsupported run format {number!r}; this version reads up to {schema.FORMAT}",
                 where=str(self.path / schema.MANIFEST_FILE),
-                remedy="read it with the loadframe that made it, or with a newer one",
+                remedy="use the version that wrote the run, or a newer one",
             )
 
     def _model(self, name: str, model: type[_Model]) -> _Model:
@@ -153,7 +152,7 @@ class Run(Recordings):
         try:
             return from_json(model, path.read_text(encoding="utf-8", errors="replace"))
         except (ValueError, RecursionError) as error:
-            # What is not JSON at all is said with its line.
+            # For invalid JSON, raise an error with its line.
             self._json(name)
             raise BadInput(str(error), where=str(path), remedy=_BROKEN) from error
 
@@ -163,10 +162,10 @@ class Run(Recordings):
             value = json.loads(path.read_text(encoding="utf-8", errors="replace"))
         except json.JSONDecodeError as error:
             raise BadInput(
-                f"this is not valid JSON: {error.msg}", where=f"{path}:{error.lineno}:{error.colno}", remedy=_BROKEN
+                f"invalid JSON: {error.msg}", where=f"{path}:{error.lineno}:{error.colno}", remedy=_BROKEN
             ) from error
         except RecursionError as error:
             raise BadInput(_DEEP, where=str(path), remedy=_BROKEN) from error
         if not isinstance(value, dict):
-            raise BadInput("the file does not hold a JSON object", where=str(path), remedy=_BROKEN)
+            raise BadInput("not a JSON object", where=str(path), remedy=_BROKEN)
         return value

@@ -1,9 +1,8 @@
-"""Takes secrets out of what is about to be written down.
+"""Masking of secrets in data to be written.
 
-A value is blanked when its key says that it is a secret, wherever it stands: in a mapping, in `name=value` inside a
-text, in JSON, in a statement or in a header's line there, after an option in a command line, before the `@` of an
-address. A mapping under such a key is looked into and not
-blanked: a collection may well have a field called `password`, and its mapping is needed to repeat the run.
+A value is masked if its key names a secret: in mappings, and within texts in `name=value`, JSON, statements, header
+lines, command-line options and addresses (before `@`). A mapping under such a key is not masked, only searched: a
+collection may have a field called `password`, and its mapping is needed to repeat the run.
 """
 
 import math
@@ -18,15 +17,15 @@ HIDDEN = "***"
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _ENDINGS = ("password", "passwd", "passphrase", "pwd", "secret", "secrets", "apikey", "authorization", "credentials")
 _KEYS = {"api", "access", "private", "secret", "auth", "encryption", "signing"}
-#: Cassandra's places on its ring, which repeat a run and open nothing.
+#: Cassandra's positions on its ring, which are not secret.
 _HARMLESS = {"initial_token"}
 
 _ADDRESS = re.compile(r"(?<=://)([^/\s:@]*):[^/\s@]+(?=@)")
 _ASSIGNMENT = re.compile(r"([\w.-]+)=([^\s&;,'\"]+)")
 _HEADER = re.compile(r"^(\s*[\w.-]+): *\S.*$", re.MULTILINE)
-#: The name of a JSON object's member; in a JSON text within JSON its quotes are escaped.
+#: The name of a JSON member; in JSON text within JSON its quotes are escaped.
 _NAME = re.compile(r'(\\*)"([\w .$-]+)\1"\s*:\s*')
-#: What follows it, up to its end or to where the text was cut: a text, a list, a number or a word.
+#: The value of a JSON member, possibly truncated: a string, list, number or word.
 _VALUE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|$)|\[[^\[\]]*(?:\]|$)|[-\w][\w.+-]*', re.DOTALL)
 _ESCAPED = re.compile(r'(\\+")(?:(?!\1).)*(?:\1|$)|\[[^\[\]]*(?:\]|$)|[-\w][\w.+-]*', re.DOTALL)
 #: As in `CREATE ROLE ann WITH PASSWORD = 'x'`.
@@ -35,7 +34,7 @@ _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 
 
 def is_secret(key: str) -> bool:
-    """Say whether a key names a secret: `password`, `api_key`, `keyStorePassword`, `auth-token`; not `num_tokens`."""
+    """Return whether a key names a secret, such as `password`, `keyStorePassword` or `auth-token`, not `num_tokens`."""
     words = [word.lower() for word in _WORDS.findall(key)]
     if not words or key in _HARMLESS:
         return False
@@ -44,7 +43,7 @@ def is_secret(key: str) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return `value` as JSON can hold it, secrets blanked: tuples as lists, paths as text, NaN and infinity as null."""
+    """Convert `value` to JSON types with secrets masked: tuples to lists, paths to text, NaN and infinity to None."""
     match value:
         case Mapping():
             return {str(key): _under(str(key), below) for key, below in value.items()}
@@ -68,19 +67,19 @@ def _elements(values: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
     hide = False
     for value in values:
         yield HIDDEN if hide else plain(value)
-        # In a command line the secret is the word that follows its option.
+        # In a command line, the secret is the word after its option.
         hide = isinstance(value, str) and value.startswith("-") and "=" not in value and is_secret(value)
 
 
 def command(text: str) -> str:
-    """Return a command of words, as of Redis, with its secrets blanked: what follows `AUTH`, and a secret's name."""
+    """Mask the secrets of a command of words, as of Redis: words after `AUTH`, and after a secret's name."""
     words = _WORD.findall(text)
     if [word.upper() for word in words[:1]] == ["AUTH"]:
         return " ".join([words[0], *[HIDDEN] * (len(words) - 1)])
     hide, left = 0, []
     for word in words:
         left.append(HIDDEN if hide else _text(word))
-        # HELLO has the user's name before the password.
+        # In HELLO, AUTH is followed by user and password.
         hide = hide - 1 if hide else int(is_secret(word.strip('"'))) or 2 * (word.upper() == "AUTH")
     return " ".join(left)
 
@@ -94,7 +93,7 @@ def _text(text: str) -> str:
 
 
 def _members(text: str) -> str:
-    """Blank the values of JSON members whose names say that they are secrets."""
+    """Mask the values of JSON members whose names are secret."""
     pieces, at = [], 0
     for name in _NAME.finditer(text):
         value = (_ESCAPED if name[1] else _VALUE).match(text, name.end())

@@ -1,7 +1,6 @@
-"""What a run's writer tells others while it records: what happened, what was sampled, and how the run ended.
+"""Notifications of a run's writer: events, samples, and the end of the run.
 
-A subscriber never holds the run up: telling it is one step that does not wait, and if it does not keep pace it loses
-what is oldest.
+A subscriber never blocks the run: its queue is bounded, and drops the oldest notifications if the reader is slow.
 """
 
 from collections import deque
@@ -13,14 +12,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """A line of events.jsonl."""
+    """Notification of a line of events.jsonl."""
 
     fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A row of telemetry.parquet; `time` is s since the run began."""
+    """Notification of a row of telemetry.parquet; `time` is s since the run began."""
 
     time: float
     source: str
@@ -30,7 +29,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The run's folder is there, with this summary."""
+    """Notification that the run's folder is complete, with its summary."""
 
     path: Path
     summary: Mapping[str, Any]
@@ -38,26 +37,26 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Nothing more is recorded. Without `Finished` before it, the run was thrown away."""
+    """Notification that recording ended. Without a `Finished` before it, the run was discarded."""
 
 
 class Subscriber:
-    """A queue for what one or several writers tell. Any thread may put; one other takes, when it has time."""
+    """A bounded queue of notifications from one or several writers. Any thread may put; one thread takes."""
 
-    #: Minutes of what a cluster of a hundred nodes is sampled for, if nobody takes them: some 5 MB.
+    #: Some minutes of samples of a cluster of a hundred nodes: about 5 MB.
     MOST = 50_000
 
     def __init__(self, most: int = MOST) -> None:
-        # An append to a full one drops what is at the other end, in one step.
-        self._told: deque[Any] = deque(maxlen=most)
+        # Appending to a full deque drops its oldest element atomically.
+        self._queue: deque[Any] = deque(maxlen=most)
 
-    def put(self, told: Any) -> None:
-        """Add to the queue, and drop what is oldest if the queue is full. Does not wait."""
-        self._told.append(told)
+    def put(self, notification: Any) -> None:
+        """Add a notification, without waiting; drop the oldest if the queue is full."""
+        self._queue.append(notification)
 
     def take(self) -> list[Any]:
-        """Return what was told since the last call, oldest first."""
-        taken = []
-        while self._told:
-            taken.append(self._told.popleft())
-        return taken
+        """Remove and return all queued notifications, oldest first."""
+        notifications = []
+        while self._queue:
+            notifications.append(self._queue.popleft())
+        return notifications

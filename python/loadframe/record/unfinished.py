@@ -1,11 +1,11 @@
-"""Hidden folder in which a run grows, and what a killed process leaves of it.
+"""Hidden folders of unfinished runs, and recovery of the runs of killed processes.
 
-The writer holds a lock on a file in the folder, which the kernel releases when the process ends. Containers may
-share the machine's name, process numbers and the results folder, so those identify no writer. The folder's name has the
-machine's boot, because only processes of one kernel see each other's locks on every file system.
+The writer holds a lock on a file in the folder, which the kernel releases when the process ends. Machine names and
+process numbers do not identify a writer, because containers may share them. The folder's name has the machine's boot
+identifier, because locks are reliable only between processes of one kernel.
 
-Its files are whole up to their last lines. Beside what the engine has written it has the manifest as it was when the
-run began, and for each phase what it was to be.
+The folder has the engine's files, which may end in a partial line, the manifest from the start of the run, and a
+description of each phase whose load began.
 """
 
 import contextlib
@@ -28,22 +28,22 @@ from loadframe.record.schema import EVENTS_FILE, MANIFEST_FILE
 _NAME = re.compile(r"\.(?P<run>.+)\.partial-(?P<host>.+)-(?P<boot>[0-9a-f]{8})-(?P<unique>[0-9a-f]{12})")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _MOUNTS = Path("/proc/self/mountinfo")
-#: Held by the writer, in its folder.
+#: The locked file in a writer's folder.
 LOCK_FILE = ".lock"
-#: File systems that other kernels may use at the same time, and whose locks may not reach them.
+#: File systems that several kernels may share without common locks.
 _SHARED = re.compile(r"nfs|cifs|smb|9p|virtiofs|fuse|lustre|gpfs|beegfs|ceph|afs|panfs|pvfs|orangefs|gfs|ocfs|gluster")
 
 
 def partial_name(run: str) -> str:
-    """Return a new name of a folder in which a process of this machine writes `run`."""
+    """Return a unique folder name for a process of this machine that writes `run`."""
     return f".{run}.partial-{os.uname().nodename}-{_boot()}-{secrets.token_hex(6)}"
 
 
 def hold(folder: Path) -> BinaryIO | None:
-    """Lock a partial folder for as long as the returned file is open.
+    """Lock a partial folder until the returned file is closed.
 
-    None if the file system has no locks: nobody may take that folder for abandoned then. BlockingIOError if another
-    process holds the lock; FileNotFoundError if the folder is gone.
+    None if the file system has no locks; such a folder is never considered stale. BlockingIOError if another process
+    holds the lock; FileNotFoundError if the folder does not exist.
     """
     file = (folder / LOCK_FILE).open("ab")
     try:
@@ -60,7 +60,7 @@ def hold(folder: Path) -> BinaryIO | None:
 
 
 def remove_stale(parent: Path) -> list[Path]:
-    """Remove the partial folders in `parent` whose process has ended; return them."""
+    """Delete the partial folders in `parent` whose process has ended; return their paths."""
     removed = []
     for path, _ in stale(parent):
         with contextlib.suppress(OSError):
@@ -75,7 +75,7 @@ def remove_stale(parent: Path) -> list[Path]:
 def stale(parent: Path) -> list[tuple[Path, str]]:
     """Return the partial folders in `parent` whose process has ended, with the names of their runs.
 
-    A folder of another kernel on a file system that machines share is never among them.
+    Folders of another kernel on a shared file system are not included.
     """
     matches = [(path, _NAME.fullmatch(path.name)) for path in sorted(parent.glob(".*.partial-*"))]
     return [(path, match["run"]) for path, match in matches if match and _is_stale(path, match["boot"])]
@@ -85,7 +85,7 @@ def _is_stale(path: Path, boot: str) -> bool:
     if boot != _boot() and _is_shared(path):
         return False
     try:
-        # Opened, not made: a folder without the file is new, or of a file system without locks.
+        # Do not create the file: a folder without it is new, or on a file system without locks.
         with (path / LOCK_FILE).open("rb+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -94,12 +94,12 @@ def _is_stale(path: Path, boot: str) -> bool:
 
 
 def _boot() -> str:
-    """Return eight digits that only processes of this kernel have in common."""
+    """Return the first eight digits of the kernel's boot identifier."""
     return _BOOT.read_text()[:8]
 
 
 def _is_shared(path: Path) -> bool:
-    """Whether the path lies on a file system that other machines may have mounted; true if that is not known."""
+    """Return whether the path may lie on a file system shared between machines; True if unknown."""
     device = path.stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     for line in _MOUNTS.read_text().splitlines():
@@ -109,17 +109,17 @@ def _is_shared(path: Path) -> bool:
     return True
 
 
-#: The folder for what is not part of a finished run, and in it, in the folder of a phase, what that was to be.
+#: The folder of temporary files; in it, each phase's folder has this file with the phase's description.
 SCRATCH = "scratch"
 BEGUN = "begun.json"
 
-#: Files of a phase that are written line by line.
+#: Line-based files of a phase.
 _LINES = ("series.csv", "generator.csv", "workers.csv", "histograms.hlog")
 
 
 @dataclass(frozen=True)
 class Wreck:
-    """A run whose process has died while it was recorded."""
+    """An unfinished run of a dead process."""
 
     folder: Path
     run_id: str
@@ -127,19 +127,19 @@ class Wreck:
 
     @property
     def parent(self) -> Path:
-        """The folder in which the run is to appear."""
+        """The parent folder of the finished run."""
         return self.folder.parent
 
     @property
     def started(self) -> datetime:
-        """When the run began."""
+        """Start of the run."""
         return datetime.fromisoformat(self.manifest["started"])
 
     def recordings(self, scratch: Path) -> list[PhaseRecording]:
-        """Return what there is of phases whose load had begun, in their order, once the run lies at `scratch`.
+        """Repair the files of the phases in `scratch`, and return their recordings in order.
 
-        Lines without an end are cut off. Requests by node are left out where a phase had not ended: only its end says
-        which node has which number.
+        Partial lines are removed. The requests by node of an unfinished phase are deleted, because only the outcome
+        maps numbers to nodes.
         """
         _cut(scratch.parent / EVENTS_FILE)
         kept = []
@@ -158,7 +158,7 @@ class Wreck:
 
 @dataclass(frozen=True)
 class BegunPhase:
-    """A phase whose load had begun: what it was to be, and how it ended if it did."""
+    """A phase whose load had begun: its description, and its outcome if it ended."""
 
     folder: Path
     begun: Mapping[str, Any]
@@ -166,7 +166,7 @@ class BegunPhase:
 
 
 def wrecks(parent: Path) -> Iterator[Wreck]:
-    """Yield the runs in a folder whose process on this machine has died, if their load had begun."""
+    """Yield the unfinished runs of dead processes in a folder, if their load had begun."""
     for folder, run_id in stale(parent):
         manifest = _read(folder / MANIFEST_FILE)
         wreck = Wreck(folder, run_id, manifest or {})
@@ -186,7 +186,7 @@ def _phases(scratch: Path) -> list[BegunPhase]:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """Return a JSON object; None where it is not there, or not whole."""
+    """Read a JSON object; None if the file is missing or damaged."""
     try:
         value: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -195,7 +195,7 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 
 def _cut(file: Path) -> None:
-    """Leave the lines that have an end."""
+    """Remove a partial last line."""
     if file.exists():
         with file.open("rb+") as lines:
             lines.truncate(lines.read().rfind(b"\n") + 1)

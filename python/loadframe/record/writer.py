@@ -1,4 +1,4 @@
-"""Writes a run folder. It grows in a hidden folder beside its place and appears there whole, or not at all."""
+"""Writing of run folders. A run grows in a hidden folder, which `finish` renames to the run's path."""
 
 import contextlib
 import errno
@@ -39,16 +39,16 @@ _BUFFERED = 16_384
 
 
 class RunWriter:
-    """The run `parent/run_id` while it is recorded; a context manager, safe to use from several threads.
+    """Writer of the run `parent/run_id`; a thread-safe context manager.
 
-    Entering it starts the run's clock, and removes what runs left in `parent` whose process died. Leaving it without
-    `finish` (an exception, as a rule) leaves nothing. An interrupted run is kept by finishing it. BadInput when the
-    run exists already or cannot be written there; LoadframeError when writing fails later, as on a full disk.
+    Entering starts the run's clock, and deletes unfinished runs of dead processes in `parent`. Leaving without `finish`
+    deletes the recorded data; to keep an interrupted run, finish it. BadInput if the run exists or cannot be written
+    there; LoadframeError if writing fails later, such as on a full disk.
     """
 
     def __init__(self, parent: Path, run_id: str):
         if not run_id or run_id.startswith(".") or "/" in run_id or "\0" in run_id:
-            raise BadInput(f"{run_id!r} cannot name a run", remedy="choose a name that a folder can have")
+            raise BadInput(f"invalid run name {run_id!r}", remedy="use a folder name without '/' or a leading '.'")
         self.run_id = run_id
         self.path = parent / run_id
         self._partial = parent / partial_name(run_id)
@@ -58,12 +58,12 @@ class RunWriter:
         self._subscribers: tuple[Subscriber, ...] = ()
         self._joined = False
         self._finished = False
-        #: The lock that shows that this process lives; none on a file system without locks.
+        #: Lock that marks this process as alive; None on a file system without locks.
         self._held: BinaryIO | None = None
 
     def __enter__(self) -> Self:
         if self.path.exists():
-            raise BadInput("the run exists already", where=str(self.path), remedy="choose another name, or remove it")
+            raise BadInput("the run already exists", where=str(self.path), remedy="choose another name, or delete it")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             remove_stale(self.path.parent)
@@ -78,11 +78,11 @@ class RunWriter:
             shutil.rmtree(self._partial, ignore_errors=True)
             self._release()
             raise BadInput(
-                f"runs cannot be written there: {error.strerror or error}",
+                f"cannot write runs to this folder: {error.strerror or error}",
                 where=str(self.path.parent),
-                remedy="choose a folder that you may write to",
+                remedy="choose a writable folder",
             ) from error
-        #: The run's zero, in s of the monotonic clock: all its times are since then.
+        #: Origin of the run's time axis, s of the monotonic clock.
         self.began = monotonic()
         self.started = datetime.now(UTC)
         return self
@@ -91,12 +91,12 @@ class RunWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
-            self._tell(Closed())
+            self._notify(Closed())
             if self._finished:
                 self._events.close()
                 self._release()
                 return
-            # What is thrown away need not reach a disk that may be full; both files are closed all the same.
+            # Ignore a full disk, since the files are deleted.
             with contextlib.suppress(OSError):
                 self._events.close()
             with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ class RunWriter:
     @classmethod
     @contextmanager
     def adopt(cls, wreck: Wreck) -> Iterator[Self]:
-        """Take over a run whose process has died, to finish it. FileNotFoundError if another process has done so."""
+        """Take over the run of a dead process, to finish it. FileNotFoundError if another process has taken it over."""
         writer = cls(wreck.parent, wreck.run_id)
         try:
             writer._held = hold(wreck.folder)
@@ -121,7 +121,7 @@ class RunWriter:
         writer.started = wreck.started
         writer._phases = wreck.recordings(writer.scratch)
         writer._events = (writer._partial / schema.EVENTS_FILE).open("a", encoding="utf-8")
-        # What was sampled cannot be read without the end of its file, which was never written.
+        # The samples so far are lost: a Parquet file without its footer is unreadable.
         writer._telemetry = pq.ParquetWriter(
             writer._partial / schema.TELEMETRY_FILE, TELEMETRY_SCHEMA, compression="zstd"
         )
@@ -132,26 +132,26 @@ class RunWriter:
 
     @property
     def folder(self) -> Path:
-        """Where the run grows until it is finished."""
+        """The hidden folder of the run until `finish`."""
         return self._partial
 
     @property
     def scratch(self) -> Path:
-        """A folder for what is not part of the run when it is finished."""
+        """The folder of temporary files, deleted by `join`."""
         return self._partial / SCRATCH
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Have a subscriber told what is recorded from now on, how the run ends, and that it has ended."""
+        """Notify a subscriber of events and samples from now on, and of the end of the run."""
         with self._lock:
             self._subscribers += (subscriber,)
 
     def draft(self, manifest: Mapping[str, Any]) -> None:
-        """Write down what the run is to be, in case that its process dies: see `wreck`."""
+        """Write a preliminary manifest, so that the run can be recovered if its process dies; see `unfinished`."""
         with self._writing():
             self._write_json(schema.MANIFEST_FILE, manifest)
 
     def begun(self, folder: Path, phase: Mapping[str, Any]) -> None:
-        """Write down what a phase is, whose load begins, in case that this process dies."""
+        """Write the description of a phase whose load begins, for recovery if this process dies."""
         with self._writing():
             (folder / BEGUN).write_text(json.dumps(phase), encoding="utf-8")
 
@@ -160,10 +160,10 @@ class RunWriter:
         return monotonic() - self.began
 
     def phase(self, name: str, start: float, hosts: Sequence[str] = ()) -> Path:
-        """Return a new folder for the engine's recordings of a phase, which `finish` joins into the run.
+        """Create a folder for the engine's recordings of a phase, which `join` merges into the run; return its path.
 
-        `start` is when its load is to begin, s since the run began; what the engine's outcome says of that goes before.
-        `hosts` are the target's, in the order in which the engine numbers them.
+        `start` is the planned start of load, s since the run began; the engine's outcome overrides it. `hosts` are the
+        target's hosts, in the order of the engine's numbers.
         """
         folder = self.scratch / f"phase-{len(self._phases)}"
         with self._writing():
@@ -172,29 +172,29 @@ class RunWriter:
         return folder
 
     def event(self, kind: str, time: float | None = None, **fields: object) -> None:
-        """Record that something happened `time` s since the run began; now, unless it is given."""
+        """Record an event at `time` (s since the run began; default: now), and notify subscribers."""
         time = self.elapsed() if time is None else time
         wall = (self.started + timedelta(seconds=time)).isoformat(timespec="milliseconds")
-        happened = plain({"time": round(time, 6), "wall": wall, "kind": kind, **fields})
-        line = json.dumps(happened, allow_nan=False)
+        event = plain({"time": round(time, 6), "wall": wall, "kind": kind, **fields})
+        line = json.dumps(event, allow_nan=False)
         with self._writing():
             self._events.write(f"{line}\n")
             self._events.flush()
-            self._tell(Happened(happened))
+            self._notify(Happened(event))
 
     def telemetry(self, time: float, source: str, metric: str, value: float, machine: str | None = None) -> None:
-        """Write down a sample; `time` is s since the run began. It reaches the disk with many others."""
+        """Record a sample at `time` (s since the run began), buffered, and notify subscribers."""
         with self._writing():
             self._rows.append((time, source, metric, float(value), machine))
             if self._subscribers:
-                self._tell(Sampled(time, source, metric, float(value)))
+                self._notify(Sampled(time, source, metric, float(value)))
             if len(self._rows) >= _BUFFERED:
                 self._flush()
 
     def join(self) -> Recordings:
-        """Join the phases' recordings, and return them for a summary; they can be read until `finish`.
+        """Merge the recordings of all phases, delete `scratch`, and return the recordings.
 
-        No phase or sample can be added afterwards.
+        The returned object can be read until `finish`. No phase or sample can be added afterwards.
         """
         with self._writing():
             if not self._joined:
@@ -211,9 +211,9 @@ class RunWriter:
         return Recordings(self._partial)
 
     def finish(self, manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> Path:
-        """Write everything to the disk and give the folder its name; return its path.
+        """Write all files to disk, rename the folder to the run's path, and return it.
 
-        Secrets in the manifest and the summary are blanked. Nothing can be written afterwards.
+        Secrets in the manifest and the summary are masked. Nothing can be written afterwards.
         """
         self.join()
         with self._writing():
@@ -227,19 +227,19 @@ class RunWriter:
             _sync(self._partial)
             (self._partial / LOCK_FILE).unlink(missing_ok=True)
             if self.path.exists():
-                raise LoadframeError("another process has written this run meanwhile", where=str(self.path))
+                raise LoadframeError("another process has written the same run", where=str(self.path))
             self._partial.rename(self.path)
             _sync(self.path.parent)
             self._finished = True
-            self._tell(Finished(self.path, plain(summary)))
+            self._notify(Finished(self.path, plain(summary)))
         return self.path
 
-    def _tell(self, told: object) -> None:
+    def _notify(self, notification: object) -> None:
         for subscriber in self._subscribers:
-            subscriber.put(told)
+            subscriber.put(notification)
 
     def _order_events(self) -> None:
-        """Put the events into the order of time: what others did meanwhile is recorded when they are done."""
+        """Sort the events by time: some are recorded only after the activity has ended."""
         path = self._partial / schema.EVENTS_FILE
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         path.write_text("".join(sorted(lines, key=lambda line: float(json.loads(line)["time"]))), encoding="utf-8")
@@ -259,20 +259,20 @@ class RunWriter:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Hold the lock, and say of a failing disk where it failed."""
+        """Hold the lock, and convert OSError to LoadframeError."""
         with self._lock:
             try:
                 yield
             except OSError as error:
                 raise LoadframeError(
-                    f"the run cannot be recorded: {error.strerror or error}",
+                    f"cannot record the run: {error.strerror or error}",
                     where=str(self.path.parent),
-                    remedy="see that the disk has room and may be written to",
+                    remedy="check that the disk has space and is writable",
                 ) from error
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, has reached the disk."""
+    """Flush a file or a folder's entries to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

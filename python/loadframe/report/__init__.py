@@ -1,1 +1,1 @@
-"""What runs and experiments say, for people: on the terminal and as one HTML file. It computes nothing anew."""
+"""Reports on runs and experiments, on the terminal and as one HTML file. The figures come from `analyze`."""

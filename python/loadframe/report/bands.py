@@ -1,4 +1,4 @@
-"""Bands of response time as reports show them: of a run, and of an experiment by treatment."""
+"""Latency buckets in reports: of one run, and of an experiment by treatment."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from loadframe.report.numbers import percent_text
 from loadframe.report.tables import Cell, Table, split
 from loadframe.report.terminal_table import TerminalTable
 
-#: What becomes of a request that is in no band.
+#: The column of requests without a response time.
 _FAILED = "failed"
 _SHARES = (
-    "Shares of all requests of the measured window; what was dropped, or not answered at its end, counts as failed."
+    "Shares of all requests of the measured window. Dropped requests, and those unanswered at its end, count as failed."
 )
 
 
 def run_bands(run: Run, bounds: Sequence[float]) -> Table:
-    """Return which share of each operation's requests was answered within which band of response time."""
+    """Return the table of shares and counts per bucket, a row for each phase and operation."""
     rows = [
         [
             Cell(phase),
@@ -31,12 +31,12 @@ def run_bands(run: Run, bounds: Sequence[float]) -> Table:
         for phase, operations in bands_of(run, bounds).items()
         for name, bands in operations.items()
     ]
-    note = f"{_SHARES} Below them, how many these are."
+    note = f"{_SHARES} The number of requests stands below each share."
     return Table(("phase", "operation", *band_names(bounds), _FAILED), rows, names=2, note=note)
 
 
 def run_bands_on_terminal(run: Run, bounds: Sequence[float]) -> TerminalTable:
-    """Return the same for the terminal."""
+    """Return the shares of `run_bands` for the terminal, without counts."""
     table = TerminalTable(("share of requests", *band_names(bounds), _FAILED))
     several = len(run.summary.phases) > 1
     for phase, operations in bands_of(run, bounds).items():
@@ -59,15 +59,15 @@ def experiment_bands(rows: Sequence[BandsAt], bounds: Sequence[float]) -> Table:
         for row in _ordered(rows)
     ]
     note = (
-        f"{_SHARES} Means over runs, each of which counts alike, with 95 % intervals by Student's t where there are"
-        " several, widened to what counting so many requests allows; a share without an interval is that of one run."
+        f"{_SHARES} Means over runs, all with the same weight. 95 % intervals by Student's t, at least as wide as the"
+        " number of requests requires. A share without an interval comes from one run."
     )
     columns = ("phase", "operation", "treatment", "runs", "requests", *band_names(bounds), _FAILED)
     return Table(columns, cells, names=3, note=note)
 
 
 def experiment_bands_on_terminal(rows: Sequence[BandsAt], bounds: Sequence[float]) -> TerminalTable:
-    """Return the same for the terminal."""
+    """Return the shares of `experiment_bands` for the terminal."""
     several = len({row.phase for row in rows}) > 1
     table = TerminalTable(
         ("operation", "treatment", "runs", *band_names(bounds), _FAILED), names=2, title="Share of requests by band:"
@@ -80,6 +80,6 @@ def experiment_bands_on_terminal(rows: Sequence[BandsAt], bounds: Sequence[float
 
 
 def _ordered(rows: Sequence[BandsAt]) -> list[BandsAt]:
-    """Return rows by phase and operation, so that the treatments of one stand below each other."""
+    """Return rows sorted by phase and operation, so that treatments of one operation are adjacent."""
     places = {key: place for place, key in enumerate(dict.fromkeys((row.phase, row.operation) for row in rows))}
     return sorted(rows, key=lambda row: places[row.phase, row.operation])

@@ -1,1 +1,1 @@
-"""The words and plots of the report on a capacity experiment."""
+"""Sentences and plots of the report on a capacity experiment."""

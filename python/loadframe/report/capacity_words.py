@@ -1,4 +1,4 @@
-"""What a capacity experiment says in words: each treatment's capacity, and the nodes that loads need."""
+"""Sentences on a capacity experiment: the capacity of each treatment, and the nodes that each demand needs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,17 +12,17 @@ PERCENTILE_NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"
 
 
 def subject_text(slo: Slo) -> str:
-    """Write what the SLO's limit is on: `p99`, `p99.9 of all requests`."""
+    """Write the subject of the SLO's limit: `p99`, `p99.9 of all requests`."""
     return slo.subject.replace(slo.percentile, PERCENTILE_NAMES[slo.percentile])
 
 
 def unit_of(over: str) -> str:
-    """Return the unit of what was searched for: `requests/s` or `users`."""
+    """Return the unit of the searched level: `requests/s` or `users`."""
     return "users" if over == USERS else "requests/s"
 
 
 def slo_text(slo: Slo) -> str:
-    """Write `p99 within 100 ms, fewer than 1 % errors`, and what is asked of operations with bounds of their own."""
+    """Write `p99 within 100 ms, fewer than 1 % errors`, after the SLOs of single operations."""
     apart = [f"{name}: {slo_text(bounds)}" for name, bounds in slo.operations]
     if slo.response is None:
         return "; ".join(apart)
@@ -32,7 +32,7 @@ def slo_text(slo: Slo) -> str:
 
 
 def rate_text(capacity: Capacity) -> str:
-    """Write `512 to 525` of one search, `512 [480, 560]` of several, `at least 512`, or a dash."""
+    """Write `512 to 525` for one search, `512 [480, 560]` for several, `at least 512`, or a dash."""
     if capacity.rate is None:
         return "–"
     if capacity.bracket:
@@ -43,7 +43,7 @@ def rate_text(capacity: Capacity) -> str:
 
 
 def documents_text(capacity: Capacity) -> str:
-    """Write the capacity in documents/s, as `rate_text` does that in requests/s; a dash where none were counted."""
+    """Write the capacity in documents/s in the form of `rate_text`; a dash if no documents were counted."""
     documents = capacity.documents
     if documents is None or capacity.rate is None:
         return "–"
@@ -56,54 +56,54 @@ def documents_text(capacity: Capacity) -> str:
 
 
 def sentence(capacity: Capacity, slo: Slo) -> str:
-    """Return what is known of one treatment."""
+    """Return the answer for one treatment: its capacity, or why it has none."""
     name = treatment_text(capacity.treatment) or format_nodes(capacity.nodes)
     if all(search.answer is None for search in capacity.searches):
-        return f"{name}: the search is not finished; the same command continues it."
+        return f"{name}: the search is not finished. Run the same command again to continue it."
     if capacity.kind is Kind.NONE:
         lowest = min(attempt.rate for search in capacity.searches for attempt in search.attempts)
         nearest = next(filter(None, (search.nearest for search in capacity.searches)))
         why = "; ".join(nearest.judgement.reasons)
         return (
-            f"{name}: no {_level(capacity)} meets the SLO; at {_amount(capacity, lowest)}, the lowest that was tried,"
-            f" {why}. Ask for less, give the store more, or search lower with search: least."
+            f"{name}: no {_level(capacity)} meets the SLO. At {_amount(capacity, lowest)}, the lowest tried,"
+            f" {why}. Relax the SLO, give the store more resources, or lower search: least."
         )
     if capacity.kind is Kind.UNKNOWN:
-        return f"{name}: the trials that decide it are invalid; see why below."
-    documents = f", which are {documents_text(capacity)} documents/s" if capacity.documents else ""
+        return f"{name}: no answer, because the deciding trials are invalid; see the reasons below."
+    documents = f" ({documents_text(capacity)} documents/s)" if capacity.documents else ""
     words = f"{name}: {rate_text(capacity)} {unit_of(capacity.over)}{_basis(capacity)}{documents}"
     further = [_open_text(left) for left in capacity.errors_open]
     if (order := capacity.order) and order.is_slower:
         further.append(
             f"Response times at the same rate grow by {format_change(order.factor.value - 1)} from trial to trial"
             f" (p = {order.p:.2g}): the store slows down during the search, so the capacity depends on the order of"
-            " trials. Its interval reaches from the lowest rate that failed to the highest that passed. Find out why"
-            " (data that grow, caches, throttling), or start each trial from the same state."
+            " trials. Its interval reaches from the lowest rate that failed to the highest that passed. Find the cause"
+            " (growing data, caches, throttling), or start each trial from the same state."
         )
-    return " ".join([_worth(capacity, words), *further])
+    return " ".join([_with_limit(capacity, words), *further])
 
 
-def _worth(capacity: Capacity, words: str) -> str:
-    """Return the sentence with what limits the answer."""
+def _with_limit(capacity: Capacity, words: str) -> str:
+    """Complete the sentence `words` with the reason why the capacity is not higher."""
     if capacity.kind is Kind.LOWER_BOUND:
-        return f"{words}, a lower bound: above it the load generator, not the store, was the limit."
+        return f"{words}, a lower bound: above it the load generator was the limit, not the store."
     if capacity.kind is Kind.AT_MOST:
-        return f"{words}: the highest {_level(capacity)} that the search may try was held; raise search: most."
+        return f"{words}: the store sustained the highest {_level(capacity)} of the search. Raise search: most."
     answered = [search for search in capacity.searches if search.nearest]
     why = "; ".join(answered[0].nearest.judgement.reasons) if answered and answered[0].nearest else ""
     return f"{words}; above that {why}." if why else f"{words}."
 
 
 def _open_text(left: ErrorsOpen) -> str:
-    """Write why a limit of errors is inconclusive, and how many requests decide it."""
-    whose = f"Errors of {left.operation}" if left.operation else "Errors"
+    """Write why an error limit is inconclusive, and how many requests would decide it."""
+    subject = f"Errors of {left.operation}" if left.operation else "Errors"
     words = (
-        f"{whose} are inconclusive: {left.failed:,} of {left.due:,} requests failed where the SLO was met, so up to"
-        f" {format_share(left.high, 2)} may fail, and fewer than {format_share(left.limit, 2)} must."
+        f"{subject} are inconclusive: {left.failed:,} of {left.due:,} requests failed where the SLO was met. The error"
+        f" share may be up to {format_share(left.high, 2)}; the SLO requires less than {format_share(left.limit, 2)}."
     )
     if left.needed is None:
         return f"{words} The trials differ: add repetitions."
-    return f"{words} About {left.needed:,} requests decide it if as few fail: measure longer or add repetitions."
+    return f"{words} About {left.needed:,} requests with as few failures decide it: measure longer or add repetitions."
 
 
 def _level(capacity: Capacity) -> str:
@@ -115,71 +115,68 @@ def _amount(capacity: Capacity, level: float) -> str:
 
 
 def _basis(capacity: Capacity) -> str:
-    """Return what the figure rests on where that is less than it seems."""
-    words = " by one search, which is a bracket and not an interval" if capacity.bracket else ""
+    """Return the caveats of the figure: a single search, or searches without an answer."""
+    words = " by one search: a bracket, not an interval" if capacity.bracket else ""
     without = sum(answer.kind is Kind.NONE for answer in capacity.conclusive)
     if without:
-        words += f" ({without} of {len(capacity.conclusive)} searches met no {_level(capacity)} that meets the SLO)"
+        words += f" ({without} of {len(capacity.conclusive)} searches found no {_level(capacity)} that meets the SLO)"
     return words
 
 
-#: What a capacity means by the arrivals at which it was searched for.
+#: A sentence for each set of arrival processes in the trials.
 _ARRIVALS = {
-    ("poisson",): "Requests arrived at random instants, as many independent users send them (Poisson arrivals).",
+    ("poisson",): "Requests arrived at random instants, like those of many independent users (Poisson arrivals).",
     ("constant",): (
-        "Requests arrived at even intervals (constant arrivals). Users who arrive independently of each other come in"
-        " bursts and wait longer, so that a store holds less of their load: arrivals: poisson measures that."
+        "Requests arrived at even intervals (constant arrivals). Independent users arrive in bursts and wait longer, so"
+        " the capacity for them is lower. Set arrivals: poisson to measure it."
     ),
-    ("constant", "poisson"): (
-        "The requests of some streams arrived at even intervals (constant), those of others at random instants"
-        " (Poisson)."
-    ),
+    ("constant", "poisson"): "Some streams had constant arrivals (even intervals), others Poisson arrivals (random).",
 }
 
 
 def arrivals_sentence(capacities: Capacities) -> str:
-    """Say how requests arrived in the trials; empty while there is no trial."""
+    """Return a sentence on the arrival process of the trials; empty before the first trial."""
     return _ARRIVALS.get(capacities.arrivals, "")
 
 
 def limits(capacities: Capacities) -> list[str]:
-    """Return how to read the figures."""
+    """Return sentences on how to read the figures."""
     users = capacities.bounds.over == USERS
-    held = f"A {'number of users' if users else 'rate'} is held when {slo_text(capacities.slo)}"
+    passes = f"A {'number of users' if users else 'rate'} passes if {slo_text(capacities.slo)}"
     if not users:
-        held += ", at least 99 % of the load was achieved, and the number of requests in flight did not grow"
+        passes += ", at least 99 % of the load was achieved, and the number of requests in flight did not grow"
     words = [
-        f"{held}. The answer passed two of three trials and was run again; the {'number' if users else 'rate'} above it"
-        " failed twice."
+        f"{passes}. The answer passed two of three trials and was run again; the {'number' if users else 'rate'} above"
+        " it failed twice."
     ]
     if users:
         words.append(
-            "Users wait for their answers and think between them: the slower the store, the fewer requests they make."
-            " They share the clients that the workload gives them, and waiting for one is part of a response time."
+            "Users wait for each answer and think before the next request: the slower the store, the fewer requests"
+            " they send. They share the clients of the workload; the wait for a free client is part of a response time."
         )
     words += filter(None, [arrivals_sentence(capacities)])
     if selection := capacities.selection:
         words.append(f"Beware: {selection.cause}.")
     if any(len(capacity.conclusive) > 1 for capacity in capacities.capacities):
         words.append(
-            "The capacity of several searches is the rate at which half of the trials pass, fitted to all trials, with"
-            " its 95 % interval over searches."
+            "With several searches, the capacity is the rate at which half of the trials pass, fitted to all trials,"
+            " with a 95 % interval over searches."
         )
     if any(len(capacity.conclusive) == 2 for capacity in capacities.capacities):
         words.append(
-            "Two searches say little about how searches differ, so their intervals are wide: a third narrows them most."
+            "Two searches give a wide interval, because they show little of the variance between searches. A third"
+            " search narrows it most."
         )
     if any(capacity.bracket for capacity in capacities.capacities):
         words.append(
-            "One search gives a bracket: the rate that held, and the rate above it that failed. Because"
-            " trials scatter, the capacity often lies outside of it, and how answers vary between searches is unknown."
-            " Three repetitions or more give an interval."
+            "One search gives a bracket: the rate that passed, and the rate above it that failed. Trials vary, so the"
+            " capacity often lies outside the bracket. Three or more repetitions give an interval."
         )
     return words
 
 
 def demand_text(asked: Mapping[str, Any] | float) -> tuple[float, str]:
-    """Return a demand's rate (1/s), and its words where it was asked for in users."""
+    """Return a demand's rate, 1/s, and its description if the file gives it in users (else empty)."""
     if isinstance(asked, Mapping):
         rate = asked["each"]
         return asked["users"] * rate, f"{format_count(asked['users'])} users of {format_count(rate)} requests/s each"
@@ -187,7 +184,7 @@ def demand_text(asked: Mapping[str, Any] | float) -> tuple[float, str]:
 
 
 def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> dict[str, Any]:
-    """Return the analysis for JSON. Rates are 1/s, times s."""
+    """Return the analysis as a JSON document; rates in 1/s, times in s."""
     return {
         "experiment": capacities.folder.description["experiment"],
         "question": capacities.folder.description.get("question"),

@@ -1,16 +1,18 @@
-"""A comparison in words: a sentence for each contrast, and what each came to."""
+"""Sentences on a comparison: one for each contrast, and the number of runs of each group."""
 
+from collections import Counter
 from collections.abc import Sequence
 
-from loadframe.analyze.compare import Comparison, Contrast
+from loadframe.analyze.compare import Comparison, Contrast, Group
 from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.rates import RATES
-from loadframe.base.units import format_change, format_count, format_share
+from loadframe.base.units import counted, format_change, format_count, format_share
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import estimate_text
+from loadframe.report.run_status import why
 
-#: What outcomes are called in tables.
-OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that matters", "open": "not decided"}
+#: The words for outcomes in tables.
+OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that matters", "open": "inconclusive"}
 
 
 def quantity(value: float, measure: Measure) -> str:
@@ -21,13 +23,13 @@ def quantity(value: float, measure: Measure) -> str:
 
 
 def name(contrast: Contrast) -> str:
-    """Write what is compared: the measure, and the treatment where there are several."""
+    """Write the measure of a contrast, and its treatment if it has one."""
     at = treatment_text(contrast.treatment)
     return f"{contrast.measure.name}, {at}" if at else contrast.measure.name
 
 
 def ratio_text(contrast: Contrast) -> str:
-    """Write the ratio with its interval, or alone where too few runs bound it."""
+    """Write the ratio with its interval; without it if too few runs bound it."""
     ratio = contrast.ratio
     return estimate_text(ratio) if ratio.is_finite else f"{ratio.value:.3g}"
 
@@ -38,7 +40,7 @@ def p_text(p: float) -> str:
 
 
 def sentence(contrast: Contrast, comparison: Comparison) -> str:
-    """Say what one contrast means."""
+    """Return the medians of a contrast and its conclusion as a sentence."""
     before, after = (quantity(value, contrast.measure) for value in contrast.medians)
     figures = (
         f"{name(contrast)}: {contrast.label} {after}, {contrast.baseline} {before},"
@@ -47,29 +49,32 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
     interval = f"ratio {ratio_text(contrast)}, p = {p_text(contrast.p)}".replace("= <", "<")
     least = format_share(comparison.least)
     ending = {
-        "better": f"that is better ({interval})",
-        "worse": f"that is worse ({interval})",
-        "alike": f"a difference of {least} or more is excluded ({interval})",
-        "open": f"these runs do not decide whether the difference is {least} or more ({interval})",
+        "better": f"better ({interval})",
+        "worse": f"worse ({interval})",
+        "alike": f"no difference of {least} or more ({interval})",
+        "open": f"inconclusive for a difference of {least} ({interval})",
     }[contrast.outcome]
     return f"{figures}; {ending}{_survivors(contrast)}."
 
 
 def _survivors(contrast: Contrast) -> str:
-    """Say on which side the figures leave failed runs or requests out; empty where they do not."""
+    """Return which sides exclude failed runs or requests from the figures; empty if none does."""
     sides = zip((contrast.baseline, contrast.label), contrast.failed, contrast.blind, strict=True)
     words = [
         f"the store failed in {failed} run{'s' * (failed != 1)} of {label}" if failed
-        else f"too many requests of {label} failed for this figure to show them"
+        else f"too many requests of {label} failed: this figure does not include them"
         for label, failed, blind in sides if failed or blind
     ]  # fmt: skip
     return f"; {' and '.join(words)}" if words else ""
 
 
 def lead(comparison: Comparison) -> list[str]:
-    """Return the sentences that answer: one for each contrast of the first measure, at most six."""
+    """Return the answer: a sentence for each of the first six contrasts of the first measure, then the other measures.
+
+    If no contrast exists, the sentences say why.
+    """
     if not comparison.contrasts:
-        words = ["No answer: the groups have no measure in common in their valid runs."]
+        words = ["No answer: the valid runs of the groups have no measure in common."]
         return words + [f"The store failed in {len(g.failed)} of {len(g.runs)} runs of {g.label}."
                         for g in comparison.groups if g.failed]  # fmt: skip
     first = comparison.contrasts[0].measure
@@ -80,7 +85,7 @@ def lead(comparison: Comparison) -> list[str]:
 
 
 def _decided(others: Sequence[Contrast]) -> list[str]:
-    """Return a sentence for each group whose other measures are decided: `new is worse in p50, p99 and max.`"""
+    """Return a sentence for each group with significant differences: `new is worse in p50; p99 and max.`"""
     words = []
     for label in dict.fromkeys(contrast.label for contrast in others):
         parts = []
@@ -96,22 +101,31 @@ def _decided(others: Sequence[Contrast]) -> list[str]:
 
 
 def runs_text(comparison: Comparison) -> str:
-    """Say how many runs each group has, and how many were left out."""
+    """Return how many runs of each group are used, and how many are left out and why."""
+    return "; ".join(
+        f"{group.label}: {counted(len(group.usable), 'run')}{f' ({rest})' if (rest := _unused_text(group)) else ''}"
+        for group in comparison.groups
+    )
+
+
+def _unused_text(group: Group) -> str:
+    """Write `2 left out: lateness p99 is 3 ms; 1 failed`: runs that are not used; empty if all are used."""
     parts = []
-    for group in comparison.groups:
-        counts = ((len(group.left_out), "left out"), (len(group.failed), "failed"))
-        told = ", ".join(f"{count} {what}" for count, what in counts if count)
-        left = f" ({told})" if told else ""
-        parts.append(f"{group.label}: {len(group.usable)} run{'s' * (len(group.usable) != 1)}{left}")
+    if group.left_out:
+        (reason, runs), *others = Counter(why(run) for run in group.left_out).most_common()
+        more = f" ({counted(runs, 'run')}), and other reasons" if others else ""
+        parts.append(f"{len(group.left_out)} left out: {reason}{more}")
+    if group.failed:
+        parts.append(f"{len(group.failed)} failed")
     return "; ".join(parts)
 
 
 def note(comparison: Comparison) -> str:
-    """Return how to read the table."""
+    """Return the note that explains the table's columns."""
     robust = comparison.groups[0].robust
-    ratio = "that of trimmed means of logarithms (estimate: robust)" if robust else "that of geometric means"
+    means = "trimmed means of logarithms (estimate: robust)" if robust else "geometric means"
     return (
-        f"The ratio is {ratio} with its 95 % interval, by a t test on logarithms that accounts for blocks and sessions"
-        " in which the runs were made. p is adjusted by Holm for all rows. Cliff's delta is +1 where every run of the"
-        " group is above every run of the baseline."
+        f"The ratio is a ratio of {means}. Its 95 % interval comes from a t test on logarithms that accounts for blocks"
+        " and sessions. p is adjusted by Holm for all rows. Cliff's delta is +1 if every run of the group is above"
+        " every run of the baseline."
     )

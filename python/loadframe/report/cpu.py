@@ -1,4 +1,4 @@
-"""The CPU of each process of the store, or of the application, as reports show it."""
+"""Tables of the CPU use of each process of the store or application."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,11 +11,11 @@ from loadframe.report.terminal_table import TerminalTable
 
 _CORES = "cores"
 _COST = "CPU per request"
-_WHAT = "Mean use of each process in the measured window; the CPU time is that of a request that was answered well."
+_NOTE = "Mean use of each process in the measured window. CPU per request: CPU time per successful request."
 
 
 def run_cpu(by_phase: Mapping[str, Mapping[str, Used]]) -> Table | None:
-    """Return what each process used in each phase of a run; None where none was watched."""
+    """Return the CPU use of each process in each phase of a run; None if no process was observed."""
     if not by_phase:
         return None
     rows, partly = [], False
@@ -32,12 +32,12 @@ def run_cpu(by_phase: Mapping[str, Mapping[str, Used]]) -> Table | None:
                     Cell(seconds_text(used.per_request)),
                 ]
             )
-    note = f"{_WHAT}{' Where a process was not watched all along, it is said for how long it was.' if partly else ''}"
+    note = f"{_NOTE}{' “over” gives the observed time if it is shorter than the window.' if partly else ''}"
     return Table(("phase", "process", _CORES, "share", _COST), rows, names=2, note=note)
 
 
 def run_cpu_on_terminal(by_phase: Mapping[str, Mapping[str, Used]]) -> TerminalTable:
-    """Return the same for the terminal."""
+    """Return the figures of `run_cpu` for the terminal."""
     several = len(by_phase) > 1
     table = TerminalTable(("process", _CORES, _COST))
     for phase, processes in by_phase.items():
@@ -52,7 +52,7 @@ def run_cpu_on_terminal(by_phase: Mapping[str, Mapping[str, Used]]) -> TerminalT
 
 
 def experiment_cpu(rows: Sequence[UsedAt]) -> Table | None:
-    """Return what each process used at each treatment of an experiment; None where none was watched."""
+    """Return the CPU use of each process at each treatment; None if no process was observed."""
     if not rows:
         return None
     cells = [
@@ -66,12 +66,12 @@ def experiment_cpu(rows: Sequence[UsedAt]) -> Table | None:
         ]
         for row in rows
     ]
-    note = f"{_WHAT} Means over runs, with 95 % intervals by Student's t where there are several."
+    note = f"{_NOTE} Means over runs, with 95 % intervals by Student's t if runs were repeated."
     return Table(("phase", "treatment", "process", "runs", _CORES, _COST), cells, names=3, note=note)
 
 
 def experiment_cpu_on_terminal(rows: Sequence[UsedAt]) -> TerminalTable:
-    """Return the same for the terminal."""
+    """Return the figures of `experiment_cpu` for the terminal."""
     several = len({row.phase for row in rows}) > 1
     table = TerminalTable(("process", "treatment", _CORES, _COST), names=2, title="CPU of each process:")
     for row in rows:

@@ -1,4 +1,4 @@
-"""The answer of an elastic experiment in sentences, and its measures as texts for page and terminal alike."""
+"""Sentences on an elastic experiment, and its measures as texts, for page and terminal."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _PER_SECOND = {rate.unit for rate in (*RATES.values(), EVENTS)}
 
 @dataclass(frozen=True)
 class Row:
-    """One measure in words: with the event, in the control runs, and the difference."""
+    """Texts of one measure: value with the event, value in the control runs, difference, and definition."""
 
     title: str
     value: str
@@ -25,26 +25,27 @@ class Row:
 
 
 def heading(group: Group) -> str:
-    """Return what tells a transition under a load from the others."""
+    """Return the heading of a group: its transition and load."""
     return f"{group.transition}, {group.load}"
 
 
 def step_heading(step: StepMeasures) -> str:
-    """Return what a step did, and to how many nodes."""
+    """Return the heading of a step: its number, change, node counts and observation time."""
     nodes = format_nodes(step.before)
     more = "" if step.after == step.before else f", then {format_count(step.after)}"
-    return f"Step {step.number}: {step.change or 'no change'} ({nodes}{more}; {format_duration(step.horizon)} watched)"
+    watched = f"{format_duration(step.horizon)} observed"
+    return f"Step {step.number}: {step.change or 'no change'} ({nodes}{more}; {watched})"
 
 
 def lead(group: Group) -> list[str]:
-    """Return what happened, a sentence or two for each step."""
+    """Return sentences on each step; without a valid run, the reasons."""
     if not group.runs:
         return list(_unanswered(group))
     return [words for step in group.steps for words in _sentences(group, step)]
 
 
 def _unanswered(group: Group) -> Iterator[str]:
-    """Say that there is no answer, what is shown instead, and by which rules these runs were judged."""
+    """Yield sentences: no answer, the invalid run shown instead, and the validity rules."""
     yield "No answer: no run with the event is valid."
     if group.example:
         yield f"{shown_as_invalid(group.example)} No figure uses it."
@@ -52,16 +53,16 @@ def _unanswered(group: Group) -> Iterator[str]:
 
 
 def shown_as_invalid(run: RecordedRun) -> str:
-    """Say that a course is that of an invalid run, and why it is invalid."""
+    """Return a sentence: the plot shows this invalid run, for these causes."""
     causes = "; ".join(reason.cause for reason in run.reasons)
-    return f"The course shown is that of {run.id}, which is invalid: {causes}."
+    return f"The plot shows {run.id}, which is invalid: {causes}."
 
 
 #: See `verdict.judge` for runs whose cluster is changed.
 _RULES = (
-    "A run in which the cluster is changed is judged by its load generator, by whether anything was answered, and by"
-    " whether each step was begun. Failures, drops, a step that the store did not make, a rate that was not achieved"
-    " and throughput that drifts may be caused by the change, and make no run invalid."
+    "Runs that change the cluster are invalid if the load generator was the limit, no request succeeded, or a step was"
+    " not started. Failed or dropped requests, a step that failed, an offered rate that was not achieved, and drifting"
+    " throughput do not make a run invalid, because the change may cause them."
 )
 
 
@@ -71,22 +72,22 @@ def _sentences(group: Group, step: StepMeasures) -> list[str]:
     if step.joins:
         parts.append(_joining(measures["join_delay"], *step.joins))
     if "departure" in measures:
-        parts.append(f"the node had left after {_said(measures['departure'])}")
+        parts.append(f"the node had left after {_measure_text(measures['departure'])}")
     if "redistribution" in measures:
-        # Counted from where the node is a member, or was told to leave.
-        took, left = _said(measures["redistribution"]), "departure" in measures
+        # The time starts when the node is a member, or when it is asked to leave.
+        took, left = _measure_text(measures["redistribution"]), "departure" in measures
         parts.append(f"all data were in place after {took}" if left else f"its data were in place {took} later")
     if "stabilisation" in measures:
-        parts.append(f"throughput and response times had settled after {_said(measures['stabilisation'])}")
+        parts.append(f"throughput and response times had settled after {_measure_text(measures['stabilisation'])}")
     words = [f"{step.change or 'Without a change'}: {', '.join(parts) or 'see the table'}."]
     words[0] = words[0][:1].upper() + words[0][1:]
     if "lost_work" in measures:
         lost = measures["lost_work"]
         cost = _cost(lost)
         even = measures.get("break_even")
-        dear = lost.difference is None or lost.difference.value > 0
-        if dear and even and even.mean.value and step.after > step.before:
-            cost += f"; it was made up for after {_said(even)}" if not even.censored else "; it was not made up for"
+        costly = lost.difference is None or lost.difference.value > 0
+        if costly and even and even.mean.value and step.after > step.before:
+            cost += f"; recovered after {_measure_text(even)}" if not even.censored else "; not recovered"
         words.append(f"{cost}.")
     if "realised_gain" in measures and step.after > step.before:
         growth, gain = step.after / step.before, measures["realised_gain"].mean
@@ -95,70 +96,70 @@ def _sentences(group: Group, step: StepMeasures) -> list[str]:
         gave += f" throughput{counted}{_of(measures['realised_gain'])}"
         if drift := drifted(measures):
             words.append(
-                f"{gave}, but in the control run it became {_text(drift, '')} times what it was without"
-                " them: the effect of the nodes cannot be separated from drift."
+                f"{gave}, but without them, in the control run, throughput changed to {_text(drift, '')} times as much:"
+                " the effect of the nodes cannot be separated from drift."
             )
         elif more := by_chance(measures):
             words.append(
-                f"{gave}, and the control runs without them {_alone(measures['growth'])} times. The difference,"
-                f" {estimate_text(more)}, may be chance: neither gain nor loss is claimed."
+                f"{gave}, and the control runs without them {_control_growth(measures['growth'])} times. The"
+                f" difference, {estimate_text(more)}, may be chance: the result is inconclusive."
             )
         else:
-            words.append(f"{gave}{_brought(gain, growth)}.")
+            words.append(f"{gave}{_gain_text(gain, growth)}.")
     if group.open and "slowdown" in measures:
         slow = (
             estimate_text(measures["slowdown"].mean)
             if measures["slowdown"].mean.is_finite
             else _plain(measures["slowdown"])
         )
-        words.append(f"At its worst second p99 was {slow} times what it was before.")
+        words.append(f"In the worst second, p99 was {slow} times its value before the step.")
     return words
 
 
 def _joining(delay: Repeated, joined: int, runs: int) -> str:
-    """Say in how many runs the node joined, and after how long in these."""
+    """Write in how many runs the node joined, and the mean delay in those runs."""
     if joined == runs:
-        return f"the node was a member after {_said(delay)}"
+        return f"the node was a member after {_measure_text(delay)}"
     share = proportion(joined, runs)
     interval = f"[{100 * share.low:.0f}, {100 * share.high:.0f}]"
-    words = f"{joined} of {runs} joined ({format_share(share.value)} {interval})"
-    return words if delay.conditional is None else f"{words}, those after {_duration(delay.conditional)}"
+    words = f"the node joined in {joined} of {runs} runs ({format_share(share.value)} {interval})"
+    return words if delay.conditional is None else f"{words}, after {_duration(delay.conditional)}"
 
 
-def _brought(gain: Estimate, growth: float) -> str:
-    """Say what more nodes brought: a loss only where the interval lies below what the nodes did before."""
+def _gain_text(gain: Estimate, growth: float) -> str:
+    """Write the gain of added nodes: a loss only if the whole interval lies below the throughput before."""
     if not gain.is_finite:
         less = gain.value * growth < 1
         seen = "less than before" if less else f"a realised gain of {_text(gain, 'share')}"
-        return f": {seen}, in a single run, so its scatter is unknown"
+        return f": {seen}, in a single run, so the run-to-run variance is unknown"
     if gain.high * growth < 1:
-        return ": more nodes did less"
+        return ": more nodes, less throughput"
     if gain.low * growth <= 1:
-        return ": neither gain nor loss exceeds the scatter of the runs"
+        return ": neither gain nor loss exceeds the run-to-run variance"
     return f": a realised gain of {_text(gain, 'share')}"
 
 
-def _alone(measure: Repeated) -> str:
-    """Write its mean in the control runs, which there are."""
+def _control_growth(measure: Repeated) -> str:
+    """Write the mean of `growth` in the control runs. Requires control runs."""
     assert measure.drift
     return format_count(round(measure.drift.value, 2))
 
 
 def _cost(lost: Repeated) -> str:
     if lost.difference is None:
-        return f"On the way the work of {_duration(lost.mean)} was lost{_of(lost)}"
+        return f"The step cost the work of {_duration(lost.mean)}{_of(lost)}"
     if lost.difference.value <= 0:
-        return f"On the way no more work was lost than in the control run{_of(lost)}"
-    return f"On the way the work of {_duration(lost.difference)} was lost, beyond the control run's{_of(lost)}"
+        return f"The step cost no more work than the control run lost{_of(lost)}"
+    return f"The step cost the work of {_duration(lost.difference)} more than the control run lost{_of(lost)}"
 
 
 def rows(step: StepMeasures, rate: Rate) -> list[Row]:
-    """Return each measure of a step in words; `rate` is what throughput counts."""
+    """Return the texts of each measure of a step; `rate` is the unit that throughput counts."""
     return [_row(measure, rate) for measure in step.measures.values()]
 
 
 def score_rows(group: Group) -> list[tuple[str, Sequence[str]]]:
-    """Return each policy run's scores, by its name."""
+    """Return the name and score texts of each policy run, in the order of `SCORES`."""
     return [
         (
             run,
@@ -185,14 +186,14 @@ def _row(measure: Repeated, rate: Rate) -> Row:
     alone = Estimate(sum(control) / len(control), float("-inf"), float("inf")) if control else None
     return Row(
         title=named.title,
-        value=_said(measure, unit),
+        value=_measure_text(measure, unit),
         control="–" if alone is None else f"{'> ' * censored}{_text(alone, unit)}",
         difference="–" if measure.difference is None else _text(measure.difference, unit),
         says=named.says.format(counted=rate.counted),
     )
 
 
-def _said(measure: Repeated, unit: str | None = None) -> str:
+def _measure_text(measure: Repeated, unit: str | None = None) -> str:
     """Write a measure: `12.3 s [10.1, 14.5]`, `> 480 s (in 1 of 3 runs)`, `12.3 s (from 1 of 3 runs)`."""
     text = _text(measure.mean, unit or MEASURES[measure.name].unit)
     if measure.censored:
@@ -204,9 +205,9 @@ def _said(measure: Repeated, unit: str | None = None) -> str:
 
 
 def _of(measure: Repeated) -> str:
-    """Say on how few of its runs a measure rests."""
-    told = len(measure.values)
-    return f" (from {told} of {measure.runs} runs)" if told < measure.runs else ""
+    """Write how many runs have the measure; empty if all have."""
+    known = len(measure.values)
+    return f" (from {known} of {measure.runs} runs)" if known < measure.runs else ""
 
 
 def _plain(measure: Repeated) -> str:
@@ -219,8 +220,8 @@ def _text(estimate: Estimate, unit: str) -> str:
     if unit in ("s", "seconds"):
         return _duration(estimate)
     if unit in _PER_SECOND:
-        scatters = estimate.is_finite and estimate.low < estimate.high
-        return _in(estimate, 1.0, unit) if scatters else f"{format_count(round(estimate.value, 2))} {unit}"
+        has_interval = estimate.is_finite and estimate.low < estimate.high
+        return _in(estimate, 1.0, unit) if has_interval else f"{format_count(round(estimate.value, 2))} {unit}"
     if unit in ("bytes", "bytes/s"):
         return _size(estimate, unit.removeprefix("bytes"))
     return estimate_text(estimate) if estimate.is_finite else format_count(estimate.value)
@@ -243,7 +244,7 @@ def _size(estimate: Estimate, per: str) -> str:
 
 
 def _in(estimate: Estimate, unit: float, name: str) -> str:
-    """Write an estimate in another unit, of this size in its own."""
+    """Write an estimate in the unit `name`, which is `unit` of the estimate's own units."""
     scaled = Estimate(estimate.value / unit, estimate.low / unit, estimate.high / unit)
     value, _, interval = estimate_text(scaled).partition(" [")
     return f"{value} {name} [{interval}"

@@ -1,4 +1,4 @@
-"""First executions of a request, later ones, and how old answers were, as reports on experiments show them."""
+"""Tables of first and repeated executions of requests, and of the age of answers."""
 
 from collections.abc import Sequence
 
@@ -9,17 +9,16 @@ from loadframe.report.numbers import measured_text, seconds_estimate
 from loadframe.report.tables import Cell, Table, split
 from loadframe.report.terminal_table import TerminalTable
 
-TITLE = "First executions and later ones"
+TITLE = "First and repeated executions"
 _NOTE = (
-    "The first execution of each request in its phase, and later ones; two executions are of the same request if all"
-    " values that it carries are the same. Geometric means over runs of each run's mean response time, and of the ratio"
-    " of the two. Age is how old the newest event was that an answer was certain to show, at the median; the answer may"
-    " show newer ones. 95 % intervals by Student's t where there are several runs."
+    "First and repeated executions of a request in its phase; requests with equal values count as the same request."
+    " Geometric means over runs of each run's mean response time, and of their ratio. Age: median age of the newest"
+    " event that an answer is certain to contain. 95 % intervals by Student's t if runs were repeated."
 )
 
 
 def experiment_executions(rows: Sequence[ExecutionsAt]) -> Table | None:
-    """Return them by phase, operation and treatment; None where nothing is told apart."""
+    """Return a row for each phase, operation and treatment; None without rows."""
     if not rows:
         return None
     cells = [
@@ -37,13 +36,13 @@ def experiment_executions(rows: Sequence[ExecutionsAt]) -> Table | None:
         ]
         for row in rows
     ]
-    columns = ("phase", "operation", "treatment", "runs", "first", "their mean", "later", "their mean", "ratio", "age")
+    columns = ("phase", "operation", "treatment", "runs", "first", "mean", "repeated", "mean", "ratio", "age")
     return Table(columns, cells, names=3, note=_NOTE)
 
 
 def experiment_executions_on_terminal(rows: Sequence[ExecutionsAt]) -> TerminalTable:
-    """Return the same for the terminal."""
-    columns = ("operation", "treatment", "first", "later", "ratio", "age")
+    """Return the means of `experiment_executions` for the terminal."""
+    columns = ("operation", "treatment", "first", "repeated", "ratio", "age")
     table = TerminalTable(columns, names=2, title=f"{TITLE}, mean response times:")
     several = len({row.phase for row in rows}) > 1
     for row in rows:

@@ -1,4 +1,4 @@
-"""Report on a scalability fit: its sentence and its terminal output."""
+"""Sentences, tables and terminal output of a scalability fit."""
 
 from collections.abc import Iterable
 
@@ -12,17 +12,17 @@ from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.base.units import format_change, format_count
 from loadframe.report.numbers import estimate_text, percent_text, round_to
 
-#: What the models are called where people read.
+#: Displayed names of the models.
 NAMES = {"linear": "linear", "gustafson": "Gustafson", "amdahl": "Amdahl", "usl": "USL", "knee": "hard knee"}
 
 
 def sentence(fit: ScalabilityFit, unit: str = "") -> str:
-    """Say what the data show, and in weak scaling what the scaled speed-up is by Gustafson's law."""
+    """Return the conclusion of a fit, and in weak scaling the scaled speed-up by Gustafson's law."""
     return " ".join([_sentence(fit, unit), *scaled_sentences(fit)])
 
 
 def scaled_sentences(fit: ScalabilityFit) -> list[str]:
-    """Say what Gustafson's law makes of weak scaling; empty in strong scaling."""
+    """Return a sentence on weak scaling by Gustafson's law; empty for strong scaling or an inconclusive fit."""
     scaled = fit.scaled_speedup(fit.largest)
     if scaled is None or not tells(fit):
         return []
@@ -31,28 +31,28 @@ def scaled_sentences(fit: ScalabilityFit) -> list[str]:
     at = f"at {format_count(fit.largest)} {fit.over}"
     if "gustafson" in fit.possible:
         return [f"By Gustafson's law: {law} {at}."]
-    return [f"Gustafson's law ({law} {at}) misses these data by more than the noise."]
+    return [f"Gustafson's law ({law} {at}) does not fit these data (beyond the noise)."]
 
 
 def _sentence(fit: ScalabilityFit, unit: str) -> str:
-    """Say what the best model means for the measured sizes; `unit` follows throughputs, such as `requests/s`."""
+    """Describe the best model over the measured sizes; `unit` is the unit of throughputs, such as `requests/s`."""
     measured = f"from {format_count(min(n for n, _ in fit.observations))} to {format_count(fit.largest)} {fit.over}"
     best, tail = fit.best_model, f" {unit}" if unit else ""
     if not tells(fit):
-        return f"These data do not show how throughput grows {measured}."
+        return f"Inconclusive: these data do not show how throughput grows {measured}."
     if fit.peak:
         past = fit.peak.n.value <= fit.largest
-        peaks = "peaks" if past else "is headed for a peak"
-        beyond = "" if past else f", beyond the {format_count(fit.largest)} that were measured"
+        peaks = "peaks" if past else "is expected to peak"
+        beyond = "" if past else f", beyond the measured {format_count(fit.largest)}"
         return (
             f"Throughput {peaks} at {estimate_text(fit.peak.n)} {fit.over}{beyond},"
             f" with {estimate_text(fit.peak.throughput)}{tail} (USL: {_causes(best)})."
         )
-    return f"Throughput {_course(fit, measured, tail)} {_of_a_peak(fit)}."
+    return f"Throughput {_growth(fit, measured, tail)} {_peak_clause(fit)}."
 
 
-def _course(fit: ScalabilityFit, measured: str, tail: str) -> str:
-    """Say how throughput grows by the best model."""
+def _growth(fit: ScalabilityFit, measured: str, tail: str) -> str:
+    """Write how throughput grows by the best model."""
     best = fit.best_model
     per_unit = f"{estimate_text(best.parameters['lambda'])}{tail}"
     if best.name == "linear":
@@ -60,34 +60,34 @@ def _course(fit: ScalabilityFit, measured: str, tail: str) -> str:
     if best.name == "gustafson":
         return f"grows in a straight line {measured}, from {per_unit} at one;"
     if best.name == "amdahl":
-        return f"bends {measured} as by Amdahl's law ({_causes(best)}){_ceiling(best, tail)};"
+        return f"flattens {measured} by Amdahl's law ({_causes(best)}){_ceiling(best, tail)};"
     if best.name == "knee":
         lam, ceiling = best.parameters["lambda"], best.parameters["ceiling"]
         knee = round_to(ceiling.value / lam.value, ceiling.value / lam.value / 10)
         return (
-            f"grows linearly, {per_unit} each, up to about {knee} {fit.over}, where it meets a hard ceiling of"
-            f" {estimate_text(ceiling)}{tail};"
+            f"grows linearly, {per_unit} each, up to a hard ceiling of {estimate_text(ceiling)}{tail} at about"
+            f" {knee} {fit.over};"
         )
-    return f"bends {measured} ({_causes(best)});"
+    return f"flattens {measured} ({_causes(best)});"
 
 
-def _of_a_peak(fit: ScalabilityFit) -> str:
-    """Say why no peak is shown: there is none, or the data do not decide it."""
+def _peak_clause(fit: ScalabilityFit) -> str:
+    """Write why the report shows no peak: none exists, it is too far away, or the data are inconclusive."""
     if fit.standing == "none":
-        return f"there is no peak up to {format_count(fit.largest)} {fit.over}"
+        return f"no peak up to {format_count(fit.largest)} {fit.over}"
     if fit.standing == "beyond":
-        return "a peak lies beyond what was measured, too far away to be placed"
+        return "the peak is too far beyond the measurements to be located"
     if "usl" not in fit.possible:
-        return f"whether throughput falls beyond it is open{_fall(fit)}"
+        return f"inconclusive whether throughput falls beyond it{_fall(fit)}"
     place = fit.candidate.n
     kappa = fit.models["usl"].parameters["kappa"]
     if set(fit.possible) == {"usl"} and kappa.low > 0 and place.is_finite:
-        rivals = "a curve that approaches a limit without falling fits as well within the noise"
-        return f"whether there is a peak is open: the USL puts one at {estimate_text(place)} {fit.over}, {rivals}"
+        rivals = "but a curve that levels off without falling fits as well within the noise"
+        return f"a peak is inconclusive: the USL has one at {estimate_text(place)} {fit.over}, {rivals}"
     if place.value <= fit.largest:
-        rivals = "other models, which fit as well within the noise, have none"
-        return f"whether there is a peak is open: the USL puts one at {estimate_text(place)} {fit.over}, {rivals}"
-    least = f" from {format_count(place.low)} {fit.over} on" if place.low > 1 else ""
+        rivals = "but models without a peak fit as well within the noise"
+        return f"a peak is inconclusive: the USL has one at {estimate_text(place)} {fit.over}, {rivals}"
+    least = f" at {format_count(place.low)} {fit.over} or more" if place.low > 1 else ""
     return f"a peak{least} is neither shown nor excluded"
 
 
@@ -100,7 +100,7 @@ def _fall(fit: ScalabilityFit) -> str:
 
 
 def tells(fit: ScalabilityFit) -> bool:
-    """Whether the data say how throughput grows."""
+    """Return whether the fit has a conclusion on how throughput grows."""
     return fit.best_model.settled
 
 
@@ -123,7 +123,7 @@ _PARAMETERS = ("lambda", "serial", "sigma", "kappa", "ceiling")
 
 
 def print_fit(console: Console, fit: ScalabilityFit, unit: str = "") -> None:
-    """Print all that a person needs of a fit; `unit` follows throughputs, such as `requests/s`."""
+    """Print the conclusion, the models and the warnings of a fit; `unit` is the unit of throughputs."""
     console.print(Text(sentence(fit, unit)), style="bold")
     console.print()
     console.print(models_table(fit))
@@ -133,7 +133,7 @@ def print_fit(console: Console, fit: ScalabilityFit, unit: str = "") -> None:
 
 
 def models_table(fit: ScalabilityFit) -> Table:
-    """Return the ladder, a column for each model: parameters with 95 % intervals, and how well it does."""
+    """Return a table with a column for each model: parameters with 95 % intervals, and goodness of fit."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("")
     models = list(fit.models.values())

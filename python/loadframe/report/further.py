@@ -1,4 +1,4 @@
-"""What every report on an experiment has, whatever its kind, such as publications, CPU, and events in the store."""
+"""Report sections for all kinds of experiments: published figures, latency buckets, CPU, executions, stored events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ from loadframe.report.stored import TITLE, experiment_stored, experiment_stored_
 from loadframe.report.tables import Sections, Table
 from loadframe.report.terminal_table import TerminalTable
 
-#: On the terminal more rows than these about CPU or executions are left to the page.
+#: Tables of CPU or executions with more rows than this are not printed on the terminal; the page has them.
 _ROWS = 12
 
 
 @dataclass(frozen=True)
 class Further:
-    """Sections of the page, by their titles; tables of the terminal; keys of the JSON document.
+    """Sections of the page with their titles, tables of the terminal, and keys of the JSON document.
 
-    `curves` is a section, too: those over factors of numbers, which are an answer and stand before the others.
+    `curves` is the section of curves over numeric factors; pages show it before the other sections.
     """
 
     curves: Sections
@@ -47,7 +47,7 @@ class Further:
 
 
 def further(folder: RecordedExperiment, bounds: Sequence[float] = ()) -> Further:
-    """Return these of an experiment; `bounds` are those of bands of response time, s, without which there are none."""
+    """Return the sections, tables and JSON keys of an experiment; latency buckets only if `bounds` (s) are given."""
     sections: list[tuple[str, Table]] = []
     tables: list[TerminalTable] = []
     document: dict[str, Any] = {}
@@ -60,7 +60,7 @@ def further(folder: RecordedExperiment, bounds: Sequence[float] = ()) -> Further
         document["published"] = [figure.as_dict() for figure in figures]
     if bounds:
         bands = bands_at(folder, bounds)
-        sections.append(("Bands of response time", experiment_bands(bands, bounds)))
+        sections.append(("Latency buckets", experiment_bands(bands, bounds)))
         tables.append(experiment_bands_on_terminal(bands, bounds))
         document["bands"] = [row.as_dict() for row in bands]
     used = processes_at(folder)
@@ -70,8 +70,8 @@ def further(folder: RecordedExperiment, bounds: Sequence[float] = ()) -> Further
         if len(used) <= _ROWS:
             tables.append(experiment_cpu_on_terminal(used))
     executions = executions_at(folder)
-    if told_apart := experiment_executions(executions):
-        sections.append((EXECUTIONS, told_apart))
+    if executions_table := experiment_executions(executions):
+        sections.append((EXECUTIONS, executions_table))
         document["executions"] = [row.as_dict() for row in executions]
         if len(executions) <= _ROWS:
             tables.append(experiment_executions_on_terminal(executions))
@@ -80,11 +80,11 @@ def further(folder: RecordedExperiment, bounds: Sequence[float] = ()) -> Further
         sections.append((TITLE, stored))
         tables.append(experiment_stored_on_terminal(events))
         document["stored"] = [row.as_dict() for row in events]
-    over: Sections = [("Over factors of numbers", over_factor_section(curves))] if curves else []
+    over: Sections = [("Curves over numeric factors", over_factor_section(curves))] if curves else []
     return Further(over, sections, tables, document)
 
 
 def _combines(folder: RecordedExperiment) -> bool:
-    """Whether each level of a factor was measured at the same levels of the others, so that there are lines."""
+    """Return whether the design crosses its factors, so that curves over one factor exist."""
     description = folder.description
     return bool(description["kind"] == "scale" or description.get("scheme") == "full")

@@ -15,9 +15,9 @@ from loadframe.report.compare_words import quantity
 from loadframe.report.fit import print_findings
 from loadframe.report.labels import treatment_text
 
-STANDINGS = {"passed": "passed", "regression": "regression", "undecided": "cannot tell"}
+STANDINGS = {"passed": "passed", "regression": "regression", "undecided": "inconclusive"}
 _SIGNS = {"passed": "✅", "regression": "❌", "undecided": "❔"}
-#: What means something in Markdown anywhere in a line, and what makes a link of an address.
+#: Characters with a meaning anywhere in a line of Markdown, and those that turn an address into a link.
 _MARKUP = re.compile(r"[\\`*_{}\[\]|~#!@]|:(?=//)|(?<=www)\.")
 
 
@@ -33,13 +33,13 @@ def headline(gate: Gate) -> str:
         return f"No conclusion about {gate.label}: no valid run to check."
     undecided = counts["undecided"]
     if not undecided:
-        return f"No conclusion about {gate.label}: not everything was measured."
+        return f"No conclusion about {gate.label}: measurements are missing."
     verb = "is" if undecided == 1 else "are"
-    return f"No conclusion about {gate.label}: {undecided} of {checks} {verb} not decided."
+    return f"No conclusion about {gate.label}: {undecided} of {checks} {verb} inconclusive."
 
 
 def junit(gate: Gate) -> str:
-    """Return the checks as a JUnit test suite: a regression is a failure, an undecided check is an error."""
+    """Return the checks as a JUnit test suite: a regression is a failure, an inconclusive check an error."""
     suite = ET.Element(
         "testsuite",
         name="loadframe gate",
@@ -64,7 +64,7 @@ def junit(gate: Gate) -> str:
     suites = ET.Element("testsuites")
     suites.append(suite)
     ET.indent(suites)
-    # XML has no place for control characters.
+    # XML does not allow control characters.
     return printable(ET.tostring(suites, encoding="unicode", xml_declaration=True)) + "\n"
 
 
@@ -84,12 +84,12 @@ def markdown(gate: Gate) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text as Markdown on one line that shows it as it is: no HTML, markup, link or mention."""
+    """Escape text for one line of Markdown: no HTML, markup, link or mention."""
     return _MARKUP.sub(r"\\\g<0>", html.escape(" ".join(printable(text).split()), quote=False))
 
 
 def _nothing_else_says(gate: Gate) -> bool:
-    """Whether the gate is undecided although no check says so itself."""
+    """Return whether the gate is inconclusive although no check is."""
     return gate.standing == "undecided" and not any(check.standing == "undecided" for check in gate.checks)
 
 

@@ -1,4 +1,4 @@
-"""Short words for what manifests and summaries hold: pacing, clusters, verdicts, durations that may be missing."""
+"""Short texts from manifests and summaries: load models, clusters, failures, durations."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 #: A stream that ran for less than this share of its phase ended before the others.
 _MOST = 0.99
 _STAGES = " in stages"
-#: Messages of failures that are shown of each operation on the terminal.
+#: The number of failure messages that the terminal shows for each operation.
 _MESSAGES = 3
-#: How arrivals are written that have another key in the records.
+#: Displayed names of arrival processes that differ from their keys.
 _ARRIVALS = {"poisson": "Poisson"}
 
 
@@ -31,12 +31,12 @@ def pacing_text(stream: "StreamSummary") -> str:
     if stream.users is not None:
         return f"{format_count(stream.users)} user{'s' * (stream.users != 1)} on {words}"
     if isinstance(think, Mapping):
-        return f"{words} thinking for a time that is drawn"
+        return f"{words} with random think time"
     return f"{words} thinking {format_duration(think)}" if think else words
 
 
 def _level_text(level: "Level") -> str:
-    """Write a level; of one that goes through stages the least and the greatest."""
+    """Write a level; for a level with stages its minimum and maximum."""
     if not isinstance(level, Mapping):
         return format_count(level)
     levels = [level["from"], *(stage["to"] for stage in level["stages"])]
@@ -44,21 +44,21 @@ def _level_text(level: "Level") -> str:
 
 
 def load_text(phase: "PhaseSummary") -> str:
-    """Write the pacing of a phase's streams, with their names where there are several."""
+    """Write the load model of a phase; with several streams, of each by its name."""
     if len(phase.streams) == 1:
         return pacing_text(phase.streams[0])
     return "; ".join(f"{stream.name}: {pacing_text(stream)}" for stream in phase.streams)
 
 
 def closed_text(phases: "Sequence[PhaseSummary]") -> str:
-    """Say what a closed load means for the percentiles; empty where no measured phase has one."""
+    """Return a sentence on the bias of a closed loop on percentiles; empty if all measured phases are open."""
     measured = [phase for phase in phases if not phase.prepares] or phases
     if all(stream.is_open for phase in measured for stream in phase.streams):
         return ""
     return (
-        "The load is closed: each client sends its next request only when its last one is answered, so a store that"
-        " slows down gets fewer requests, and the percentiles understate what users who arrive at a rate of their own"
-        " would see in its slow moments (--rate makes such a load)."
+        "Closed loop: each client waits for its answer before it sends the next request. A slow store therefore gets"
+        " fewer requests, and percentiles understate the response times of independent users. Use --rate for an open"
+        " loop."
     )
 
 
@@ -72,7 +72,7 @@ def cluster_text(store: "RecordedStore") -> str:
 
 
 def limits_text(limits: "RecordedLimits") -> str:
-    """Write what each node may use, such as `each 0.5 CPUs and 1 GiB on cores 0, 1`; empty without limits."""
+    """Write the limits of each node, such as `each 0.5 CPUs and 1 GiB on cores 0, 1`; empty without limits."""
     parts = []
     if limits.cpus:
         parts.append(f"{limits.cpus:g} CPUs")
@@ -83,16 +83,16 @@ def limits_text(limits: "RecordedLimits") -> str:
 
 
 def cores_text(numbers: Sequence[int] | None, per_node: int | None) -> str:
-    """Write where nodes run: `on core 0`, `on cores 0, 1`, `on a core of its own`; empty for all cores there are."""
+    """Write the cores of nodes: `on core 0`, `on cores 0, 1`, `on a dedicated core`; empty for all cores."""
     listed = ", ".join(map(str, numbers or ()))
     if per_node:
-        apart = "on a core of its own" if per_node == 1 else f"on {per_node} cores of its own"
+        apart = "on a dedicated core" if per_node == 1 else f"on {per_node} dedicated cores"
         return f"{apart} of {listed}" if numbers else apart
     return f"on core{'s' * (len(numbers) != 1)} {listed}" if numbers else ""
 
 
 def seconds_text(seconds: float | None) -> str:
-    """Write a duration, or a dash where nothing was measured."""
+    """Write a duration, or a dash for None."""
     return "–" if seconds is None else format_duration(seconds)
 
 
@@ -105,19 +105,19 @@ def ends_text(percentile: "Percentile | None") -> tuple[str, str]:
 
 
 def interval_text(percentile: "Percentile | None") -> str:
-    """Write a percentile's 95 % interval, marked with `*` where it rests on few requests; empty where it is unknown."""
+    """Write a percentile's 95 % interval, with `*` if few requests are slower; empty without a percentile."""
     return f"[{', '.join(ends_text(percentile))}]{'*' * percentile.few}" if percentile else ""
 
 
 def few_text(percentiles: "Iterable[Percentile]") -> str:
-    """Explain the mark of percentiles that rest on few requests, and bounds that are unknown; empty without any."""
-    # Commands take words from here before they know whether they need any analysis.
+    """Explain `*` and unknown bounds of percentiles; empty if none of them occurs."""
+    # Imported late: commands that need no analysis import this module, too.
     from loadframe.analyze.percentiles import ENOUGH
 
     listed = list(percentiles)
     words = []
     if any(percentile.few for percentile in listed):
-        words.append(f"* Fewer than {ENOUGH} requests are slower: this percentile hangs on single requests.")
+        words.append(f"* Fewer than {ENOUGH} requests are slower: single requests decide this percentile.")
     if any(percentile.too_short for percentile in listed):
         words.append("unknown: response times change too slowly for a 95 % interval from a phase of this length.")
     if any(end is None for percentile in listed if not percentile.too_short for end in percentile.ends):
@@ -126,7 +126,7 @@ def few_text(percentiles: "Iterable[Percentile]") -> str:
 
 
 def with_parts(operations: "Mapping[str, OperationFigures]") -> "Iterator[tuple[str, Figures]]":
-    """Yield each operation by its name, and under it the parts that it consists of, such as the pages of a scroll."""
+    """Yield each operation with its name, followed by its parts, such as the pages of a scroll."""
     for name, operation in operations.items():
         yield name, operation
         for part, figures in operation.parts.items():
@@ -134,15 +134,15 @@ def with_parts(operations: "Mapping[str, OperationFigures]") -> "Iterator[tuple[
 
 
 def _operation(figures: "Figures") -> "OperationFigures | None":
-    """Return the figures where they are an operation's, and None where they are those of a part of one."""
-    # Commands take words from here before they know whether they need any record.
+    """Return the figures if they belong to an operation; None if they belong to a part of one."""
+    # Imported late: commands that need no record import this module, too.
     from loadframe.record.schema.summary import OperationFigures
 
     return figures if isinstance(figures, OperationFigures) else None
 
 
 def with_failures(operation: "Figures") -> "Latency | None":
-    """Return the response times of all requests, failed ones too; None if nothing failed, or in an older run."""
+    """Return the response times of all requests, including failed ones; None without failures or in an older run."""
     return operation.all if operation.errors else None
 
 
@@ -168,79 +168,80 @@ def messages_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def reconnects_texts(phase: "PhaseSummary") -> list[str]:
-    """Write how many connections a phase's clients had to open again; nothing if none."""
+    """Write how many connections a phase's clients reopened; empty if none."""
     count = sum(operation.reconnects for operation in phase.single.values())
-    return [f"{format_count(count)} reconnects: the server closed connections, or they broke"] if count else []
+    return [f"{counted(count, 'reconnect')}: the server closed the connection, or it broke"] if count else []
 
 
 def retries_texts(phase: "PhaseSummary") -> list[str]:
-    """Write how often each operation of a phase was tried again; nothing for those that never were."""
+    """Write the number of retries of each operation that has any."""
     return [
-        f"{counted(operation.retries, 'retry', 'retries')} of {name}: its response times include the pauses"
+        f"{counted(operation.retries, 'retry', 'retries')} of {name}: response times include the back-off"
         for name, operation in phase.operations.items()
         if operation.retries
     ]
 
 
 def setup_texts(phase: "PhaseSummary") -> list[str]:
-    """Write how long a phase's connections took to set up; nothing if none is recorded."""
+    """Write the set-up times of a phase's connections; empty if none is recorded."""
     setup = phase.setup
     if setup is None or not setup.count or setup.p50 is None or setup.p99 is None or setup.max is None:
         return []
     times = f"p50 {format_duration(setup.p50)}, p99 {format_duration(setup.p99)}, max {format_duration(setup.max)}"
-    return [f"setup of {format_count(setup.count)} connections: {times}"]
+    return [f"setup of {counted(setup.count, 'connection')}: {times}"]
 
 
 def recall_text(figures: "Figures") -> str | None:
-    """Write which share of the right documents was found: `recall 0.934`; None where that was not asserted."""
+    """Write the recall of an operation: `recall 0.934`; None if it was not measured."""
     operation = _operation(figures)
     return None if operation is None or operation.recall is None else f"recall {operation.recall:.3f}"
 
 
 def growth_text(figures: "Figures") -> str | None:
-    """Write how an operation's mean response time grew with the documents: `+12 ms [10 ms, 14 ms] per 1,000 documents
-    held (0 to 34,800)`; None where that is not known.
+    """Write the growth of an operation's mean response time with the documents; None if it is unknown.
+
+    Example: `+12 ms [10 ms, 14 ms] per 1,000 documents held (0 to 34,800)`.
     """
     operation = _operation(figures)
     growth = None if operation is None else operation.growth
     if growth is None:
         return None
     slope, low, high = (format_duration(seconds) for seconds in (growth.slope, growth.low, growth.high))
-    counted = ("held" if growth.all else "added") if growth.held else "written, new or not"
+    documents = ("held" if growth.all else "added") if growth.held else "written, new or not"
     words = (
-        f"{'+' * (growth.slope > 0)}{slope} [{low}, {high}] per 1,000 documents {counted}"
+        f"{'+' * (growth.slope > 0)}{slope} [{low}, {high}] per 1,000 documents {documents}"
         f" ({format_count(round(growth.begin))} to {format_count(round(growth.end))})"
     )
     return words if growth.apart else f"{words}, or with time"
 
 
 def resolution_text(figures: "Figures") -> str | None:
-    """Write how finely the time until something is seen is known; None where nothing was looked for."""
+    """Write the poll interval of visibility probes; None if an operation has none."""
     operation = _operation(figures)
     if operation is None or operation.resolution is None:
         return None
-    what = "its events until seen" if "visible" in operation.parts else "until seen"
-    return f"{what}, looked for every {format_duration(operation.resolution)}"
+    measure = "visibility latency of its events" if "visible" in operation.parts else "visibility latency"
+    return f"{measure}, polled every {format_duration(operation.resolution)}"
 
 
 def set_aside_texts(phase: "PhaseSummary") -> list[str]:
-    """Write, for each corpus that it happened to, how many of its lines are not documents and were set aside."""
+    """Write the number of skipped lines of each corpus that has lines without a document."""
     return [
-        f"{format_count(aside.lines)} line{'s' * (aside.lines != 1)} of the corpus {aside.corpus} are not "
-        f"documents and were not sent; see {', '.join(aside.kept)}"
+        f"{counted(aside.lines, 'line')} of the corpus {aside.corpus} skipped (not documents);"
+        f" see {', '.join(aside.kept)}"
         for aside in phase.set_aside
     ]
 
 
 def first_failure_texts(phase: "PhaseSummary") -> list[str]:
-    """Write when a request failed first, if one did."""
+    """Write the time of the first failure; empty without one."""
     if phase.first_failure is None:
         return []
     return [f"the first request failed {format_duration(phase.first_failure)} after the load began"]
 
 
 def sources_texts(phase: "PhaseSummary") -> list[str]:
-    """Write, for each source of events, what came of it: events per second taken, dead letters, what is left over."""
+    """Write the counts of each source: events accepted, indexed, dead, spilled, left over, seen."""
     texts = []
     for name, source in phase.sources.items():
         words = f"{name}: {format_count(source.accepted)} events accepted, {format_count(source.indexed)} indexed"
@@ -252,25 +253,25 @@ def sources_texts(phase: "PhaseSummary") -> list[str]:
                 f", {format_count(source.dead)} dead letters ({kinds}{f'; see {source.kept}' if source.kept else ''})"
             )
         if source.spilled_events:
-            words += f", {format_count(source.spilled_events)} spilled to disk meanwhile"
+            words += f", {format_count(source.spilled_events)} spilled to disk"
         if source.left_over:
             words += f", {format_count(source.left_over)} left over"
         if source.sampled is not None:
-            words += f", {format_count(source.seen or 0)} of {format_count(source.sampled)} that were looked for seen"
+            words += f", {format_count(source.seen or 0)} of {format_count(source.sampled)} probed events seen"
         texts += [words, *(f"{name}: {trouble}" for trouble in source.trouble)]
     return texts
 
 
 def ended_early_texts(phase: "PhaseSummary") -> list[str]:
-    """Write of each stream that ended before its phase, or before its time, by which seconds its rates are counted."""
+    """Write the end of each stream that ended early, which is the window of its rates."""
     return [
-        f"stream {stream.name} had nothing left to send after {format_duration(stream.measured)}: its requests/s"
-        " and documents/s are rates over that time"
+        f"stream {stream.name} ran out of requests after {format_duration(stream.measured)}: its requests/s and"
+        " documents/s are means over that time"
         for stream in phase.streams
         if stream.measured is not None and (stream.ran_out or stream.measured < _MOST * phase.duration)
     ]
 
 
 def treatment_text(treatment: Mapping[str, Any]) -> str:
-    """Write `nodes 2, clients 8`; factors are shown by their last name."""
+    """Write `nodes 2, clients 8`, with the last part of each factor's dotted name."""
     return ", ".join(f"{factor.rsplit('.', 1)[-1]} {level}" for factor, level in treatment.items())

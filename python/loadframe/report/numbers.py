@@ -1,4 +1,4 @@
-"""Numbers as people read them: with their interval, and with as many digits as the interval vouches for."""
+"""Formatting of numbers with their intervals, rounded to the digits that the interval supports."""
 
 import math
 
@@ -9,7 +9,7 @@ _MOST_DECIMALS = 5
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Write `24.4 [18.3, 31.0]`: the interval decides how many digits are worth reading; `∞` is an open end."""
+    """Write `24.4 [18.3, 31.0]`, rounded by the width of the interval; `∞` is an open end."""
     if estimate.low == estimate.value == estimate.high:
         return format_count(estimate.value)
     value, low, high = (round_to(number, _resolution(estimate)) for number in vars(estimate).values())
@@ -17,16 +17,13 @@ def estimate_text(estimate: Estimate) -> str:
 
 
 def measured_text(estimate: Estimate) -> str:
-    """Write a mean of runs: with its interval where runs were repeated, alone where nothing says how it scatters.
-
-    What is bounded from below alone is written with an open end.
-    """
+    """Write a mean of runs with its interval, or alone if the interval is unbounded on both sides."""
     known = estimate.is_finite or estimate.low > 0
     return estimate_text(estimate) if known else format_count(estimate.value)
 
 
 def seconds_estimate(estimate: Estimate | None) -> str:
-    """Write a mean of durations, s: with its interval where runs were repeated; a dash where it is not known."""
+    """Write a mean of durations, s, with its interval if that is finite; a dash for None."""
     if estimate is None:
         return "–"
     text = format_duration(estimate.value)
@@ -36,18 +33,18 @@ def seconds_estimate(estimate: Estimate | None) -> str:
 
 
 def rate_text(rate: float, unit: str) -> str:
-    """Write a throughput: `1,234 requests/s`; a dash where it is not finite."""
+    """Write a throughput: `1,234 requests/s`; a dash if it is not finite."""
     return f"{format_count(rate)} {unit}" if math.isfinite(rate) else "–"
 
 
 def interval_text(estimate: Estimate) -> str:
-    """Write the interval alone: `[18.3, 31.0]`."""
+    """Write only the interval: `[18.3, 31.0]`."""
     low, high = (round_to(number, _resolution(estimate)) for number in (estimate.low, estimate.high))
     return f"[{low}, {high}]"
 
 
 def round_to(value: float, resolution: float) -> str:
-    """Write a number to one digit of `resolution`, or two where that begins with 1 or 2; to four of its own at most."""
+    """Write a number to the first digit of `resolution` (two if that begins with 1 or 2), at most four digits."""
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     if value == 0:
@@ -61,7 +58,7 @@ def round_to(value: float, resolution: float) -> str:
         return f"{value:.{max(1, decimals + size + 1)}g}"
     rounded = round(value, decimals)
     if not rounded:
-        # What is not zero must not read as zero.
+        # Never round a nonzero number to zero.
         decimals, rounded = -size, round(value, -size)
     return f"{rounded:,.{max(decimals, 0)}f}" if decimals <= _MOST_DECIMALS else f"{value:.1g}"
 
@@ -75,7 +72,7 @@ def percent_text(estimate: Estimate) -> str:
 
 
 def _resolution(estimate: Estimate) -> float:
-    """Return the half-width of the interval; the value's own thousandth where the interval is open."""
+    """Return the half-width of the interval; for an open interval a thirtieth of its largest finite number."""
     if estimate.is_finite:
         return (estimate.high - estimate.low) / 2
     ends = (estimate.value, estimate.low, estimate.high)

@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: style, plots and the script for the pointer are inside."""
+"""Rendering of reports as self-contained HTML files."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from loadframe.report.plot.draw import data, draw
 
 
 def render(template: str, **context: Any) -> str:
-    """Return the page that a template makes of `context`."""
+    """Return the HTML page of a template filled with `context`."""
     environment = Environment(
         loader=PackageLoader("loadframe.report"),
         autoescape=select_autoescape(["html", "j2"]),
@@ -24,10 +24,10 @@ def render(template: str, **context: Any) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """Return a text without control characters and marks of text direction; markup and other values as they are."""
+    """Remove control characters and direction marks from a string; return markup and other values unchanged."""
     return printable(value) if type(value) is str else value
 
 
 def _sentence(words: str) -> str:
-    """Begin with a capital and end with a full stop."""
+    """Capitalise the first letter, and add a full stop if missing."""
     return f"{words[:1].upper()}{words[1:]}{'' if words.endswith('.') else '.'}"

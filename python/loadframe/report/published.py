@@ -1,4 +1,4 @@
-"""What a publication says beside what was measured: as relative changes drawn, and as a table with its sources."""
+"""Comparison of published and measured figures: plots of relative changes, and a table with sources."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ _NONE = "–"
 
 
 def published_section(figures: Sequence[Beside]) -> Table:
-    """Return all figures with what was measured of each, and a plot for each measure of which changes are known."""
+    """Return the table of published figures and their measurements, with a plot for each measure with known changes."""
     rows = [
         [
             Cell(_measure(at)),
@@ -39,10 +39,10 @@ def published_section(figures: Sequence[Beside]) -> Table:
         for at, measured in _rows(figures)
     ]
     note = (
-        "Changes are against the levels in small type, on both sides, since figures of other machines cannot be"
-        " compared as they are. Measured ones are ratios of means over runs, with 95 % intervals where runs were"
-        " repeated; where the publication names no clients, each size is taken at the clients with the highest"
-        " throughput. A dash: not measured here, or not published."
+        "Changes are relative to the levels in small type, because absolute figures of different machines are not"
+        " comparable. Measured changes are ratios of means over runs, with 95 % intervals if runs were repeated. If the"
+        " publication does not give the clients, each size uses the clients with the highest throughput. A dash: not"
+        " measured, or not published."
     )
     columns = (
         "measure", "of", "at", "published", "change", "measured at", "measured", "change measured", "source"
@@ -51,7 +51,7 @@ def published_section(figures: Sequence[Beside]) -> Table:
 
 
 def published_on_terminal(figures: Sequence[Beside]) -> TerminalTable:
-    """Return the same for the terminal, without sources."""
+    """Return the table of `published_section` for the terminal, without sources."""
     table = TerminalTable(
         ("measure", "of", "at", "published", "change", "measured", "change measured"),
         names=3,
@@ -72,14 +72,14 @@ def published_on_terminal(figures: Sequence[Beside]) -> TerminalTable:
 
 
 def _rows(figures: Sequence[Beside]) -> Iterator[tuple[Beside, MeasuredBeside | None]]:
-    """Yield each figure with each measurement of the same; once without where there is none."""
+    """Yield each figure with each of its measurements, or with None if it has none."""
     for at in figures:
         for measured in at.measured or (None,):
             yield at, measured
 
 
 def _figures(figures: Sequence[Beside]) -> Iterator[Figure]:
-    """Yield a plot for each measure and phase: changes that were published, and those that were measured."""
+    """Yield a plot of published and measured changes for each measure and phase."""
     known = [at for at in figures if at.figure.change is not None]
     for number, key in enumerate(dict.fromkeys((at.figure.measure, at.figure.phase) for at in known)):
         members = [at for at in known if (at.figure.measure, at.figure.phase) == key]
@@ -89,28 +89,28 @@ def _figures(figures: Sequence[Beside]) -> Iterator[Figure]:
             Axis(", ".join(name.rsplit(".", 1)[-1] for name in names) or "figure", "category"),
             [Panel(Axis(f"{_measure(members[0])}, change in %"))],
             [*_published_traces(members, names), *_measured_traces(members, names)],
-            "Hollow: as published. Filled: as measured here, with 95 % intervals where runs were repeated. Each is the"
-            " change against the levels that the table names.",
+            "Hollow: published. Filled: measured here, with 95 % intervals if runs were repeated. Each mark is the"
+            " change relative to the levels in the table.",
             rules=[Rule(0.0, "y", MUTED, "dot")],
         )
 
 
 def _instants(figures: Sequence[Beside]) -> Iterator[Figure]:
-    """Yield a plot of the instants that were published beside those that were measured, s, if there are any."""
+    """Yield a plot of published and measured instants, s, if the publication has any."""
     known = [at for at in figures if at.figure.measure in INSTANTS]
     if not known:
         return
     traces = []
     for index, measure in enumerate(name for name in INSTANTS if any(at.figure.measure == name for at in known)):
         members = [at for at in known if at.figure.measure == measure]
-        told = [(at, at.figure.value) for at in members if at.figure.value is not None]
+        published = [(at, at.figure.value) for at in members if at.figure.value is not None]
         mark = Mark(_color(index), _symbol(index), 10, hollow=True)
-        texts = [f"{_series(at)}, published\n{_measure(at)}: {format_duration(value)}" for at, value in told]
-        places: list[float | str | None] = [f"{_series(at)}, published" for at, _ in told]
+        texts = [f"{_series(at)}, published\n{_measure(at)}: {format_duration(value)}" for at, value in published]
+        places: list[float | str | None] = [f"{_series(at)}, published" for at, _ in published]
         traces.append(
-            Trace(places, [value for _, value in told], f"{_WORDS[measure]}, published", None, mark, texts=texts)
+            Trace(places, [value for _, value in published], f"{_WORDS[measure]}, published", None, mark, texts=texts)
         )
-        # Several series of a publication are held against the same runs, which are drawn once.
+        # Several published series share the same runs, which are drawn once.
         seen = {f"measured, {_others(one)}".rstrip(", "): one.mean for at in members for one in at.measured}
         traces.append(
             Trace(
@@ -128,8 +128,8 @@ def _instants(figures: Sequence[Beside]) -> Iterator[Figure]:
         Axis("", "category"),
         [Panel(Axis("s since the measured window began", from_zero=True))],
         traces,
-        "When triggers fired and nodes were asked for. Hollow: as published. Filled: as measured here, with 95 %"
-        " intervals where runs were repeated. They depend on how fast the load grew, which may differ between the two.",
+        "Times at which triggers fired and nodes were requested. Hollow: published. Filled: measured here, with 95 %"
+        " intervals if runs were repeated. The times depend on how fast the load grew, which may differ.",
     )
 
 
@@ -157,11 +157,11 @@ def _measured_traces(members: Sequence[Beside], names: Sequence[str]) -> Iterato
     for at in members:
         for one in at.measured:
             if one.change is not None:
-                # Several series of a publication are held against the same runs, which are drawn once.
+                # Several published series share the same runs, which are drawn once.
                 place = _place(at.figure.levels, names)
-                told = f"measured, {_others(one)}\n{_levels(at)} {_reference(at)}: {_change(one)}"
+                text = f"measured, {_others(one)}\n{_levels(at)} {_reference(at)}: {_change(one)}"
                 key = _key(at, place)
-                drawn.setdefault(_others(one), {}).setdefault(key, (told, one.change))
+                drawn.setdefault(_others(one), {}).setdefault(key, (text, one.change))
     for index, (others, points) in enumerate(drawn.items()):
         changes = [change for _, change in points.values()]
         ends = [_ends(change) for change in changes]
@@ -172,12 +172,12 @@ def _measured_traces(members: Sequence[Beside], names: Sequence[str]) -> Iterato
             mark=Mark(_color(len(COLORS) - 1 - index), _symbol(index)),
             low=[low for low, _ in ends],
             high=[high for _, high in ends],
-            texts=[told for told, _ in points.values()],
+            texts=[text for text, _ in points.values()],
         )
 
 
 def _key(at: Beside, place: str) -> str:
-    """Return what tells two measured points of a plot apart: where they stand, and what they are relative to."""
+    """Return the identity of a measured point in a plot: its place and its reference levels."""
     return f"{place}\t{_reference(at)}"
 
 

@@ -1,4 +1,4 @@
-"""The answer of an experiment in a few honest sentences: what was seen, with intervals, and what cannot be said."""
+"""Sentences on a scale experiment: the answer with its intervals, and its limits."""
 
 from collections.abc import Sequence
 
@@ -6,24 +6,22 @@ from loadframe.analyze.figures import STATES
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.scale.client_calibration import Calibration
 from loadframe.analyze.scale.sweep import PhaseCurves, Shape
-from loadframe.base.units import format_count, format_nodes, format_share, format_shares
+from loadframe.base.units import counted, format_count, format_nodes, format_share, format_shares
 from loadframe.report.fit import scaled_sentences, sentence
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 
 _ENOUGH_SIZES = 6
-#: A share of the throughput that is not worth a sentence.
+#: Corrections below this share of the throughput are not mentioned.
 _LITTLE = 0.0005
 
 
 def lead(curves: PhaseCurves) -> str:
-    """Return the one sentence that answers the question, for one measured phase."""
+    """Return the answer for one measured phase as one sentence, or why it has none."""
     if not curves.treatments:
         some = any(point.usable for point in curves.points)
         why = (
-            f"valid run of {curves.phase} counted any {curves.rate.counted}"
-            if some
-            else f"run of {curves.phase} is valid"
+            f"valid run of {curves.phase} counted {curves.rate.counted}" if some else f"run of {curves.phase} is valid"
         )
         return f"No answer: no {why}."
     nodes, unit = curves.over_nodes, curves.rate.unit
@@ -41,10 +39,10 @@ def lead(curves: PhaseCurves) -> str:
     if not last.speedup.is_finite:
         return (
             f"Throughput went {values}: {format_count(last.speedup.value)} times as much on {many / few:g} times the"
-            " nodes. No treatment has two valid runs, so it is unknown how much of this is noise."
+            " nodes. No treatment has two valid runs, so the noise in these figures is unknown."
         )
     if last.speedup.low <= 1 <= last.speedup.high:
-        return f"Throughput did not change measurably: it went {values}."
+        return f"No significant change in throughput: it went {values}."
     verb = "grew" if last.speedup.value > 1 else "fell"
     return (
         f"Throughput {verb} {values}: {estimate_text(last.speedup)} times as much on {many / few:g} times the nodes,"
@@ -53,32 +51,32 @@ def lead(curves: PhaseCurves) -> str:
 
 
 def limits(curves: PhaseCurves) -> list[str]:
-    """Return what the data cannot say, and how to read the figures."""
+    """Return sentences on the limits of the data and on how to read the figures."""
     words = _scaled(curves)
     nodes = curves.over_nodes
     if nodes:
         counts = sorted({treatment.nodes or 0 for treatment in nodes.treatments})
         if len(counts) < _ENOUGH_SIZES:
             words.append(
-                f"{len(counts)} node counts cannot distinguish a curve that flattens from one that keeps growing, so"
-                f" nothing is claimed beyond {counts[-1]} nodes."
+                f"{counted(len(counts), 'node count')} cannot distinguish a curve that flattens from one that keeps"
+                f" growing, so the report makes no claim beyond {format_nodes(counts[-1])}."
             )
         if curves.over_clients:
             words.append(
-                "Each number of nodes is represented by the number of clients whose throughput has the highest"
-                f" lower confidence bound ({_best_clients(curves)}). {_luck(curves)}"
+                "Each number of nodes uses its best number of clients: the throughput with the highest lower"
+                f" confidence bound ({_best_clients(curves)}). {_luck(curves)}"
             )
     words += [_calibration(calibration) for calibration in curves.calibrations]
     if curves.at_edge:
         words.append(
-            f"At {format_nodes(*curves.at_edge)} the most clients gave the most throughput, so more"
-            " clients might give more still."
+            f"At {format_nodes(*curves.at_edge)} the largest number of clients gave the highest throughput: more"
+            " clients may give more. Add larger numbers of clients."
         )
     return words
 
 
 def _scaled(curves: PhaseCurves) -> list[str]:
-    """Return what weak scaling comes to by its own law, where the answer is not the fit's own sentence."""
+    """Return sentences on weak scaling by Gustafson's law, unless `lead` contains them."""
     nodes = curves.over_nodes
     if nodes is None or nodes.fit is None or len({n for n, _ in nodes.fit.observations}) >= _ENOUGH_SIZES:
         return []
@@ -86,7 +84,7 @@ def _scaled(curves: PhaseCurves) -> list[str]:
 
 
 def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:
-    """Return, for each number of nodes, its name and what its curve over clients says, unless the answer says it."""
+    """Return the name and the conclusion of each curve over clients, except a conclusion that `lead` contains."""
     rows, answer = [], lead(curves)
     for curve in curves.over_clients:
         name = format_nodes(curve.nodes) if curve.nodes else "over clients"
@@ -97,7 +95,7 @@ def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:
 
 
 def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the columns and rows of a table of all treatments, for curves that have no speed-ups to show."""
+    """Return the columns and rows of a table of all treatments, for curves without speed-ups."""
     columns = ("nodes", "clients", "runs", curves.rate.unit, "p50", "p99", "figures")
     rows: list[tuple[str, ...]] = [
         (
@@ -115,14 +113,14 @@ def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[tuple[str
 
 
 def _time_text(value: float | None, low: float | None) -> str:
-    """Write a response time with its bounds, where the load generator's delays bound it."""
+    """Write a response time, with its bounds if the load generator's delays bound it."""
     if value is None or low is None or low >= value:
         return seconds_text(value)
     return f"{seconds_text(value)} [{seconds_text(low)}, {seconds_text(value)}]"
 
 
 def heading(curves: PhaseCurves) -> str:
-    """Return what tells these curves from others of the experiment: the phase, and levels of further factors."""
+    """Return the heading of the curves: the phase, and the levels of other factors."""
     others = treatment_text(curves.others)
     return f"{curves.phase}, {others}" if others else curves.phase
 
@@ -140,7 +138,7 @@ def fits(curves: PhaseCurves) -> list[tuple[str, ScalabilityFit]]:
 
 
 def equal_resources(shapes: Sequence[Shape], unit: str) -> list[str]:
-    """Say what more and smaller nodes gave against fewer and larger ones of as many CPUs in all."""
+    """Return sentences that compare many small nodes with few large ones that have the same CPUs in total."""
     words = []
     base: Shape | None = None
     for shape in shapes:
@@ -149,8 +147,8 @@ def equal_resources(shapes: Sequence[Shape], unit: str) -> list[str]:
             base = shape
             continue
         words.append(
-            f"{shape.phase}, {shape.total:g} CPUs in all: {_shape(shape)} gave {measured_text(shape.ratio)} times what"
-            f" {_shape(base)} gave ({format_count(shape.throughput.value)} against"
+            f"{shape.phase}, {shape.total:g} CPUs in total: {_shape(shape)} gave {measured_text(shape.ratio)} times the"
+            f" throughput of {_shape(base)} ({format_count(shape.throughput.value)} against"
             f" {format_count(base.throughput.value)} {unit})."
         )
     return words
@@ -161,12 +159,12 @@ def _shape(shape: Shape) -> str:
 
 
 def _calibration(calibration: Calibration) -> str:
-    """Say how many clients keep every node between idling and overload."""
+    """Return the number of clients that keeps the CPU of every node between 20 % and 90 %, as a sentence."""
     at = f"At {format_nodes(calibration.nodes)}" if calibration.nodes else "There"
     shares = format_shares(calibration.idlest or 0, calibration.busiest or 0)
     kept = "kept every node between 20 % and 90 % of its CPU limit"
     if calibration.clients is None:
-        return f"{at} no number of clients {kept} (they used {shares})."
+        return f"{at} no number of clients {kept} (the nodes used {shares})."
     clients = "only a single client" if calibration.clients == 1 else f"up to {calibration.clients} clients"
     return f"{at} {clients} {kept} ({shares})."
 
@@ -176,17 +174,17 @@ def _best_clients(curves: PhaseCurves) -> str:
 
 
 def _luck(curves: PhaseCurves) -> str:
-    """Say how the lead of the best of several was corrected for chance."""
+    """Return a sentence on the correction for selecting the best of several numbers of clients."""
     if not any(row.speedup.is_finite for row in curves.speedups[1:]):
-        return "No treatment has two valid runs, so the part of each lead that is due to chance is unknown."
+        return "No treatment has two valid runs, so the selection bias is unknown."
     most = 1 - min(row.treatment.without_luck for row in curves.speedups)
     if most < _LITTLE:
         return "Their leads are too large to be due to chance."
     return (
-        f"The best of several numbers of clients owes some of its lead to chance, so its throughput was corrected by up"
-        f" to {format_share(most, 1)} (shrinkage towards the numbers of clients that are hardly different)."
+        "Part of the lead of the best is chance: its throughput was corrected by up to"
+        f" {format_share(most, 1)} (shrinkage towards numbers of clients that perform almost alike)."
     )
 
 
 def _single(curves: PhaseCurves) -> str:
-    return f"Throughput was {measured_text(curves.best[0].throughput)} {curves.rate.unit} at best."
+    return f"Throughput was at most {measured_text(curves.best[0].throughput)} {curves.rate.unit}."

@@ -1,4 +1,4 @@
-"""A settings experiment in words: what matters, which combination is best, whether that held when measured again."""
+"""Sentences on a settings experiment: significant effects, the best combination, and its confirmation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,13 +15,16 @@ _LISTED = 4
 
 
 def heading(result: SettingsAt) -> str:
-    """Return what tells this result from others of the experiment: the phase, and the size."""
+    """Return the heading of a result: the phase, and the size."""
     at = treatment_text(result.at)
     return f"{result.phase}, {at}" if at else result.phase
 
 
 def lead(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return the sentences that answer, for one phase at one size; `levels` are each setting's, the default first."""
+    """Return the answer for one phase at one size.
+
+    `levels` maps each setting to its levels, the default first.
+    """
     if not result.course:
         return ["No answer: no run is valid."]
     words = []
@@ -32,7 +35,7 @@ def lead(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> list[str]:
 
 
 def combination_text(result: SettingsAt, levels: Sequence[Any]) -> str:
-    """Write the levels in which a combination differs from the default."""
+    """Write the levels of a combination that differ from the default."""
     changed = [
         f"{short(name)} {level}"
         for name, level, default in zip(result.factors, levels, result.combinations[0], strict=True)
@@ -42,12 +45,12 @@ def combination_text(result: SettingsAt, levels: Sequence[Any]) -> str:
 
 
 def term_text(result: SettingsAt, term: Sequence[int]) -> str:
-    """Write a term: the settings that it is made of."""
+    """Write the settings of a term."""
     return term_name(tuple(term), result.factors)
 
 
 def aliases_text(result: SettingsAt, response: Response, term: Sequence[int]) -> str:
-    """Say which interactions the design cannot separate from a term; empty where there are none."""
+    """Return the interactions aliased with a term; empty without any."""
     return named_aliases(response.model, tuple(term), result.factors)
 
 
@@ -58,7 +61,7 @@ def effect_text(contrast: Contrast) -> str:
 
 
 def level_text(result: SettingsAt, contrast: Contrast, levels: Mapping[str, Sequence[Any]]) -> str:
-    """Write what is compared with the default: `heap 256m`, or for two settings `beyond each alone`."""
+    """Write the level of an effect: `256m instead of 128m`; for an interaction `beyond each alone`."""
     if len(contrast.term) > 1:
         return "beyond each alone"
     named = levels[result.factors[contrast.term[0]]]
@@ -66,36 +69,33 @@ def level_text(result: SettingsAt, contrast: Contrast, levels: Mapping[str, Sequ
 
 
 def better_text(probability: float | None) -> str:
-    """Write a probability without claiming certainty."""
+    """Write a probability, limited to `< 0.1 %` and `> 99.9 %`; a dash for None."""
     if probability is None:
         return "–"
     return "> 99.9 %" if probability > 0.999 else "< 0.1 %" if probability < 0.001 else format_share(probability, 1)
 
 
 def shrinkage_text(result: SettingsAt) -> str:
-    """Say how the lead of the first combination was corrected for chance."""
+    """Return how the ratios were corrected for the selection of the best, as the end of a sentence."""
     if all(standing.better is None for standing in result.standings):
-        return "the runs do not show how they scatter, so it is unknown how much of its lead is due to chance."
-    return (
-        "each ratio is therefore shrunk towards what the combinations have in common; the measured ratio stands"
-        " beside it."
-    )
+        return "how much is unknown, because the run-to-run variance is unknown."
+    return "each ratio is therefore shrunk towards the common mean, beside the measured ratio."
 
 
 def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequence[Any]]) -> str:
     model = response.model
     ranked = sorted(model.terms, key=lambda fit: -fit.share)
     claimed = [fit for fit in ranked if response.claimed(fit.term)]
-    what = response.measure.phrase
+    measure = response.measure.phrase
     if all(fit.p is None for fit in ranked):
-        return f"Whether a setting changes {what} is unknown: the runs do not show how they scatter."
+        return f"Inconclusive: whether a setting changes {measure} is unknown: too few valid runs."
     if not claimed and result.winner is not None:
         return (
-            f"Which setting changes {what} is not decided: no effect of a setting or an interaction, averaged over all"
-            " combinations, stands out of the scatter of the runs."
+            f"Inconclusive: no setting or interaction, averaged over all combinations, changes {measure} by more than"
+            " the run-to-run variance."
         )
     if not claimed:
-        return f"No setting changes {what} by more than the scatter of the runs."
+        return f"No setting changes {measure} by more than the run-to-run variance."
     parts = []
     for fit in claimed[:_LISTED]:
         largest = max(
@@ -108,7 +108,7 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
         name = f"{term_text(result, fit.term)}{f' (or {others})' if others else ''}"
         parts.append(f"{name} ({format_share(fit.share)} of the variation{size})")
     more = f", and {len(claimed) - _LISTED} more" if len(claimed) > _LISTED else ""
-    return f"What changes {what}: {', '.join(parts)}{more}."
+    return f"Settings that change {measure}: {', '.join(parts)}{more}."
 
 
 def _winner(result: SettingsAt) -> str:
@@ -118,10 +118,10 @@ def _winner(result: SettingsAt) -> str:
     if len(ranked) < 2:
         return "No comparison: only one combination has valid runs."
     if result.winner is None:
-        beats = f"Nothing beats the default in {result.objective.phrase}"
+        beats = f"No combination beats the default in {result.objective.phrase}"
         candidates = [standing for number, standing in ranked.items() if number and number not in result.failed]
         if candidates and all(standing.better is None for standing in candidates):
-            beats += " as measured, which includes chance"
+            beats += " (not corrected for chance)"
         return f"{beats}{_passed_over(result)}."
     name = combination_text(result, result.winner)
     standing = next(
@@ -131,46 +131,47 @@ def _winner(result: SettingsAt) -> str:
     again = _confirmed(result)
     words = again or f"{name} looks best, which may be chance: it was not measured again"
     if standing:
-        chose = f"{format_change(standing.measured - 1)} in {result.objective.phrase} against the default"
+        change = f"{format_change(standing.measured - 1)} in {result.objective.phrase} against the default"
+        words += f". In the selecting runs: {change}"
         if standing.better is None:
-            words += f". The runs that chose it have {chose}, which includes chance"
+            words += ", not corrected for chance"
         else:
             words += (
-                f". The runs that chose it have {chose}, or {format_change(standing.ratio.value - 1)} after shrinkage,"
-                f" and a probability of {better_text(standing.better)} that it is better"
+                f" ({format_change(standing.ratio.value - 1)} after shrinkage), better with a probability of"
+                f" {better_text(standing.better)}"
             )
     cost = result.costs.get(standing.combination) if standing else None
     if cost:
-        words += f"; each request costs {format_count(cost)} times the CPU time"
+        words += f"; a request costs {format_count(cost)} times the CPU time"
     return f"{words}{_passed_over(result)}."
 
 
 def _passed_over(result: SettingsAt) -> str:
-    """Say at which combinations the store failed; empty without any."""
+    """Write the combinations at which the store failed; empty without any."""
     failing = [combination_text(result, result.combinations[number]) for number in result.failed if number]
     return f"; the store failed at {' and at '.join(failing)}, which counts against them" if failing else ""
 
 
 def _confirmed(result: SettingsAt) -> str:
-    """Say what fresh runs show of the winner; empty if it was not measured again."""
+    """Return the result of the confirmation runs of the winner; empty without confirmation."""
     if result.confirmation is None or result.winner is None:
         return ""
     name = combination_text(result, result.winner)
     _, winner = result.confirmation.groups
     if winner.failed:
         failed = f"{len(winner.failed)} of {len(winner.runs)} runs"
-        return f"{name} looked best, and did not hold: measured again, the store failed in {failed}"
+        return f"{name} looked best, but was not confirmed: measured again, the store failed in {failed}"
     again = next(
         (contrast for contrast in result.confirmation.contrasts if contrast.measure == result.objective),
         None,
     )
     if again is None:
-        return f"{name} looked best: measured again, but no run of it is valid"
+        return f"{name} looked best: it was measured again, but none of these runs is valid"
     held = {
         "better": f"The best combination is {name}",
-        "worse": f"{name} looked best, and did not hold",
-        "alike": f"{name} looked best, and its lead was gone",
-        "open": f"{name} looked best, which is not decided",
+        "worse": f"{name} looked best, but was not confirmed",
+        "alike": f"{name} looked best, but is no better",
+        "open": f"{name} looked best, but the confirmation is inconclusive",
     }
     figures = f"ratio {ratio_text(again)}, p = {p_text(again.p)}".replace("= <", "<")
     return (

@@ -1,4 +1,4 @@
-"""What was measured, on what, and how: the facts of manifests that a reader needs to judge or repeat a run."""
+"""Facts from manifests that a reader needs to judge or repeat a run."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ _KINDS = {True: "virtual machine", False: "no hypervisor seen"}
 
 @dataclass(frozen=True)
 class Facts:
-    """A title, and pairs of a word and its value."""
+    """A group of facts: a title, and pairs of a name and a value."""
 
     title: str
     pairs: Sequence[tuple[str, str]]
 
 
 def manifest_facts(manifest: Manifest) -> list[Facts]:
-    """Return the facts of a run's manifest, in groups; what is unknown is left out."""
+    """Return the known facts of a run's manifest, in groups."""
     return [
         Facts("Machine", _known(_machine(manifest.hardware))),
         Facts("Store", _known(_store(manifest.store))),
@@ -47,7 +47,7 @@ def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
                 "measured window": _duration(description.get("duration")),
                 "repetitions": str(description.get("repetitions", "")),
                 "runs": format_count(runs),
-                "order": "randomised in blocks, one repetition each; runs of one cluster state are neighbours",
+                "order": "randomised in blocks of one repetition; runs with the same cluster state are adjacent",
                 "seed": str(description.get("seed", "")),
                 "generator threads": str(description.get("threads", "")),
             }
@@ -56,7 +56,7 @@ def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
 
 
 def experiment_facts(folder: RecordedExperiment, example: Run | None) -> list[Facts]:
-    """Return the facts of an experiment: its design, and what a run of it says of machine, store and workload."""
+    """Return the facts of an experiment: its design, and the machine, store and workload of an example run."""
     return [
         design_facts(folder.description, len(folder.runs)),
         *(manifest_facts(example.manifest) if example else ()),
@@ -64,7 +64,7 @@ def experiment_facts(folder: RecordedExperiment, example: Run | None) -> list[Fa
 
 
 def run_facts(manifest: Manifest) -> Facts:
-    """Return how to make the run again."""
+    """Return the facts needed to repeat a run."""
     return Facts(
         "Run",
         _known(
@@ -74,23 +74,23 @@ def run_facts(manifest: Manifest) -> Facts:
                 "command": " ".join(manifest.command),
                 "seed": "" if manifest.seed is None else str(manifest.seed),
                 "ranks": _ranks(manifest.generator),
-                "ways to nodes": _ways(manifest.generator),
+                "round trips": _round_trips(manifest.generator),
             }
         ),
     )
 
 
 def _ranks(generator: GeneratorSetup) -> str:
-    """Return the ranks by machine, where several loaded."""
+    """Write the number of ranks on each machine; empty for a single process."""
     machines = Counter(str(member.machine) for member in generator.members)
     return ", ".join(f"{count} on {machine}" for machine, count in machines.items())
 
 
-def _ways(generator: GeneratorSetup) -> str:
-    """Return the mean round trip of clients to their nodes, beside what it would have been by turns."""
+def _round_trips(generator: GeneratorSetup) -> str:
+    """Write the mean round trip of clients to their nearest nodes, and its value for round-robin selection."""
     return "; ".join(
-        f"{phase}: {format_duration(seen['mean_round_trip'])} on average to the nearest,"
-        f" {format_duration(seen['mean_round_trip_in_turn'])} if clients took nodes in turn"
+        f"{phase}: mean {format_duration(seen['mean_round_trip'])} to the nearest node,"
+        f" {format_duration(seen['mean_round_trip_in_turn'])} with round robin"
         for phase, seen in generator.nearest.items()
     )
 
@@ -109,7 +109,7 @@ def _machine(hardware: Hardware) -> dict[str, str | None]:
         "clock": hardware.clock,
         "control groups": hardware.cgroup,
         "load before": ", ".join(map(str, hardware.load)),
-        "yardstick": ", ".join(map(format_duration, hardware.yardstick)),
+        "CPU reference": ", ".join(map(format_duration, hardware.yardstick)),
     }
 
 
@@ -133,22 +133,22 @@ def _store(store: RecordedStore) -> dict[str, str | None]:
 
 
 def _host(store: RecordedStore) -> str | None:
-    """Return where its nodes ran, and what their links did; nothing of a cluster that was only attached to."""
+    """Write the host, image and link shaping of the nodes; None for an attached cluster."""
     links = {str(shape) for shape in store.links.values()}
     words = [store.host, store.image, *sorted(links)]
     return ", ".join(word for word in words if word) or None
 
 
 def _machines(store: RecordedStore) -> str | None:
-    """Return the other machines, each with the nodes that it had when the run began."""
-    told = []
+    """Write the other machines, each with its nodes at the start of the run."""
+    texts = []
     for machine in store.machines:
         known = ""
         if "nodes" in machine:
             nodes = ", ".join(machine["nodes"]) or "no node at first"
             known = f" ({nodes}; {machine['threads']} CPUs, {format_size(machine['memory'])})"
-        told.append(f"{machine['name']}{known}")
-    return ", ".join(told) or None
+        texts.append(f"{machine['name']}{known}")
+    return ", ".join(texts) or None
 
 
 def _workload(workload: RecordedWorkload) -> dict[str, str | None]:

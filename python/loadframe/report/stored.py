@@ -1,9 +1,9 @@
-"""The events of sources that are in the store when a run is over, and those that are missing, as reports show them."""
+"""Tables of events found in the store after a run, and of missing events."""
 
 from collections.abc import Sequence
 
 from loadframe.analyze.stored import EventsOfRun
-from loadframe.base.units import format_count
+from loadframe.base.units import counted, format_count
 from loadframe.record.schema.source import StoredEvents
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.tables import Cell, Table
@@ -11,27 +11,25 @@ from loadframe.report.terminal_table import TerminalTable
 
 TITLE = "Events in the store"
 _NOTE = (
-    "Counted in the store after the last phase, less what was there before the first. Missing are events that the store"
-    " acknowledged and that are not there; where events may come twice, the same one may have been counted twice. At"
-    " risk is for how long the missing ones had come: their number by the mean rate until the node was killed. A kill"
-    " ends a process, and what it had given to the operating system stays: a machine that loses its power may lose"
-    " more."
+    "Events counted in the store after the last phase, minus those before the first. Missing: acknowledged events that"
+    " are not in the store; duplicates may hide some. At risk: missing events divided by the mean rate until the kill,"
+    " s. A kill ends a process, but keeps the data in the operating system's cache: a power failure may lose more."
 )
 
 
 def stored_text(stored: StoredEvents) -> str:
-    """Write what a collection has of a run's events: `ads-*: 1,096 events in 996 documents, all that ...`."""
+    """Write the events and documents of a collection, and how many acknowledged events are missing."""
     kinds = ", ".join(f"{format_count(count)} {kind}" for kind, count in stored.events.items())
     words = f"{stored.collection}: {format_count(sum(stored.events.values()))} events in the store ({kinds})"
     words += f", {format_count(stored.documents)} documents"
     if not stored.missing:
-        return f"{words}; every event that was acknowledged is there"
-    more = "" if stored.unique else ", or the same events came twice"
-    return f"{words}; {format_count(stored.missing)} that were acknowledged are missing{more}"
+        return f"{words}; no acknowledged event is missing"
+    more = "" if stored.unique else " (or were duplicates)"
+    return f"{words}; {counted(stored.missing, 'acknowledged event')} missing{more}"
 
 
 def experiment_stored(rows: Sequence[EventsOfRun]) -> Table | None:
-    """Return what the store has of the events of each run; None where no run took any in."""
+    """Return the events in the store after each run; None if no run ingested any."""
     if not rows:
         return None
     cells = [
@@ -52,7 +50,7 @@ def experiment_stored(rows: Sequence[EventsOfRun]) -> Table | None:
 
 
 def experiment_stored_on_terminal(rows: Sequence[EventsOfRun]) -> TerminalTable:
-    """Return the same for the terminal."""
+    """Return the counts of `experiment_stored` for the terminal."""
     table = TerminalTable(("run", "acknowledged", "in the store", "missing", "at risk"), title=f"{TITLE}:")
     for row in rows:
         counts = (row.stored.indexed, sum(row.stored.events.values()), row.stored.missing)

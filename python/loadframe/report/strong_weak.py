@@ -15,54 +15,54 @@ from loadframe.report.fit import NAMES, print_findings
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.page import render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Band, Figure, Line, Mark, Panel, Trace, numbers
+from loadframe.report.run_status import exclusions, trust
 from loadframe.report.scale_words import heading
 from loadframe.report.setup import design_facts
-from loadframe.report.standing import exclusions, trust
 from loadframe.report.tables import Cell, Table
 from loadframe.report.terminal_table import TerminalTable
 
-#: What the data do, by scaling.
+#: The words for each kind of scaling.
 DATA = {"strong": "the same data", "weak": "data that grow with the nodes"}
 COLUMNS = ("nodes", "strong, measured", "strong, by law", "weak, measured", "weak, by law")
 NOTE = (
-    "Speed-up: throughput by that on the fewest nodes, with 95 % intervals. Both curves count requests; where a request"
-    " does more work on more data, the weak curve has that as lost speed-up."
+    "Speed-up: throughput divided by the throughput on the fewest nodes, with 95 % intervals. Both curves count"
+    " requests. If a request does more work on more data, the weak curve shows it as lost speed-up."
 )
 
 
 def title(pair: CurvePair) -> str:
-    """Return which phase and levels the pair is of."""
+    """Return the heading of a pair: its phase and levels."""
     return heading(pair.curves["strong"])
 
 
 def lead(pair: CurvePair) -> str:
-    """Say what the two curves together mean, by their speed-ups on the most nodes that both have."""
+    """Compare the speed-ups on the largest number of nodes that both curves have, or say why that is not possible."""
     if pair.refusal:
         return f"No answer: {pair.refusal}."
     if pair.largest is None or pair.ratio is None:
-        return "No answer: the curves share no number of nodes but the fewest."
+        return "No answer: the curves have only their fewest nodes in common."
     (row,) = (row for row in pair.rows if row.nodes == pair.largest)
     both = [f"{measured_text(estimate)} with {DATA[scaling]}" for scaling, estimate in row.measured.items() if estimate]
     figures = f"at {format_nodes(pair.largest)} speed-up was {' and '.join(both)}"
     times = f"{measured_text(pair.ratio)} times as high"
     if pair.ratio.low > 1:
-        return f"More nodes pay off more where the data grow with them: {figures}, {times}."
+        return f"More nodes pay off more if the data grow with them: {figures}, {times}."
     if pair.ratio.high < 1:
-        return f"More nodes pay off less where the data grow with them: {figures}, {times}."
+        return f"More nodes pay off less if the data grow with them: {figures}, {times}."
     if not pair.ratio.is_finite:
-        return f"Runs were not repeated, so it is unknown whether the curves differ: {figures}, {times}."
-    return f"These runs do not show that the curves differ: {figures}, {times}."
+        return f"Inconclusive, because runs were not repeated: {figures}, {times}."
+    return f"No significant difference between the curves: {figures}, {times}."
 
 
 def laws(pair: CurvePair) -> list[str]:
-    """Say the serial share by each law, of which run it is a share, and whether the law agrees with the data."""
+    """Return sentences on each law: its serial share, the run that it refers to, and whether it fits the data."""
     if pair.refusal:
         return []
     words = []
     for scaling, law in pair.laws.items():
         if law is None:
             curve = pair.curves[scaling].over_nodes
-            words.append(f"The {scaling} curve has no law: {curve and curve.refusal}.")
+            words.append(f"No law for the {scaling} curve: {curve and curve.refusal}.")
         elif law.name == "gustafson":
             words.append(f"Weak, by Gustafson's law: a serial share s of {percent_text(law.share)} of the N-node run.")
         else:
@@ -74,11 +74,11 @@ def laws(pair: CurvePair) -> list[str]:
             of_one = f"{share} σ of {percent_text(law.share)} of the one-node run"
             words.append(f"Strong, by {_law(law)}: {of_one}{of_most}.")
         if law and not law.possible:
-            words.append(f"{_law(law)[0].upper()}{_law(law)[1:]} misses these data by more than the noise.")
+            words.append(f"{_law(law)[0].upper()}{_law(law)[1:]} does not fit these data (beyond the noise).")
     if all(pair.laws.values()):
         words.append(
-            "σ and s are not the same quantity: the same curve has a greater s than σ, since s is a share of a run that"
-            " more nodes have made shorter. Only shares of the run on one number of nodes can be compared."
+            "σ and s are different quantities: σ is a share of the one-node run, s of the shorter N-node run, so s is"
+            " greater for the same curve. Compare only shares of runs on the same number of nodes."
         )
     return words
 
@@ -92,7 +92,7 @@ def _causes(law: Law) -> str:
 
 
 def cells(pair: CurvePair) -> list[list[str]]:
-    """Return a row of cells for each number of nodes, as `COLUMNS` names them."""
+    """Return the cells of each number of nodes, in the order of `COLUMNS`."""
     return [
         [
             str(row.nodes),
@@ -107,7 +107,7 @@ def cells(pair: CurvePair) -> list[list[str]]:
 
 
 def trusts(strong_and_weak: StrongAndWeak) -> list[str]:
-    """Say of each experiment how many runs its figures rest on, and name the others with their reasons."""
+    """Return sentences on each experiment's runs: how many are used, and the others with their reasons."""
     words = []
     for scaling, sweep in strong_and_weak.sweeps.items():
         words.append(f"{scaling.capitalize()} ({sweep.folder.description['experiment']}): {trust(sweep.folder)}")
@@ -122,7 +122,7 @@ def doubts(curves: PhaseCurves) -> Sequence[Finding]:
 
 
 _STEPS = 80
-#: An interval that knows no bound is cut here, as a multiple of the most nodes.
+#: Upper limit for drawn intervals, as a multiple of the most nodes.
 _HIGHEST = 2.0
 
 
@@ -171,7 +171,7 @@ def _view(pair: CurvePair, name: str) -> PairView:
 
 
 def speedups_plot(pair: CurvePair, name: str) -> Figure:
-    """Draw both speed-ups over the same nodes, each with its law and the law's band, and linear growth."""
+    """Draw both speed-ups against nodes, with each law and its band, and linear growth."""
     fewest, most = pair.rows[0].nodes, pair.rows[-1].nodes
     traces = [Trace([fewest, most], [1, most / fewest], "linear growth", Line(MUTED, 1.5, "dot"), hover=False)]
     bands: list[Band] = []
@@ -185,10 +185,10 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
             low, high = np.clip(ends, 0, _HIGHEST * most / fewest).T
             bands.append(Band(numbers(sizes), numbers(low), numbers(high), color, scaling))
             label = f"{scaling}, {NAMES[law.name]}"
-            told = [f"{label}\n{size:.3g} nodes: {at.value:.3g}" for size, at in zip(sizes, by_law, strict=True)]
+            texts = [f"{label}\n{size:.3g} nodes: {at.value:.3g}" for size, at in zip(sizes, by_law, strict=True)]
             line = Line(color, 2, "solid" if law.possible else "dash")
             heights = numbers([speedup.value for speedup in by_law])
-            traces.append(Trace(numbers(sizes), heights, label, line, texts=told, group=scaling))
+            traces.append(Trace(numbers(sizes), heights, label, line, texts=texts, group=scaling))
         traces.append(
             Trace(
                 [nodes for nodes, _ in measured],
@@ -207,8 +207,8 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
         Axis("nodes", from_zero=True, whole=True, ticks=ticks),
         [Panel(Axis("speed-up", from_zero=True))],
         traces,
-        "Marks are measured speed-ups with their intervals, lines are the laws with their 95 % bands; a law that misses"
-        " the data by more than the noise is dashed. No line extends beyond the measurements.",
+        "Marks: measured speed-ups with 95 % intervals. Lines: the laws with 95 % bands, dashed if the law does not fit"
+        " the data. Lines end where the measurements end.",
         bands,
         height=440,
     )
@@ -240,7 +240,7 @@ def print_strong_weak(both: StrongAndWeak, console: Console) -> None:
     for sentence in trusts(both):
         console.print(Text(sentence, style="dim"))
     for difference in both.differing:
-        console.print(Text(f"where both curves begin, the runs differ in {difference}", style="dim"))
+        console.print(Text(f"On the fewest nodes, the runs differ in {difference}", style="dim"))
 
 
 def _table(pair: CurvePair) -> TerminalTable:

@@ -1,4 +1,4 @@
-"""The tables of the HTML report, as plain cells: what is in them is decided here, how they look in the templates."""
+"""Tables of the HTML report as plain cells; the templates define their look."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.percentiles import percentiles_of
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.scale.sweep import PhaseCurves
-from loadframe.base.units import format_change, format_count, format_duration, format_share
+from loadframe.base.units import counted, format_change, format_count, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary
 from loadframe.report.fit import NAMES
@@ -25,7 +25,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.plot import Figure
-from loadframe.report.standing import figures_text, standing, why
+from loadframe.report.run_status import figures_text, run_status, why
 
 _PARAMETERS = {
     "lambda": "λ, throughput of one",
@@ -34,14 +34,14 @@ _PARAMETERS = {
     "kappa": "κ, coherency",
     "ceiling": "C, ceiling",
 }
-#: Ranks of a phase that are shown: where there are more, those that did least.
+#: The maximum number of ranks shown for a phase: those with the fewest requests.
 _RANKS = 32
 _PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "max"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell's text, a second line in small type, and its tone: best, valid, invalid or muted."""
+    """A table cell: text, a second line in small type, and a tone (best, valid, invalid, muted or a CSS class)."""
 
     text: str
     small: str = ""
@@ -50,9 +50,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Column titles and rows of cells; the first `names` columns hold words, the rest numbers.
+    """A table whose first `names` columns hold words, the rest numbers.
 
-    Where it is a section of a page, `figures` stand above it.
+    In a section of a page, `figures` stand above the table.
     """
 
     columns: Sequence[str]
@@ -67,7 +67,7 @@ Sections = Sequence[tuple[str, Table]]
 
 
 def speedup_table(curves: PhaseCurves) -> Table:
-    """Return what each number of nodes gave at its best number of clients."""
+    """Return the throughput, speed-up and response times of each number of nodes at its best number of clients."""
     rows = []
     for row in curves.speedups:
         treatment = row.treatment
@@ -88,14 +88,14 @@ def speedup_table(curves: PhaseCurves) -> Table:
         ("nodes", "clients", "runs", curves.rate.unit, "speed-up", "efficiency", "p50", "p99", "in flight"),
         rows,
         names=0,
-        note="Means over repetitions with 95 % intervals, which share one relative spread, pooled over all treatments,"
-        " without what the best number of clients owes to being chosen. Efficiency is speed-up by growth in nodes. In"
-        " flight: requests in the cluster on average, by Little's law.",
+        note="Means over repetitions, corrected for the selection of the best number of clients. 95 % intervals with"
+        " one relative variance, pooled over all treatments. Efficiency: speed-up divided by the growth in nodes. In"
+        " flight: mean number of requests in the cluster, by Little's law.",
     )
 
 
 def models_table(fit: ScalabilityFit) -> Table:
-    """Return the ladder of models: parameters with intervals, and how well each does."""
+    """Return a table with a column for each model: parameters with intervals, and goodness of fit."""
     models = list(fit.models.values())
     tones = {model.name: "best" if model.name == fit.best else "" for model in models}
     rows = [
@@ -112,10 +112,10 @@ def models_table(fit: ScalabilityFit) -> Table:
 
 
 def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
-    """Return every run of a design with its verdict; failed and missing ones too."""
+    """Return a row for each run, including failed and missing runs, with its verdict."""
     rows = []
     for run in runs:
-        word = standing(run)
+        word = run_status(run)
         tone = {"valid": "valid", "bounded": "valid", "not made": "muted"}.get(word, "invalid")
         generator = run.run.summary.generator if run.run else None
         rows.append(
@@ -158,18 +158,17 @@ def operations_table(run: Run) -> Table:
             if recall := recall_text(operation):
                 empty = [Cell("")] * (3 + len(_PERCENTILES))
                 rows.append([Cell(""), Cell(""), Cell(recall, tone="muted"), *empty])
-            if looked := resolution_text(operation):
+            if polled := resolution_text(operation):
                 empty = [Cell("")] * (3 + len(_PERCENTILES))
-                rows.append([Cell(""), Cell(""), Cell(looked, tone="muted"), *empty])
+                rows.append([Cell(""), Cell(""), Cell(polled, tone="muted"), *empty])
             if every := with_failures(operation):
                 percentiles = [Cell(seconds_text(every.at(key)), tone="muted") for key in _PERCENTILES]
                 rows.append([Cell(""), Cell(""), Cell("with failures"), Cell(""), Cell(""), *percentiles, Cell("")])
     columns = ("phase", "load", "operation", "requests/s", "documents/s", *_PERCENTILES.values(), "failures")
     note = (
-        "Requests answered well, and response times (done less scheduled) of these, in the measured window; where"
-        " requests failed, those of all requests stand below. So do the exchanges that an operation consists of: their"
-        " times are their own, done less sent. In brackets are the percentiles' 95 % intervals as of this one run; ?"
-        " where no request bounds them. "
+        "Successful requests of the measured window, and their response times (done − scheduled). If requests failed, a"
+        " second row has the times of all requests. Rows with a dot: parts of an operation, with service times (done −"
+        " sent). In brackets: 95 % intervals of the percentiles within this run. "
     )
     few = few_text(
         percentile for phase in by_phase.values() for intervals in phase.values() for percentile in intervals.values()
@@ -178,7 +177,7 @@ def operations_table(run: Run) -> Table:
 
 
 def failures_table(phases: Sequence[PhaseSummary]) -> Table | None:
-    """Return the messages of failed requests with their number; None without any."""
+    """Return the messages of failed requests with their counts; None without any."""
     rows = [
         [
             Cell(phase.name),
@@ -194,14 +193,12 @@ def failures_table(phases: Sequence[PhaseSummary]) -> Table | None:
     ]
     if not rows:
         return None
-    note = (
-        "Failures of the measured window, the most frequent first. Messages that differ only in numbers count as one."
-    )
+    note = "Failures of the measured window, the most frequent first. Messages that differ only in numbers are merged."
     return Table(("phase", "operation", "class", "status", "failures", "message"), rows, names=3, note=note)
 
 
 def growth_table(phases: Sequence[PhaseSummary]) -> Table | None:
-    """Return how mean response times grew with the documents; None where no run says it."""
+    """Return the growth of mean response times with the documents; None if it is unknown."""
     known = [
         (phase.name, name, growth)
         for phase in phases
@@ -222,26 +219,26 @@ def growth_table(phases: Sequence[PhaseSummary]) -> Table | None:
         for phase, name, growth in known
     ]
     note = (
-        "What 1,000 documents more added to the mean response time, with its 95 % interval as of this one run. Where"
-        " documents came at an even pace, they cannot be distinguished from time, and the figure has in it whatever"
-        " else changed meanwhile. Of documents that were written, only the store knows how many were new."
+        "Increase of the mean response time per 1,000 documents, with the 95 % interval within this run. If documents"
+        " were added at a constant rate, this effect cannot be separated from other changes over time (“documents or"
+        " time”). Written documents may replace existing ones."
     )
     columns = ("phase", "operation", "per 1,000 documents", "documents", "counted", "grew with")
     return Table(columns, rows, names=2, note=note)
 
 
 def generator_table(generator: GeneratorFigures) -> Table:
-    """Return what the generator saw of itself in one run; what was not recorded is left out."""
+    """Return the recorded self-monitoring figures of the load generator in one run."""
     achieved = generator.achieved
     shares = {
         "CPU of the busiest thread, mean": generator.cpu_share,
         "CPU of the busiest thread, busiest second": generator.cpu_share_peak,
         "time that a thread waited for a core": generator.waited_share,
-        "time that a CPU quota held the generator": generator.throttled_share,
-        "time that an event loop stood still for 50 ms or more": generator.away_share,
-        "of the processors, taken by the hypervisor": generator.stolen_share,
-        "of the network's speed": generator.network_share,
-        "of the generator's calibrated ceiling": generator.ceiling_share,
+        "time throttled by a CPU quota": generator.throttled_share,
+        "time that an event loop was stalled for 50 ms or more": generator.away_share,
+        "CPU time stolen by the hypervisor": generator.stolen_share,
+        "network bandwidth used": generator.network_share,
+        "share of the generator's calibrated limit": generator.ceiling_share,
     }
     rows = [("worker threads", format_count(generator.threads))]
     rows += [(words, format_share(share)) for words, share in shares.items() if share is not None]
@@ -251,12 +248,15 @@ def generator_table(generator: GeneratorFigures) -> Table:
         ("longest stall of an event loop", seconds_text(generator.longest_stall)),
     ]
     if achieved is not None:
-        rows.append(("achieved of the offered rate", format_share(achieved, 1)))
+        rows.append(("achieved share of the offered rate", format_share(achieved, 1)))
     return Table(("generator", ""), [[Cell(words), Cell(value)] for words, value in rows])
 
 
 def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:
-    """Return what each rank did and saw of itself, by phase; None where one process made the load."""
+    """Return the requests and self-monitoring figures of ranks by phase; None if one process generated the load.
+
+    Of more than 32 ranks, the table has those with the fewest requests.
+    """
     rows = []
     left_out = 0
     for phase in phases:
@@ -278,7 +278,7 @@ def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:
             )
     if not rows:
         return None
-    note = f"{format_count(left_out)} ranks that made more requests are in summary.json. " if left_out else ""
+    note = f"summary.json has {counted(left_out, 'more rank')}, with more requests. " if left_out else ""
     columns = (
         "phase",
         "rank",
@@ -290,15 +290,15 @@ def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:
         "lag p99",
         "began late",
     )
-    return Table(columns, rows, names=3, note=f"{note}Of the measured window; shares are of a rank's busiest thread.")
+    return Table(columns, rows, names=3, note=f"{note}Measured window; shares of the busiest thread of a rank.")
 
 
 def _quality(fit: ScalabilityFit, models: Sequence[ModelFit]) -> dict[str, list[str]]:
-    """Return how well each model does, by the words for it."""
+    """Return the goodness of fit of each model, by the title of its row."""
     return {
         "AICc, less is better": [_or_dash(model.aicc, "{:.1f}") for model in models],
         "R²": [_or_dash(model.r_squared, "{:.4f}") for model in models],
-        f"error in predicting {format_count(fit.largest)} {fit.over} from fewer": [
+        f"prediction error at {format_count(fit.largest)} {fit.over} from fewer": [
             "–" if model.extrapolation_error is None else format_change(model.extrapolation_error) for model in models
         ],
         "lack of fit, p": ["–" if model.lack_of_fit is None else _p_value(model.lack_of_fit.p) for model in models],
@@ -334,7 +334,7 @@ def _estimate(estimate: Estimate) -> Cell:
 
 
 def split(text: str) -> Cell:
-    """Return a cell of a value and its interval, which is in brackets behind it."""
+    """Return a cell for `value [interval]`, with the interval in small type."""
     value, bracket, interval = text.partition(" [")
     return Cell(value, f"[{interval}" if bracket else "")
 

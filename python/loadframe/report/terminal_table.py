@@ -1,4 +1,4 @@
-"""A table on the terminal that is never cut: where it is wider than the terminal, each row becomes a block of lines."""
+"""Terminal tables that print each row as a block of lines if the table is wider than the terminal."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ _GAP = 2
 
 
 class TerminalTable:
-    """Rows under headers. The first `names` columns hold words and name the row; the others are right-aligned.
+    """A table whose first `names` columns name the row, left-aligned; the others are right-aligned.
 
-    A cell may have several lines. `title` stands above the table.
+    Cells may have several lines. `title` is printed above the table.
     """
 
     def __init__(self, headers: Sequence[str], *, names: int = 1, title: str = "") -> None:
@@ -28,7 +28,7 @@ class TerminalTable:
         self._rows.append(([Text(cell) if isinstance(cell, str) else cell for cell in cells], style))
 
     def print(self, console: Console) -> None:
-        """Print it as a table where it fits the console, else as blocks."""
+        """Print a table if it fits the width of the console, else blocks."""
         if self._title:
             console.print(Text(self._title, style="dim"))
         columns = zip(*([Text(header) for header in self._headers], *(cells for cells, _ in self._rows)), strict=True)
@@ -49,7 +49,7 @@ class TerminalTable:
         console.print(table)
 
     def _print_blocks(self, console: Console) -> None:
-        """Print the names of a row in its first line, then each figure with its header, as many in a line as fit."""
+        """Print each row as a line of names, then lines filled with figures and their headers."""
         for cells, style in self._rows:
             named = [cell for cell in cells[: self._names] if cell.plain]
             if named:
@@ -66,7 +66,7 @@ class TerminalTable:
 
 
 def _filled(pairs: Sequence[Text], width: int) -> Text:
-    """Return pairs in lines of at most `width` cells; a pair that is longer has lines of its own, folded."""
+    """Join pairs to lines of at most `width` cells; fold a longer pair."""
     lines: list[Text] = []
     for pair in pairs:
         if lines and cell_len(lines[-1].plain) + 2 + cell_len(pair.plain) <= width:

@@ -1,4 +1,4 @@
-"""How far an experiment's figures may be trusted, whatever its kind, for pages and for the terminal."""
+"""Runs of an experiment and their verdicts, for pages and for the terminal."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from loadframe.analyze.experiment import RecordedExperiment
-from loadframe.report.standing import Exclusion, exclusions, trust
+from loadframe.report.run_status import Exclusion, exclusions, trust
 from loadframe.report.tables import Table, runs_table
 
 
 @dataclass(frozen=True)
 class RunsView:
-    """Each run and its verdict, as pages show them."""
+    """Runs and verdicts of an experiment, for the macro `verdicts` in `parts.html.j2`."""
 
     trust: str
     exclusions: list[Exclusion]
@@ -25,7 +25,7 @@ class RunsView:
 
 
 def runs_view(folder: RecordedExperiment) -> RunsView:
-    """Return the runs of an experiment as pages show them; the macro `runs` in `parts.html.j2` does."""
+    """Return the runs and verdicts of an experiment for its page."""
     factors = list(dict.fromkeys(name for run in folder.runs for name in run.treatment))
     return RunsView(
         trust=trust(folder),
@@ -37,7 +37,7 @@ def runs_view(folder: RecordedExperiment) -> RunsView:
 
 
 def print_trust(folder: RecordedExperiment, console: Console) -> None:
-    """Print how many runs the figures rest on, and why the others are left out."""
+    """Print how many runs the figures use, and why other runs are left out or bounded."""
     console.print(Text(trust(folder), style="yellow" if folder.left_out else "green"))
     grid = Grid.grid(padding=(0, 1, 0, 0))
     for group in exclusions(folder):

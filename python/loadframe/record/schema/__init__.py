@@ -1,7 +1,7 @@
-"""What a run folder holds: every column and key once, with its unit.
+"""Schema of run folders: all columns and keys, with types, units and descriptions.
 
-These tables are the documentation: `python -m loadframe.record.schema` prints them as docs/run-folder.md, the
-writer takes its columns from them, and `undocumented` finds keys that they lack.
+`python -m loadframe.record.schema` prints it as docs/run-folder.md. The writer takes its columns from it, and
+`undocumented` finds keys that it lacks.
 """
 
 from loadframe.record.schema.event_kinds import EVENT_KINDS
@@ -22,9 +22,9 @@ from loadframe.record.schema.telemetry import (
 
 EVENTS = (
     Field("time", "number", "s", "since the run began"),
-    Field("wall", "string", "ISO 8601, UTC", "the same instant on the wall clock"),
-    Field("kind", "string", "", "what happened, such as `phase started`, `gap`"),
-    Field("**", "any", "", "what belongs to the kind"),
+    Field("wall", "string", "ISO 8601, UTC", "the time by the wall clock"),
+    Field("kind", "string", "", "kind of event, such as `phase started`, `gap`"),
+    Field("**", "any", "", "further keys of the kind"),
 )
 
 MANIFEST = documented(Manifest)
@@ -36,7 +36,7 @@ SERIES_FILE = "series.parquet"
 TELEMETRY_FILE = "telemetry.parquet"
 EVENTS_FILE = "events.jsonl"
 HISTOGRAMS_FILE = "histograms.hlog"
-#: Of a run whose requests were recorded one by one.
+#: Only in runs with `samples`.
 SAMPLES_FILE = "samples.parquet"
 MEMBERS = (MANIFEST_FILE, SUMMARY_FILE, SERIES_FILE, TELEMETRY_FILE, EVENTS_FILE, HISTOGRAMS_FILE)
 

@@ -1,4 +1,4 @@
-"""Prints the documentation of run folders as a page: `python -m loadframe.record.schema > docs/run-folder.md`."""
+"""Prints the documentation of run folders: `python -m loadframe.record.schema > docs/run-folder.md`."""
 
 import sys
 from collections.abc import Iterable
@@ -11,84 +11,79 @@ _HEAD = f"""\
 
 <!-- Written by `python -m loadframe.record.schema`; change python/loadframe/record/schema instead. -->
 
-Everything after the load works from run folders alone. A folder holds the members below, and appears whole or not at
-all: while a run is recorded it grows in a hidden folder beside its place. Copy it, archive it, read it with anything
-that reads JSON, Parquet and HdrHistogram logs; `loadframe.record.Run(path)` reads it in Python, as in
+A run folder contains all results of a run; analyses and reports need nothing else. A run is recorded in a hidden
+folder, which is renamed when it is complete. You can copy and archive run folders, and read them with any tool for
+JSON, Parquet and HdrHistogram logs. In Python, use `loadframe.record.Run(path)`, for example
 `Run(path).summary.phases[0].operations["read"].response.p99`.
 
-| member | holds |
+| file | content |
 |---|---|
-| `{schema.MANIFEST_FILE}` | all that is needed to repeat the run |
-| `{schema.SUMMARY_FILE}` | what came of it, per phase and operation, with the verdict |
+| `{schema.MANIFEST_FILE}` | setup of the run, sufficient to repeat it |
+| `{schema.SUMMARY_FILE}` | figures by phase and operation, and the verdict |
 | `{schema.SERIES_FILE}` | counts and percentiles per phase, stream, operation, segment and second |
 | `{schema.HISTOGRAMS_FILE}` | histograms of response and service times per operation and second |
-| `{schema.TELEMETRY_FILE}` | what was watched beside: nodes, this machine, the generator, the store's statistics |
-| `{schema.EVENTS_FILE}` | what happened, one JSON object a line |
-| `{schema.SAMPLES_FILE}` | each request for itself, where `--samples` asked for that |
-| `answers-PHASE.json` | the last answers to operations whose answers are drawn, by operation; not of ranks |
-| `dead-letters-PHASE-SOURCE.ndjson` | of a source, lines that are not events and events that the store refused |
+| `{schema.TELEMETRY_FILE}` | samples of nodes, machine, load generator and the store's statistics |
+| `{schema.EVENTS_FILE}` | events, one JSON object a line |
+| `{schema.SAMPLES_FILE}` | single requests; only with `--samples` |
+| `answers-PHASE.json` | last answers of operations whose answers are drawn, by operation; not with ranks |
+| `dead-letters-PHASE-SOURCE.ndjson` | invalid lines of a source, and its events that the store rejected |
 
-Times are seconds since the run began, by the monotonic clock, unless a unit says otherwise. Sizes are bytes. In a
-path, a key in capitals stands for any name, `[]` for each element of a list, and `**` for whatever lies below.
+Times are seconds since the run began, by the monotonic clock, unless the unit differs. Sizes are bytes. In a path, a
+key in capitals stands for any name, `[]` for each element of a list, and `**` for all keys below.
 """
 
 _MANIFEST = """\
-Secrets never get into it: the value of a key such as `password`, `api_key`, `token` or `secret` reads `***`.
+Secrets are masked: the value of a key such as `password`, `api_key`, `token` or `secret` is `***`.
 """
 
 _HISTOGRAMS = """\
-The HdrHistogram log format 1.3, as its tools in many languages read it. Values are nanoseconds, from 1 ns to 1 h at
-three significant digits; `Interval_Max` is in milliseconds. Run folders of Loadframe 0.1 have microseconds, which the
-highest trackable value of their histograms (3,600,000,000) shows; `Run.histograms` reads both. Start timestamps are
-seconds since the run began, on top of the header's base time. Equal layouts add exactly: a percentile over a window is
-that of the sum of its histograms.
+The file has the HdrHistogram log format 1.3. Values are nanoseconds, from 1 ns to 1 h at three significant digits;
+`Interval_Max` is in milliseconds. Run folders of Loadframe 0.1 have microseconds (highest trackable value
+3,600,000,000); `Run.histograms` reads both. Start timestamps are seconds since the run began, relative to the header's
+base time. For a percentile over several seconds, add their histograms.
 
-| tag | holds |
+| tag | content |
 |---|---|
 | `PHASE/OPERATION/response` | done - scheduled of the successes in the measured segment |
-| `PHASE/OPERATION/service` | done - sent of the same requests |
-| `PHASE/OPERATION/failure` | done - scheduled of the failures; added to those of the successes, it makes all requests |
-| `PHASE/OPERATION/setup` | setup of connections that were opened for its requests: TCP, TLS and authentication |
-| `PHASE/OPERATION.PART/response`, `.../service`, `.../failure` | done - sent of a part of the operation, all three |
-| `PHASE/OPERATION/response/warmup`, and so on | the same of the warm-up |
-| `generator/lateness` | how late clients handled requests that were due |
-| `generator/lag` | how late the event loops ran a check of their own that is due every 50 ms |
+| `PHASE/OPERATION/service` | done - sent of the successes in the measured segment |
+| `PHASE/OPERATION/failure` | done - scheduled of the failures in the measured segment |
+| `PHASE/OPERATION/setup` | setup of connections opened for its requests: TCP, TLS and authentication |
+| `PHASE/OPERATION.PART/response`, `.../service`, `.../failure` | done - sent of a part of the operation |
+| `PHASE/OPERATION/response/warmup`, and so on | the same for the warm-up |
+| `generator/lateness` | lateness: delay of due requests in the generator |
+| `generator/lag` | event-loop lag: delay of a check that is due every 50 ms |
 """
 
 _SERIES = """\
-An operation that consists of several exchanges with the store, such as a scroll, has rows for itself and for each of
-its parts, such as `OPERATION.page`. Add up one or the other, not both: throughput counts operations. A part has no
-schedule of its own, so its response time is its service time, and it is written down in the second in which its
-operation was done. Its bytes are counted with the operation.
+An operation with several exchanges, such as a scroll, has rows for the operation and for each part, such as
+`OPERATION.page`. Sum operations or parts, not both; throughput counts operations. A part is not scheduled, so its
+response time equals its service time. It counts in the second in which its operation was done, and its bytes count in
+the operation.
 
-A second in which nothing was done has a row nevertheless where requests were in flight at its end: `unanswered` says
-how many, and the oldest of them will have taken at least as long as `oldest_unanswered` says. They count in the segment
-in which they were scheduled, as they do when they are done. A request that is tried again counts once, its bytes with
-every attempt.
+A second without finished requests has a row if requests were in flight at its end. `unanswered` is their number, and
+`oldest_unanswered` the age of the oldest. They count in the segment in which they were scheduled. A retried request
+counts once; its bytes count for each attempt.
 """
 
 _SAMPLES = """\
-Not there unless `--samples`, or `samples: true` in an experiment file, asked for it. One row for each request that
-ended, second by second; within a second there is no order. A request that is tried again has one row. Requests that
-were never sent, or still in flight at the end, have none: the series and the summary count them.
+This file exists only with `--samples`, or `samples: true` in an experiment file. It has a row for each finished
+request, ordered by second; within a second the order is undefined. A retried request has one row. Requests that were
+not sent, or were in flight at the end, have no row; the series and the summary count them.
 
-done - scheduled is the response time and done - sent the service time, as histograms have them to three digits. While
-the load runs, samples go to the disk once a second, 46 bytes each: memory grows with the requests of a second, and not
-with the length of a run. Those of ranks go to rank 0 with their seconds, so that there is one file. The table is made
-of them when the run is finished, piece by piece.
+The response time is done - scheduled, the service time done - sent. During the load, samples are written to disk every
+second, 46 bytes each, so memory does not grow with the length of a run. Ranks send their samples to rank 0.
 """
 
 _TELEMETRY = """\
-One sample a row, in no order. A `level` is the value at that instant; a `rate` covers the time since the sample
-before, or in the generator's rows the second that begins at `time`. A counter that starts anew (a node that was
-restarted) gives no rate across the restart. What a store reports of its nodes stands under `node:NODE` and `cluster`
-with the names that the store's page explains. A sample that could not be taken leaves no row, and an event `gap` says
-when that began and why.
+One sample a row, unordered. A `level` is the value at that time. A `rate` covers the time since the previous sample, or
+in the generator's rows the second that begins at `time`. A counter that is reset, such as by a restart of a node, has
+no rate across the reset. A store's statistics have the sources `node:NODE` and `cluster`; the store's page documents
+them. A failed sample has no row; an event `gap` gives the time and cause.
 """
 
 
 def page() -> str:
-    """Return the page, in Markdown."""
+    """Return the documentation of run folders in Markdown."""
     parts = [
         _HEAD,
         _section("manifest.json", schema.MANIFEST, "key", _MANIFEST),
@@ -110,11 +105,11 @@ def _section(title: str, fields: Iterable[Field], heading: str, text: str = "") 
 
 def _kinds() -> str:
     rows = [f"| `{kind.name}` | {kind.says} |" for kind in schema.EVENT_KINDS]
-    return "\n".join(["| kind | says |", "|---|---|", *rows]) + "\n"
+    return "\n".join(["| kind | meaning |", "|---|---|", *rows]) + "\n"
 
 
 def _table(fields: Iterable[Field], heading: str) -> str:
-    rows = [f"| {heading} | type | unit | says |", "|---|---|---|---|"]
+    rows = [f"| {heading} | type | unit | meaning |", "|---|---|---|---|"]
     rows += [f"| `{field.name}` | {field.type} | {field.unit} | {field.says} |" for field in fields]
     return "\n".join(rows) + "\n"
 

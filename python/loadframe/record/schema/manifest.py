@@ -1,4 +1,4 @@
-"""manifest.json: all that is needed to repeat a run."""
+"""manifest.json: the setup of a run, sufficient to repeat it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any
 
 from loadframe.record.schema.model import told
 
-#: The number in a manifest's `format`. It grows when a reader of the older shape would misread the newer one.
+#: The manifest's `format`. Increase it if readers of the old layout would misread the new one.
 FORMAT = 1
 
 
@@ -20,67 +20,67 @@ class WorkloadFile:
 
 @dataclass(frozen=True, slots=True)
 class RecordedWorkload:
-    """What analyses and reports use of the workload that was run."""
+    """The keys of a run's workload that analyses and reports use."""
 
     name: str | None = field(default=None, metadata=told("its name"))
     file: WorkloadFile | None = field(default=None, metadata=told(""))
-    parameters: Mapping[str, Any] = field(default_factory=dict, metadata=told("what was set or taken by default"))
+    parameters: Mapping[str, Any] = field(default_factory=dict, metadata=told("its parameters, including defaults"))
     phases: tuple[Mapping[str, Any], ...] = field(default=(), metadata=told("the phases as they were run"))
     corpora: Mapping[str, Any] = field(default_factory=dict, metadata=told("its corpora, by name"))
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedLimits:
-    """What each node was allowed to use, and what enforced it: `none`, or None where no cluster was started."""
+    """Limits of each node and the mechanism that enforced them: `none`, or None if no cluster was started."""
 
     cpus: float | None = field(default=None, metadata=told("CPU quota", "cores"))
     memory: int | None = field(default=None, metadata=told("memory", "B"))
     cores: tuple[int, ...] | None = field(default=None, metadata=told("the cores that nodes run on"))
-    cores_each: int | None = field(default=None, metadata=told("how many cores each node has to itself", "cores"))
+    cores_each: int | None = field(default=None, metadata=told("dedicated cores of each node", "cores"))
     disk: Mapping[str, Any] | None = field(
         default=None,
         metadata=told(
-            "what it may read and write: `read`, `write` (B/s), `read_operations`, `write_operations` (1/s)",
+            "limits of reads and writes: `read`, `write` (B/s), `read_operations`, `write_operations` (1/s)",
             null=True,
         ),
     )
-    enforced_by: str | None = field(default=None, metadata=told("what enforces it"))
-    obstacle: str | None = field(default=None, metadata=told("why it is not enforced"))
+    enforced_by: str | None = field(default=None, metadata=told("the mechanism that enforces the limits"))
+    obstacle: str | None = field(default=None, metadata=told("why the limits are not enforced"))
     period: float | None = field(default=None, metadata=told("period of the quota", "s"))
 
     @property
     def in_force(self) -> bool:
-        """Whether anything enforced the limits."""
+        """Whether the limits were enforced."""
         return self.enforced_by not in (None, "none")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedStore:
-    """What analyses and reports use of the cluster that was asked for."""
+    """The keys of the requested cluster that analyses and reports use."""
 
     kind: str | None = field(default=None, metadata=told("kind of store"))
-    family: str | None = field(default=None, metadata=told("the operations that it understands"))
+    family: str | None = field(default=None, metadata=told("the set of operations that it supports"))
     version: str | None = field(default=None, metadata=told("its version"))
-    origin: str | None = field(default=None, metadata=told("where its software comes from"))
-    nodes: int | None = field(default=None, metadata=told("nodes", "nodes"))
-    host: str | None = field(default=None, metadata=told("where its nodes run"))
+    origin: str | None = field(default=None, metadata=told("origin of its software"))
+    nodes: int | None = field(default=None, metadata=told("number of nodes", "nodes"))
+    host: str | None = field(default=None, metadata=told("host type of its nodes"))
     machines: tuple[Mapping[str, Any], ...] = field(
         default=(),
-        metadata=told("the other machines that its nodes run on: name, nodes, address, cpu, threads, memory, kernel"),
+        metadata=told("other machines of its nodes: name, nodes, address, cpu, threads, memory, kernel"),
     )
     placement: Mapping[str, Any] = field(
-        default_factory=dict, metadata=told("how its nodes were placed on them: per_machine, share, network")
+        default_factory=dict, metadata=told("placement of its nodes on these machines: per_machine, share, network")
     )
     companions: Mapping[str, str] = field(
         default_factory=dict,
-        metadata=told("the processes beside its nodes, which keep no data (routers, configuration), and their roles"),
+        metadata=told("processes without data (routers, configuration servers), and their roles"),
     )
     shared: Mapping[str, str] = field(
         default_factory=dict,
-        metadata=told("those of them that share the limits and cores of a node, and that node"),
+        metadata=told("companions that share the limits and cores of a node, and that node"),
     )
     image: str | None = field(default=None, metadata=told("the image of its containers"))
-    links: Mapping[str, Any] = field(default_factory=dict, metadata=told("what the nodes' links did to packets"))
+    links: Mapping[str, Any] = field(default_factory=dict, metadata=told("shaping of the nodes' links"))
     limits: RecordedLimits = field(default=RecordedLimits(), metadata=told(""))
     java: Any = field(default=None, metadata=told("the version of Java"))
     heap: Any = field(default=None, metadata=told("the heap of each node", "B"))
@@ -88,36 +88,36 @@ class RecordedStore:
     encryption: str | None = field(
         default=None,
         metadata=told(
-            "which connections went by TLS: `none`, `http` (clients'), `transport` (between nodes), `both`; null where "
-            "no cluster was started",
+            "connections with TLS: `none`, `http` (of clients), `transport` (between nodes), `both`; null if no cluster"
+            " was started",
             null=True,
         ),
     )
     allowed: tuple[str, ...] | None = field(
-        default=None, metadata=told("states of the cluster that were allowed, where any were", null=True)
+        default=None, metadata=told("tolerated states of the cluster, if any", null=True)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class RankPlace:
-    """A rank of the generator, and where it ran."""
+    """A rank of the load generator and its machine."""
 
-    rank: int = field(metadata=told("a rank that loaded, where several did"))
+    rank: int = field(metadata=told("number of a rank, if several generated load"))
     machine: str | None = field(default=None, metadata=told("its machine"))
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorSetup:
-    """How the load generator was set up."""
+    """Setup of the load generator."""
 
     ranks: int | None = field(default=None, metadata=told("load-generator processes", "processes"))
     threads: int | None = field(default=None, metadata=told("worker threads of each", "threads"))
     spread: str | None = field(
         default=None,
-        metadata=told("the node that a request goes to: `fixed` by client, `round_robin`, or the least busy of `all`"),
+        metadata=told("node selection: `fixed` by client, `round_robin`, or the least busy of `all`"),
     )
     connections: int | None = field(
-        default=None, metadata=told("connections that all clients share; null: one for each", null=True)
+        default=None, metadata=told("connections shared by all clients; null: one for each client", null=True)
     )
     samples: bool | None = field(
         default=None, metadata=told("whether each request was recorded individually, in `samples.parquet`")
@@ -126,21 +126,21 @@ class GeneratorSetup:
     nearest: Mapping[str, Any] = field(
         default_factory=dict,
         metadata=told(
-            "with the spread `nearest`, by phase: round trips from ranks to hosts (s), and how many clients of each"
-            " rank ask each host",
+            "with the spread `nearest`, by phase: round trips from ranks to hosts (s), and clients of each"
+            " rank for each host",
             below=True,
         ),
     )
     ceiling: float | None = field(
-        default=None, metadata=told("requests that one worker of this driver managed in calibration", "1/s", null=True)
+        default=None, metadata=told("calibrated limit of one worker with this driver", "1/s", null=True)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedFile:
-    """A file that went into a run."""
+    """An input file of a run."""
 
-    name: str = field(metadata=told("a file that went into the run"))
+    name: str = field(metadata=told("an input file of the run"))
     bytes: int = field(metadata=told("its size", "B"))
     sha256: str = field(metadata=told("its hash", "hexadecimal"))
 
@@ -150,9 +150,9 @@ class Versions:
     """The software that made a run."""
 
     loadframe: str | None = field(default=None, metadata=told("the package's version"))
-    commit: str | None = field(default=None, metadata=told("its Git commit when it runs from a checkout", null=True))
+    commit: str | None = field(default=None, metadata=told("its Git commit, if it runs from a checkout", null=True))
     modified: bool | None = field(
-        default=None, metadata=told("whether that checkout had changes on top of the commit", null=True)
+        default=None, metadata=told("whether that checkout had uncommitted changes", null=True)
     )
     python: str | None = field(default=None, metadata=told("interpreter and version"))
     kernel: str | None = field(default=None, metadata=told("system, release and build"))
@@ -161,57 +161,53 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """The machine that the generator ran on."""
+    """The machine of the load generator."""
 
     hostname: str | None = field(default=None, metadata=told("this machine's name"))
     architecture: str | None = field(default=None, metadata=told("instruction set"))
     cpu: str | None = field(default=None, metadata=told("CPU model"))
-    virtual: bool | None = field(default=None, metadata=told("whether a hypervisor is announced"))
+    virtual: bool | None = field(default=None, metadata=told("whether the CPU reports a hypervisor"))
     cores: int | None = field(default=None, metadata=told("physical", "cores", null=True))
     threads: int | None = field(default=None, metadata=told("logical CPUs", "threads"))
     usable: int | None = field(default=None, metadata=told("logical CPUs that this process may run on", "threads"))
     memory: int | None = field(default=None, metadata=told("physical memory", "B"))
     swap: int | None = field(default=None, metadata=told("swap space", "B"))
     clock: str | None = field(default=None, metadata=told("the kernel's clock source"))
-    governor: str | None = field(default=None, metadata=told("CPU frequency governor, where it can be read", null=True))
+    governor: str | None = field(default=None, metadata=told("CPU frequency governor; null if unknown", null=True))
     cgroup: str | None = field(default=None, metadata=told("control groups: `v1`, `v2`, `hybrid` or `none`"))
     load: tuple[float, ...] = field(
-        default=(), metadata=told("load averages of 1, 5 and 15 minutes when the run began", "tasks")
+        default=(), metadata=told("load averages of 1, 5 and 15 minutes at the start of the run", "tasks")
     )
     yardstick: tuple[float, ...] = field(
         default=(),
-        metadata=told(
-            "CPU time of a fixed computation before and after the load; longer where the machine is slower", "s"
-        ),
+        metadata=told("CPU time of a reference computation before and after the load; longer on a slower machine", "s"),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A run's manifest. What an older run did not record is None, or empty."""
+    """Manifest of a run. Keys that an older run did not record are None or empty."""
 
     format: int = field(metadata=told(f"version of this layout: {FORMAT}"))
     run: str | None = field(default=None, metadata=told("the run's name, which is its folder's name"))
-    started: str | None = field(default=None, metadata=told("when the run began", "ISO 8601, UTC"))
+    started: str | None = field(default=None, metadata=told("start of the run", "ISO 8601, UTC"))
     session: str | None = field(
         default=None,
-        metadata=told(
-            "a name for the command that made the run: runs with the same one were made one after the other", null=True
-        ),
+        metadata=told("identifier of the command that made the run; its runs were made one after the other", null=True),
     )
     command: tuple[str, ...] = field(default=(), metadata=told("the command line that made the run, word by word"))
     treatment: Mapping[str, Any] = field(default_factory=dict, metadata=told("the level of each factor", of="FACTOR"))
     block: int | None = field(default=None, metadata=told("the block in which the run was randomised", null=True))
-    repetition: int | None = field(default=None, metadata=told("which repetition of the treatment this is", null=True))
-    seed: int | None = field(default=None, metadata=told("with it the same requests are made again"))
+    repetition: int | None = field(default=None, metadata=told("number of the treatment's repetition", null=True))
+    seed: int | None = field(default=None, metadata=told("random seed; the same seed repeats the same requests"))
     workload: RecordedWorkload = field(
-        default=RecordedWorkload(), metadata=told("the workload as it was run, parameters filled in", below=True)
+        default=RecordedWorkload(), metadata=told("the workload, with its parameters filled in", below=True)
     )
     store: RecordedStore = field(
         default=RecordedStore(),
         metadata=told(
-            "the cluster as it was asked for: kind, version, nodes, limits, settings; `adapted` are settings that this"
-            " machine made necessary, with the reasons, and `allowed` are states of it that `allow_bad` let pass",
+            "the requested cluster: kind, version, nodes, limits, settings; `adapted` are settings that the machine"
+            " required, with reasons, and `allowed` are cluster states that `allow_bad` tolerated",
             below=True,
         ),
     )

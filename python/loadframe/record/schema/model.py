@@ -1,7 +1,7 @@
 """Models of manifests and summaries: frozen dataclasses with documented fields.
 
-One class says what a record's part holds, with types, units and words: the documentation of run folders is taken from
-it, recorded JSON is read into it, and what is written is checked against it.
+Each class defines the keys, types, units and descriptions of a part of a record. The documentation of run folders, the
+reader and the check of written records use these classes.
 """
 
 import json
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Field:
-    """A column, key or metric: its name or path, its type, its unit (empty if it has none) and what it says.
+    """A column, key or metric: name or path, type, unit (empty without one) and description (`says`).
 
-    In a path, a key in capitals stands for any name, `[]` for each element of a list, `**` for whatever lies below.
+    In a path, a key in capitals stands for any name, `[]` for each element of a list, `**` for all keys below.
     """
 
     name: str
@@ -39,7 +39,7 @@ def _steps(path: str) -> tuple[str, ...]:
 
 
 def _leaves(value: object) -> Iterator[tuple[str, ...]]:
-    """Yield the path of each scalar and of each empty or scalar-only list; an empty mapping holds no key."""
+    """Yield the path of each scalar and of each empty or scalar-only list; an empty mapping has none."""
     if isinstance(value, Mapping):
         for key, below in value.items():
             yield from ((str(key), *rest) for rest in _leaves(below))
@@ -52,7 +52,7 @@ def _leaves(value: object) -> Iterator[tuple[str, ...]]:
 
 def _covers(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
     if not pattern or not path:
-        # A list that happens to be empty, or to hold only scalars, ends where the pattern goes on into it.
+        # The path of an empty or scalar-only list ends before the pattern's `[]`.
         return pattern == path or pattern[:1] in {("**",), ("[]",)}
     if pattern[0] == "**":
         return True
@@ -67,7 +67,7 @@ _TYPES: dict[object, str] = {int: "int", float: "number", str: "string", bool: "
 
 @dataclass(frozen=True)
 class _Note:
-    """The documentation of a field; see `told`."""
+    """Documentation of a field; see `told`."""
 
     says: str
     unit: str
@@ -80,23 +80,24 @@ class _Note:
 def told(
     says: str, unit: str = "", *, of: str = "", below: bool = False, absent: bool = False, null: bool = False
 ) -> dict[str, Any]:
-    """Return the documentation of a field, as the metadata of a dataclass field.
+    """Return the documentation of a field as metadata of a dataclass field.
 
-    `of` is the name that the documentation gives to a mapping's keys. With `below`, the documentation does not list
-    what the field holds. With `absent`, a field that is None is not written. `null` says that newer runs may hold null,
-    too: without it, None means that an older run lacks the field. For a field that holds another model, `says` goes
-    before the words of each of its fields.
+    - `says`: the description; for a field that holds a model, the prefix of the descriptions of its fields.
+    - `of`: the documented name of a mapping's keys.
+    - `below`: document the field as `**`, without its content.
+    - `absent`: do not write an empty field (None, or an empty tuple or mapping).
+    - `null`: current runs may have null. Otherwise None means that an older run lacks the field.
     """
     return {_NOTE: _Note(says, unit, of, below, absent, null)}
 
 
 def documented(model: type) -> tuple[Field, ...]:
-    """Return the documentation of a model and of all that it consists of, with a path for each key."""
+    """Return the documentation of a model and its nested models, with a path for each key."""
     return tuple(_documented(model, "", ""))
 
 
 def as_document(record: Any) -> Any:
-    """Return a record as JSON has it: models as mappings, without fields that are left out where they are empty."""
+    """Convert a record to JSON types: models become mappings without empty fields that are marked `absent`."""
     if is_dataclass(record):
         values = {entry.name: (getattr(record, entry.name), entry.metadata.get(_NOTE)) for entry in fields(record)}
         return {
@@ -112,9 +113,9 @@ def as_document(record: Any) -> Any:
 
 
 def from_json(model: type[_Model], text: str) -> _Model:
-    """Read a record of this model; keys that the model lacks are ignored.
+    """Read a record of this model, and ignore unknown keys.
 
-    ValueError that names the field where one is missing, or has another type, and where the text is not JSON.
+    ValueError, with the field's path, if a field is missing or has a wrong type; ValueError if the text is not JSON.
     """
     from pydantic import ValidationError
 
@@ -132,7 +133,7 @@ def from_json(model: type[_Model], text: str) -> _Model:
 
 @cache
 def _adapter(model: type) -> "TypeAdapter[Any]":
-    # It takes a while to import, and only those who read runs need it.
+    # Imported late: pydantic is slow to import, and only reading runs needs it.
     from pydantic import TypeAdapter
 
     return TypeAdapter(model)
@@ -158,7 +159,7 @@ def _documented(model: type, path: str, before: str) -> Iterator[Field]:
 
 
 def _known(hint: Any) -> Any:
-    """Return a type without its None."""
+    """Return a type hint without None."""
     if get_origin(hint) in (Union, UnionType):
         (kind,) = (kind for kind in get_args(hint) if kind is not NoneType)
         return kind

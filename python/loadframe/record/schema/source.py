@@ -1,4 +1,4 @@
-"""What came of a source of events, and what the store has of it: parts of a run's summary."""
+"""Figures of a source of events, and of its events in the store, in a run's summary."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,90 +8,85 @@ from loadframe.record.schema.model import told
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFigures:
-    """What came of a source of events in a phase, its warm-up included.
+    """Figures of a source of events in a phase, including its warm-up.
 
-    Lines are accepted events and dead letters; accepted events were indexed, refused (dead letters, too) or left over.
+    A line is an accepted event or a dead letter. An accepted event is indexed, rejected (also a dead letter) or left
+    over.
     """
 
-    lines: int = field(metadata=told("that came", "lines"))
-    accepted: int = field(metadata=told("of these, events that were taken to be indexed", "events"))
-    indexed: int = field(metadata=told("of these, those that the store acknowledged", "events"))
+    lines: int = field(metadata=told("received", "lines"))
+    accepted: int = field(metadata=told("events accepted for indexing", "events"))
+    indexed: int = field(metadata=told("accepted events that the store acknowledged", "events"))
     left_over: int = field(
         default=0,
-        metadata=told("of these, those that the store had neither acknowledged nor refused in the end", "events"),
+        metadata=told("accepted events that the store neither acknowledged nor rejected by the end", "events"),
     )
     sampled: int | None = field(
         default=None,
-        metadata=told("of those, events that were looked for; only where that was asked", "events", absent=True),
+        metadata=told("events with a visibility probe; only if probes were configured", "events", absent=True),
     )
     seen: int | None = field(
-        default=None, metadata=told("of the sampled ones, those that a query saw in time", "events", absent=True)
+        default=None, metadata=told("probed events that a query returned in time", "events", absent=True)
     )
     unseen: int | None = field(
         default=None,
         metadata=told(
-            "of the sampled ones, those that no query saw in time; what is neither was not looked for to the end, since"
-            " the phase was stopped",
+            "probed events that no query returned in time; the end of the phase stopped the probes of the remaining"
+            " events",
             "events",
             absent=True,
         ),
     )
     dead_letters: Mapping[str, int] = field(
         default_factory=dict,
-        metadata=told(
-            "lines that are not events, and events that the store refused, by the reason", "lines", of="REASON"
-        ),
+        metadata=told("invalid lines, and events that the store rejected, by reason", "lines", of="REASON"),
     )
-    kept: str | None = field(
-        default=None, metadata=told("the member of this folder that has the dead letters", absent=True)
-    )
+    kept: str | None = field(default=None, metadata=told("file of this folder with the dead letters", absent=True))
     kinds: Mapping[str, int] = field(
         default_factory=dict,
-        metadata=told("events that the store acknowledged, by their kind", "events", of="KIND"),
+        metadata=told("events that the store acknowledged, by kind", "events", of="KIND"),
     )
-    spilled_events: int = field(
-        default=0, metadata=told("events that went to disk, since memory had no room for them", "events")
-    )
-    spilled_bytes: int = field(default=0, metadata=told("bytes that were written for them", "B"))
-    most_spilled_bytes: int = field(default=0, metadata=told("the most of these on disk at a time", "B"))
+    spilled_events: int = field(default=0, metadata=told("events spilled to disk because memory was full", "events"))
+    spilled_bytes: int = field(default=0, metadata=told("bytes written for spilled events", "B"))
+    most_spilled_bytes: int = field(default=0, metadata=told("maximum of spilled bytes on disk at a time", "B"))
     reader_cpu_share: float | None = field(
         default=None,
         metadata=told(
-            "mean CPU share of the busiest thread that read it, in the measured window; null where it is not known",
+            "mean CPU share of the busiest thread that read the source, in the measured window; null if unknown",
             "share",
             null=True,
         ),
     )
-    connections: int = field(default=0, metadata=told("that brought lines", "connections"))
-    bytes: int = field(default=0, metadata=told("that came", "B"))
-    address: str | None = field(default=None, metadata=told("where it listened", absent=True))
+    connections: int = field(default=0, metadata=told("that sent lines", "connections"))
+    bytes: int = field(default=0, metadata=told("received", "B"))
+    address: str | None = field(default=None, metadata=told("the address on which the source listened", absent=True))
     trouble: tuple[str, ...] = field(
-        default=(), metadata=told("what else went wrong, such as dead letters that could not be written", absent=True)
+        default=(), metadata=told("other problems, such as dead letters that could not be written", absent=True)
     )
 
     @property
     def dead(self) -> int:
-        """All dead letters."""
+        """Number of dead letters, all reasons together."""
         return sum(self.dead_letters.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvents:
-    """What a collection has, after the last phase, of the events that the run's sources brought.
+    """The events of the run's sources in a collection after the last phase.
 
-    An event counts as there if a document has the field of its kind. Events that were acknowledged and are not there
-    are missing: the store has lost them, or, where events may come twice, the same one was counted twice.
+    An event is in the store if a document has the field of its kind. Acknowledged events that are not in the store are
+    missing: the store lost them, or they were duplicates.
     """
 
-    collection: str = field(metadata=told("where they are; `NAME-*` are the days of NAME"))
-    documents: int = field(metadata=told("in it, whoever wrote them", "documents"))
-    events: Mapping[str, int] = field(metadata=told("of this kind, more than before the run", "events", of="KIND"))
-    indexed: int = field(metadata=told("that the store acknowledged, in all phases of the run", "events"))
-    unique: bool = field(metadata=told("whether no event can have come twice, since the generator made them all"))
+    collection: str = field(metadata=told("the collection; `NAME-*` are the daily collections of NAME"))
+    documents: int = field(metadata=told("all documents in it", "documents"))
+    events: Mapping[str, int] = field(metadata=told("increase of the events of this kind", "events", of="KIND"))
+    indexed: int = field(metadata=told("acknowledged by the store in all phases of the run", "events"))
+    unique: bool = field(metadata=told("whether duplicates are impossible, because the generator made all events"))
     acknowledged_at_kill: int | None = field(
         default=None,
         metadata=told(
-            "of these, those that were acknowledged when the first node was killed, known to 0.2 s; only where one was",
+            "events acknowledged before the first kill of a node, to 0.2 s; only if a node was killed",
             "events",
             absent=True,
         ),
@@ -99,5 +94,5 @@ class StoredEvents:
 
     @property
     def missing(self) -> int:
-        """Events that were acknowledged and are not there."""
+        """Number of acknowledged events that are not in the store."""
         return max(self.indexed - sum(self.events.values()), 0)

@@ -1,4 +1,4 @@
-"""summary.json: what came of a run, per phase and operation, and whether it can be relied on."""
+"""summary.json: figures of a run by phase and operation, and its verdict."""
 
 import math
 from collections.abc import Mapping
@@ -8,54 +8,54 @@ from typing import Any
 from loadframe.record.schema.model import as_document, told
 from loadframe.record.schema.source import SourceFigures, StoredEvents
 
-#: A level that stays, or stages through which it goes.
+#: A constant level, or stages.
 Level = float | Mapping[str, Any]
 
 
-#: Ends of phases are sums of floats, s.
+#: Tolerance for ends of phases, which are sums of floats, s.
 _ROUNDING = 1e-6
 
 
 def whole_seconds(warmup: float, measured: float) -> range:
-    """Return the whole seconds of a measured window (s): one that an end cuts short would look like a dip."""
+    """Return the whole seconds of a measured window, s. Seconds that are cut short would look like dips."""
     return range(math.ceil(warmup - _ROUNDING), math.floor(warmup + measured + _ROUNDING))
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Response or service times of some requests, s; None where there were no requests."""
+    """Response or service times of requests, s; None without requests."""
 
     count: int = field(default=0, metadata=told("in the histogram", "requests"))
     mean: float | None = field(
-        default=None, metadata=told("mean; null when the histogram is empty, as are the others", "s", null=True)
+        default=None, metadata=told("mean; null, like the others, if the histogram is empty", "s", null=True)
     )
     p50: float | None = field(default=None, metadata=told("median", "s", null=True))
     p90: float | None = field(default=None, metadata=told("90th percentile", "s", null=True))
     p99: float | None = field(default=None, metadata=told("99th percentile", "s", null=True))
     p999: float | None = field(default=None, metadata=told("99.9th percentile", "s", null=True))
-    max: float | None = field(default=None, metadata=told("greatest", "s", null=True))
+    max: float | None = field(default=None, metadata=told("maximum", "s", null=True))
 
     def at(self, name: str) -> float | None:
-        """Return the figure of this name: `mean`, `p50`, `p90`, `p99`, `p999` or `max`."""
+        """Return the figure `mean`, `p50`, `p90`, `p99`, `p999` or `max`."""
         value: float | None = getattr(self, name)
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What an operation and a part of one have in common. Older runs lack `failure` and `all`."""
+    """Figures that operations and their parts have in common. Older runs lack `failure` and `all`."""
 
     requests: int = field(metadata=told("scheduled in the measured window and done", "requests"))
-    successes: int = field(metadata=told("of these, judged good", "requests"))
-    documents: int = field(metadata=told("that the store took or returned", "documents"))
+    successes: int = field(metadata=told("successful requests", "requests"))
+    documents: int = field(metadata=told("that the store wrote or returned", "documents"))
     errors: Mapping[str, int] = field(metadata=told("failed, by error class", "requests", of="CLASS"))
     throughput: float = field(
         metadata=told(
-            "successes that were answered in the measured window, per second for which their stream ran in it", "1/s"
+            "successes answered in the measured window, per second of the window in which their stream ran", "1/s"
         )
     )
     documents_per_second: float = field(
-        metadata=told("documents that were answered in the measured window, by the same seconds", "1/s")
+        metadata=told("documents answered in the measured window, per second as for `throughput`", "1/s")
     )
     response: Latency = field(metadata=told("done - scheduled, successes: "))
     service: Latency = field(metadata=told("done - sent, successes: "))
@@ -65,7 +65,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class PartFigures(Figures):
-    """The figures of a part of an operation, such as a page of a scroll."""
+    """Figures of a part of an operation, such as a page of a scroll."""
 
     response: Latency = field(metadata=told("done - sent: "))
     service: Latency = field(metadata=told("done - sent: "))
@@ -75,26 +75,23 @@ class PartFigures(Figures):
 
 @dataclass(frozen=True, slots=True)
 class GrowthFigures:
-    """How an operation's mean response time grew with the documents, with the 95 % interval."""
+    """Growth of an operation's mean response time with the number of documents, with the 95 % interval."""
 
-    slope: float = field(metadata=told("what 1,000 documents more added to the mean response time", "s"))
-    low: float = field(metadata=told("lower end of its 95 % interval", "s"))
-    high: float = field(metadata=told("upper end of the same", "s"))
-    begin: float = field(metadata=told("documents when the window began", "documents"))
-    end: float = field(metadata=told("documents when it was over", "documents"))
+    slope: float = field(metadata=told("increase of the mean response time per 1,000 documents", "s"))
+    low: float = field(metadata=told("lower end of the slope's 95 % interval", "s"))
+    high: float = field(metadata=told("upper end of the slope's 95 % interval", "s"))
+    begin: float = field(metadata=told("documents at the start of the window", "documents"))
+    end: float = field(metadata=told("documents at the end of the window", "documents"))
     held: bool = field(
         metadata=told(
-            "whether these are documents that the collections held; if not, those that were written, of which only the"
-            " store can tell how many were new"
+            "true: documents in the collections; false: documents written, which may have replaced existing ones"
         )
     )
-    all: bool = field(
-        metadata=told("whether documents from before the run are counted; if not, it is not known how many there were")
-    )
+    all: bool = field(metadata=told("whether documents from before the run are counted; false if unknown"))
     apart: bool = field(
         metadata=told(
-            "whether documents could be distinguished from time; if not, whatever else changed with time is in the"
-            " slope, too"
+            "whether the effect of documents was separable from time; if false, the slope includes other changes over"
+            " time"
         )
     )
 
@@ -106,68 +103,67 @@ class GrowthFigures:
 
 @dataclass(frozen=True, slots=True)
 class FailureMessage:
-    """Failures of one operation with the same message, apart from numbers in it."""
+    """Failures of one operation with the same message, ignoring numbers in it."""
 
-    error: str = field(metadata=told("the class of the failures"))
-    message: str = field(metadata=told("the message of the first of them"))
+    error: str = field(metadata=told("error class of the failures"))
+    message: str = field(metadata=told("message of the first of these failures"))
     count: int = field(metadata=told("failed requests of the measured window with that message", "requests"))
     status: int | None = field(
-        default=None, metadata=told("the status of the answers; null where the protocol has none", null=True)
+        default=None, metadata=told("status of the answers; null for a protocol without status", null=True)
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationFigures(Figures):
-    """The figures of an operation in a phase's measured window."""
+    """Figures of an operation in a phase's measured window."""
 
-    dropped: int = field(metadata=told("never sent, since too many were in flight", "requests"))
-    in_flight_at_end: int = field(metadata=told("sent and not answered when the phase was over", "requests"))
+    dropped: int = field(metadata=told("not sent, because too many were in flight", "requests"))
+    in_flight_at_end: int = field(metadata=told("sent but unanswered at the end of the phase", "requests"))
     inherited: int = field(
-        default=0, metadata=told("due in the warm-up and answered well in the measured window", "requests")
+        default=0, metadata=told("due in the warm-up, successfully answered in the measured window", "requests")
     )
     reconnects: int = field(
         default=0,
-        metadata=told("connections that were lost and opened again for requests of the window", "connections"),
+        metadata=told("connections that were lost and reopened for requests of the window", "connections"),
     )
     retries: int = field(
         default=0,
-        metadata=told("attempts beyond the first of requests of the window, where `retries` allows them", "requests"),
+        metadata=told("attempts after the first for requests of the window", "requests"),
     )
     messages: tuple[FailureMessage, ...] = field(default=(), metadata=told("", absent=True))
     of_several: bool = field(
         default=False,
-        metadata=told("whether it stands for several requests, which are recorded for themselves; no sum counts it"),
+        metadata=told("whether it aggregates requests that have entries of their own; excluded from sums"),
     )
     recall: float | None = field(
         default=None,
         metadata=told(
-            "share (0 to 1) of the documents that should have been found that were; only where it is asserted",
+            "share (0 to 1) of the expected documents that were found; only if the workload asserts it",
             absent=True,
         ),
     )
     resolution: float | None = field(
         default=None,
         metadata=told(
-            "pause between two looks for what was written, so that its visibility is known no finer; only of operations"
-            " that look for it",
+            "poll interval of visibility probes, the resolution of visibility latency; only for operations with probes",
             "s",
             absent=True,
         ),
     )
     growth: GrowthFigures | None = field(default=None, metadata=told("", absent=True))
     parts: Mapping[str, PartFigures] = field(
-        default_factory=dict, metadata=told("of this part of the operation: ", of="PART")
+        default_factory=dict, metadata=told("this part of the operation: ", of="PART")
     )
 
     @property
     def due(self) -> int:
-        """The requests that were due in the window: done, dropped, or without an answer at its end."""
+        """Number of requests due in the window: done, dropped or unanswered."""
         return self.requests + self.dropped + self.in_flight_at_end
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """A stream: its pacing as plans have it, and for how long it ran. Older runs do not say the latter."""
+    """A stream: its load model as in the plan, and its running time (None in older runs)."""
 
     name: str = field(metadata=told("the stream's name"))
     pacing: Mapping[str, Any] = field(
@@ -177,48 +173,48 @@ class StreamSummary:
         )
     )
     measured: float | None = field(
-        default=None, metadata=told("of the window in which the stream ran; rates are per second of it", "s")
+        default=None, metadata=told("time in the window in which the stream ran; rates are per second of it", "s")
     )
-    ran_out: bool = field(default=False, metadata=told("whether it ended before its time, having nothing left to send"))
+    ran_out: bool = field(default=False, metadata=told("whether it ended early, with nothing left to send"))
 
     def __post_init__(self) -> None:
-        """Refuse a pacing of no known kind, with ValueError."""
+        """Raise ValueError for an unknown load model."""
         if not any(isinstance(self.pacing.get(kind), Mapping) for kind in ("open", "closed", "users", "source")):
             raise ValueError("a pacing is `open`, `closed`, `users` or `source`")
 
     @property
     def is_open(self) -> bool:
-        """Whether requests are due at instants that do not depend on the answers before them."""
+        """Whether the due times of requests are independent of answers."""
         return "open" in self.pacing or self.source is not None
 
     @property
     def source(self) -> str | None:
-        """The source whose events make its requests; None of other streams."""
+        """The source of events that the stream ingests; None for other streams."""
         return str(self.pacing["source"]["source"]) if "source" in self.pacing else None
 
     @property
     def workers(self) -> int:
-        """The connections that take the events of its source in; 0 of other streams."""
+        """Number of connections that ingest the events of its source; 0 for other streams."""
         return int(self.pacing["source"]["workers"]) if "source" in self.pacing else 0
 
     @property
     def rate(self) -> Level | None:
-        """The rate of open pacing, 1/s, or the stages through which it goes; None for clients, and for events."""
+        """The rate of an open loop, 1/s, or its stages; None for other streams."""
         return self.pacing["open"]["rate"] if "open" in self.pacing else None
 
     @property
     def arrivals(self) -> str | None:
-        """How requests of open pacing are spaced, `constant` or `poisson`; None for clients and events."""
+        """Arrival process of an open loop, `constant` or `poisson`; None for other streams."""
         return str(self.pacing["open"].get("arrivals", "constant")) if "open" in self.pacing else None
 
     @property
     def clients(self) -> int | Mapping[str, Any] | None:
-        """The number of clients, or the stages through which it goes; None for open pacing."""
+        """The number of clients, or its stages; None for an open loop or a source."""
         return None if self.is_open else self._closed["clients"]
 
     @property
     def users(self) -> int | None:
-        """The number of users who share the clients; None where each client is one."""
+        """Number of users that share the clients; None if each client is a user."""
         return int(self.pacing["users"]["users"]) if "users" in self.pacing else None
 
     @property
@@ -228,102 +224,100 @@ class StreamSummary:
 
     @property
     def think_time(self) -> Level:
-        """What clients wait between an answer and the next request, s; 0 for open pacing."""
+        """Time between an answer and the client's next request, s; 0 for an open loop."""
         return 0.0 if self.is_open else self._closed.get("think_time", 0.0)
 
     @property
     def has_stages(self) -> bool:
-        """Whether the load itself changes: a rate or a number of clients in stages."""
+        """Whether the rate or the number of clients changes in stages."""
         return isinstance(self.rate if self.is_open else self.clients, Mapping)
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The wall clock beside the monotonic one."""
+    """Wall clock of a phase, relative to the monotonic clock."""
 
-    started: float = field(metadata=told("the same instant, by the wall clock", "s since 1970, UTC"))
-    uncertainty: float = field(metadata=told("by how much that may be off: the clocks cannot be read at once", "s"))
-    drift: float = field(metadata=told("what the wall clock gained on the monotonic one during the phase", "s"))
+    started: float = field(metadata=told("start of the load by the wall clock", "s since 1970, UTC"))
+    uncertainty: float = field(metadata=told("maximum error, from reading two clocks one after the other", "s"))
+    drift: float = field(metadata=told("gain of the wall clock on the monotonic clock during the phase", "s"))
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
     """Lines of a corpus that are not documents."""
 
-    corpus: str = field(metadata=told("a corpus with lines that are not documents and were not sent"))
-    lines: int = field(metadata=told("how many; a corpus that only a part is read of may have more", "lines"))
-    kept: tuple[str, ...] = field(default=(), metadata=told("a file with these lines, their numbers and what is wrong"))
+    corpus: str = field(metadata=told("a corpus with skipped lines (not documents)"))
+    lines: int = field(metadata=told("skipped lines in the part of the corpus that was read", "lines"))
+    kept: tuple[str, ...] = field(default=(), metadata=told("a file with these lines, their numbers and errors"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankFigures:
-    """What one of several ranks did in a phase, and saw of itself in the measured window."""
+    """Figures of one of several ranks in a phase; shares and delays are for the measured window."""
 
-    rank: int = field(metadata=told("a rank that took part"))
+    rank: int = field(metadata=told("number of a rank"))
     machine: str | None = field(default=None, metadata=told("its machine"))
-    requests: int = field(default=0, metadata=told("of the measured window that it made", "requests"))
-    successes: int = field(default=0, metadata=told("of these, judged good", "requests"))
-    began_late: float = field(default=0.0, metadata=told("after the instant at which all were to begin", "s"))
+    requests: int = field(default=0, metadata=told("its requests in the measured window", "requests"))
+    successes: int = field(default=0, metadata=told("its successful requests in the measured window", "requests"))
+    began_late: float = field(default=0.0, metadata=told("delay of its start after the common start time", "s"))
     last_done: float = field(default=0.0, metadata=told("its last answer, since the load began", "s"))
-    cpu_share: float = field(default=0.0, metadata=told("greatest mean CPU share of one of its workers", "share"))
-    cpu_share_peak: float = field(default=0.0, metadata=told("greatest CPU share of one in one second", "share"))
+    cpu_share: float = field(default=0.0, metadata=told("mean CPU share of its busiest worker", "share"))
+    cpu_share_peak: float = field(default=0.0, metadata=told("maximum CPU share of a worker in one second", "share"))
     waited_share: float = field(
-        default=0.0, metadata=told("greatest mean share of time that one of its workers waited for a core", "share")
+        default=0.0, metadata=told("mean share of time that a worker waited for a core, maximum of workers", "share")
     )
     lateness_p99: float | None = field(
-        default=None, metadata=told("99th percentile of how late it handled due requests", "s", null=True)
+        default=None, metadata=told("99th percentile of lateness of due requests", "s", null=True)
     )
-    lag_p99: float | None = field(
-        default=None, metadata=told("99th percentile of its event loops' lag", "s", null=True)
-    )
-    longest_stall: float | None = field(default=None, metadata=told("greatest lag of its event loops", "s", null=True))
+    lag_p99: float | None = field(default=None, metadata=told("99th percentile of event-loop lag", "s", null=True))
+    longest_stall: float | None = field(default=None, metadata=told("maximum of event-loop lag", "s", null=True))
     away_share: float = field(
         default=0.0,
-        metadata=told("greatest mean share of time that an event loop spent in stalls of 50 ms or more", "share"),
+        metadata=told("mean share of time in event-loop stalls of 50 ms or more, maximum of workers", "share"),
     )
     clock_offset: float = field(
-        default=0.0, metadata=told("its monotonic clock minus that of rank 0, before the load", "s")
+        default=0.0, metadata=told("its monotonic clock minus the clock of rank 0, before the load", "s")
     )
     clock_uncertainty: float = field(
-        default=0.0, metadata=told("by how much that may be off; 0 on the machine of rank 0, whose clock it reads", "s")
+        default=0.0, metadata=told("maximum error of the offset; 0 on the machine of rank 0", "s")
     )
-    clock_change: float = field(default=0.0, metadata=told("by how much that offset was greater after the load", "s"))
+    clock_change: float = field(default=0.0, metadata=told("increase of the offset during the load", "s"))
 
 
 @dataclass(frozen=True, slots=True)
 class MachineFigures:
-    """What ranks saw of a machine that they ran on."""
+    """Figures of a machine that ranks ran on."""
 
-    machine: str = field(metadata=told("a machine of the ranks"))
+    machine: str = field(metadata=told("name of a machine with ranks"))
     stolen_share: float | None = field(
         default=None,
-        metadata=told("of all its processors, taken by the hypervisor during the phase", "share", null=True),
+        metadata=told("share of its CPU time stolen by the hypervisor during the phase", "share", null=True),
     )
     yardstick: tuple[float, ...] = field(
-        default=(), metadata=told("CPU time of a fixed computation there before and after the load", "s")
+        default=(), metadata=told("CPU time of a reference computation before and after the load", "s")
     )
     throttled_share: float | None = field(
         default=None,
-        metadata=told("of the phase's time, for which its first rank was throttled by a CPU quota", "share", null=True),
+        metadata=told("share of the phase in which a CPU quota throttled its first rank", "share", null=True),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSummary:
-    """A phase: when its load ran, how it was paced, the figures of its operations in the measured window."""
+    """A phase: the time of its load, its load model, and its figures in the measured window."""
 
     name: str = field(metadata=told("the phase's name"))
     prepares: bool = field(
-        default=False, metadata=told("whether the phase only prepares the measured ones, as loading data does")
+        default=False, metadata=told("whether the phase only prepares measured phases, such as by loading data")
     )
-    start: float = field(metadata=told("when its load began, since the run began: the zero of its seconds", "s"))
+    start: float = field(metadata=told("start of its load, since the run began; the origin of its seconds", "s"))
     clock: Clock | None = field(default=None, metadata=told(""))
     warmup: float = field(metadata=told("load before the measured window", "s"))
     duration: float = field(metadata=told("the measured window", "s"))
     first_failure: float | None = field(
         default=None,
         metadata=told(
-            "start of the second in which a request failed first, since its load began; null if none did",
+            "start of the second of the first failure, since its load began; null without failures",
             "s",
             null=True,
         ),
@@ -332,27 +326,27 @@ class PhaseSummary:
     setup: Latency | None = field(
         default=None,
         metadata=told(
-            "setup of the target's connections (TCP, TLS, authentication), warm-up included; part of the response time"
-            " of requests that wait for it, never of the service time: "
+            "setup of connections (TCP, TLS, authentication), including warm-up; part of the response time of requests"
+            " that wait for it, not of the service time: "
         ),
     )
     streams: tuple[StreamSummary, ...] = field(metadata=told(""))
     set_aside: tuple[SetAside, ...] = field(default=(), metadata=told(""))
     operations: Mapping[str, OperationFigures] = field(metadata=told("", of="OPERATION"))
     sources: Mapping[str, SourceFigures] = field(
-        default_factory=dict, metadata=told("of this source of events: ", of="SOURCE", absent=True)
+        default_factory=dict, metadata=told("this source of events: ", of="SOURCE", absent=True)
     )
     ranks: tuple[RankFigures, ...] = field(default=(), metadata=told("", absent=True))
     machines: tuple[MachineFigures, ...] = field(default=(), metadata=told("", absent=True))
 
     @property
     def begin(self) -> float:
-        """When the measured window began, s since the run began."""
+        """Start of the measured window, s since the run began."""
         return self.start + self.warmup
 
     @property
     def single(self) -> Mapping[str, OperationFigures]:
-        """The operations whose figures may be added up: those that do not stand for several others."""
+        """The operations whose figures may be summed: those that do not aggregate others."""
         return {name: operation for name, operation in self.operations.items() if not operation.of_several}
 
     @property
@@ -362,7 +356,7 @@ class PhaseSummary:
 
     @property
     def documents_per_second(self) -> float:
-        """Documents that the store took or returned per second, all operations together."""
+        """Documents that the store wrote or returned per second, all operations together."""
         return sum(operation.documents_per_second for operation in self.single.values())
 
     @property
@@ -372,26 +366,27 @@ class PhaseSummary:
 
     @property
     def has_open_load(self) -> bool:
-        """Whether any of its streams has open pacing."""
+        """Whether any stream is an open loop or a source."""
         return any(stream.is_open for stream in self.streams)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorFigures:
-    """What the generator saw of itself: shares of time of its busiest worker (0..1), lateness and lag (s).
+    """Self-monitoring of the load generator: shares of time of its busiest worker (0..1), lateness and lag (s).
 
-    What was not recorded, or does not apply, is None.
+    A figure that was not recorded, or does not apply, is None.
     """
 
-    threads: int = field(metadata=told("workers", "threads"))
-    cpu_share: float = field(metadata=told("greatest mean CPU share of a worker in the measured window; 0..1", "share"))
-    cpu_share_peak: float = field(metadata=told("greatest CPU share of a worker in one second", "share"))
-    waited_share: float = field(metadata=told("greatest mean share of time that a worker waited for a core", "share"))
+    threads: int = field(metadata=told("worker threads", "threads"))
+    cpu_share: float = field(metadata=told("mean CPU share of the busiest worker in the measured window", "share"))
+    cpu_share_peak: float = field(metadata=told("maximum CPU share of a worker in one second", "share"))
+    waited_share: float = field(
+        metadata=told("mean share of time that a worker waited for a core, maximum of workers", "share")
+    )
     throttled_share: float | None = field(
         default=None,
         metadata=told(
-            "time for which the control group of the generator was throttled by its CPU quota; null without control"
-            " groups",
+            "share of time in which a CPU quota throttled the generator's control group; null without control groups",
             "share",
             null=True,
         ),
@@ -399,7 +394,7 @@ class GeneratorFigures:
     stolen_share: float | None = field(
         default=None,
         metadata=told(
-            "of all processors, taken by the hypervisor in the measured window; null where it was not counted",
+            "share of CPU time stolen by the hypervisor in the measured window; null if not counted",
             "share",
             null=True,
         ),
@@ -407,7 +402,7 @@ class GeneratorFigures:
     network_share: float | None = field(
         default=None,
         metadata=told(
-            "of the speed of this machine's busiest interface; null where no speed is known", "share", null=True
+            "utilisation of the machine's busiest network interface; null if no speed is known", "share", null=True
         ),
     )
     ceiling_share: float | None = field(
@@ -419,45 +414,43 @@ class GeneratorFigures:
         ),
     )
     lateness_p99: float | None = field(
-        default=None, metadata=told("99th percentile of how late clients handled due requests", "s", null=True)
+        default=None, metadata=told("99th percentile of lateness of due requests", "s", null=True)
     )
-    lag_p99: float | None = field(
-        default=None, metadata=told("99th percentile of the event loop's lag", "s", null=True)
-    )
+    lag_p99: float | None = field(default=None, metadata=told("99th percentile of event-loop lag", "s", null=True))
     longest_stall: float | None = field(
-        default=None, metadata=told("greatest lag: the longest stall of an event loop", "s", null=True)
+        default=None, metadata=told("maximum of event-loop lag: the longest stall", "s", null=True)
     )
     away_share: float | None = field(
         default=None,
         metadata=told(
-            "greatest mean share of time that a worker's event loop spent in stalls of 50 ms or more",
+            "mean share of time in event-loop stalls of 50 ms or more, maximum of workers",
             "share",
             null=True,
         ),
     )
     achieved: float | None = field(
         default=None,
-        metadata=told("achieved over offered rate; null for closed pacing and short windows", "share", null=True),
+        metadata=told("achieved / offered rate; null for closed loops and short windows", "share", null=True),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedReason:
-    """A reason for which a run is invalid, as it was recorded; a later version may know other codes."""
+    """A recorded reason of a verdict. Later versions may have other codes."""
 
-    code: str = field(metadata=told("which reason it is"))
-    cause: str = field(metadata=told("what was seen, with its figures"))
-    remedy: str = field(metadata=told("what to do about it"))
+    code: str = field(metadata=told("identifier of the rule"))
+    cause: str = field(metadata=told("the observation, with its figures"))
+    remedy: str = field(metadata=told("how to fix it"))
     phase: str | None = field(
-        default=None, metadata=told("the phase that it is about; absent where it is about the whole run", absent=True)
+        default=None, metadata=told("the phase concerned; absent if the reason concerns the whole run", absent=True)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedFigure:
-    """How well a figure of a phase, or the times of one of its operations, were measured."""
+    """Quality of a figure of a phase, or of the times of one of its operations."""
 
-    phase: str = field(metadata=told("a phase that was measured"))
+    phase: str = field(metadata=told("a measured phase"))
     figure: str = field(
         metadata=told(
             "`throughput`, `documents` and `errors` of the phase; `response`, `service` and `all` (response times with"
@@ -466,7 +459,7 @@ class RecordedFigure:
     )
     state: str = field(metadata=told("`good`, `bounded` (by `low` and `high`) or `unknown`"))
     operation: str | None = field(
-        default=None, metadata=told("the operation, or `OPERATION.PART`, whose times these are", absent=True)
+        default=None, metadata=told("the operation, or `OPERATION.PART`, of response and service times", absent=True)
     )
     reasons: tuple[str, ...] = field(
         default=(), metadata=told("codes of the reasons that affect the figure", absent=True)
@@ -482,19 +475,19 @@ class RecordedFigure:
     )
     high: Mapping[str, float] = field(
         default_factory=dict,
-        metadata=told("upper bound; absent where there is none", "1/s or s", of="STATISTIC", absent=True),
+        metadata=told("upper bound; absent if unbounded", "1/s or s", of="STATISTIC", absent=True),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedVerdict:
-    """Whether a run is valid, and why not."""
+    """Verdict on a run: validity, reasons, and quality of figures."""
 
     valid: bool = field(metadata=told("whether the run is valid"))
     reasons: tuple[RecordedReason, ...] = field(default=(), metadata=told(""))
-    not_judged: tuple[str, ...] = field(default=(), metadata=told("what could not be judged, and why"))
+    not_judged: tuple[str, ...] = field(default=(), metadata=told("rules that could not be checked, and why"))
     explained: tuple[str, ...] = field(
-        default=(), metadata=told("what moved without being a reason against the run, since it is explained")
+        default=(), metadata=told("changes that do not count against the run, and their explanation")
     )
     #: Empty in older runs; `analyze.figures` derives them from the reasons.
     figures: tuple[RecordedFigure, ...] = field(default=(), metadata=told("", absent=True))
@@ -502,12 +495,12 @@ class RecordedVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A run's summary. One that failed before its load has no phases, no generator and no verdict."""
+    """Summary of a run. A run that failed before its load has only status, failure and fault."""
 
     status: str = field(metadata=told("`done`, `failed` or `interrupted`"))
-    failure: str | None = field(default=None, metadata=told("what failed, when the status is `failed`", absent=True))
+    failure: str | None = field(default=None, metadata=told("the failure, if the status is `failed`", absent=True))
     fault: str | None = field(
-        default=None, metadata=told("whose failure that was: `store`, `generator` or `unknown`", absent=True)
+        default=None, metadata=told("the component to blame: `store`, `generator` or `unknown`", absent=True)
     )
     phases: tuple[PhaseSummary, ...] = field(default=(), metadata=told(""))
     stored: tuple[StoredEvents, ...] = field(default=(), metadata=told("", absent=True))
@@ -516,10 +509,10 @@ class Summary:
 
     @property
     def measured(self) -> tuple[PhaseSummary, ...]:
-        """The phases that were measured, without those that only prepare."""
+        """The measured phases, without preparing phases."""
         return tuple(phase for phase in self.phases if not phase.prepares)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the summary as it is handed to `RunWriter.finish`."""
+        """Return the summary as a mapping for `RunWriter.finish`."""
         document: dict[str, Any] = as_document(self)
         return document

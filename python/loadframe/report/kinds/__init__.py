@@ -1,7 +1,7 @@
-"""What each kind of experiment says of its runs: each module here is named as `kind:` has it, registered nowhere else.
+"""Reports of each kind of experiment. The name of each module is the `kind:` of its experiments; none is registered.
 
-It has `read(path, bands)`, which analyses an experiment's folder and returns its `Report`; `bands` are the bounds of
-bands of response time, s.
+Each module has `read(path, bands)`, which analyses an experiment's folder and returns its `Report`. `bands` are the
+bounds of latency buckets, s.
 """
 
 import importlib
@@ -20,9 +20,9 @@ from loadframe.base.errors import BadInput
 
 @dataclass(frozen=True)
 class Report:
-    """An experiment's answer in three forms: a page of its own, JSON, and words on a terminal.
+    """The report on an experiment: an HTML page, a JSON document, and a function that prints it.
 
-    `unanswerable` says what is wrong with a question to which runs that went well have no answer.
+    `unanswerable` is the error if valid runs cannot answer the experiment's question.
     """
 
     page: str
@@ -34,23 +34,23 @@ class Report:
 def read_report(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report on an experiment's folder; BadInput if it is not one, is broken, or has an unknown kind.
 
-    With the bounds of bands of response time, s, it has these of each operation and treatment.
+    `bands` are the bounds of latency buckets, s; without them the report has no buckets.
     """
     file = path / EXPERIMENT_FILE
     try:
         kind = json.loads(file.read_text(encoding="utf-8"))["kind"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput(
-            "this is not an experiment's folder: its kind cannot be read",
+            "not an experiment's folder: cannot read its kind",
             where=str(file),
-            remedy=f"name a folder that `loadframe run` wrote, with its {EXPERIMENT_FILE}",
+            remedy=f"give a folder that `loadframe run` wrote, with its {EXPERIMENT_FILE}",
         ) from error
     known = sorted(module.name for module in pkgutil.iter_modules(__path__))
     if kind not in known:
         raise BadInput(
-            f"an experiment of kind {kind!r} cannot be reported",
+            f"unknown kind of experiment {kind!r}",
             where=str(file),
-            remedy=f"this loadframe knows {', '.join(known)}; report it with the one that made it",
+            remedy=f"this version supports {', '.join(known)}; use the version that made the experiment",
         )
     report: Report = importlib.import_module(f"{__name__}.{kind}").read(path, bands)
     return report

@@ -36,7 +36,7 @@ _TONES = {Outcome.PASSED: "valid", Outcome.FAILED: "invalid", Outcome.INVALID: "
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
-    """Return each treatment's capacity, and the nodes that the file's demands need."""
+    """Return the report: the capacity of each treatment, and the nodes for each demand of the file."""
     capacities = read_capacities(path)
     fitted, refusal = _curve(capacities)
     demands = _demands(capacities, fitted)
@@ -50,25 +50,25 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
 
 
 def _unanswerable(capacities: Capacities) -> BadInput | None:
-    """Return what is wrong where no treatment has a rate that meets the SLO."""
+    """Return an error if no treatment has a rate or number of users that meets the SLO."""
     if not capacities.capacities or any(capacity.kind is not Kind.NONE for capacity in capacities.capacities):
         return None
     return BadInput(
         f"no {'number of users' if capacities.bounds.over == USERS else 'rate'} meets the SLO:"
         f" {capacity_words.slo_text(capacities.slo)}",
         where=str(capacities.folder.path),
-        remedy="ask for less, give the store more, or search lower with search: least",
+        remedy="relax the SLO, give the store more resources, or lower search: least",
     )
 
 
 def _only_nodes(capacities: Capacities) -> bool:
-    """Whether nodes are all that differs, so that there is one curve."""
+    """Return whether the number of nodes is the only factor, so that one curve exists."""
     return all(set(capacity.treatment) <= {"nodes"} for capacity in capacities.capacities)
 
 
 def _curve(capacities: Capacities) -> tuple[ScalabilityFit | None, str | None]:
     if not _only_nodes(capacities):
-        return None, "other factors than nodes vary, so there is no one curve"
+        return None, "factors other than nodes vary"
     return curve(capacities.capacities, int(capacities.folder.description.get("seed") or 0))
 
 
@@ -78,8 +78,8 @@ def _demands(capacities: Capacities, fitted: ScalabilityFit | None) -> list[tupl
     answers = []
     largest = max((capacity.nodes for capacity in capacities.capacities if capacity.rate), default=0)
     for asked in capacities.folder.description.get("demands", []):
-        rate, said = capacity_words.demand_text(asked)
-        answer = demand(rate, said, capacities.capacities, fitted)
+        rate, words = capacity_words.demand_text(asked)
+        answer = demand(rate, words, capacities.capacities, fitted)
         answers.append((answer, demand_sentence(answer, largest, capacity_words.unit_of(capacities.bounds.over))))
     return answers
 
@@ -100,7 +100,7 @@ def _page(
     return render(
         "capacity.html.j2",
         title=f"{description['experiment']}: loadframe report",
-        question=description.get("question") or f"How much load does {description['experiment']} hold?",
+        question=description.get("question") or f"How much load does {description['experiment']} sustain?",
         experiment=description["experiment"],
         slo=capacity_words.slo_text(capacities.slo),
         sentences=[
@@ -174,6 +174,6 @@ def _show(capacities: Capacities, demands: list[tuple[Demand, str]], more: Furth
         console.print(Text(line, style="dim"))
     for attempt in capacities.invalid:
         reasons = "; ".join(attempt.judgement.reasons)
-        console.print(Text(f"{attempt.run} says nothing of its {capacities.bounds.over}: {reasons}", style="yellow"))
+        console.print(Text(f"{attempt.run} is invalid: {reasons}", style="yellow"))
     for run in capacities.folder.failed:
         console.print(Text(f"{run.id}: the store failed: {run.why_failed}", style="yellow"))

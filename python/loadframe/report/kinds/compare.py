@@ -26,14 +26,16 @@ from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust, runs_view
 
 _TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "open": ""}
+_DELTA = "Cliff's delta"
 
 
 def comparison_page(
     comparison: Comparison, description: Mapping[str, Any] | None = None, further: Sections = ()
 ) -> str:
-    """Return the page; `description` is the content of experiment.json where one experiment made all the runs.
+    """Return the page of a comparison.
 
-    `further` are sections that every kind of experiment has.
+    `description` is the content of experiment.json, if one experiment made all runs. `further` are the sections that
+    all kinds of experiments have.
     """
     description = description or {}
     runs = tuple(run for group in comparison.groups for run in group.runs)
@@ -42,7 +44,7 @@ def comparison_page(
     return render(
         "comparison.html.j2",
         title=f"{' against '.join(labels[:3])}: loadframe report",
-        question=description.get("question") or f"How does {', '.join(labels[1:])} differ from {labels[0]}?",
+        question=description.get("question") or _question(labels[0], labels[1:]),
         experiment=description.get("experiment"),
         lead=compare_words.lead(comparison),
         runs_text=compare_words.runs_text(comparison),
@@ -60,10 +62,17 @@ def comparison_page(
     )
 
 
+def _question(baseline: str, others: Sequence[str]) -> str:
+    """Write `How does b differ from a?`, `How do b, c and d differ from a?`."""
+    if len(others) == 1:
+        return f"How does {others[0]} differ from {baseline}?"
+    return f"How do {', '.join(others[:-1])} and {others[-1]} differ from {baseline}?"
+
+
 def contrasts_table(comparison: Comparison) -> Table:
     """Return a row for each measure of each group against the baseline."""
     return Table(
-        ("measure", "group", "", comparison.groups[0].label, "group's median", "ratio", "p", "Cliff's delta"),
+        ("measure", "group", "", f"{comparison.groups[0].label} (median)", "group (median)", "ratio", "p", _DELTA),
         [_row(contrast) for contrast in comparison.contrasts],
         names=3,
         note=compare_words.note(comparison),
@@ -71,7 +80,7 @@ def contrasts_table(comparison: Comparison) -> Table:
 
 
 def strip_plot(comparison: Comparison, name: str) -> Figure:
-    """Draw every run, each measure relative to the baseline's median."""
+    """Draw each run as a mark, with its measures relative to the baseline's medians."""
     rows = list(dict.fromkeys(compare_words.name(contrast) for contrast in comparison.contrasts))
     marks: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     shift = {group.label: index for index, group in enumerate(comparison.groups)}
@@ -108,7 +117,7 @@ def strip_plot(comparison: Comparison, name: str) -> Figure:
         Axis("relative to the median of the baseline", range=(min(low, 1.0) - margin, max(high, 1.0) + margin)),
         [Panel(Axis("", range=(0.6 - len(rows), 0.6), ticks=ticks, grid=False))],
         traces,
-        "Each mark is a run. Groups whose marks do not overlap differ by more than the scatter of their runs.",
+        "Each mark is a run. Groups whose marks do not overlap differ by more than the run-to-run variance.",
         rules=[Rule(1)],
         height=110 + math.ceil(len(rows) * (30 + 14 * len(shift))),
     )
@@ -144,14 +153,14 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
         shown = [str(difference) for difference in differences[:6]] + (
             [f"and {len(differences) - 6} more"] if len(differences) > 6 else []
         )
-        differs = "; ".join(shown) or "nothing that was recorded"
-        console.print(Text(f"{label} differs in {differs}", style="dim"))
+        differs = f"differs in {'; '.join(shown)}" if shown else "has the same recorded setup"
+        console.print(Text(f"{label} {differs}", style="dim"))
     print_findings(console, comparison.warnings)
 
 
 def _table(comparison: Comparison) -> TerminalTable:
     baseline = comparison.groups[0].label
-    table = TerminalTable(("measure", "group", "", baseline, "group's", "ratio", "p", "delta"), names=3)
+    table = TerminalTable(("measure", "group", "", baseline, "group", "ratio", "p", "delta"), names=3)
     for contrast in comparison.contrasts:
         table.add(
             compare_words.name(contrast),
@@ -167,7 +176,7 @@ def _table(comparison: Comparison) -> TerminalTable:
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
-    """Return ratios, tests and doubts of the experiment in that folder."""
+    """Return the report: ratios, tests and warnings."""
     folder = read_experiment(path)
     comparison = compare_variants(folder)
     document = {

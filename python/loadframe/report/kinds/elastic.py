@@ -26,8 +26,8 @@ from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust, runs_view
 
 _NOTE = (
-    "Means over repetitions with 95 % intervals by Student's t; > marks what did not happen before the run was over."
-    " The difference is to the control run of the same block, over the same stretch of time."
+    "Means over repetitions with 95 % intervals by Student's t. “>”: did not happen before the end of the run."
+    " Difference: against the control run of the same block, over the same time span."
 )
 
 
@@ -43,7 +43,7 @@ class GroupView:
 
 
 def elastic_page(elasticity: Elasticity, further: Sections = ()) -> str:
-    """Return the page of an experiment; `further` are sections that every kind of experiment has."""
+    """Return the page of an experiment; `further` are the sections that all kinds of experiments have."""
     description = elasticity.folder.description
     example = next((group.example.run for group in elasticity.groups if group.example and group.example.run), None)
     return render(
@@ -66,7 +66,7 @@ def _view(group: Group, index: int) -> GroupView:
     ]
     if group.provisioning:
         scores = [[Cell(run), *map(Cell, texts)] for run, texts in elastic_words.score_rows(group)]
-        tables.append(("How well the policy provided nodes", Table(elastic_words.SCORES, scores)))
+        tables.append(("Scores of the scaling policy", Table(elastic_words.SCORES, scores)))
     return GroupView(
         heading=elastic_words.heading(group),
         lead=elastic_words.lead(group),
@@ -120,7 +120,7 @@ def _terminal_measures(step: StepMeasures, rate: Rate) -> TerminalTable:
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
-    """Return what happened in each transition of the experiment in that folder."""
+    """Return the report: the measures of each transition."""
     elasticity = read_elasticity(path)
     more = further(elasticity.folder, bands)
     return Report(
@@ -132,13 +132,13 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
 
 
 def _unanswerable(elasticity: Elasticity) -> BadInput | None:
-    """Return what is wrong where nothing was changed in any run, since no trigger fired in its time."""
+    """Return an error if no trigger fired in any completed run, so that no cluster was changed."""
     runs = [run.run for run in elasticity.folder.runs if run.treatment.get("event") and run.status == "done"]
     kinds = [{event["kind"] for event in run.events} for run in runs if run]
     if not kinds or any(FIRED in seen or NEVER not in seen for seen in kinds):
         return None
     return BadInput(
-        "no trigger fired in its time in any run, so no cluster was changed",
+        "no trigger fired in any run, so no cluster was changed",
         where=str(elasticity.folder.path),
-        remedy="lower its thresholds, put more load on, or give it more time (within, duration)",
+        remedy="lower the thresholds, increase the load, or allow more time (within, duration)",
     )

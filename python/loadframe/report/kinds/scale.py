@@ -36,7 +36,8 @@ from loadframe.report.tables import Cell, Sections, Table, models_table, speedup
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust, runs_view
 
-_WAITING = ("operation", "part", "instances", "response", "of it there", "share")
+_WAITING = ("operation", "part", "instances", "response", "time in the part", "share")
+_WAITING_TITLE = "Response times of users, and the application's waiting time in them"
 
 
 def _waiting_rows(tiers: Tiers) -> list[list[str]]:
@@ -55,23 +56,23 @@ def _waiting_rows(tiers: Tiers) -> list[list[str]]:
 
 
 def waiting_table(tiers: Tiers) -> Table | None:
-    """Return the table of the page; None where no application was measured."""
+    """Return the table of waiting times for the page; None if no application was measured."""
     if not tiers.waiting:
         return None
     return Table(
         _WAITING,
         [[Cell(text) for text in row] for row in _waiting_rows(tiers)],
         names=2,
-        note="Means over runs, with 95 % intervals where there are several. The response is what a user feels, by"
-        " the generator's clock; what it holds of the part is told by the application in each answer, by its own.",
+        note="Means over runs, with 95 % intervals if runs were repeated. Response: the user's response time by the"
+        " generator's clock. Time in the part: reported by the application in each answer, by its clock.",
     )
 
 
 def waiting_on_terminal(tiers: Tiers) -> TerminalTable | None:
-    """Return that of the terminal; None where no application was measured."""
+    """Return the table of waiting times for the terminal; None if no application was measured."""
     if not tiers.waiting:
         return None
-    table = TerminalTable(_WAITING, names=2, title="What users felt, and what of it the application waited for:")
+    table = TerminalTable(_WAITING, names=2, title=f"{_WAITING_TITLE}:")
     for row in _waiting_rows(tiers):
         table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
     return table
@@ -107,9 +108,9 @@ class CurvesView:
 
 
 def sweep_page(sweep: Sweep, further: Sections = (), over: Sections = ()) -> str:
-    """Return the page of an experiment; `further` are sections that every kind of experiment has.
+    """Return the page of an experiment.
 
-    `over` is that of curves over factors of numbers.
+    `further` are the sections that all kinds of experiments have, `over` the section of curves over numeric factors.
     """
     description = sweep.folder.description
     example = next((run.run for run in sweep.folder.runs if run.sound and run.run), None)
@@ -121,8 +122,10 @@ def sweep_page(sweep: Sweep, further: Sections = (), over: Sections = ()) -> str
         experiment=description["experiment"],
         curves=[_curves_view(curves, sweep, index) for index, curves in enumerate(sweep.curves)],
         tiers=[
-            (scale_words.heading(at), waiting_table(told)) for at, told in zip(sweep.curves, sweep.tiers, strict=True)
+            (scale_words.heading(curves), waiting_table(tiers))
+            for curves, tiers in zip(sweep.curves, sweep.tiers, strict=True)
         ],
+        waiting_title=_WAITING_TITLE,
         over=over,
         further=further,
         equal=scale_words.equal_resources(sweep.equal, sweep.rate.unit),
@@ -157,14 +160,14 @@ def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
 def _treatments(curves: PhaseCurves) -> Table | None:
     columns, rows = scale_words.treatment_rows(curves)
     note = (
-        "Means over repetitions with 95 % intervals, which share one relative spread, pooled over all treatments."
-        " Intervals hold the bounds that the load generator's delays and limits put on figures."
+        "Means over repetitions with 95 % intervals, with one relative variance pooled over all treatments. The"
+        " intervals include the bounds from delays and limits of the load generator."
     )
     return Table(columns, [[split(cell) for cell in row] for row in rows], names=0, note=note) if rows else None
 
 
 def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Figure]]:
-    """Return plots over time of one run at each number of nodes: the first of the treatment that is quoted."""
+    """Return a plot over time for each number of nodes: the first run of its best treatment."""
     runs = {run.id: run for run in sweep.folder.runs}
     shown = []
     for number, treatment in enumerate(curves.best):
@@ -179,11 +182,13 @@ def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Fi
 
 
 def _subtitle(description: Mapping[str, Any], store: RecordedStore | None) -> str:
-    """Return what the experiment ran on, and whether its data grew with the nodes."""
+    """Return the cluster of the experiment, and whether its data grew with the nodes."""
     words = [cluster_text(replace(store, nodes=None))] if store else []
     if "nodes" in description["factors"]:
         weak = description.get("scaling") == "weak"
-        words.append("data grow with the nodes (weak scaling)" if weak else "data stay as they are (strong scaling)")
+        words.append(
+            "data grow with the nodes (weak scaling)" if weak else "the same data on all nodes (strong scaling)"
+        )
     return " · ".join(words)
 
 
@@ -198,12 +203,12 @@ def print_sweep(sweep: Sweep, console: Console | None = None, further: Further |
     console = console or PrintableConsole()
     description = sweep.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
-    for curves, told in zip(sweep.curves, sweep.tiers, strict=True):
+    for curves, tiers in zip(sweep.curves, sweep.tiers, strict=True):
         console.print()
         if len(sweep.curves) > 1:
             console.print(Text(scale_words.heading(curves), style="bold"))
         _print_curves(console, curves)
-        if table := waiting_on_terminal(told):
+        if table := waiting_on_terminal(tiers):
             console.print()
             table.print(console)
     console.print()
@@ -233,7 +238,7 @@ def _print_curves(console: Console, curves: PhaseCurves) -> None:
         console.print(Text.assemble((f"{name}: ", "bold"), words))
     if curves.bends:
         console.print()
-        console.print(Text("Why throughput stops keeping up with clients:", style="bold"))
+        console.print(Text("Why throughput stops growing with clients:", style="bold"))
     for bend in curves.bends:
         console.print(Text(f"  {bend.cause}"))
         console.print(Text(f"  {bend.remedy}", style="dim"))
@@ -261,7 +266,7 @@ def _speedups(curves: PhaseCurves) -> TerminalTable:
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
-    """Return curves, fits and speed-ups of the experiment in that folder."""
+    """Return the report: curves, fits and speed-ups."""
     sweep = read_sweep(path)
     more = further(sweep.folder, bands)
     return Report(

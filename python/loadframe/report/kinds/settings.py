@@ -30,7 +30,7 @@ from loadframe.report.tables import Cell, Sections, Table
 from loadframe.report.terminal_table import TerminalTable
 from loadframe.report.trust import print_trust, runs_view
 
-#: Interactions that are drawn, those with the largest shares.
+#: The number of drawn interactions, those with the largest shares.
 _DRAWN = 4
 
 
@@ -49,9 +49,9 @@ class ResultView:
 
 
 def settings_page(settings: Settings, further: Sections = (), over: Sections = ()) -> str:
-    """Return the page of a settings experiment; `further` are sections that every kind of experiment has.
+    """Return the page of a settings experiment.
 
-    `over` is that of curves over factors of numbers.
+    `further` are the sections that all kinds of experiments have, `over` the section of curves over numeric factors.
     """
     description = settings.folder.description
     example = next((run.run for run in settings.folder.runs if run.usable and run.run), None)
@@ -87,7 +87,7 @@ def _view(result: SettingsAt, description: Mapping[str, Any], prefix: str) -> Re
 
 
 def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[Any]]) -> Table:
-    """Return the terms of one response's model, the largest share first, then blocks and what is left."""
+    """Return the terms of one response's model, the largest share first, then the shares of blocks and residuals."""
     response = result.responses[index]
     rows = []
     aliased = {fit.term: settings_words.aliases_text(result, response, fit.term) for fit in response.model.terms}
@@ -111,22 +111,22 @@ def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
                     *([Cell(aliased[fit.term] if first else "", tone="muted")] if further else []),
                 ]
             )
-    rest = {"blocks": response.model.block_share, "scatter of runs": response.model.error_share}
+    rest = {"blocks": response.model.block_share, "run-to-run variance": response.model.error_share}
     rows += [[Cell(name, tone="muted"), Cell(""), Cell(""), Cell(format_share(share, 1)), Cell(""), *further]
              for name, share in rest.items()]  # fmt: skip
-    others = "the mean over the other settings" if response.model.balanced else "the setting alone, others at default"
+    others = "means over the other settings" if response.model.balanced else "with other settings at their defaults"
     return Table(
         ("setting", "level", "ratio", "share of variation", "p", *(["or instead"] if further else [])),
         rows,
         names=2,
-        note=f"Ratios are of {response.measure.phrase} to that at the default, {others}, with 95 % intervals. p is"
-        " adjusted by Holm for all terms of all measures on this page; effects beyond the noise are in black."
-        + (" The last column names what the design cannot separate from the effect." if further else ""),
+        note=f"Ratios of {response.measure.phrase} to the default, {others}, with 95 % intervals. p is"
+        " adjusted by Holm for all terms of all measures on this page. Significant effects are in black."
+        + (" Last column: effects that the design cannot separate from this one." if further else ""),
     )
 
 
 def ranking_table(result: SettingsAt) -> Table:
-    """Return every combination against the default, best first."""
+    """Return a row for each combination, compared with the default, best first."""
     rows = []
     for standing in result.standings:
         levels = result.combinations[standing.combination]
@@ -157,13 +157,13 @@ def ranking_table(result: SettingsAt) -> Table:
             "CPU per request, ratio",
         ),
         rows,
-        note="Ratios are to the default, with 95 % intervals from a spread that all combinations share. The first of"
-        f" many owes some of its lead to chance: {settings_words.shrinkage_text(result)}",
+        note="Ratios to the default, with 95 % intervals from a variance pooled over all combinations. Part of the lead"
+        f" of the best is chance: {settings_words.shrinkage_text(result)}",
     )
 
 
 def interactions(result: SettingsAt, prefix: str) -> list[Figure]:
-    """Draw the objective at the levels of two settings, for the pairs with the largest shares."""
+    """Draw the objective at the levels of two settings, for the interactions with the largest shares."""
     if not result.responses:
         return []
     pairs = [fit for fit in result.responses[0].model.terms if len(fit.term) == 2]
@@ -200,13 +200,13 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str) -> Figure:
 
 
 def _unit(result: SettingsAt) -> tuple[float, str]:
-    """Return the unit in which the objective is drawn, and what values are multiplied with for it."""
+    """Return the factor from recorded values to the drawn unit of the objective, and that unit."""
     kind = result.objective.kind
     return (1.0, RATES[kind].unit) if kind in RATES else (1e3, "ms")
 
 
 def course(result: SettingsAt, name: str) -> Figure:
-    """Draw an optimiser's trials in their order, and the best so far."""
+    """Draw the trials of an optimiser in order, and the best value so far."""
     values = np.array([value for _, value in result.course])
     higher = result.objective.better == "higher"
     best = np.maximum.accumulate(values) if higher else np.minimum.accumulate(values)
@@ -224,8 +224,8 @@ def course(result: SettingsAt, name: str) -> Figure:
             Trace(trials, numbers(scale * values), "trials", mark=Mark(COLORS[0]), texts=texts),
             Trace(trials, numbers(scale * best), "best so far", Line(MUTED, steps=True), hover=False),
         ],
-        "Each mark is a trial; the first is the default. The best of single trials, "
-        f"{quantity(float(best[-1]), result.objective)}, owes some of its lead to luck.",
+        "Each mark is a trial; the first is the default. The best single trial, "
+        f"{quantity(float(best[-1]), result.objective)}, is biased by chance.",
     )
 
 
@@ -371,7 +371,7 @@ def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
-    """Return effects, ranking and confirmation of the experiment in that folder."""
+    """Return the report: effects, ranking and confirmation."""
     settings = read_settings(path)
     more = further(settings.folder, bands)
     return Report(

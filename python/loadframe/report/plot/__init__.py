@@ -1,4 +1,4 @@
-"""Plots for reports: what a figure consists of, and how it is drawn as SVG. No script and no library is needed."""
+"""Plots for reports: the elements of figures, and their drawing as SVG without scripts or libraries."""
 
 from loadframe.report.plot.figure import (
     COLORS,

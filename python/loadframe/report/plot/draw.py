@@ -1,4 +1,4 @@
-"""A figure as SVG, with its axes and ticks."""
+"""Drawing of figures as SVG, with their axes and ticks."""
 
 import json
 import math
@@ -11,9 +11,9 @@ from typing import Any
 from loadframe.base.printable import printable
 from loadframe.report.plot.figure import GRID, INK, MUTED, Axis, Band, Figure, Line, Mark, Panel, Trace
 
-#: How far an axis reaches beyond what is drawn: as a share of its length, and in decades.
+#: Margin of an axis beyond its values: as a share of its length, and in decades.
 _MARGIN, _LOG_MARGIN = 0.04, 0.08
-#: Room of categories on either side, as a share of the distance between two.
+#: Margin on either side of categories, as a share of the distance between two.
 _CATEGORY_MARGIN = 0.35
 
 
@@ -29,7 +29,7 @@ class Scale:
     categories: tuple[str, ...] = ()
 
     def pixel(self, value: float | str) -> float | None:
-        """Return where a value is drawn; None for what a logarithmic axis cannot show."""
+        """Return the pixel of a value; None for a value that a logarithmic axis cannot show."""
         if isinstance(value, str):
             value = float(self.categories.index(value))
         if self.log:
@@ -39,7 +39,7 @@ class Scale:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def shows(self, value: float) -> bool:
-        """Whether a value lies within the axis."""
+        """Return whether a value lies within the axis."""
         if self.log and value <= 0:
             return False
         place = math.log10(value) if self.log else value
@@ -69,7 +69,7 @@ def scale(axis: Axis, values: Iterable[float | str | None], start: float, end: f
 
 
 def ticks(axis: Axis, over: Scale, most: int) -> list[tuple[float | str, str]]:
-    """Return the ticks that an axis shows, with their labels; about `most` where it is free to choose."""
+    """Return the ticks of an axis with their labels; about `most`, unless the axis gives its ticks."""
     if over.categories:
         return [(category, category) for category in over.categories]
     if axis.ticks is not None:
@@ -80,13 +80,13 @@ def ticks(axis: Axis, over: Scale, most: int) -> list[tuple[float | str, str]]:
 
 
 def number_text(value: float) -> str:
-    """Write a tick's number, with thousands parted and the sign of a minus."""
+    """Write the number of a tick, with thousands separators and a minus sign."""
     digits = f"{round(value):,}" if abs(value) >= 1e3 else f"{value:.6g}"
     return digits.replace("-", "\N{MINUS SIGN}")
 
 
 def _steps(low: float, high: float, most: int, *, whole: bool = False) -> list[float]:
-    """Return the multiples of 1, 2, 2.5 or 5 times a power of ten that lie within two values."""
+    """Return the multiples of 1, 2, 2.5 or 5 times a power of ten between two values."""
     rough = (high - low) / max(most, 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * (1 - 1e-9))
@@ -97,7 +97,7 @@ def _steps(low: float, high: float, most: int, *, whole: bool = False) -> list[f
 
 
 def _decades(over: Scale, most: int) -> Sequence[float]:
-    """Return powers of ten, with 2 and 5 times them where there is room; round numbers where both are too few."""
+    """Return powers of ten, with 2 and 5 times them if space allows; round numbers if these are too few."""
     powers = range(math.floor(over.low), math.ceil(over.high) + 1)
     for factors in ((1, 2, 5), (1,)):
         values = [factor * 10.0**power for power in powers for factor in factors]
@@ -112,16 +112,16 @@ def _decades(over: Scale, most: int) -> Sequence[float]:
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _TEXT, _SMALL = 13, 12
-#: Widths of a letter, in ems: on average, as wide fonts have them; and of a digit.
+#: Widths in ems of a letter (mean of wide fonts) and of a digit.
 _LETTER = 0.56
 _GAP = 18
 _RIGHT, _BOTTOM = 14, 46
 _LEGEND_ROW, _SWATCH = 20, 30
-#: Length of the dash that a single value between two gaps is, in pixels.
+#: Length in pixels of the dash for a single value between two gaps.
 _DASH = 4.0
 _DASHES = {"solid": "", "dash": "7 4", "dot": "2 3"}
 _SLANT = 35
-#: Points of a symbol's outline, where its diameter is 2.
+#: Points of the outline of each symbol, for a diameter of 2.
 _OUTLINES: dict[str, Sequence[tuple[float, float]]] = {
     "square": ((-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)),
     "diamond": ((0, -1.15), (1.15, 0), (0, 1.15), (-1.15, 0)),
@@ -137,7 +137,7 @@ _OUTLINES: dict[str, Sequence[tuple[float, float]]] = {
 
 @dataclass(frozen=True)
 class _Frame:
-    """Where things are: the x scale, a y scale for each panel, and the top of the first panel, in pixels."""
+    """Layout of a figure: the x scale, a y scale for each panel, and the top of the first panel in pixels."""
 
     x: Scale
     y: Sequence[Scale]
@@ -162,7 +162,7 @@ def draw(figure: Figure) -> str:
 
 
 def data(figure: Figure) -> str:
-    """Return what the script of the page shows at the pointer, as JSON that cannot end its script element."""
+    """Return the data for the page's pointer script, as JSON escaped for a script element."""
     frame = _frame(figure)
     document = {
         "width": figure.width,
@@ -180,12 +180,12 @@ def data(figure: Figure) -> str:
 
 
 def _escape(words: str) -> str:
-    """Return words as text of an element or an attribute, without control characters and marks of text direction."""
+    """Escape text for an element or attribute, and remove control characters and direction marks."""
     return escape(printable(words))
 
 
 def _printable(value: Any) -> Any:
-    """Return `value` with all texts in it made printable."""
+    """Return a copy of `value` with all strings in it made printable."""
     match value:
         case str():
             return printable(value)
@@ -215,7 +215,7 @@ def _placed(over: Scale) -> dict[str, Any]:
 
 
 def _frame(figure: Figure) -> _Frame:
-    """Lay the panels out, below the legend and the labels and right of the widest tick."""
+    """Return the layout: panels below the legend and the labels, and right of the widest tick."""
     top = 8 + _LEGEND_ROW * len(_legend_rows(figure)) + _label_height(figure)
     height = figure.height - _BOTTOM - top - _GAP * (len(figure.panels) - 1)
     total = sum(panel.height for panel in figure.panels)
@@ -256,7 +256,7 @@ def _y_ticks(axis: Axis, y: Scale) -> list[tuple[float | str, str]]:
 
 
 def _behind(figure: Figure, frame: _Frame) -> Iterator[str]:
-    """Draw what lies behind all panels: shaded stretches, and rules at an x."""
+    """Draw the background of all panels: shaded ranges, and rules at an x."""
     bottom = frame.y[-1].start
     for shade in figure.shades:
         start, end = (frame.x.pixel(edge) for edge in (shade.start, shade.end))
@@ -350,7 +350,7 @@ def _path(places: Iterable[tuple[float | None, float | None]], line: Line) -> st
             drawing = False
             continue
         if not drawing and None in after:
-            # Between two gaps there is no line, so a value is a dash.
+            # A single value between two gaps has no line; draw a dash.
             steps.append(f"M{_n(x - _DASH / 2)} {_n(y)}h{_n(_DASH)}")
         elif drawing and line.steps:
             steps.append(f"H{_n(x)}V{_n(y)}")
@@ -391,7 +391,7 @@ def _mark(x: float | None, y: float | None, mark: Mark) -> str:
 
 
 def _legend_rows(figure: Figure) -> list[list[Trace]]:
-    """Return the traces that the legend names, one each of a name, in rows that fit the width."""
+    """Return the traces of the legend, one for each name, in rows that fit the width."""
     named: dict[str, Trace] = {}
     for trace in figure.traces:
         if trace.legend and trace.name and any(value is not None for value in trace.y):
@@ -438,7 +438,7 @@ def _labels(figure: Figure, frame: _Frame) -> Iterator[str]:
     for label in figure.labels:
         x = frame.x.pixel(label.at)
         if x is not None and figure.slanted:
-            # Words that would run out of the figure end at their place instead.
+            # Text that would exceed the figure is right-aligned instead.
             fits = x + _width(label.text) * math.cos(math.radians(_SLANT)) <= figure.width
             turn = -_SLANT if fits else _SLANT
             yield _text(x, y, label.text, anchor="start" if fits else "end", turn=(turn, x, y), color=MUTED)
@@ -473,7 +473,7 @@ def _text(
 
 
 def _width(words: str) -> float:
-    """Return about how many pixels words take."""
+    """Estimate the width of a text in pixels."""
     return _LETTER * _SMALL * len(words)
 
 

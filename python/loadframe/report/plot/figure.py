@@ -1,7 +1,4 @@
-"""What a figure consists of: traces, bands and rules in one or several panels over one x axis.
-
-Nothing here is drawn; `draw` makes SVG of it, and `data` gives what the pointer shows.
-"""
+"""Elements of a figure: traces, bands and rules in panels over one x axis. `draw.draw` converts a figure to SVG."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-#: Okabe and Ito, "Color Universal Design" (2008), without the yellow that paper swallows; always with a symbol or dash.
+#: Okabe and Ito, "Color Universal Design" (2008), without yellow, which prints badly. Combine with a symbol or dash.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "star", "hexagon")
 INK, GRID, MUTED = "#222222", "#e3e3e3", "#767676"
@@ -21,7 +18,7 @@ Dash = Literal["solid", "dash", "dot"]
 
 @dataclass(frozen=True)
 class Line:
-    """How a line is drawn: its width in pixels, its dashes; with `steps`, a value holds until the next point."""
+    """Style of a line: color, width in pixels, dashes. With `steps`, a value holds until the next point."""
 
     color: str
     width: float = 1.8
@@ -31,7 +28,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Mark:
-    """How a point is drawn: a symbol of `SYMBOLS` or "x", its diameter in pixels; a hollow one has only its outline."""
+    """Style of a point: a symbol of `SYMBOLS` or "x", diameter in pixels; a hollow point has only an outline."""
 
     color: str
     symbol: str = "circle"
@@ -44,9 +41,9 @@ class Mark:
 class Trace:
     """Points with a line through them, marks at them, or both; None is a gap.
 
-    x holds numbers, or words on an axis of categories. `low` and `high` are the ends of error bars. `texts` is what the
-    pointer shows at each point, in place of name, x and y; without `hover` it shows nothing. Traces of one `group`
-    (the name, unless given) are shown and hidden together.
+    `x` holds numbers, or words on a category axis. `low` and `high` are the ends of error bars. `texts` are the hover
+    texts of points (default: name, x and y); without `hover` points have none. Traces of one `group` (default: the
+    name) are shown and hidden together.
     """
 
     x: Sequence[float | str | None]
@@ -77,10 +74,10 @@ class Band:
 
 @dataclass(frozen=True)
 class Axis:
-    """A titled axis. Without `range` it spans what is drawn, from 0 with `from_zero`.
+    """A titled axis. Without `range` it spans the drawn values, from 0 with `from_zero`.
 
-    `range` is in units of the data, also on a logarithmic axis. `whole` puts ticks at whole numbers only; `ticks` names
-    all of them (value, label).
+    `range` is in units of the data, also on a logarithmic axis. `whole` restricts ticks to whole numbers; `ticks` gives
+    all ticks (value, label).
     """
 
     title: str
@@ -94,7 +91,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Panel:
-    """One of the plots above each other: its y axis, and its height relative to that of the others."""
+    """One of the stacked plots of a figure: its y axis, and its height relative to other panels."""
 
     y: Axis
     height: float = 1.0
@@ -102,7 +99,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Rule:
-    """A straight line over the whole figure: at an x through all panels, or at a y of the first."""
+    """A straight line over the whole figure: at an x through all panels, or at a y of the first panel."""
 
     at: float
     over: Literal["x", "y"] = "x"
@@ -112,7 +109,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Shade:
-    """A shaded stretch of the x axis, behind everything."""
+    """A shaded range of the x axis, behind all other elements."""
 
     start: float
     end: float
@@ -120,7 +117,7 @@ class Shade:
 
 @dataclass(frozen=True)
 class Label:
-    """Words above the first panel, at an x."""
+    """A text above the first panel, at an x."""
 
     at: float
     text: str
@@ -128,9 +125,9 @@ class Label:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot: its name in the page, what is on it, how to read it, and its size in pixels at which text is 12 px high.
+    """A plot: `name` is its identifier in the page; width and height are pixels, for text of 12 px.
 
-    With `follow`, the pointer shows all traces at its x, as over time; else the nearest point.
+    With `follow`, the pointer shows all traces at its x; else the nearest point.
     """
 
     name: str
@@ -149,12 +146,12 @@ class Figure:
 
 
 def logarithmic(title: str, values: Iterable[float | None]) -> Axis:
-    """Return a logarithmic axis for `values`; a linear one where none of them is above 0."""
+    """Return a logarithmic axis for `values`; a linear axis if no value is above 0."""
     return Axis(title, "log" if any(value is not None and value > 0 for value in values) else "linear")
 
 
 def spread(axis: Axis, values: Iterable[float | None]) -> Axis:
-    """Return the axis as a logarithmic one where the values differ by more than a decade, else from 0."""
+    """Return a logarithmic copy of the axis if positive values differ by more than a decade, else one from 0."""
     known = [value for value in values if value is not None and value > 0]
     if known and max(known) > 10 * min(known):
         return replace(axis, kind="log")
@@ -162,5 +159,5 @@ def spread(axis: Axis, values: Iterable[float | None]) -> Axis:
 
 
 def numbers(values: npt.ArrayLike) -> list[float | None]:
-    """Return numbers of six digits each; what is not finite becomes a gap."""
+    """Round values to six digits; values that are not finite become gaps (None)."""
     return [float(f"{value:.6g}") if np.isfinite(value) else None for value in np.asarray(values, dtype=float).tolist()]

@@ -1,4 +1,4 @@
-"""Plots of a capacity experiment: every trial's response time against its rate, and capacity against nodes."""
+"""Plots of a capacity experiment: response time of each trial against its rate, and capacity against nodes."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ _MARKS = {
 
 
 def trials_plot(capacity: Capacity, capacities: Capacities, name: str) -> Figure:
-    """Draw each trial of a treatment: rate, response time, and how it was judged."""
+    """Draw the trials of a treatment: rate, response time and outcome."""
     attempts = [attempt for search in capacity.searches for attempt in search.attempts]
     apart, unit = bool(capacities.slo.operations), unit_of(capacity.over)
     traces = []
@@ -46,20 +46,18 @@ def trials_plot(capacity: Capacity, capacities: Capacities, name: str) -> Figure
             if attempt.judgement.outcome is outcome and attempt.judgement.response and attempt.judgement.limit
         ]
         if shown:
-            told = [
+            texts = [
                 f"{attempt.run}\n{format_count(attempt.rate)} {unit}: {seconds_text(response)}"
                 for attempt, response in shown
             ]
             rates = [attempt.rate for attempt, _ in shown]
-            # Where limits differ, what of its limit the response is that is nearest to it or farthest beyond.
+            # If operations have different limits, draw the ratio of the worst operation's response to its limit.
             times = [
                 response / (attempt.judgement.limit or 1) if apart else 1e3 * response for attempt, response in shown
             ]
-            traces.append(Trace(numbers(rates), numbers(times), outcome.value, mark=mark, texts=told))
+            traces.append(Trace(numbers(rates), numbers(times), outcome.value, mark=mark, texts=texts))
     limit = 1.0 if apart else 1e3 * (capacities.slo.response or 0.0)
-    over = (
-        "the worst operation's response, as a multiple of its limit" if apart else f"{subject_text(capacities.slo)}, ms"
-    )
+    over = "response of the worst operation / its limit" if apart else f"{subject_text(capacities.slo)}, ms"
     return Figure(
         name,
         logarithmic(
@@ -68,14 +66,14 @@ def trials_plot(capacity: Capacity, capacities: Capacities, name: str) -> Figure
         ),
         [Panel(logarithmic(f"{over} (log scale)", [limit]))],
         traces,
-        f"Each mark is a trial of {treatment_text(capacity.treatment) or 'the store'}. The dotted line is the limit of"
-        " the SLO. A trial below it can still fail: by errors, by load that was not achieved, or by a growing backlog.",
+        f"Each mark is a trial of {treatment_text(capacity.treatment) or 'the store'}. Dotted line: the SLO's limit. A"
+        " trial below it can still fail because of errors, an unachieved load, or a growing backlog.",
         rules=[Rule(limit, over="y", dash="dot")],
     )
 
 
 def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None, name: str) -> Figure:
-    """Draw capacity against nodes, with the fitted curve and its band where the data allow one."""
+    """Draw capacity against nodes, with the fitted curve and its band if the fit is conclusive."""
     known = [(capacity, capacity.rate) for capacity in capacities if capacity.rate]
     unit = unit_of(capacities[0].over if capacities else "rate")
     traces: list[Trace] = []
@@ -85,8 +83,8 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
         low, high = fitted.best_model.band(sizes)
         bands.append(Band(numbers(sizes), numbers(low), numbers(high), COLORS[0], "fit"))
         rates = fitted.best_model.predicted(sizes)
-        told = [f"fit\n{n:.3g} nodes: {format_count(rate)} {unit}" for n, rate in zip(sizes, rates, strict=True)]
-        traces.append(Trace(numbers(sizes), numbers(rates), "fit", Line(COLORS[0], 2), texts=told))
+        texts = [f"fit\n{n:.3g} nodes: {format_count(rate)} {unit}" for n, rate in zip(sizes, rates, strict=True)]
+        traces.append(Trace(numbers(sizes), numbers(rates), "fit", Line(COLORS[0], 2), texts=texts))
     bars = [_bar(capacity, rate) for capacity, rate in known]
     traces.append(
         Trace(
@@ -104,14 +102,13 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
         Axis("nodes", whole=True),
         [Panel(Axis(unit, from_zero=True))],
         traces,
-        "Each mark is a capacity, and its bar the 95 % interval over repeated searches. Where there was one search, the"
-        " mark is the highest rate that was held, and the bar reaches up to the rate that failed, which is not an"
-        " interval.",
+        "Each mark is a capacity, with the 95 % interval over repeated searches. With one search, the mark is the"
+        " highest rate that passed, and the bar reaches to the rate that failed; it is not an interval.",
         bands,
     )
 
 
 def _bar(capacity: Capacity, rate: Estimate) -> tuple[float, float]:
-    """Return the ends of a capacity's bar; an end that is open is not drawn."""
+    """Return the ends of a capacity's bar; an open upper end is the value itself."""
     low, high = capacity.bracket or (rate.low or rate.value, rate.high)
     return low, high if np.isfinite(high) else rate.value

@@ -1,4 +1,4 @@
-"""One elastic run on one time axis: load, throughput, response times, failures, data that move, CPUs, and events."""
+"""Plot of an elastic run over time: load, throughput, response times, failures, data to move, CPU, and events."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ from loadframe.report.plot import (
     spread,
 )
 
-#: Events that are drawn, with the words that stand at their line.
+#: Labels of the drawn kinds of events.
 _SHOWN = {
     REQUESTED: "requested",
     JOINED: "joined",
@@ -57,15 +57,15 @@ _SHOWN = {
     CONFIGURED: "settings",
     FAILED: "failed",
 }
-#: The panels that a run may have, from the top down, with their relative heights.
+#: Panels from top to bottom, with their relative heights.
 _HEIGHTS = {"load": 0.11, "throughput": 0.24, "response": 0.22, "failures": 0.11, "data": 0.12, "cpu": 0.16}
 _DASHES: Sequence[Dash] = ("solid", "dash", "dot")
 
 
 def run_plot(group: Group, name: str) -> Figure | None:
-    """Draw the group's example, and the throughput of its control run behind it; None without a run.
+    """Draw the group's example run, with the throughput of its control run; None without a run.
 
-    Where no run may be used it is an invalid one, which its note says.
+    If the group has no valid run, the example is invalid, and the caption says so.
     """
     run = group.example
     if run is None or run.run is None:
@@ -103,9 +103,9 @@ def run_plot(group: Group, name: str) -> Figure | None:
         Axis("seconds since the measured window began", range=(course.start, course.end)),
         panels,
         traces,
-        "INVALID: see above why. " * (not group.runs)
-        + f"Run {run.id}, second by second. Dotted lines are what was done to the cluster."
-        + " Grey: the control run, shifted so that both changes fall on the same instant." * bool(group.control),
+        "INVALID: see the reasons above. " * (not group.runs)
+        + f"Run {run.id}, second by second. Dotted lines: changes of the cluster."
+        + " Grey: the control run, shifted to the same time of change." * bool(group.control),
         rules=[Rule(mark.at, color=MUTED, dash="dot") for mark in marks],
         labels=marks,
         slanted=True,
@@ -139,7 +139,7 @@ def _load(run: Run, course: Course) -> Iterator[Trace]:
 
 
 def _accepted(run: Run, begin: float) -> Iterator[Trace]:
-    """Yield what came of each source of events: what is offered, only those who send know."""
+    """Yield the accepted events of each source: the offered rate is known only to their senders."""
     table = run.telemetry
     for name in run.summary.measured[0].sources:
         of_it = pc.and_(pc.equal(table["source"], f"source:{name}"), pc.equal(table["metric"], "accepted"))
@@ -172,7 +172,7 @@ def _failures(course: Course) -> Iterator[Trace]:
 def _data(course: Course) -> Iterator[Trace]:
     for samples, label, color in (
         (course.left, f"{course.unit or 'pieces'} left to move", COLORS[4]),
-        (course.missing, "copies missing", COLORS[6]),
+        (course.missing, "replicas missing", COLORS[6]),
     ):
         if samples:
             times, values = zip(*samples, strict=True)
@@ -194,16 +194,16 @@ def _cpu(run: Run) -> Iterator[Trace]:
 
 
 def _marks(course: Course) -> list[Label]:
-    """Return the events' words; events that nearly coincide share theirs."""
-    told: list[tuple[float, str]] = []
+    """Return the labels of events; events that nearly coincide share one."""
+    labels: list[tuple[float, str]] = []
     names: tuple[str, ...] = ()
     for event in sorted(course.events, key=lambda event: event.time):
         if event.kind in _SHOWN and course.start <= event.time <= course.end:
             words = " ".join([*event.nodes, _SHOWN[event.kind]])
-            if told and event.time - told[-1][0] < (course.end - course.start) / 60:
+            if labels and event.time - labels[-1][0] < (course.end - course.start) / 60:
                 shared = _SHOWN[event.kind] if event.nodes == names else words
-                told[-1] = (told[-1][0], f"{told[-1][1]}, {shared}")
+                labels[-1] = (labels[-1][0], f"{labels[-1][1]}, {shared}")
             else:
-                told.append((event.time, words))
+                labels.append((event.time, words))
             names = event.nodes
-    return [Label(time, words) for time, words in told]
+    return [Label(time, words) for time, words in labels]

@@ -1,4 +1,4 @@
-"""Curves over a factor of numbers as plots, and as a table beneath them."""
+"""Plots and table of curves over a numeric factor."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from loadframe.report.tables import Cell, Table, split
 
 
 def over_factor_section(curves: Sequence[CurveOver]) -> Table:
-    """Return every point of the curves as a table, with a plot of each curve above it."""
+    """Return a table of all points, with a plot of each curve."""
     rows = [
         [
             Cell(curve.phase),
@@ -28,8 +28,8 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
         for point in line.points
     ]
     note = (
-        "Means over runs with 95 % intervals, which share one relative spread, pooled over all treatments of a phase."
-        " p50 is the median response time of the phase's main operation. Nothing is fitted: the lines only join points."
+        "Means over runs with 95 % intervals, with one relative variance pooled over all treatments of a phase. p50:"
+        " median response time of the phase's main operation. Lines connect points; they are not fits."
     )
     columns = ("phase", "over", "at", "runs", curves[0].rate.unit, "p50")
     figures = [_figure(curve, f"over-{number}") for number, curve in enumerate(curves)]
@@ -37,7 +37,7 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
 
 
 def _figure(curve: CurveOver, name: str) -> Figure:
-    """Draw throughput over a factor, a line for each treatment of the others; of an open load response times."""
+    """Draw throughput over a factor (for an open loop p50), with a line for each treatment of the other factors."""
     traces = list(_traces(curve))
     levels = curve.levels
     values = [value for trace in traces for value in (*trace.y, *trace.low, *trace.high)]
@@ -47,18 +47,18 @@ def _figure(curve: CurveOver, name: str) -> Figure:
     if logarithmic:
         ticks = [(at, format_count(at)) for at in levels.numbers.values()]
         x = replace(x, ticks=ticks)
-    what = f"p50 of {curve.operation}, ms" if curve.opened else curve.rate.unit
-    y = spread(Axis(what), values)
+    y_title = f"p50 of {curve.operation}, ms" if curve.opened else curve.rate.unit
+    y = spread(Axis(y_title), values)
     if y.kind == "log":
-        y = replace(y, title=f"{what} (log scale)")
-    offered = " The load is open, so its throughput is what was offered." if curve.opened else ""
+        y = replace(y, title=f"{y_title} (log scale)")
+    offered = " Open loop: throughput equals the offered rate." if curve.opened else ""
     return Figure(
         name,
         x,
         [Panel(y)],
         traces,
-        f"{curve.phase} over {_name(curve.factor)}: each mark is a mean over runs, with its 95 % interval where runs"
-        f" were repeated; lines join the levels of one treatment.{offered}",
+        f"{curve.phase} over {_name(curve.factor)}: each mark is a mean over runs, with its 95 % interval if runs were"
+        f" repeated. Lines connect the levels of one treatment.{offered}",
         height=440,
     )
 
@@ -77,7 +77,7 @@ def _traces(curve: CurveOver) -> Iterator[Trace]:
             Mark(color, SYMBOLS[index % len(SYMBOLS)]),
             low=numbers([factor * low for low, _ in bounds]),
             high=numbers([factor * high for _, high in bounds]),
-            texts=[_told(curve, line, point) for point, _ in known],
+            texts=[_hover_text(curve, line, point) for point, _ in known],
         )
 
 
@@ -85,7 +85,7 @@ def _drawn(curve: CurveOver, point: PointOver) -> Estimate | None:
     return point.response if curve.opened else point.rate
 
 
-def _told(curve: CurveOver, line: LineOver, point: PointOver) -> str:
+def _hover_text(curve: CurveOver, line: LineOver, point: PointOver) -> str:
     others = treatment_text(line.others)
     rate = "–" if point.rate is None else f"{measured_text(point.rate)} {curve.rate.unit}"
     at = f"{_name(curve.factor)} {point.level}"

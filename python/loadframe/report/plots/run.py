@@ -1,7 +1,4 @@
-"""Plots of one run over time: throughput, response times, activities of the store.
-
-An activity that goes on most of the time says nothing there, and is left out.
-"""
+"""Plots of one run over time: throughput, response times, and intermittent activities of the store."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -34,15 +31,15 @@ from loadframe.report.plot import (
     spread,
 )
 
-#: More of the seconds than these is most of the time; more rows than these are not drawn.
+#: Activities in more than this share of seconds are not drawn; the number of drawn activities.
 _MOST, _ROWS = 0.5, 6
-#: Pixels of a row, of what is around them, and of a panel of height 1.
+#: Heights in pixels: a row of activities, their margin, a panel of height 1.
 _ROW, _AROUND, _PANEL = 18, 26, 190
 
 
 @dataclass(frozen=True)
 class ActivityPanel:
-    """The panel, if there is one: empty where nothing was watched that comes and goes."""
+    """The panel of store activities; empty if no intermittent activity was observed."""
 
     panels: Sequence[Panel] = ()
     traces: Sequence[Trace] = ()
@@ -51,7 +48,7 @@ class ActivityPanel:
 
 
 def store_activity(run: Run, panel: int) -> ActivityPanel:
-    """Return the panel of that number (from 0) of what the store did in the measured phases of a run."""
+    """Return the panel of store activities in the measured phases, as panel number `panel` (from 0)."""
     stretches: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for phase in run.summary.measured:
         for series in activity_series(run, phase, int(phase.duration)):
@@ -75,18 +72,18 @@ def store_activity(run: Run, panel: int) -> ActivityPanel:
         for place, (words, bars) in zip(places, rows, strict=True)
     ]
     height = _ROW * len(rows) + _AROUND
-    words = " At the bottom, bars mark seconds of measured phases in which the store did more of that than on average."
+    words = " Bottom: bars mark seconds of measured phases with more of the store's activity than average."
     return ActivityPanel([Panel(axis, height / _PANEL)], traces, height, words)
 
 
-#: More phases than these have slanted names.
+#: Above this number of phases, their names are slanted.
 _LEVEL_NAMES = 4
 
 
 def phase_over_time(
     run: Run, phase: PhaseSummary, operation: str | None, name: str, caption: str, rate: Rate = THROUGHPUT
 ) -> Figure:
-    """Draw one phase: requests or documents per second above, median and 99th percentile of `operation` below."""
+    """Draw one phase: requests or documents per second above, p50 and p99 of `operation` below."""
     rows = _phase_rows(run, phase)
     seconds, counts = _per_second(_single(rows, phase), rate)
     line, mark = Line(COLORS[0]), Mark(COLORS[0], size=5)
@@ -108,10 +105,10 @@ def phase_over_time(
 
 
 def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figure:
-    """Draw a whole run: requests per second above, percentiles of each operation below, phases side by side.
+    """Draw a whole run, phases side by side.
 
-    Where documents were counted, those per second lie between. A dotted line marks the beginning of each of `dips`.
-    At the bottom stands when the store did what it does now and then.
+    Panels from the top: requests per second, documents per second if counted, percentiles of each operation, activities
+    of the store if observed. A dotted line marks the start of each dip.
     """
     traces: list[Trace] = []
     phases = run.summary.phases
@@ -130,7 +127,7 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
             shown.add(operation)
     if len(shown) <= 1:
         traces = [replace(trace, name=trace.group or trace.name) for trace in traces]
-    did = store_activity(run, len(rates) + 1)
+    activity = store_activity(run, len(rates) + 1)
     many = len(phases) > _LEVEL_NAMES
     return Figure(
         name,
@@ -138,14 +135,14 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
         [
             *(Panel(spread(Axis(rate.unit), _values(traces, panel))) for panel, rate in enumerate(rates)),
             Panel(spread(Axis("response time, ms"), _values(traces, len(rates)))),
-            *did.panels,
+            *activity.panels,
         ],
-        [*traces, *did.traces],
-        f"Above, requests answered well in each second{' and their documents' * (len(rates) > 1)}; below, median and"
-        " 99th percentile of their response times."
-        " Vertical lines separate the phases; warm-up is shaded. An axis is logarithmic where phases differ widely."
-        + (" Dotted lines mark dips that come again." if dips else "")
-        + did.words,
+        [*traces, *activity.traces],
+        f"Above: successful requests per second{' and their documents' * (len(rates) > 1)}. Below: p50 and p99 of their"
+        " response times."
+        " Vertical lines separate the phases; warm-up is shaded. Axes are logarithmic if phases differ widely."
+        + (" Dotted lines mark recurring dips." if dips else "")
+        + activity.words,
         rules=[
             *(Rule(phase.start, color=GRID) for phase in phases),
             *(Rule(begin, color=MUTED, dash="dot") for at in dips for begin in at.begins),
@@ -157,7 +154,7 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
         ],
         slanted=many,
         follow=True,
-        height=(560 if many else 460) + 120 * (len(rates) - 1) + did.height,
+        height=(560 if many else 460) + 120 * (len(rates) - 1) + activity.height,
     )
 
 
@@ -166,10 +163,9 @@ def _values(traces: Iterable[Trace], panel: int) -> list[float | None]:
 
 
 def _phase_rows(run: Run, phase: PhaseSummary) -> pa.Table:
-    """Return the rows of a phase's operations up to its last whole second; what is answered later empties the pipe.
+    """Return the rows of a phase's operations, without parts of operations, in its whole seconds.
 
-    A second that the end cuts short would look like a dip. A phase shorter than a second keeps it. The parts of
-    operations are left out.
+    A last second that is cut short would look like a dip; a phase shorter than a second keeps it.
     """
     series = run.series
     end = max(phase.whole_seconds.stop, 1)
@@ -178,12 +174,12 @@ def _phase_rows(run: Run, phase: PhaseSummary) -> pa.Table:
 
 
 def _single(rows: pa.Table, phase: PhaseSummary) -> pa.Table:
-    """Return the rows without those of operations that stand for several others."""
+    """Return the rows of single operations, without operations that aggregate others."""
     return rows.filter(pc.is_in(rows["operation"], pa.array(list(phase.single))))
 
 
 def _per_second(rows: pa.Table, rate: Rate = THROUGHPUT) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return whole seconds and how much was done in each, all operations and segments together."""
+    """Return the seconds and their counts, summed over operations and segments."""
     second = rows["second"].to_numpy()
     if not len(second):
         return np.array([]), np.array([])
@@ -192,11 +188,11 @@ def _per_second(rows: pa.Table, rate: Rate = THROUGHPUT) -> tuple[npt.NDArray[An
 
 
 def _percentiles(rows: pa.Table, shift: float, panel: int, operation: str = "") -> list[Trace]:
-    """Return p50 and p99 of one operation by second; where warm-up and measurement meet, the larger segment's."""
+    """Return p50 and p99 of one operation by second; in a second with two segments, of the larger segment."""
     rows = rows.filter(pc.is_valid(rows["response_p50"])).sort_by([("second", "ascending"), ("successes", "ascending")])
     second = rows["second"].to_numpy()
     last = np.append(second[1:] != second[:-1], True) if len(second) else np.array([], dtype=bool)
-    # A second in which nothing was answered is a gap: a line across it would hide an outage.
+    # A second without answers is a gap: a line across it would hide an outage.
     whole = np.arange(second[0], second[-1] + 1) if len(second) else second
     traces = []
     for column, label, line in (

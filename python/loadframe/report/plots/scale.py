@@ -27,7 +27,7 @@ from loadframe.report.plot import (
 )
 
 _STEPS = 80
-#: A band that knows no bound is cut here, as a multiple of the largest throughput in the plot.
+#: Upper limit of drawn bands, as a multiple of the largest throughput in the plot.
 _HIGHEST = 2.0
 _ENOUGH_SIZES = 6
 
@@ -64,16 +64,15 @@ def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
                 [point for point in curves.points if (point.nodes, point.clients) in best], _nodes, "nodes", unit
             ),
         ],
-        "Each dot is a run, at the number of clients whose throughput has the highest lower confidence bound. A diamond"
-        " is the throughput that is quoted, with its interval: it is corrected for having been chosen as the best. "
-        f"{_how_to_read(curve.fit)} The dotted line is the throughput of {first.nodes} node"
-        f"{'s' * (first.nodes != 1)}, multiplied.",
+        "Each dot is a run, at the number of clients whose throughput has the highest lower confidence bound. Diamonds:"
+        " quoted throughput with its interval, corrected for the selection of the best. "
+        f"{_how_to_read(curve.fit)} Dotted line: linear growth from {format_nodes(first.nodes or 1)}.",
         bands,
     )
 
 
 def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
-    """Draw throughput against clients, a curve for each number of nodes."""
+    """Draw throughput against clients, with a curve for each number of nodes; None without such curves."""
     if not curves.over_clients:
         return None
     traces: list[Trace] = []
@@ -90,7 +89,7 @@ def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
         _size_axis("clients"),
         [Panel(Axis(unit, from_zero=True))],
         [*traces, *_unusable(curves.points, _clients, "clients", unit)],
-        "Each mark is a run with closed clients: each sends its next request when its last one is answered. "
+        "Each mark is a run in a closed loop: a client sends its next request after its last answer. "
         f"{_how_to_read(next((curve.fit for curve in curves.over_clients if curve.fit and tells(curve.fit)), None))}",
         bands,
         height=440,
@@ -98,7 +97,7 @@ def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
 
 
 def response_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
-    """Draw response times against clients: median and 99th percentile for each number of nodes."""
+    """Draw p50 and p99 of response times against clients for each number of nodes; None without such curves."""
     if not curves.over_clients:
         return None
     traces = []
@@ -110,21 +109,20 @@ def response_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
             ("p99", [treatment.response_p99 for treatment in curve.treatments], True),
         ):
             milliseconds = [None if value is None else 1e3 * value for value in values]
-            told = [
+            texts = [
                 f"{label}, {count} clients\n{words}: {'–' if value is None else f'{value:.3g}'} ms"
                 for count, value in zip(clients, milliseconds, strict=True)
             ]
             line = Line(color, dash="dash" if high else "solid")
             mark = Mark(color, symbol, 7, hollow=high)
-            traces.append(Trace(clients, milliseconds, f"{label}, {words}", line, mark, texts=told))
+            traces.append(Trace(clients, milliseconds, f"{label}, {words}", line, mark, texts=texts))
     return Figure(
         name,
         _size_axis("clients"),
         [Panel(logarithmic("response time, ms (log scale)", [value for trace in traces for value in trace.y]))],
         traces,
-        f"Response time of {curves.operation}: solid lines show the median, dashed ones the 99th percentile, both as"
-        " medians over repetitions. The axis is logarithmic. Where throughput no longer grows, more clients only make"
-        " each of them wait longer.",
+        f"Response time of {curves.operation}: solid lines show p50, dashed lines p99, both as medians over"
+        " repetitions, on a logarithmic axis. If throughput does not grow, more clients only wait longer.",
         height=440,
     )
 
@@ -135,13 +133,13 @@ def residuals(fit: ScalabilityFit, name: str) -> Figure:
     factor, unit = (100.0, "%") if fit.kind == "relative" else (1.0, "1/s")
     values = [factor * residual for residual in fit.best_model.residuals]
     most = max(max(map(abs, values)) * 1.2, 1e-9)
-    told = [f"{size:g} {fit.over}\n{value:+.2f} {unit}" for size, value in zip(sizes, values, strict=True)]
+    texts = [f"{size:g} {fit.over}\n{value:+.2f} {unit}" for size, value in zip(sizes, values, strict=True)]
     return Figure(
         name,
         _size_axis(fit.over, fit.largest),
         [Panel(Axis(f"residual, {unit}", range=(-most, most)))],
-        [Trace(numbers(sizes), numbers(values), mark=Mark(COLORS[0], size=7, opacity=0.75), texts=told)],
-        f"Residuals of the {NAMES[fit.best]} model: measured minus fitted. They should scatter about zero without a"
+        [Trace(numbers(sizes), numbers(values), mark=Mark(COLORS[0], size=7, opacity=0.75), texts=texts)],
+        f"Residuals of the {NAMES[fit.best]} model: measured minus fitted. A good fit scatters around zero without a"
         " pattern; an arch means that the model has the wrong shape.",
         rules=[Rule(0, over="y")],
         height=210,
@@ -149,7 +147,7 @@ def residuals(fit: ScalabilityFit, name: str) -> Figure:
 
 
 def _size_axis(title: str, largest: float | None = None) -> Axis:
-    """Return an axis from 0, with a tick at each whole number where there are few."""
+    """Return an axis from 0, with a tick at each whole number up to 12."""
     few = largest is not None and largest <= 12
     ticks = [(float(size), str(size)) for size in range(int(largest or 0) * 2 + 1)] if few else None
     return Axis(title, from_zero=True, whole=True, ticks=ticks)
@@ -158,11 +156,11 @@ def _size_axis(title: str, largest: float | None = None) -> Axis:
 def _fitted(
     fit: ScalabilityFit | None, unit: str, color: str, group: str, name: str | None, top: float
 ) -> tuple[list[Trace], list[Band]]:
-    """Return a fitted curve and its band, dashed beyond what was measured and never beyond twice of it."""
+    """Return a fitted curve and its band, dashed beyond the measurements, at most to twice the largest size."""
     if fit is None or not tells(fit):
         return [], []
     smallest = min(n for n, _ in fit.observations)
-    # A superlinear curve may have a pole soon after the data, and a few sizes vouch for nothing beyond them.
+    # Do not extrapolate superlinear curves, which may have a pole close by, or fits to few sizes.
     superlinear = any(p.value < 0 for key, p in fit.best_model.parameters.items() if key == "sigma")
     few = len({n for n, _ in fit.observations}) < _ENOUGH_SIZES
     reach = fit.largest * (1 if superlinear or few else 2 if fit.over == "nodes" else 1.25)
@@ -174,10 +172,10 @@ def _fitted(
     lines = []
     for sizes, beyond_data in ((inside, False), (beyond, True)):
         rates = fit.best_model.predicted(sizes)
-        told = [f"{words}\n{n:.3g} {fit.over}: {rate_text(rate, unit)}" for n, rate in zip(sizes, rates, strict=True)]
+        texts = [f"{words}\n{n:.3g} {fit.over}: {rate_text(rate, unit)}" for n, rate in zip(sizes, rates, strict=True)]
         line = Line(color, 2, "dash" if beyond_data else "solid")
         legend = bool(name) and not beyond_data
-        lines.append(Trace(numbers(sizes), numbers(rates), words, line, texts=told, group=group, legend=legend))
+        lines.append(Trace(numbers(sizes), numbers(rates), words, line, texts=texts, group=group, legend=legend))
     return lines, bands
 
 
@@ -200,7 +198,7 @@ def _runs(
 
 
 def _quoted(best: Sequence[Treatment], unit: str) -> Trace:
-    """Return a trace of the throughputs that are quoted, with those intervals that are bounded."""
+    """Return a trace of the quoted throughputs, with their finite intervals."""
     rates = [treatment.throughput for treatment in best]
     return Trace(
         [treatment.nodes for treatment in best],
@@ -214,7 +212,7 @@ def _quoted(best: Sequence[Treatment], unit: str) -> Trace:
 
 
 def _unusable(points: Iterable[Point], size: Callable[[Point], int | None], over: str, unit: str) -> list[Trace]:
-    """Return a trace of the runs that no fit contains, if there are any."""
+    """Return traces of the runs that fits leave out: invalid runs, and runs without a success."""
     known = [point for point in points if size(point) is not None]
     invalid = [point for point in known if not point.usable]
     nothing = [point for point in known if point.usable and not point.throughput]
@@ -236,8 +234,8 @@ def _points(curve: Curve) -> list[Point]:
 
 def _how_to_read(fit: ScalabilityFit | None) -> str:
     if fit is None or not tells(fit):
-        return "No curve is drawn where the data do not allow one."
-    words = "Lines are the fitted models, shaded areas their 95 % bands"
+        return "No curve: the data are inconclusive."
+    words = "Lines: fitted models. Shaded areas: their 95 % bands"
     if len({n for n, _ in fit.observations}) < _ENOUGH_SIZES:
         return f"{words}; they end where the measurements end."
     return f"{words}; the dashed part extrapolates beyond the measurements."

@@ -1,4 +1,4 @@
-"""A single run as one JSON object for programs: its summary, and how sure its percentiles are."""
+"""A single run as a JSON document: its summary, and intervals of its percentiles."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,14 +15,14 @@ from loadframe.record.schema.summary import PhaseSummary
 
 
 def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
-    """Return the run's path, its summary, and under `percentiles` the intervals by phase, operation and name, in s.
+    """Return the run's path, its summary, and further keys.
 
-    What each process used is under `cpu` by phase and name, where processes were watched. Where throughput dips again
-    and again, `dips` says for each such phase how, and what the store did meanwhile.
-
-    `delayed` has the phases in which answers seem to wait for delayed acknowledgements.
-
-    With the bounds of bands of response time, s, their shares are under `bands` by phase and operation.
+    - `percentiles`: 95 % intervals by phase, operation and percentile, s.
+    - `samples`: samples of 5 s of each measured phase.
+    - `cpu`: use of each process by phase and name, if processes were observed.
+    - `dips`: recurring dips in throughput, with the store's activities, for phases that have them.
+    - `delayed`: phases whose answers seem to wait for delayed acknowledgements, if any.
+    - `bands`: shares of latency buckets by phase and operation, if their bounds (s) are given.
     """
     document = {"run": str(run.path), **run.raw_summary, "percentiles": percentiles_document(run)}
     if used := processes_of(run):
@@ -46,7 +46,7 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
 
 
 def _samples(run: Run, phase: PhaseSummary) -> dict[str, Any]:
-    """Return a phase's samples of 5 s, all together and by node, and YCSB's least response time and p95, s."""
+    """Return a phase's samples of 5 s, in total and by node, and the minimum and p95 of response times, s."""
     together = {rate.counted: five_seconds(run, phase, rate) for rate in RATES.values()}
     times = {name: least_and_p95(run, phase, name) for name in phase.single}
     return {

@@ -46,38 +46,36 @@ from loadframe.report.tables import (
 
 
 def dips_text(at: DipsOfPhase) -> str:
-    """Return a sentence on a phase's dips."""
+    """Return sentences on the dips of a phase, and on activities of the store that coincide with them."""
     dips = at.dips
     when = (
         f"every {format_duration(dips.period)}, for {format_duration(dips.length)} each time"
         if dips.period
-        else f"in {len(dips.begins)} dips at irregular distances, for {format_duration(dips.length)} on average"
+        else f"in {len(dips.begins)} dips at irregular intervals, for {format_duration(dips.length)} on average"
     )
     words = (
-        f"In {at.phase.name} throughput fell by {format_share(dips.depth)} {when}; that cost"
-        f" {format_share(dips.share, 1)} of what would have been done without them."
+        f"In {at.phase.name} throughput fell by {format_share(dips.depth)} {when}. The dips cost"
+        f" {format_share(dips.share, 1)} of the throughput."
     )
     if not at.activities:
-        return f"{words} No telemetry says what the store did meanwhile."
+        return f"{words} No telemetry shows the store's activity."
     if (explained := at.explained) is None:
-        return f"{words} {_undecided(at)}"
+        return f"{words} {_inconclusive(at)}"
     named = _listed([activity.series.words for activity in at.claimed])
     return (
-        f"{words} {format_share(explained.lost)} of that was lost in seconds with more {named} than on average, which"
-        f" are {format_share(explained.seconds)} of all seconds; chance would do as much in {_chance(at)} of cases."
+        f"{words} {format_share(explained.lost)} of the loss fell in seconds with more {named} than average"
+        f" ({format_share(explained.seconds)} of all seconds), p = {_chance(at)}."
     )
 
 
-def _undecided(at: DipsOfPhase) -> str:
-    """Say that nothing that was watched falls together with the dips, or no more than chance may explain."""
+def _inconclusive(at: DipsOfPhase) -> str:
+    """Return a sentence: no observed activity coincides with the dips, or no more than chance may explain."""
     first = at.activities[0]
     if first.overlap.lost < 2 * first.overlap.seconds:
-        return "Nothing that was watched falls together with them."
+        return "No observed activity coincides with them."
     return (
-        f"{format_share(first.overlap.lost)} of that was lost in seconds with more {first.series.words} than on"
-        " average,"
-        f" which are {format_share(first.overlap.seconds)} of all seconds; since chance would do as much in"
-        f" {format_share(first.overlap.p)} of cases, this run does not decide whether they are the reason."
+        f"Inconclusive: {format_share(first.overlap.lost)} of the loss fell in seconds with more {first.series.words}"
+        f" than average ({format_share(first.overlap.seconds)} of all seconds), p = {format_share(first.overlap.p)}."
     )
 
 
@@ -93,7 +91,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def dips_table(at: DipsOfPhase) -> Table | None:
-    """Return what the store did in dips and out of them; None where nothing was watched."""
+    """Return the store's activities within and outside dips; None if no activity was observed."""
     if not at.activities:
         return None
     rows = [
@@ -108,20 +106,20 @@ def dips_table(at: DipsOfPhase) -> Table | None:
         for activity in at.activities
     ]
     note = (
-        "Of the throughput that was lost in dips: the share that falls into seconds with more of it than on average,"
-        " beside the share of all seconds that these are. p: how often as much would fall into it by chance, in any of"
-        " what was watched, if the one had nothing to do with the other (all shifts of the one against the other). What"
-        " falls together with a dip need not be its cause. The last columns are in the metric's unit per second."
+        "“of the loss”: share of the lost throughput in seconds with more of the activity than average; “of all"
+        " seconds”: share of such seconds. p: probability of that overlap by chance in any observed activity (all time"
+        " shifts of activity against throughput). Coincidence does not prove a cause. The last two columns are in the"
+        " metric's unit per second."
     )
-    return Table(("the store's", "of the loss", "of all seconds", "p", "in dips", "outside"), rows, note=note)
+    return Table(("activity", "of the loss", "of all seconds", "p", "in dips", "outside"), rows, note=note)
 
 
-#: Of more nodes than these the page has the first; the JSON document has all.
+#: The page shows this many nodes; the JSON document has all.
 _HOSTS = 20
 
 
 def samples_table(run: Run) -> Table | None:
-    """Return least, quartiles, mean and most of each measured phase, and of each node; None where no window has 5 s."""
+    """Return minimum, quartiles, mean and maximum by phase, and by node for the first 20; None without 5 s windows."""
     rows = []
     for phase in run.summary.measured:
         for rate in RATES.values():
@@ -137,9 +135,9 @@ def samples_table(run: Run) -> Table | None:
         f"{phase.name} {name}: {seconds_text(pair[0])}, {seconds_text(pair[1])}" for phase, name, pair in known if pair
     )
     note = f"Samples of {SAMPLE} s of the measured window, per second." + (
-        f" Least response time, and p95: {times}." if times else ""
+        f" Minimum and p95 of response times: {times}." if times else ""
     )
-    columns = ("phase", "of", "samples", "least", "q1", "median", "mean", "q3", "greatest")
+    columns = ("phase", "unit", "samples", "minimum", "q1", "median", "mean", "q3", "maximum")
     return Table(columns, rows, names=2, note=note)
 
 
@@ -149,17 +147,17 @@ def _cells(spread: Spread) -> list[Cell]:
 
 
 _CAPTION = (
-    "Events in each second: those that were accepted, and those that the store acknowledged. Below, how many wait"
-    " between the two. Vertical lines separate the phases."
+    "Above: events accepted and acknowledged per second. Below: events waiting for an acknowledgement. Vertical lines"
+    " separate the phases."
 )
 
 
 def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
-    """Return what came of each source of events in each phase; None where no phase has any."""
+    """Return the event counts of each source in each phase; None if no phase has a source."""
     rows = []
     for phase in phases:
         for name, source in phase.sources.items():
-            took = phase.warmup + phase.duration
+            seconds = phase.warmup + phase.duration
             reasons = ", ".join(f"{format_count(n)} {reason}" for reason, n in source.dead_letters.items() if n)
             rows.append(
                 [
@@ -168,10 +166,10 @@ def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
                     Cell(format_count(source.lines)),
                     Cell(format_count(source.accepted)),
                     Cell(format_count(source.indexed)),
-                    Cell(format_count(round(source.indexed / took)) if took else "–"),
+                    Cell(format_count(round(source.indexed / seconds)) if seconds else "–"),
                     Cell(format_count(source.dead), reasons),
                     Cell(format_count(source.left_over), tone="invalid" if source.left_over else ""),
-                    Cell(seconds_text(took)),
+                    Cell(seconds_text(seconds)),
                 ]
             )
     if not rows:
@@ -181,13 +179,13 @@ def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
         columns,
         rows,
         names=2,
-        note="Of the whole phase, its warm-up included. Lines are accepted events and dead letters; an event that the"
-        " store refused is accepted, and a dead letter as well. Each event counts once, however often it was sent.",
+        note="Whole phases, including warm-up. Lines: accepted events plus invalid lines (dead letters). An event that"
+        " the store rejects counts as accepted and as a dead letter. Retries are not counted.",
     )
 
 
 def sources_over_time(run: Run, name: str) -> Figure | None:
-    """Draw events accepted and indexed per second, and those that wait; None where nothing was sampled."""
+    """Draw events accepted, indexed and waiting over time; None without samples."""
     rows = run.telemetry.filter(pc.starts_with(run.telemetry["source"], "source:")).sort_by("time")
     if not rows.num_rows:
         return None
@@ -218,7 +216,7 @@ def _trace(rows: pa.Table, metric: str, name: str, line: Line, panel: int) -> Tr
 
 
 def run_page(run: Run, bands: Sequence[float] = ()) -> str:
-    """Return the page of a single run; `bands` are the bounds of bands of response time, s."""
+    """Return the page of a single run; `bands` are the bounds of latency buckets, s."""
     manifest, summary = run.manifest, run.summary
     workload = manifest.workload.name or run.path.name
     phases = summary.phases
@@ -226,7 +224,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
     return render(
         "run.html.j2",
         title=f"{workload}: loadframe report",
-        question=f"What does {cluster_text(manifest.store)} do under {workload}?",
+        question=f"{workload} on {cluster_text(manifest.store)}",
         status=summary.status,
         failure=summary.failure,
         headline=_headline(phases),
@@ -266,17 +264,20 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
 
 
 def _headline(phases: Sequence[PhaseSummary]) -> list[str]:
-    """Return a sentence for each measured phase, or for those that prepare where there is no other."""
+    """Return a sentence for each operation of the measured phases, or of preparing phases if no other exists.
+
+    Above four phases, the only sentence gives their number.
+    """
     measured = [phase for phase in phases if not phase.prepares] or list(phases)
     if len(measured) > 4:
-        return [f"{len(measured)} phases were measured; the table below has their figures."]
+        return [f"{len(measured)} phases were measured; see the table below."]
     lines = []
     for phase in measured:
         for name, operation in phase.operations.items():
             response, every = operation.response, with_failures(operation)
-            failed = f"; with the failures, 99 % took up to {seconds_text(every.p99)}" if every else ""
+            failed = f" ({seconds_text(every.p99)} with failures)" if every else ""
             lines.append(
-                f"{name}, {load_text(phase)}: {format_count(operation.throughput)} requests/s; half of them answered"
-                f" within {seconds_text(response.p50)}, 99 % within {seconds_text(response.p99)}{failed}."
+                f"{name}, {load_text(phase)}: {format_count(operation.throughput)} requests/s,"
+                f" median {seconds_text(response.p50)}, p99 {seconds_text(response.p99)}{failed}."
             )
     return lines

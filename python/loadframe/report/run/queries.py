@@ -1,16 +1,16 @@
-"""The MPI benchmarker's result format, for the analysis scripts that read it: a list of steps, with what each rank saw.
+"""The MPI benchmarker's result format, for its analysis scripts: a list of steps with the results of each rank.
 
 `[{"search_results": [{"query": {"body": ...}, "responses": [[{"latency": s, "docs": n}, {"error_code": 429}, ...], ...
-]}], "warmup_time_secs": ..., "execution_time_secs": ..., "sleep_between_requests_secs": ...}]`, a step for each phase
-that was measured, and in `responses` a list for each rank.
+]}], "warmup_time_secs": ..., "execution_time_secs": ..., "sleep_between_requests_secs": ...}]`, with a step for each
+measured phase, and in `responses` a list for each rank.
 
-A rank of the benchmarker is a closed loop, which is a client here, and its latency is the service time. A run whose
-requests were recorded one by one has each of them as it was, in the list of the client that made it, in the order of
-their answers; an error has the code of its answer, if that had one.
+A rank of the benchmarker corresponds to a closed-loop client, and its latency to the service time. If the run recorded
+single requests, each is in the list of its client, in the order of answers; an error has the status code of its answer,
+if any.
 
-Other runs record histograms and no single requests. So latencies are read back from the histogram of each second, exact
-to three digits and in ascending order within the second; `docs` is the mean of that second, and requests are dealt out
-to clients in turn, since which client made one is not recorded.
+Other runs record only histograms. Latencies are then reconstructed from the histogram of each second, to three digits
+and in ascending order within the second. `docs` is the mean of that second, and requests are assigned to clients round
+robin.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,8 +25,7 @@ from loadframe.record.schema import ERROR_CLASSES, SAMPLES_FILE
 from loadframe.record.schema.summary import PhaseSummary
 
 Request = dict[str, float | int]
-#: The benchmarker knows HTTP's codes, and -1 for a timeout. A class has the one that it is usually answered with; 0
-#: stands for none.
+#: The benchmarker's code of each error class: the usual HTTP status of the class, -1 for a timeout, 0 for none.
 CODES = {
     "connect": 0,
     "timeout": -1,
@@ -42,21 +41,21 @@ CODES = {
 def queries(run: Run) -> list[dict[str, Any]]:
     """Return a run in the benchmarker's format: times in seconds, errors by an HTTP code."""
     rows = [row for row in run.series.to_pylist() if row["segment"] == "measure"]
-    asked = {phase.get("name"): phase for phase in run.manifest.workload.phases}
+    planned = {phase.get("name"): phase for phase in run.manifest.workload.phases}
     sampled = _sampled(run)
-    return [_step(run, phase, asked.get(phase.name, {}), rows, sampled) for phase in run.summary.measured]
+    return [_step(run, phase, planned.get(phase.name, {}), rows, sampled) for phase in run.summary.measured]
 
 
 def _step(
-    run: Run, phase: PhaseSummary, asked: Mapping[str, Any], rows: list[dict[str, Any]], sampled: pa.Table | None
+    run: Run, phase: PhaseSummary, planned: Mapping[str, Any], rows: list[dict[str, Any]], sampled: pa.Table | None
 ) -> dict[str, Any]:
     ranks = sum(stream.clients for stream in phase.streams if isinstance(stream.clients, int)) or 1
-    forms = asked.get("operations", {})
+    forms = planned.get("operations", {})
 
     def responses(operation: str) -> list[list[Request]]:
         if sampled is not None:
             return _by_client(sampled, phase, operation)
-        return _dealt(list(_requests(run, phase, operation, rows)), ranks)
+        return _round_robin(list(_requests(run, phase, operation, rows)), ranks)
 
     return {
         "search_results": [
@@ -69,7 +68,7 @@ def _step(
 
 
 def _query(name: str, form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body that was sent; the operation's name where it has none."""
+    """Return the body of a search; for other operations their name."""
     search = form.get("search")
     if not isinstance(search, Mapping):
         return {"operation": name}
@@ -83,8 +82,7 @@ def _think_time(pacing: Mapping[str, Any]) -> float:
 
 
 def _sampled(run: Run) -> pa.Table | None:
-    """Return the requests of the measured segment one by one, in the order of their answers; None where they are not
-    known."""
+    """Return the recorded requests of the measured segment in the order of answers; None if none were recorded."""
     if not (run.path / SAMPLES_FILE).exists():
         return None
     pieces = [piece.filter(pc.equal(piece["segment"], "measure")) for piece in run.samples()]
@@ -92,25 +90,25 @@ def _sampled(run: Run) -> pa.Table | None:
 
 
 def _by_client(sampled: pa.Table, phase: PhaseSummary, operation: str) -> list[list[Request]]:
-    """Return a list for each client of a phase, with its requests of one operation."""
+    """Return the requests of one operation, a list for each client of the phase."""
     of_phase = sampled.filter(pc.equal(sampled["phase"], phase.name))
     clients: dict[tuple[str, int], list[Request]] = {}
     columns = ("stream", "client", "operation", "sent", "done", "documents", "error", "status")
-    for stream, client, asked, sent, done, documents, error, status in zip(
+    for stream, client, name, sent, done, documents, error, status in zip(
         *(of_phase[column].to_pylist() for column in columns), strict=True
     ):
-        made = clients.setdefault((stream, client), [])
-        if asked != operation:
+        requests = clients.setdefault((stream, client), [])
+        if name != operation:
             continue
         if error is None:
-            made.append({"latency": done - sent, "docs": documents})
+            requests.append({"latency": done - sent, "docs": documents})
         else:
-            # An answer that was found wanting may have the code of a success.
-            made.append({"error_code": status if status and status >= 300 else CODES[error]})
+            # An answer that failed an assertion may have the status of a success.
+            requests.append({"error_code": status if status and status >= 300 else CODES[error]})
     return [clients[client] for client in sorted(clients)]
 
 
-def _dealt(requests: list[Request], ranks: int) -> list[list[Request]]:
+def _round_robin(requests: list[Request], ranks: int) -> list[list[Request]]:
     return [requests[rank::ranks] for rank in range(ranks)]
 
 
@@ -130,7 +128,7 @@ def _requests(run: Run, phase: PhaseSummary, operation: str, rows: list[dict[str
 
 
 def _mean_documents(rows: list[dict[str, Any]], second: int) -> float:
-    """Return the documents of a request that succeeded in a second, on average; whole where it is."""
+    """Return the mean number of documents of the successful requests in a second; 0 without any."""
     documents = sum(row["documents"] for row in rows if row["second"] == second)
     successes = sum(row["successes"] for row in rows if row["second"] == second)
     return documents / successes if successes else 0.0

@@ -1,4 +1,4 @@
-"""One run on the terminal: figures per phase and operation, and whether to believe them."""
+"""Terminal output of a single run: figures by phase and operation, and the verdict."""
 
 from collections.abc import Mapping, Sequence
 
@@ -46,7 +46,7 @@ _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
 def print_run(run: Run, console: Console | None = None, bands: Sequence[float] = ()) -> None:
     """Print a run in brief, on standard output unless another console is given.
 
-    `bands` are the bounds of bands of response time, s.
+    `bands` are the bounds of latency buckets, s.
     """
     console = console or PrintableConsole()
     manifest, summary = run.manifest, run.summary
@@ -98,7 +98,7 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
 
 
 def _print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None:
-    """Print how well the figures were measured, the verdict's reasons, what is explained, and what was not judged."""
+    """Print the verdict, bounded figures, reasons with remedies, explanations, and rules that were not checked."""
     tone, words = standing_of(run)
     if verdict.valid and tone == "valid":
         console.print(Text("valid", style="bold green"))
@@ -115,7 +115,7 @@ def _print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None
     for words in verdict.explained:
         grid.add_row("", Text(f"explained: {words}", style="dim"))
     for words in verdict.not_judged:
-        grid.add_row("", Text(f"not judged: {words}", style="dim"))
+        grid.add_row("", Text(f"not checked: {words}", style="dim"))
     if grid.row_count:
         console.print(grid)
 
@@ -139,8 +139,8 @@ def _operations(
             table.add(words, "", "", *(pair[end] for pair in ends), *last, style="dim")
         if recall := recall_text(operation):
             table.add(f"  {recall}", "", "", *([""] * len(_PERCENTILES)), *last, style="dim")
-        if looked := resolution_text(operation):
-            table.add(f"  {looked}", "", "", *([""] * len(_PERCENTILES)), *last, style="dim")
+        if polled := resolution_text(operation):
+            table.add(f"  {polled}", "", "", *([""] * len(_PERCENTILES)), *last, style="dim")
         if every := with_failures(operation):
             percentiles = [seconds_text(every.at(key)) for key in _PERCENTILES]
             table.add("  with failures", "", "", *percentiles, *last, style="dim")

@@ -17,15 +17,15 @@ _NAMES = {"response": "response times", "service": "service times", "all": "resp
 
 
 def standing_of(run: Run) -> tuple[Tone, str]:
-    """Return what may be done with the figures of a run, in a sentence; its tone for a page."""
+    """Return the tone and a sentence on whether the figures of a run are valid."""
     recorded = RecordedRun(run.path.name, None, {}, run)
     if not recorded.sound:
         return "invalid", "Invalid: do not rely on these figures."
     if recorded.bounded:
-        return "bounded", "Bounded: the load generator's delays or limits are in some figures; see their bounds."
+        return "bounded", "Bounded: delays or limits of the load generator affect some figures; see their bounds."
     if recorded.reasons:
-        return "valid", "Good figures: the reasons below are results of the store."
-    return "valid", "Valid: no reason to doubt these figures was found."
+        return "valid", "Valid: the problems below are results of the store."
+    return "valid", "Valid: no problem was found."
 
 
 def bounds_of(run: Run) -> list[str]:
@@ -55,16 +55,16 @@ def _line(run: RecordedRun, entry: RecordedFigure) -> str:
 
 
 def delayed_texts(run: Run, phase: PhaseSummary) -> list[str]:
-    """Return a sentence if answers of a phase seem to wait for delayed acknowledgements; nothing otherwise."""
+    """Return a sentence if answers of a phase seem to wait for delayed acknowledgements."""
     return [
         f"in {at.phase} nearly all answers of {', '.join(at.operations)} take about {format_duration(at.median)}"
-        f" ({_idle(at.cpu)}): delayed acknowledgements look like this. Set TCP_NODELAY in the service, or let it write"
-        " each answer at once."
+        f" ({_idle(at.cpu)}), which is typical of delayed acknowledgements. Set TCP_NODELAY in the service, or write"
+        " each answer in one call."
         for at in filter(None, [delayed_of(run, phase)])
     ]
 
 
 def _idle(cpu: float | None) -> str:
     if cpu is None:
-        return "the CPU of the service was not watched; check that it is idle"
+        return "the CPU of the service was not observed; check that it is idle"
     return f"of which {format_duration(cpu)} are CPU time"

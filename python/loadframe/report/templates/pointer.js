@@ -1,5 +1,5 @@
 "use strict";
-// What makes plots answer the pointer. They are drawn without it: a page whose scripts are blocked lacks only this.
+// Shows values at the pointer in plots. Without scripts, only this is missing from a page.
 const number = value => value.toLocaleString("en", {maximumSignificantDigits: 4});
 
 function pixelOf(axis, value) {
@@ -22,7 +22,7 @@ function pointsOf(figure) {
   return points;
 }
 
-// The nearest point, if the pointer is near one.
+// The nearest point within 30 pixels.
 function nearest(points, x, y) {
   let best = null, least = 30 * 30;
   for (const point of points) {
@@ -32,7 +32,7 @@ function nearest(points, x, y) {
   return best ? [best] : [];
 }
 
-// The point of each trace that is nearest to the pointer's x.
+// The point of each trace nearest to the pointer's x, within 12 pixels.
 function atTime(points, x) {
   const best = new Map();
   for (const point of points) {
@@ -71,32 +71,32 @@ function watch(plot) {
     const area = svg.getBoundingClientRect(), scale = figure.width / area.width;
     const x = (event.clientX - area.left) * scale, y = (event.clientY - area.top) * scale;
     const shown = points.filter(point => !hidden.has(point.trace));
-    const told = figure.follow ? atTime(shown, x) : nearest(shown, x, y);
+    const found = figure.follow ? atTime(shown, x) : nearest(shown, x, y);
     hide();
-    if (!told.length) return;
-    box.replaceChildren(...words(figure, told).map(({color, text}) => {
+    if (!found.length) return;
+    box.replaceChildren(...words(figure, found).map(({color, text}) => {
       const row = document.createElement("div");
       row.textContent = text;
       if (color) row.style.borderLeft = `3px solid ${color}`;
       return row;
     }));
     box.hidden = false;
-    const at = told[0].left;
+    const at = found[0].left;
     if (figure.follow) {
       for (const [key, value] of [["x1", at], ["x2", at], ["y1", figure.panels[0].pixels[1]],
         ["y2", figure.panels[figure.panels.length - 1].pixels[0]]]) line.setAttribute(key, value);
       line.style.display = "";
     } else {
       ring.setAttribute("cx", at);
-      ring.setAttribute("cy", told[0].top);
+      ring.setAttribute("cy", found[0].top);
       ring.setAttribute("r", 8);
       ring.style.display = "";
     }
     const left = at / scale, wide = box.offsetWidth;
     box.style.left = `${left + 14 + wide > area.width ? Math.max(left - wide - 14, 0) : left + 14}px`;
-    box.style.top = `${Math.max((figure.follow ? y : told[0].top) / scale - box.offsetHeight / 2, 0)}px`;
+    box.style.top = `${Math.max((figure.follow ? y : found[0].top) / scale - box.offsetHeight / 2, 0)}px`;
   });
-  // A name in the legend hides and shows its traces.
+  // A click on a name in the legend hides or shows its traces.
   for (const key of svg.querySelectorAll(".key")) {
     key.addEventListener("click", () => {
       const off = !key.classList.contains("off");
@@ -114,7 +114,7 @@ function watch(plot) {
 }
 
 document.querySelectorAll(".plot").forEach(watch);
-// Paper cannot unfold what is folded.
+// Expand all sections for printing.
 window.addEventListener("beforeprint", () => {
   for (const element of document.querySelectorAll("details")) element.open = true;
 });

@@ -5,7 +5,7 @@ import json
 from loadframe.analyze.compare import read_groups
 from loadframe.analyze.experiment import read_experiment
 from loadframe.record.attempts import set_aside
-from loadframe.report.standing import exclusions, trust
+from loadframe.report.run_status import exclusions, trust
 from simulated import Truth, write_experiment
 
 
@@ -30,7 +30,7 @@ def test_a_failure_of_the_store_that_was_retried_is_still_one(tmp_path):
     (other / "runs" / name).rename(path / "runs" / name)
     folder = read_experiment(path)
     assert [run.id for run in folder.used] == [name, fine]
-    assert trust(folder) == ("All 2 runs are valid. 1 earlier attempt failed, 1 of them because of the store.")
+    assert trust(folder) == ("All 2 runs are valid. 1 earlier attempt failed, 1 because of the store.")
     assert [run.id for run in folder.failed] == [f"{name}, attempt 1"]
     (group,) = exclusions(folder)
     assert group.runs == (f"{name}, attempt 1",)
