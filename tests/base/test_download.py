@@ -100,10 +100,10 @@ def test_what_breaks_off_goes_on_where_it_was(server, tmp_path):
 
 def test_the_next_call_goes_on_where_the_last_gave_up(server, tmp_path):
     server.cuts = 3
-    with pytest.raises(BadInput, match="cannot be fetched") as caught:
+    with pytest.raises(BadInput, match="could not download") as caught:
         fetch(server, tmp_path)
     assert caught.value.where == server.url
-    assert "What has arrived is kept" in str(caught.value)
+    assert "The next attempt resumes the download" in str(caught.value)
     assert fetch(server, tmp_path).read_bytes() == CONTENT
     assert server.asked[-1] == "bytes=896000-"
 
@@ -128,13 +128,13 @@ def test_a_server_that_is_busy_is_asked_again_and_one_that_refuses_is_not(server
     server.refusals = [503, 429]
     assert fetch(server, tmp_path).read_bytes() == CONTENT
     server.refusals = [404]
-    with pytest.raises(BadInput, match="the server says 404 Not Found"):
+    with pytest.raises(BadInput, match="the server answered 404 Not Found"):
         fetch(server, tmp_path / "other")
     assert len(server.asked) == 4
 
 
 def test_another_file_than_the_checksum_says_is_not_kept(server, tmp_path):
-    with pytest.raises(LoadframeError, match="another checksum") as caught:
+    with pytest.raises(LoadframeError, match="wrong checksum") as caught:
         fetch(server, tmp_path, "0" * 64)
     assert SHA256 in caught.value.what
     assert ".json" not in left(tmp_path)
@@ -147,12 +147,12 @@ def test_without_a_network_there_is_one_clear_message(server, tmp_path):
     with pytest.raises(BadInput) as caught:
         fetch(server, tmp_path)
     assert caught.value.where == f"http://127.0.0.1:{port}/some/data%20set.json"
-    assert "cannot be fetched" in caught.value.what
+    assert "could not download" in caught.value.what
     assert "file:" in caught.value.remedy
     assert caught.value.exit_status == 2
 
 
 def test_a_folder_that_cannot_be_written_is_named(server, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="cannot be made"):
+    with pytest.raises(BadInput, match="cannot create the folder"):
         fetch(server, tmp_path / "file" / "corpora")

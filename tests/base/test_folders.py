@@ -66,19 +66,19 @@ def test_a_folder_behind_a_private_one_is_out_of_reach(tmp_path):
 
 
 def test_room_that_is_not_there_is_named_with_both_sizes(tmp_path):
-    with pytest.raises(BadInput, match=r"no room on the disk: a trial needs 1,024 TiB, and .* are free"):
+    with pytest.raises(BadInput, match=r"not enough disk space: a trial needs 1,024 TiB, and .* are free"):
         folders.require_room(tmp_path, 2**50, "a trial")
     folders.require_room(tmp_path, 1, "a trial")
 
 
 def test_a_disk_that_is_full_is_one_message():
-    with pytest.raises(BadInput, match="no room on the disk for the record") as caught:  # noqa: SIM117
+    with pytest.raises(BadInput, match="not enough disk space for the record") as caught:  # noqa: SIM117
         with folders.writing("the record", Path("/x")):
             Path("/dev/full").write_text("x")
     assert "free some space" in str(caught.value.remedy)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(BadInput, match="the record cannot be written: No such file"):  # noqa: SIM117
+    with pytest.raises(BadInput, match="cannot write the record: No such file"):  # noqa: SIM117
         with folders.writing("the record", tmp_path):
             (tmp_path / "none" / "record").write_text("x")

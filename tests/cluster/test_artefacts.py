@@ -150,7 +150,7 @@ def test_without_network_there_is_one_message_with_a_remedy(cache, monkeypatch, 
 
 def test_without_room_nothing_is_fetched(cache, mirror, distribution):
     huge = Jar("org.example:one:1.0", "lib", 2**60, "0" * 64)
-    with pytest.raises(BadInput, match=r"no room on the disk: downloading example 1\.0 needs 1,048,576 TiB"):
+    with pytest.raises(BadInput, match=r"not enough disk space: downloading example 1\.0 needs 1,048,576 TiB"):
         artefacts.install(Distribution("example", "1.0", 21, (huge,), ()), told)
     assert mirror.asked == []
 
@@ -162,7 +162,7 @@ def test_a_disk_that_fills_up_on_the_way_is_one_message(cache, mirror, distribut
         pytest.skip("no file system can be mounted here")
     monkeypatch.setattr(folders, "require_room", lambda *_: None)
     try:
-        with pytest.raises(BadInput, match="no room on the disk for the store's files"):
+        with pytest.raises(BadInput, match="not enough disk space for the store's files"):
             artefacts.install(distribution, told)
         assert not (artefacts.home(distribution) / "lib" / "two-2.0.jar").exists()
     finally:
@@ -172,7 +172,7 @@ def test_a_disk_that_fills_up_on_the_way_is_one_message(cache, mirror, distribut
 def test_a_cache_that_cannot_be_made_is_one_message(monkeypatch, tmp_path, distribution):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(BadInput, match="cannot be made: Not a directory"):
+    with pytest.raises(BadInput, match="cannot create the folder: Not a directory"):
         artefacts.install(distribution, told)
 
 

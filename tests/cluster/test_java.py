@@ -67,14 +67,14 @@ def test_without_room_for_a_copy_there_is_one_message_and_no_half_copy(fake, mon
     home.chmod(0o700)
     monkeypatch.delenv("LOADFRAME_JAVA_HOME")
     monkeypatch.setattr(java, "_bundled", lambda: home)
-    with pytest.raises(BadInput, match=r"no room on the disk: a copy of Java 21\.0\.1"):
+    with pytest.raises(BadInput, match=r"not enough disk space: a copy of Java 21\.0\.1"):
         java.find(21, 12345)
     assert not [path for path in (cache / "java").iterdir() if path.is_dir()]
 
 
 def test_the_users_own_java_is_not_copied_but_asked_to_be_put_within_reach(fake, cache):
     fake("21.0.1").chmod(0o700)
-    with pytest.raises(BadInput, match="user 12345, whom root's servers run as, cannot enter this folder"):
+    with pytest.raises(BadInput, match="user 12345, as whom root's servers run, cannot enter this folder"):
         java.find(21, 12345)
 
 

@@ -503,7 +503,7 @@ def test_nodes_of_a_cluster_with_a_port_count_on(toy):
 def test_a_full_disk_is_noticed_before_a_node_starts(cluster, monkeypatch):
     usage = type("usage", (), {"free": 10 * 2**20})
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
-    with pytest.raises(BadInput, match=r"no room on the disk: starting 1 node needs 256 MiB, and 10.* MiB are free"):
+    with pytest.raises(BadInput, match=r"not enough disk space: starting 1 node needs 256 MiB; 10.* MiB are free"):
         cluster.grow()
     assert len(cluster.nodes) == 2
 

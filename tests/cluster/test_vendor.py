@@ -154,7 +154,7 @@ def test_it_is_fetched_once_and_everybody_can_read_it_and_run_its_programs(cache
 def test_a_download_that_was_cut_off_goes_on_where_it_was(cache, mirror):
     mirror.offer(ELASTICSEARCH, CONTENT)
     mirror.cuts = 3
-    with pytest.raises(BadInput, match="What has arrived is kept"):
+    with pytest.raises(BadInput, match="The next attempt resumes the download"):
         prepared()
     assert prepared().version == "8.15.3"
     assert mirror.asked[-1].startswith(f"{ELASTICSEARCH} bytes=")
@@ -164,7 +164,7 @@ def test_a_download_that_was_cut_off_goes_on_where_it_was(cache, mirror):
 def test_an_archive_with_another_checksum_is_not_unpacked(cache, mirror):
     mirror.offer(ELASTICSEARCH, CONTENT)
     mirror.files[ELASTICSEARCH] = CONTENT[:-1] + b"?"
-    with pytest.raises(LoadframeError, match="another checksum") as caught:
+    with pytest.raises(LoadframeError, match="wrong checksum") as caught:
         prepared()
     assert caught.value.where.endswith(f"/downloads/{ELASTICSEARCH}")
     assert unpacked(cache) == ["downloads"]
@@ -181,7 +181,7 @@ def test_what_answers_in_the_place_of_a_checksum_is_shown(cache, mirror):
 def test_a_version_that_the_vendor_has_not_is_told_with_the_alternatives(cache, mirror):
     with pytest.raises(BadInput) as caught:
         prepared("8.99.0")
-    assert caught.value.what == "elasticsearch 8.99.0 is not available for download (the server says 404 Not Found)"
+    assert caught.value.what == "elasticsearch 8.99.0 is not available for download (the server answered 404 Not Found)"
     for words in ("three numbers", "LOADFRAME_MIRROR_ELASTICSEARCH", "--home"):
         assert words in caught.value.remedy
     assert caught.value.exit_status == 2
@@ -202,7 +202,7 @@ def test_a_vendor_that_cannot_be_reached_makes_one_message(cache, mirror, monkey
     with pytest.raises(BadInput) as caught:
         prepared()
     assert caught.value.where == f"http://127.0.0.1:9/{ELASTICSEARCH}.sha512"
-    assert "cannot be fetched" in caught.value.what
+    assert "could not download" in caught.value.what
     for words in ("HTTPS_PROXY", "LOADFRAME_MIRROR_ELASTICSEARCH", "--home"):
         assert words in caught.value.remedy
     assert unpacked(cache) == []

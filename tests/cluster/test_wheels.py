@@ -27,6 +27,6 @@ def test_what_is_fetched_is_told_by_the_name_that_people_know_and_with_its_size(
 def test_without_room_nothing_is_fetched(cache, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("usage", (), {"free": 100 * 2**20}))
     lines = []
-    with pytest.raises(BadInput, match=r"no room on the disk: downloading and unpacking toy 1\.0 needs 200 MiB"):
+    with pytest.raises(BadInput, match=r"not enough disk space: downloading and unpacking toy 1\.0 needs 200 MiB"):
         java.install(WHEEL, "toy 1.0", lines.append)
     assert lines == []

@@ -291,7 +291,7 @@ def test_an_error_in_the_workload_names_the_workloads_file(load, tmp_path):
     (tmp_path / "broken.yaml").write_text("workload: [")
     with pytest.raises(Exception, match=r"broken.yaml:1:12: this is not YAML"):
         load(EXPERIMENT.replace("small.yaml", "broken.yaml"))
-    with pytest.raises(Exception, match=r"gone.yaml: there is no such file"):
+    with pytest.raises(Exception, match=r"gone.yaml: no such file"):
         load(EXPERIMENT.replace("small.yaml", "gone.yaml"))
 
 

@@ -138,7 +138,7 @@ def test_a_machine_that_crashes_takes_its_processes_along(monkeypatch):
 
 def test_errors_over_there_are_raised_here_with_the_machine_s_name(host):
     machine = host.machine("m1")
-    with pytest.raises(BadInput, match=r"m1: .*folder: the folder cannot be made"):
+    with pytest.raises(BadInput, match=r"m1: .*folder: cannot create the folder"):
         machine.call(files.make_room, Path("/proc/no/folder"), None, 1, "nothing")
 
 

@@ -65,7 +65,7 @@ def test_a_ceiling_comes_from_a_whole_and_undisturbed_calibration_only():
 
 def test_a_cache_that_cannot_be_written_is_bad_input(tmp_path):
     (tmp_path / "calibration").write_text("a file where the folder should be")
-    with pytest.raises(BadInput, match="cannot be stored"):
+    with pytest.raises(BadInput, match="cannot store the figures"):
         measured().save(tmp_path)
 
 

@@ -314,7 +314,7 @@ factors: {ranks: [1, 2], nodes: [1]}
     Path("e.yaml").write_text(experiment)
     refused = loadframe("run", "e.yaml")
     assert refused.returncode == 2
-    assert "2 ranks are asked for, and this command was started as one" in refused.stderr
+    assert "2 ranks are required, but this command was started as one" in refused.stderr
     done = loadframe("run", "e.yaml", "--ranks", "2")
     assert done.returncode == 0, done.stderr
     runs = [Run(path) for path in Path("results/ranks/runs").iterdir() if not path.name.startswith(".")]

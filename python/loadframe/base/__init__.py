@@ -1,1 +1,1 @@
-"""Errors, units, files and terminal output that every part uses."""
+"""Errors, units, files and terminal output for all packages."""

@@ -1,6 +1,6 @@
-"""One file from a web address into the cache: resumed where an earlier attempt stopped, verified, whole or not there.
+"""Downloads of files into the cache: resumable, verified and atomic.
 
-What comes from a package registry is not fetched here but by the registry's own client; see cluster/artefacts.py.
+Packages are downloaded by the clients of their registries; see cluster/artefacts.py.
 """
 
 import hashlib
@@ -16,16 +16,16 @@ from loadframe.base import folders
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.progress import Download
 
-#: Seconds for a connection, and between two pieces of an answer.
+#: Timeout of a connection, and between two pieces of an answer, s.
 _TIMEOUT = 30.0
 _ATTEMPTS = 3
-#: Seconds before the second attempt; the third waits twice as long.
+#: Pause before the second attempt, s; twice as long before the third.
 _PAUSE = 1.0
 #: Hexadecimal digits of a SHA-512.
 _SHA512 = 128
-#: What a server says that cannot do it now, and perhaps can soon.
+#: HTTP statuses of temporary errors.
 _MAY_PASS = (429, 500, 502, 503, 504)
-#: What a server says that has no such file; stores of objects say 403 to those who may not list them.
+#: HTTP statuses for a missing file; object stores answer 403 to clients without permission to list files.
 _MISSING = (403, 404, 410)
 
 
@@ -34,7 +34,7 @@ class Missing(BadInput):
 
 
 def place(url: str, folder: Path, checksum: str | None = None) -> Path:
-    """Return where a file is kept once it has been fetched: under its own name, behind a mark of where it is from."""
+    """Return the path of a downloaded file: a hash of its address and checksum, then its name."""
     mark = hashlib.sha256(f"{url}\n{checksum or ''}".encode()).hexdigest()[:16]
     name = unquote(urlsplit(url).path).rsplit("/", 1)[-1]
     return folder / f"{mark}-{name[-150:] or 'file'}"
@@ -43,12 +43,11 @@ def place(url: str, folder: Path, checksum: str | None = None) -> Path:
 def fetch(
     url: str, folder: Path, report: Callable[[str], None], *, otherwise: str, checksum: str | None = None
 ) -> Path:
-    """Return the file of a web address, fetched into the folder unless it is there.
+    """Download a file into the folder, unless it is there, and return its path.
 
-    `checksum` is its SHA-256 or, as its length tells, its SHA-512, if that is known. `report` takes lines on how far it
-    is where there is no terminal. Missing if the server has no such file, BadInput if it cannot be reached, which ends
-    with what the user can do `otherwise`; what has arrived is kept, and the next call goes on there. LoadframeError if
-    the file is another one than the checksum says.
+    `checksum` is its SHA-256 or SHA-512, distinguished by length. `report` gets lines on the progress if standard error
+    is not a terminal. Missing if the server does not have the file; BadInput, with the remedy `otherwise`, if the
+    download fails. Received data are kept, and the next call resumes. LoadframeError if the checksum differs.
     """
     target = place(url, folder, checksum)
     if target.exists():
@@ -69,7 +68,7 @@ def _fetch(url: str, partial: Path, report: Callable[[str], None], otherwise: st
         try:
             _continue(url, partial, report)
         except httpx.InvalidURL as error:
-            raise BadInput(f"it is not the address of a file: {error}", where=url, remedy="check it") from error
+            raise BadInput(f"invalid address: {error}", where=url, remedy="check the address") from error
         except httpx.HTTPError as error:
             refused = isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in _MAY_PASS
             if refused or attempt == _ATTEMPTS:
@@ -81,11 +80,11 @@ def _fetch(url: str, partial: Path, report: Callable[[str], None], otherwise: st
 
 
 def _continue(url: str, partial: Path, report: Callable[[str], None]) -> None:
-    """Fetch what the partial file lacks; the whole file if the server has another one now, or knows no ranges."""
+    """Download the rest of the partial file; the whole file if it has changed or the server does not support ranges."""
     with _writable(partial):
         there = partial.stat().st_size if partial.exists() else 0
         version = _stamp(partial).read_text() if there and _stamp(partial).exists() else ""
-    # A range of a file that has changed would be glued to the start of another one.
+    # If-Range prevents joining pieces of different versions.
     head = {"Range": f"bytes={there}-", "If-Range": version} if version else {}
     head["Accept-Encoding"] = "identity"
     with httpx.stream("GET", url, headers=head, timeout=_TIMEOUT, follow_redirects=True) as answer:
@@ -93,7 +92,7 @@ def _continue(url: str, partial: Path, report: Callable[[str], None]) -> None:
             if answer.headers.get("content-range") == f"bytes */{there}":
                 return
             partial.unlink()
-            raise httpx.RemoteProtocolError("the file has changed since it was begun")
+            raise httpx.RemoteProtocolError("the file changed during the download")
         answer.raise_for_status()
         begun = there if answer.status_code == httpx.codes.PARTIAL_CONTENT else 0
         length = answer.headers.get("content-length")
@@ -114,12 +113,12 @@ def _continue(url: str, partial: Path, report: Callable[[str], None]) -> None:
 
 
 def _stamp(partial: Path) -> Path:
-    """Return where the server's mark of the version is kept that a partial file is the beginning of."""
+    """Return the path of the version tag of a partial file."""
     return partial.with_name(f"{partial.name}.version")
 
 
 def _version(answer: httpx.Response) -> str:
-    """Return what tells this version of a file from others for certain, which weak tags do not; empty if nothing."""
+    """Return the strong ETag of an answer, else its date of modification; empty without both."""
     tag: str = answer.headers.get("etag", "")
     return tag if tag.startswith('"') else str(answer.headers.get("last-modified", ""))
 
@@ -132,25 +131,25 @@ def _verify(url: str, partial: Path, checksum: str | None) -> None:
     if actual != checksum.lower():
         partial.unlink()
         raise LoadframeError(
-            f"the file has another checksum than {checksum}, which it should have: {actual}",
+            f"wrong checksum {actual}; expected {checksum}",
             where=url,
-            remedy="the file at this address has changed, or a proxy changes it on the way",
+            remedy="the file at this address has changed, or a proxy modifies it",
         )
 
 
 def _unreached(url: str, error: httpx.HTTPError, partial: Path, otherwise: str) -> BadInput:
     missing = isinstance(error, httpx.HTTPStatusError) and error.response.status_code in _MISSING
-    kept = " What has arrived is kept." if partial.exists() and partial.stat().st_size else ""
+    kept = " The next attempt resumes the download." if partial.exists() and partial.stat().st_size else ""
     return (Missing if missing else BadInput)(
-        f"the file cannot be fetched: {_words(error)}",
+        f"could not download the file: {_words(error)}",
         where=url,
-        remedy=f"check the address and the network, behind a proxy set HTTPS_PROXY; or {otherwise}.{kept}",
+        remedy=f"check the address and the network; behind a proxy set HTTPS_PROXY; or {otherwise}.{kept}",
     )
 
 
 def _words(error: httpx.HTTPError) -> str:
     if isinstance(error, httpx.HTTPStatusError):
-        return f"the server says {error.response.status_code} {error.response.reason_phrase}"
+        return f"the server answered {error.response.status_code} {error.response.reason_phrase}"
     return str(error) or type(error).__name__
 
 
@@ -160,7 +159,7 @@ def _writable(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BadInput(
-            f"the cache cannot be written: {error.strerror}",
+            f"cannot write to the cache: {error.strerror}",
             where=str(error.filename or path),
-            remedy="free some space or make it writable, or set LOADFRAME_CACHE to another folder",
+            remedy="free space or make the folder writable, or set LOADFRAME_CACHE to another folder",
         ) from error

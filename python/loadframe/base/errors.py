@@ -28,14 +28,14 @@ class ExitCode(IntEnum):
 
 
 class LoadframeError(Exception):
-    """Something failed while it ran: a store did not come up, a run broke. Exit status 1."""
+    """A failure at run time, such as of a store or a run. Exit status 1."""
 
     exit_status = ExitCode.FAILED
-    #: Whose fault a run is that fails by this error. Where nobody can say, no analysis takes it for a result.
+    #: The component to blame for a run that fails with this error. Analyses ignore runs with an unknown fault.
     fault: Literal["store", "generator", "unknown"] = "unknown"
 
     def __init__(self, what: str, *, where: str | None = None, remedy: str | None = None) -> None:
-        """Take the message's three parts; `where` is a file with line and column, a node or a run."""
+        """Set the problem, its place (file with line and column, node or run) and the remedy."""
         super().__init__(what)
         self.what = what
         self.where = where
@@ -48,24 +48,24 @@ class LoadframeError(Exception):
 
 
 class StoreFailed(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """The store did not come up, ended, did not answer, or answered with an error."""
+    """The store did not start, ended, did not answer, or answered with an error."""
 
     fault = "store"
 
 
 class GeneratorFailed(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """The load generator broke: what the run would have measured is not known."""
+    """The load generator failed, so the run has no result."""
 
     fault = "generator"
 
 
 class BadInput(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """The user's files, options or machine do not allow what was asked; nothing was started. Exit status 2."""
+    """Files, options or the machine do not allow the request; nothing was started. Exit status 2."""
 
     exit_status = ExitCode.BAD_INPUT
 
 
 class NothingUsable(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """No run of an experiment has a figure that can be used, or with `--strict` some have not. Exit status 4."""
+    """No run of an experiment is valid; with `--strict`, at least one run is invalid. Exit status 4."""
 
     exit_status = ExitCode.NO_VALID_RUN

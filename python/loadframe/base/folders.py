@@ -1,4 +1,4 @@
-"""Where loadframe keeps things between commands: the cache of downloads and the clusters' folders; locks and room."""
+"""Folders of Loadframe for downloads and state: their paths, permissions, locks and disk space."""
 
 import contextlib
 import errno
@@ -15,15 +15,15 @@ from loadframe.base.units import format_size
 
 
 def cache() -> Path:
-    """Return the folder of downloads: LOADFRAME_CACHE, else ~/.cache/loadframe, else as root /var/cache/loadframe.
+    """Return the folder of downloads: LOADFRAME_CACHE, else ~/.cache/loadframe, or as root /var/cache/loadframe.
 
-    Root's servers run as another user, who cannot look into root's home.
+    As root, servers run as another user, who cannot read root's home.
     """
     return _folder("LOADFRAME_CACHE", "XDG_CACHE_HOME", ".cache", "/var/cache")
 
 
 def state() -> Path:
-    """Return the folder of clusters, LOADFRAME_STATE, else ~/.local/state/loadframe, or as root /var/lib/loadframe."""
+    """Return the state folder: LOADFRAME_STATE, else ~/.local/state/loadframe, or as root /var/lib/loadframe."""
     return _folder("LOADFRAME_STATE", "XDG_STATE_HOME", ".local/state", "/var/lib")
 
 
@@ -37,27 +37,27 @@ def _folder(ours: str, standard: str, in_home: str, as_root: str) -> Path:
 
 
 def make(folder: Path) -> Path:
-    """Make a folder with its parents; BadInput when that is not possible.
+    """Create a folder with its parents, and return it; BadInput if that fails.
 
-    Those of the state are for their owner alone. All others are open to everybody.
+    New state folders are accessible only to their owner, others are readable for all users.
     """
     try:
         for missing in [path for path in reversed((folder, *folder.parents)) if not path.exists()]:
             mode = _mode_of_state() if _of_state(missing) else 0o755
             missing.mkdir(mode=mode, exist_ok=True)
-            # Whatever root's umask is, root's servers run as another user.
+            # Override root's umask: as root, servers run as another user.
             missing.chmod(mode)
     except OSError as error:
         raise BadInput(
-            f"the folder cannot be made: {error.strerror}",
+            f"cannot create the folder: {error.strerror}",
             where=str(folder),
-            remedy="set LOADFRAME_CACHE and LOADFRAME_STATE to folders that can be written",
+            remedy="set LOADFRAME_CACHE and LOADFRAME_STATE to writable folders",
         ) from error
     return folder
 
 
 def shut(folder: Path) -> None:
-    """Close a folder of the state to others; it may have been made when all were open to everybody."""
+    """Remove the access of other users to a state folder of this user; older versions created open folders."""
     status = folder.stat()
     if status.st_uid == os.geteuid() and status.st_mode & 0o077 & ~_mode_of_state():
         folder.chmod(_mode_of_state())
@@ -68,27 +68,27 @@ def _of_state(path: Path) -> bool:
 
 
 def _mode_of_state() -> int:
-    """Return who may do what in a folder of the state.
+    """Return the mode of state folders.
 
-    Root's servers run as another user, who has to pass through to the node's own folder, and may list nothing.
+    As root, servers run as another user, who must be able to enter the folders above a node's folder, not list them.
     """
     return 0o711 if os.geteuid() == 0 else 0o700
 
 
 def ours_alone(path: str, flags: int) -> int:
-    """Open a file, for `open`'s argument `opener`, so that one which is made was never open to others."""
+    """Open a file with mode 0600 if it is created; for the argument `opener` of `open`."""
     return os.open(path, flags, 0o600)
 
 
 def open_to_all(folder: Path) -> None:
-    """Let everybody read what is in a folder and below, and run what its owner may run.
+    """Make a folder's tree readable for all users, and executable where its owner may execute.
 
-    Whatever root's umask is, root's servers run as another user.
+    As root, servers run as another user.
     """
     with nofollow.folder(folder) as top:
         os.fchmod(top, _opened(os.fstat(top).st_mode))
         for entry in nofollow.walk(top):
-            # What a link points to is here as well, or nowhere.
+            # Skip links: targets within the tree are visited themselves.
             if entry.is_folder or entry.is_file:
                 opened = nofollow.open_entry(entry, folder)
                 try:
@@ -102,18 +102,18 @@ def _opened(mode: int) -> int:
 
 
 def require_reachable(folder: Path, user: int | None) -> None:
-    """BadInput if another user, that servers are to run as, cannot enter the folder."""
+    """Raise BadInput if `user`, as whom servers run, cannot enter the folder."""
     if user is None or reachable(folder, user):
         return
     raise BadInput(
-        f"user {user}, whom root's servers run as, cannot enter this folder",
+        f"user {user}, as whom root's servers run, cannot enter this folder",
         where=str(folder),
-        remedy="set LOADFRAME_CACHE and LOADFRAME_STATE to folders that everybody may enter, or do not run as root",
+        remedy="set LOADFRAME_CACHE and LOADFRAME_STATE to folders that all users may enter, or do not run as root",
     )
 
 
 def reachable(path: Path, user: int) -> bool:
-    """Whether a user in no special group may enter the folder and all above it."""
+    """Return whether a user without group rights may enter the folder and its parents."""
     for folder in (path, *path.parents):
         status = folder.stat()
         if not status.st_mode & (0o100 if status.st_uid == user else 0o001):
@@ -122,34 +122,34 @@ def reachable(path: Path, user: int) -> bool:
 
 
 def require_room(folder: Path, size: int, purpose: str) -> None:
-    """BadInput unless the folder's file system has that many bytes left, and a little more."""
+    """Raise BadInput unless the folder's file system has `size` bytes free, plus 5 %."""
     free = shutil.disk_usage(folder).free
     if free < size * 1.05:
         raise BadInput(
-            f"no room on the disk: {purpose} needs {format_size(size)}, and {format_size(free)} are free",
+            f"not enough disk space: {purpose} needs {format_size(size)}; {format_size(free)} are free",
             where=str(folder),
-            remedy="free some space, or choose another disk by LOADFRAME_CACHE and LOADFRAME_STATE",
+            remedy="free space, or choose another disk with LOADFRAME_CACHE and LOADFRAME_STATE",
         )
 
 
 @contextlib.contextmanager
 def writing(what: str, target: Path) -> Iterator[None]:
-    """Say in one message, BadInput, that something cannot be written, as on a disk that is full."""
+    """Convert an OSError, such as on a full disk, to BadInput."""
     try:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise BadInput(
-            f"no room on the disk for {what}" if full else f"{what} cannot be written: {error.strerror}",
+            f"not enough disk space for {what}" if full else f"cannot write {what}: {error.strerror}",
             where=str(error.filename or target),
-            remedy=f"{'free some space' if full else 'make it writable'}, or choose another folder by LOADFRAME_CACHE "
-            "and LOADFRAME_STATE",
+            remedy=f"{'free space' if full else 'make the folder writable'}, or choose another folder with"
+            " LOADFRAME_CACHE and LOADFRAME_STATE",
         ) from error
 
 
 @contextlib.contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock on a file; `waiting` is called once if another process holds it now."""
+    """Hold an exclusive lock on a file; call `waiting` once before waiting for another process."""
     with open(path, "a", opener=ours_alone if _of_state(path) else None) as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

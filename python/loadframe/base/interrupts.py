@@ -1,9 +1,8 @@
-"""Interrupts (Ctrl-C, SIGTERM, SIGHUP): none is lost, and none breaks what must be whole.
+"""Reliable handling of interrupts (Ctrl-C, SIGTERM, SIGHUP).
 
-Python raises KeyboardInterrupt wherever the main thread happens to be. In a destructor or a callback it is printed and
-forgotten; while a module is imported it can leave as another exception; between the end of a load and the name of its
-record it costs the record. So the handler here takes each interrupt down before it raises, and where work must not be
-cut short it only takes it down.
+Python raises KeyboardInterrupt at any place of the main thread. In a destructor or callback the exception is lost,
+during an import it may change its type, and during the end of a run it may cost the run. The handler here therefore
+records each interrupt before it raises, and within `deferred` it only records.
 """
 
 import contextlib
@@ -12,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-#: The signals that end a command as Ctrl-C does: schedulers, service managers and closed terminals send the others.
+#: Signals that end a command: Ctrl-C, and those of schedulers, service managers and closed terminals.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _asked = False
@@ -20,28 +19,28 @@ _depth = 0
 
 
 def asked() -> bool:
-    """Whether an interrupt has come that nobody has answered: the command is to end, whatever became of it."""
+    """Return whether an interrupt is pending, even if its exception was lost."""
     return _asked
 
 
 def answer() -> None:
-    """Forget the interrupt that has come, where it means something else than the end."""
+    """Clear the pending interrupt, if it does not mean the end of the command."""
     global _asked  # noqa: PLW0603 - the handler of a signal has no other place to write to
     _asked = False
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt if an interrupt has come, even if that was raised and got lost."""
+    """Raise KeyboardInterrupt if an interrupt is pending, even if its exception was lost."""
     if _asked:
         raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Let nothing inside be cut short; an interrupt that comes meanwhile is raised at the end, of the outermost one.
+    """Defer interrupts to the end of the outermost `deferred` block.
 
-    For what takes seconds at most, or looks at `asked` itself. In a thread other than the main one, and where the
-    process ignores interrupts, it changes nothing.
+    Use it for work of some seconds, or work that checks `asked`. It has no effect outside the main thread, or if the
+    process ignores interrupts.
     """
     global _depth  # noqa: PLW0603
     before = {number: handler for number in SIGNALS if callable(handler := signal.getsignal(number))}
@@ -49,7 +48,7 @@ def deferred() -> Iterator[None]:
         yield
         return
     for number in before:
-        signal.signal(number, _take_down)
+        signal.signal(number, _record)
     _depth += 1
     try:
         yield
@@ -59,21 +58,21 @@ def deferred() -> Iterator[None]:
             signal.signal(number, handler)
         if not _depth:
             if _asked and _raise not in before.values():
-                # Whoever does not listen here hears of it once.
+                # Without `listen`, raise the interrupt once.
                 answer()
                 raise KeyboardInterrupt
             check()
 
 
 def listen() -> None:
-    """Have interrupts taken down before they are raised, from now on; for the main thread of a command."""
+    """Clear the pending interrupt, and record and raise interrupts from now on; call in the main thread."""
     answer()
     _handle(_raise)
 
 
 def close() -> None:
-    """Have interrupts only taken down from now on: the command is over, and leaves its status."""
-    _handle(_take_down)
+    """Only record interrupts from now on, for the end of the command."""
+    _handle(_record)
 
 
 def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
@@ -83,14 +82,14 @@ def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
             signal.signal(number, handler)
 
 
-def _take_down(number: int, frame: FrameType | None) -> None:
+def _record(number: int, frame: FrameType | None) -> None:
     global _asked  # noqa: PLW0603
     _asked = True
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
     again = _asked
-    _take_down(number, frame)
-    # Schedulers send SIGTERM to a process and to its launcher, which passes it on: that is one request.
+    _record(number, frame)
+    # Count repeated SIGTERMs once: schedulers send them to a process and to its launcher, which passes them on.
     if number == signal.SIGINT or not again:
         raise KeyboardInterrupt

@@ -17,9 +17,9 @@ from secrets import token_hex
 
 from loadframe.base.errors import BadInput
 
-#: Bytes that are read of a small text file at most.
+#: Maximum size of a small text file, bytes.
 _MOST = 16 * 2**20
-#: Symbolic links on the way to a folder that are followed at most, as in the kernel.
+#: Maximum number of symbolic links in a path, as in the kernel.
 _LINKS = 40
 #: Maximum depth of a tree: each level takes a descriptor.
 _DEPTH = 100
@@ -191,7 +191,7 @@ def read_text(root: Path, name: str) -> str | None:
 def write_text(
     root: Path, name: str, text: str, mode: int = 0o600, owner: Owner | None = None, *, durable: bool = False
 ) -> None:
-    """Replace a file below a folder in one step, also in place of a link or a FIFO; BadInput for a folder.
+    """Replace a file, link or FIFO below a folder atomically; BadInput for a folder.
 
     The new file is this user's unless `owner` is given. A `durable` one is whole after a loss of power, too.
     """
@@ -339,7 +339,7 @@ def open_entry(entry: TreeEntry, root: Path) -> int:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder with its content, if it exists, as far as permissions allow."""
+    """Remove a folder with its content, if it exists. Entries that cannot be removed remain."""
     with contextlib.suppress(OSError, BadInput), folder(path.parent) as above:
         pending = [path.name]
         while pending:

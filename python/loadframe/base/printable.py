@@ -11,13 +11,13 @@ _SEQUENCES = re.compile(
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-#: How answers in compressed form begin, their bytes read as UTF-8.
+#: A gzip stream decoded as UTF-8.
 _GZIP = re.compile("\x1f[\x8b\ufffd]\x08.*", re.DOTALL)
 
 
 def without_compressed(text: str) -> str:
-    """Return text with a gzip stream in it replaced by a remark."""
-    return _GZIP.sub("(compressed with gzip, which is not decompressed here; let the server send plain answers)", text)
+    """Replace a gzip stream in a text by a remark."""
+    return _GZIP.sub("(gzip data, not decompressed; configure the server to send uncompressed answers)", text)
 
 
 def printable(text: str) -> str:

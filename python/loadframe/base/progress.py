@@ -1,4 +1,4 @@
-"""How far long work is: how much time is left of it, and how far a download has come."""
+"""Progress of long operations: remaining time, and downloads."""
 
 import threading
 import time
@@ -15,19 +15,19 @@ from loadframe.base.units import format_size
 _EVERY = 5.0
 
 
-#: Seconds for which the expectation counts as much as as many seconds of what was seen.
+#: Weight of the expected pace, as seconds of observed work.
 _TRUST = 30.0
 
 
 class TimeLeft:
-    """How long work will take that consists of parts of which each is expected to take a while.
+    """Remaining time of work that consists of parts with expected durations.
 
-    What is left is corrected by the pace of the parts that are over: how long they took for what was expected of them.
-    Nothing is said while a part is to come, or is under way, of which nobody knows how long it takes.
+    Expected durations are scaled by the pace of finished parts. The remaining time is unknown while a current or future
+    part has an unknown duration.
     """
 
     def __init__(self, expected: Mapping[str, float | None], now: Callable[[], float] = time.monotonic) -> None:
-        """`expected` is how long each part takes about, s, in their order; None if nobody knows. `now` is a clock."""
+        """`expected` has the duration of each part in order, s, None if unknown; `now` is a clock, s."""
         self._rest = dict(expected)
         self._now = now
         self._part: str | None = None
@@ -36,7 +36,7 @@ class TimeLeft:
         self._taken = self._over = _TRUST
 
     def begin(self, part: str) -> None:
-        """The part before is over, and this one begins; nothing happens where that is not among the parts to come."""
+        """Start a part, which ends the previous part. Ignored if `part` is not among the remaining parts."""
         if part not in self._rest:
             return
         now = self._now()
@@ -47,7 +47,7 @@ class TimeLeft:
 
     @property
     def seconds(self) -> float | None:
-        """About how long it goes on, s; None if that is not known."""
+        """Estimated remaining time, s; None if unknown."""
         known = [rest for rest in self._rest.values() if rest is not None]
         if self._current is None or len(known) < len(self._rest):
             return None
@@ -57,10 +57,10 @@ class TimeLeft:
 
 
 class Download:
-    """Counts bytes that arrive, from several threads. It draws a bar on a terminal, and else a line now and then."""
+    """Progress of a download: a bar on a terminal, else a line every 5 s. Thread-safe."""
 
     def __init__(self, what: str, total: int | None, report: Callable[[str], None]) -> None:
-        """`total` is None if it is not known; `report` takes the lines when standard error is not a terminal."""
+        """`total` is the size in bytes, None if unknown; `report` gets lines if standard error is not a terminal."""
         self._what = what
         self._total = total
         self._report = report
@@ -85,7 +85,7 @@ class Download:
             self._bar.start()
         else:
             size = "an unknown number of bytes" if self._total is None else format_size(self._total)
-            self._report(f"{self._what}: {size} to fetch")
+            self._report(f"{self._what}: {size} to download")
         return self
 
     def __exit__(
@@ -95,7 +95,7 @@ class Download:
             self._bar.stop()
 
     def advance(self, count: int) -> None:
-        """Count bytes; negative to take back those of an attempt that failed."""
+        """Add received bytes; a negative count takes back bytes of a failed attempt."""
         with self._lock:
             self._done += count
             if self._bar:

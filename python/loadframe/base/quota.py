@@ -1,10 +1,10 @@
-"""CPU quotas of control groups: which groups this process is in, and for how long they made their threads wait."""
+"""CPU quotas of control groups: the groups of this process, and their throttling counters."""
 
 from pathlib import Path
 
 
 def own_groups(proc: Path = Path("/proc/self")) -> list[Path]:
-    """Return the folders of this process's CPU groups, its own first; empty where none can be seen (see cgroups(7))."""
+    """Return the folders of this process's CPU groups, its own first; empty if none is visible (see cgroups(7))."""
     for line in (proc / "cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
@@ -13,7 +13,7 @@ def own_groups(proc: Path = Path("/proc/self")) -> list[Path]:
         if mount is None:
             continue
         point, root = mount
-        # A container's mount shows the tree from its own group on; a namespace calls that group "/" as well.
+        # A container's mount starts at its group; within a cgroup namespace the group's path is "/".
         below = Path(path).relative_to(root) if Path(path).is_relative_to(root) else Path(path.lstrip("/"))
         folder = point / below
         folders = [
@@ -27,7 +27,7 @@ def own_groups(proc: Path = Path("/proc/self")) -> list[Path]:
 
 
 def _mount(proc: Path, controllers: str) -> tuple[Path, str] | None:
-    """Return where the hierarchy with these controllers is mounted, and which of its groups is mounted there."""
+    """Return the mount point of the hierarchy with these controllers, and the mounted group."""
     for line in (proc / "mountinfo").read_text().splitlines():
         front, _, back = line.partition(" - ")
         kind, _, options = back.split(" ", 2)
@@ -38,7 +38,7 @@ def _mount(proc: Path, controllers: str) -> tuple[Path, str] | None:
 
 
 def throttling(folder: Path) -> dict[str, float]:
-    """Return the totals since the group was made; empty when it has no CPU controller."""
+    """Return the throttling totals since the group was created; empty without a CPU controller."""
     stat = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
     if "nr_throttled" not in stat:
         return {}

@@ -1,4 +1,4 @@
-"""A rich console that prints no control characters of the text that it is given."""
+"""A rich console that removes control characters from printed text."""
 
 from collections.abc import Iterable
 

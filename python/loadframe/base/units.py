@@ -1,4 +1,4 @@
-"""Durations, sizes and rates: read from what people write, written for people to read."""
+"""Parsing and formatting of durations, sizes, rates and counts."""
 
 import math
 import re
@@ -37,9 +37,9 @@ def parse_size(text: str | int) -> int:
 
 @dataclass(frozen=True)
 class Cores:
-    """Cores that nodes may use: all share `numbers`, or each node gets `per_node` of them for itself."""
+    """Cores for nodes: all nodes share `numbers`, or each node gets `per_node` dedicated cores of them."""
 
-    numbers: tuple[int, ...] | None  #: from 0, in ascending order; None for those of this machine
+    numbers: tuple[int, ...] | None  #: from 0, ascending; None for all cores of this machine
     per_node: int | None = None
 
 
@@ -49,7 +49,7 @@ def parse_cores(text: str | int) -> Cores:
     if not match:
         return Cores(_core_numbers(str(text), text))
     if int(match[1]) < 1:
-        raise BadInput(f"{text!r} gives a node no core", remedy="give each at least one: 1 each")
+        raise BadInput(f"{text!r} gives 0 cores to a node", remedy="give each node at least one: 1 each")
     return Cores(None if match[2] is None else _core_numbers(match[2], text), int(match[1]))
 
 
@@ -165,7 +165,7 @@ def format_change(change: float) -> str:
 
 
 def format_nodes(*counts: float) -> str:
-    """Write numbers of nodes as they are said: `1 node`, `1, 2 and 4 nodes`."""
+    """Write numbers of nodes: `1 node`, `1, 2 and 4 nodes`."""
     *first, last = [format_count(count) for count in counts]
     listed = f"{', '.join(first)} and {last}" if first else last
     return f"{listed} node{'s' * (counts != (1,))}"

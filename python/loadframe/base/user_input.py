@@ -1,4 +1,4 @@
-"""Reading what a user names: a file, a pipe or the standard input, up to a bound."""
+"""Bounded reading of files, pipes and standard input."""
 
 import os
 import stat
@@ -9,24 +9,22 @@ from loadframe.base.units import format_size
 
 
 def read_input(path: Path, most: int) -> bytes:
-    """Return the content of a file or of a pipe; BadInput for one that cannot be read, or is larger than `most` bytes.
+    """Return the content of a file or pipe; BadInput if it cannot be read, or is larger than `most` bytes.
 
-    Devices such as `/dev/zero` are refused, since they have no end; a terminal is read until its user ends it.
+    Devices such as `/dev/zero` are refused, because they are endless. `/dev/null` and terminals are read.
     """
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             device = stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not file.isatty())
-            # That one ends at once, and stands for an empty file everywhere.
+            # /dev/null is allowed: it is an empty file.
             if device and os.fstat(file.fileno()).st_rdev != Path(os.devnull).stat().st_rdev:
-                raise BadInput("this is a device, and not a file", where=str(path), remedy="name a file or a pipe")
+                raise BadInput("this is a device", where=str(path), remedy="give a file or a pipe")
             content = file.read(most + 1)
     except OSError as error:
         raise BadInput(
             f"cannot read the file: {error.strerror}", where=str(path), remedy="check its name and permissions"
         ) from error
     if len(content) > most:
-        raise BadInput(
-            f"there is more than {format_size(most)} in it, which is too much", where=str(path), remedy="check its name"
-        )
+        raise BadInput(f"the file is larger than {format_size(most)}", where=str(path), remedy="check its name")
     return content

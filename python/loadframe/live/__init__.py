@@ -1,5 +1,5 @@
-"""The live page: what a command that loads a store tells while it does, and a page in a browser that shows it.
+"""Live page: a browser page with the progress of a command that loads a store.
 
-A command writes a feed, a small file in the state folder, whether or not anybody looks. A server, in the same process
-or in another, follows the feed and sends it on to browsers. The feed knows of no server, and the server of no cluster.
+Each command writes a feed, a small file in the state folder. A server, in the same or another process, follows the feed
+and relays it to browsers. The feed does not depend on the server, nor the server on a cluster.
 """

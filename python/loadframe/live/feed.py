@@ -2,8 +2,8 @@
 
 A record is a JSON object with a `kind`; docs/live.md lists the kinds.
 
-Whoever writes a feed holds a lock on it until it ends, however it ends; a feed that nobody holds is left over. A feed
-is removed at its end. One that has become long is written anew with what its history keeps, under the same name.
+The writing process holds a lock on the feed until it ends; a feed without a lock is stale. A feed is deleted at its
+end. A long feed is replaced by a file with the records of its history, under the same name.
 """
 
 import contextlib
@@ -19,18 +19,18 @@ from loadframe.base import folders
 
 Record = Mapping[str, Any]
 
-#: Of figures, two records a second of a quarter of an hour; of events, runs that are over, and remarks the last ones.
+#: Numbers of kept records: figures (a quarter of an hour at two a second), events, finished runs, remarks.
 FIGURES, EVENTS, RUNS, REMARKS = 1800, 500, 500, 50
-#: Kinds of records of which only the last one counts, and which the next run does not keep.
+#: Kinds of records of which only the last is kept, until the next run.
 OF_A_RUN = ("phase", "answer")
 
 
 class History:
-    """Records in the order in which they were added, each with a number that only grows."""
+    """Bounded history of records, with increasing numbers."""
 
     def __init__(self) -> None:
         self._number = 0
-        #: Of kinds of which only the last one counts.
+        #: Last records of kinds of which only the last is kept.
         self._last: dict[str, tuple[int, Record]] = {}
         self._many: dict[str, deque[tuple[int, Record]]] = {
             "figures": deque(maxlen=FIGURES),
@@ -40,7 +40,7 @@ class History:
         }
 
     def add(self, record: Record) -> None:
-        """Add a record, and forget those that it replaces."""
+        """Add a record, and drop the records that it replaces."""
         kind = record["kind"]
         if kind == "command":
             self._last.clear()
@@ -54,13 +54,13 @@ class History:
         entry = (self._number, record)
         kept = self._many.get("figures" if kind in ("load", "watched") else kind)
         if kept is None:
-            # Of answers the last one to each operation counts.
+            # Keep the last answer of each operation.
             self._last[f"{kind} {record['operation']}" if kind == "answer" else kind] = entry
         else:
             kept.append(entry)
 
     def after(self, number: int) -> tuple[int, list[Record]]:
-        """Return the number of the last record, and all records after record `number` that are still kept."""
+        """Return the number of the last record, and the kept records after record `number`."""
         if number == self._number:
             return number, []
         later = sorted((entry for entry in self._entries() if entry[0] > number), key=lambda entry: entry[0])
@@ -73,17 +73,17 @@ class History:
 
 
 SUFFIX = ".jsonl"
-#: Bytes after which a feed is written anew, or twice what it had after the last time: some hours of a small cluster.
+#: Minimum size at which a feed is rewritten, bytes: some hours of a small cluster.
 _LONG = 4_000_000
 
 
 def folder() -> Path:
-    """Return where the feeds of this machine's user are."""
+    """Return the folder of this user's feeds."""
     return folders.state() / "live"
 
 
 def is_held(file: BinaryIO) -> bool:
-    """Whether the command that writes this feed is still at it."""
+    """Return whether the command of this feed still runs."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -93,7 +93,7 @@ def is_held(file: BinaryIO) -> bool:
 
 
 class Feed:
-    """A new feed; a context manager. OSError where it cannot be written, as on a disk that is full."""
+    """A new feed; a context manager that creates and deletes its file. OSError if it cannot be written."""
 
     def __init__(self, long: int = _LONG) -> None:
         self.path = folder() / f"{secrets.token_hex(8)}{SUFFIX}"
@@ -112,7 +112,7 @@ class Feed:
         self._file.close()
 
     def append(self, records: Sequence[Record]) -> None:
-        """Write records; one write for all of them."""
+        """Number the records and write them in one write; rewrite the feed if it is long."""
         numbered = []
         for record in records:
             self._number += 1
@@ -123,11 +123,11 @@ class Feed:
             before = self._file
             self._file = self._begin(self._history.after(0)[1])
             self._long = max(self._least, 2 * self._file.tell())
-            # Only now: who follows takes a feed without a lock for one that is over, unless another has its name.
+            # Close after the rename: readers treat a feed without a lock as ended, unless its name has a new file.
             before.close()
 
     def _begin(self, records: Sequence[Record]) -> BinaryIO:
-        """Put a file of these records in the feed's place, locked before it can be seen."""
+        """Replace the feed's file by one with these records, locked before it becomes visible."""
         draft = self.path.with_suffix(".draft")
         file = open(draft, "wb", buffering=0, opener=folders.ours_alone)  # noqa: SIM115 - open until the feed ends
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -141,7 +141,7 @@ def _lines(records: Sequence[Record]) -> bytes:
 
 
 def _remove_left_over(parent: Path) -> None:
-    """Remove the feeds of commands that were killed."""
+    """Delete the feeds of killed commands."""
     for path in _files(parent):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if not is_held(file):
@@ -153,7 +153,7 @@ def _files(parent: Path) -> Iterator[Path]:
 
 
 def going_on() -> list[Path]:
-    """Return the feeds of commands that are going on, in no order."""
+    """Return the feeds of running commands, unordered."""
     feeds = []
     for path in _files(folder()):
         with contextlib.suppress(OSError), path.open("rb") as file:

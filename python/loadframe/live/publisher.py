@@ -1,11 +1,9 @@
-"""Tells a feed how a command goes: a listener of its progress, and a subscriber of the writers of its runs.
+"""Publisher of a command's feed: a listener of its progress, and a subscriber of its runs.
 
-What is in an answer comes from the store, and so from whoever wrote into it: texts are cut here, and the page shows
-them as plain text.
+Answers of stores are untrusted: texts are truncated here, and the page shows them as plain text.
 
-All that is heard goes into one bounded queue. A thread of its own takes it out once a second and writes it into the
-feed, so that neither a slow disk nor a watcher holds a run up. Where the feed cannot be written the command goes on
-without.
+All notifications go through a bounded queue. A thread writes them to the feed once a second, so that a slow disk does
+not delay a run. If the feed cannot be written, the command continues without it.
 """
 
 import json
@@ -27,35 +25,36 @@ from loadframe.load import Progress
 from loadframe.record import RunWriter, Subscriber
 from loadframe.record.subscriber import Closed, Finished, Happened, Sampled
 
-#: Rows that are shown at most, and letters of a label.
+#: Maximum numbers of bars and columns of a chart, and of letters of a label.
 BARS, COLUMNS, LETTERS = 20, 60, 80
 
 
 def drawn(operation: str, chart: Mapping[str, Any], answer: bytes) -> Record | None:
-    """Return what is drawn of an answer; None for one that is not JSON, or has nothing where the chart looks for it."""
+    """Return the chart data of an answer; None if it is not JSON, or has no list of rows."""
     try:
-        said = json.loads(answer)
+        content = json.loads(answer)
     except (ValueError, RecursionError):
         return None
-    told = {"kind": "answer", "operation": operation, "title": chart.get("title") or operation, "chart": chart["kind"]}
-    told["unit"] = chart.get("unit", "")
+    title = chart.get("title") or operation
+    record = {"kind": "answer", "operation": operation, "title": title, "chart": chart["kind"]}
+    record["unit"] = chart.get("unit", "")
     if chart["kind"] == "figures":
-        figures = {name: _number(next(_at(said, place), None)) for name, place in chart["figures"].items()}
-        return {**told, "figures": figures}
-    rows = _rows(said, chart)
+        figures = {name: _number(next(_at(content, place), None)) for name, place in chart["figures"].items()}
+        return {**record, "figures": figures}
+    rows = _rows(content, chart)
     if rows is None:
         return None
     most = BARS if chart["kind"] == "bars" else COLUMNS
     if chart["kind"] == "bars":
         rows.sort(key=lambda row: -(row[1] or 0.0))
-    return {**told, "beside": list(chart.get("beside", ())), "rows": rows[:most], "more": max(len(rows) - most, 0)}
+    return {**record, "beside": list(chart.get("beside", ())), "rows": rows[:most], "more": max(len(rows) - most, 0)}
 
 
-def _rows(said: Any, chart: Mapping[str, Any]) -> list[list[Any]] | None:
-    """Return label, value and further values of each row, of those with one label together; None without a list."""
+def _rows(content: Any, chart: Mapping[str, Any]) -> list[list[Any]] | None:
+    """Return label, value and further values of each row, summed by label; None without a list."""
     sums: dict[str, list[float | None]] = {}
     places = [chart["value"], *chart.get("beside", {}).values()]
-    lists = [rows for rows in _at(said, chart["rows"]) if isinstance(rows, list)]
+    lists = [rows for rows in _at(content, chart["rows"]) if isinstance(rows, list)]
     if not lists:
         return None
     for row in (row for rows in lists for row in rows):
@@ -67,7 +66,7 @@ def _rows(said: Any, chart: Mapping[str, Any]) -> list[list[Any]] | None:
 
 
 def _at(value: Any, place: str) -> Iterator[Any]:
-    """Yield what a JSON pointer (RFC 6901) leads to; `*` stands for each element of a list."""
+    """Yield the values at a JSON pointer (RFC 6901); `*` stands for each element of a list."""
     yield from _follow(value, [step.replace("~1", "/").replace("~0", "~") for step in place.split("/")[1:]])
 
 
@@ -104,7 +103,7 @@ def _sum(one: float | None, other: float | None) -> float | None:
     return other if one is None else one if other is None else one + other
 
 
-#: Seconds between two writes into the feed.
+#: Interval of writes to the feed, s.
 _EVERY = 1.0
 
 
@@ -134,10 +133,10 @@ class _Drawn:
 
 
 class Publisher(Listener):
-    """Writes the feed of one command while it is entered. It raises nothing."""
+    """Writer of one command's feed, active while it is entered. Errors of the feed are ignored."""
 
     def __init__(self, command: str, name: str, path: Path) -> None:
-        """`command` is which it is, such as `bench`; `name` is what it runs, and `path` the folder that it writes."""
+        """`command` is its name, such as `bench`; `name` its workload or experiment, `path` its output folder."""
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._queue = Subscriber()
         self._queue.put(
@@ -151,10 +150,10 @@ class Publisher(Listener):
             }
         )
         self._feed = Feed()
-        #: The feed's file, which is there while the command goes on.
+        #: The feed's file, which exists while the command runs.
         self.path = self._feed.path
         self._records = _Records()
-        self._told: int | None = None
+        self._last_second: int | None = None
         self._report: str | None = None
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._run, name="live", daemon=True)
@@ -170,43 +169,43 @@ class Publisher(Listener):
         why = error.what if isinstance(error, LoadframeError) else None
         self._queue.put({"kind": "over", "how": how, "why": why, "report": self._report})
         self._leaving.set()
-        # A disk that hangs holds the end up no longer than this.
+        # Do not wait longer for a disk that hangs.
         self._thread.join(5 * _EVERY)
 
     def reported(self, path: Path) -> None:
-        """The command has written a report, which is to be read at its end."""
+        """Set the path of the command's report, to publish at the end."""
         self._report = str(path.absolute())
 
     def step(self, text: str) -> None:
-        """Tell what begins."""
+        """Publish the start of a step."""
         self._queue.put({"kind": "step", "text": text})
 
     def remark(self, text: str) -> None:
-        """Tell what the user should read."""
+        """Publish a remark for the user."""
         self._queue.put({"kind": "remark", "text": text})
 
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Tell which of the runs this is."""
+        """Publish the number of the current run."""
         self._queue.put({"kind": "part", "number": index + 1, "of": runs})
 
     def recording(self, writer: RunWriter) -> None:
-        """Listen to the writer of a run."""
+        """Publish the start of a run, and subscribe to its writer."""
         self._queue.put(_Recording(writer.run_id, writer.began))
         writer.subscribe(self._queue)
 
     def phase(self, name: str, seconds: float | None) -> None:
-        """Tell that a phase begins."""
-        self._told = None
+        """Publish the start of a phase."""
+        self._last_second = None
         self._queue.put(_Phase(name, seconds, time.monotonic()))
 
     def progress(self, progress: Progress) -> None:
-        """Tell each second's figures once."""
-        if progress.seconds and progress.seconds != self._told:
-            self._told = progress.seconds
+        """Publish the figures of each second once."""
+        if progress.seconds and progress.seconds != self._last_second:
+            self._last_second = progress.seconds
             self._queue.put(_Heard(progress, time.monotonic()))
 
     def answer(self, operation: str, chart: Mapping[str, Any], answer: bytes) -> None:
-        """Tell what is drawn of an answer; nothing for one that cannot be drawn."""
+        """Publish the chart data of an answer, if it has any."""
         if record := drawn(operation, chart, answer):
             self._queue.put(_Drawn(record, time.monotonic()))
 
@@ -219,12 +218,12 @@ class Publisher(Listener):
                     over = self._leaving.wait(_EVERY)
                 self._feed.append(self._records.of(self._queue.take()))
         except (OSError, LoadframeError):
-            # Nobody can watch this command; that is not worth its failure.
+            # The command continues without a live page.
             return
 
 
 class _Records:
-    """Makes records of what was heard. It knows which run it was heard in, and since when times are counted."""
+    """Converter of notifications to records. Keeps the current run and its start time."""
 
     def __init__(self) -> None:
         self._zero = 0.0
@@ -232,7 +231,7 @@ class _Records:
         self._before: Progress | None = None
 
     def of(self, heard: list[Any]) -> list[Record]:
-        """Return the records of what was heard in about a second; of all samples together there is one."""
+        """Return the records of about a second of notifications, with one record for successive samples."""
         records: list[Record] = []
         samples: list[Sampled] = []
         for message in heard:
@@ -240,7 +239,7 @@ class _Records:
                 samples.append(message)
                 continue
             if samples and not isinstance(message, Happened):
-                # Another run may begin here.
+                # The next notification may belong to another run.
                 records += _watched(samples)
                 samples = []
             records += [message] if isinstance(message, Mapping) else self._made(message)
@@ -291,21 +290,21 @@ class _Records:
 
 
 def _events(now: Progress, before: Progress | None, seconds: int) -> dict[str, float]:
-    """Return what became of the events of all sources: rates since the progress before, and totals of the phase."""
+    """Return the events of all sources: rates since the previous progress, and totals of the phase."""
 
     def total(progress: Progress | None, name: str) -> int:
         return sum(getattr(source, name) for source in progress.sources.values()) if progress else 0
 
     rates = {name: (total(now, name) - total(before, name)) / seconds for name in ("accepted", "indexed")}
     totals = {f"all_{name}": total(now, name) for name in rates}
-    looked_for = [source.visible for source in now.sources.values() if source.visible is not None]
-    if looked_for:
-        totals["visible"] = sum(looked_for)
+    visible = [source.visible for source in now.sources.values() if source.visible is not None]
+    if visible:
+        totals["visible"] = sum(visible)
     return {**rates, **totals, "waiting": total(now, "waiting"), "dead_letters": total(now, "dead_letters")}
 
 
 def _watched(samples: list[Sampled]) -> Iterator[Record]:
-    """Yield what was seen of nodes, machine and cluster; the last sample of each metric counts."""
+    """Yield a record with the last samples of nodes, machine and cluster, if any."""
     nodes: dict[str, float] = {}
     rest: dict[str, float] = {}
     for sample in samples:

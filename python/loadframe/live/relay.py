@@ -1,4 +1,4 @@
-"""Follow the feeds of commands and relay them to browsers."""
+"""Relay of commands' feeds to browsers."""
 
 import contextlib
 import json
@@ -13,14 +13,14 @@ from loadframe.live.feed import History, Record, going_on, is_held
 
 
 class Following:
-    """Reads a feed while it is written; a context manager. FileNotFoundError if the feed is gone by now."""
+    """Reader of a feed that is being written; a context manager. FileNotFoundError if the feed does not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: BinaryIO = path.open("rb")
         self._rest = b""
         self._number = 0
-        #: Whether the command has ended and everything that it said was taken.
+        #: Whether the command has ended and all its records were taken.
         self.over = False
 
     def __enter__(self) -> Self:
@@ -32,8 +32,8 @@ class Following:
         self._file.close()
 
     def take(self) -> list[Record]:
-        """Return what was written since the last call."""
-        # Whether it goes on is asked first: what is written before its end is then read.
+        """Return the records written since the last call, and set `over` at the end of the feed."""
+        # Check the lock before reading, so that the last records are not missed.
         held = is_held(self._file)
         lines = (self._rest + self._file.read()).split(b"\n")
         self._rest = lines.pop()
@@ -45,7 +45,7 @@ class Following:
         return records
 
     def _reopened(self) -> bool:
-        """Go on with the file that has taken this one's place, if there is one: a long feed is written anew."""
+        """Switch to the file that has replaced this one, if any, and return whether one has."""
         with contextlib.suppress(FileNotFoundError):
             file = self.path.open("rb")
             if os.fstat(file.fileno()).st_ino != os.fstat(self._file.fileno()).st_ino:
@@ -57,37 +57,37 @@ class Following:
 
 
 def command_of(path: Path) -> Record | None:
-    """Return what a feed says first: which command writes it; None if it is gone, or has said nothing yet."""
+    """Return the first record of a feed, its command; None if the feed is gone or empty."""
     with contextlib.suppress(FileNotFoundError), Following(path) as following:
         return next(iter(following.take()), None)
     return None
 
 
 def commands(name: str | None = None) -> list[tuple[Path, Record]]:
-    """Return the feeds that this machine's user has commands write now, with these commands; the newest last.
+    """Return the feeds of this user's running commands with their command records, the newest last.
 
-    With a name only those that run something of that name, or write a folder of it.
+    `name` selects commands by the name of their workload, experiment or output folder.
     """
-    told = [(path, command) for path in going_on() if (command := command_of(path))]
+    feeds = [(path, command) for path in going_on() if (command := command_of(path))]
     return sorted(
         (
             (path, command)
-            for path, command in told
+            for path, command in feeds
             if name is None or name in (command["name"], Path(command["path"]).name)
         ),
         key=lambda feed: feed[1]["started"],
     )
 
 
-#: Seconds between two looks at a feed, which is written once a second; and at whether another command has begun.
-_LOOK = 0.25
+#: Poll interval of the feed and of new commands, s.
+_POLL = 0.25
 
 
 class Relay:
-    """Follows a command's feed in a thread while it is entered, and when that is over the next one that begins."""
+    """Follower of a command's feed, and then of the next command's, in a thread while it is entered."""
 
     def __init__(self, feeds: Callable[[], Sequence[Path]]) -> None:
-        """`feeds` returns those that may be followed, the newest last."""
+        """`feeds` returns the feeds to follow, the newest last."""
         self._feeds = feeds
         self._history = History()
         self._news = threading.Condition()
@@ -110,11 +110,11 @@ class Relay:
 
     @property
     def left(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more records will come."""
         return self._left
 
     def after(self, number: int, patience: float) -> tuple[int, list[Record]]:
-        """Return the records after record `number`, and the number of the last; wait `patience` s for one at most."""
+        """Return the number of the last record and the records after `number`; wait up to `patience` s for one."""
         with self._news:
             last, records = self._history.after(number)
             if not records and not self.left:
@@ -126,13 +126,13 @@ class Relay:
         seen = set()
         while True:
             path = next((path for path in reversed(self._feeds()) if path not in seen), None)
-            # It may be gone again by now, or not there yet.
+            # The feed may have been deleted in the meantime.
             with contextlib.suppress(FileNotFoundError):
                 if path:
                     with Following(path) as following:
                         seen.add(path)
                         self._follow(following)
-            if self._leaving.wait(_LOOK):
+            if self._leaving.wait(_POLL):
                 return
 
     def _follow(self, following: Following) -> None:
@@ -146,10 +146,10 @@ class Relay:
                     for record in records:
                         self._history.add(record)
                     self._news.notify_all()
-            # What was written before leaving is taken yet.
+            # After the request to leave, take the records once more.
             if following.over or left:
                 return
-            left = self._leaving.wait(_LOOK)
+            left = self._leaving.wait(_POLL)
 
     def _all(self, records: list[Record]) -> list[Record]:
         return [*self._history.after(0)[1], *records]

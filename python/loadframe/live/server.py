@@ -1,8 +1,8 @@
 """HTTP server of the live page.
 
-`/TOKEN/` is the page, and `/TOKEN/events` are server-sent events, each a JSON list of records. The token is random, and
-only the command prints it. No file is served. A request is only answered under a name that nobody else's DNS can give
-to this server, so that no page from elsewhere reads along.
+`/TOKEN/` is the page, `/TOKEN/events` are server-sent events, each a JSON list of records. The token is random and
+printed only by the command. No files are served. To prevent DNS rebinding, requests need a Host header with an IP
+address, this machine's name, or the configured host.
 """
 
 import base64
@@ -30,24 +30,24 @@ def _part(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return how a policy names an inline script or style (CSP, section `hash-source`)."""
+    """Return the hash of an inline script or style for a Content-Security-Policy (CSP, `hash-source`)."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 _STYLE = _part("page.css")
 _SCRIPT = "".join(map(_part, ("chart.js", "answer.js", "page.js")))
 
-#: The document, as it is sent.
+#: The HTML page.
 PAGE = _part("page.html").replace("{style}", _STYLE).replace("{script}", _SCRIPT).encode()
-#: Its Content-Security-Policy: its own script and style, its own server, and nothing from anywhere else.
+#: Content-Security-Policy of the page: only its inline script and style, and connections to its server.
 POLICY = (
     f"default-src 'none'; script-src {_hash(_SCRIPT)}; style-src {_hash(_STYLE)}; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
-#: Seconds after which a browser that there is no news for gets an empty line, which finds out whether it is there.
+#: Interval of comment lines without records, which detect closed connections, s.
 _HEARTBEAT = 5.0
-#: Seconds that a browser may take to send its request, or to read what it is sent.
+#: Timeout of a browser's reads and writes, s.
 _PATIENCE = 5.0
 
 
@@ -57,14 +57,14 @@ def parse_address(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not (port.isascii() and port.isdigit() and int(port) < 65536) or (colon and not host):
         raise BadInput(
-            f"{text!r} is not an address for a page",
-            remedy="write a port, such as 8350, or HOST:PORT, such as 0.0.0.0:8350; port 0 takes any that is free",
+            f"invalid address {text!r} of the live page",
+            remedy="give a port, such as 8350, or HOST:PORT, such as 0.0.0.0:8350; port 0 selects a free port",
         )
     return host or "127.0.0.1", int(port)
 
 
 class Server:
-    """Serves what a relay has, while it is entered. BadInput if it cannot listen at the address."""
+    """HTTP server of a relay's records, active while it is entered. BadInput if it cannot listen at the address."""
 
     def __init__(self, host: str, port: int, relay: Relay) -> None:
         try:
@@ -72,15 +72,15 @@ class Server:
             self._http = _Http(family, address, host, relay)
         except OSError as error:
             raise BadInput(
-                f"the page cannot be served: {error.strerror or error}",
+                f"cannot serve the live page: {error.strerror or error}",
                 where=f"{host}:{port}",
-                remedy="give another address with --web-address; port 0 takes any that is free",
+                remedy="give another address with --web-address; port 0 selects a free port",
             ) from error
         self._thread = threading.Thread(target=self._http.serve_forever, name="page", daemon=True)
 
     @property
     def url(self) -> str:
-        """Where the page is, with the token that it requires."""
+        """Address of the page, with its token."""
         host, port = self._http.server_address[:2]
         text = host.decode() if isinstance(host, bytes | bytearray) else str(host)
         return f"http://{f'[{text}]' if ':' in text else text}:{port}/{self._http.token}/"
@@ -93,7 +93,7 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._http.shutdown()
-        # Waits for browsers to be told the last, within the patience with each.
+        # Waits until browsers have received the last records, up to the timeout.
         self._http.server_close()
 
 
@@ -102,22 +102,22 @@ class _Http(ThreadingHTTPServer):
 
     def __init__(self, family: int, address: Any, host: str, relay: Relay) -> None:
         self.address_family = family
-        self.asked = host.lower()
+        self.host = host.lower()
         self.relay = relay
         self.token = token_urlsafe(16)
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        # The one above looks its own name up in the DNS, which may take long, for nothing.
+        # HTTPServer.server_bind looks up the host's name in DNS, which may be slow.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
 
     def is_ours(self, host: str | None) -> bool:
-        """Whether a request's Host names this server: an address, this machine, or the name that was asked for."""
+        """Return whether a Host header is an IP address, this machine's name, or the configured host."""
         name = (host or "").strip().lower()
         name = name[1 : name.find("]")] if name.startswith("[") else name.partition(":")[0]
-        if name in {"localhost", self.asked, socket.gethostname().lower()}:
+        if name in {"localhost", self.host, socket.gethostname().lower()}:
             return True
         try:
             ipaddress.ip_address(name)
@@ -126,13 +126,13 @@ class _Http(ThreadingHTTPServer):
         return True
 
     def inside(self, path: str) -> str | None:
-        """Return the path behind the token, or None without the token."""
+        """Return the path after the token; None if the token is missing or wrong."""
         _, _, rest = path.partition("/")
         token, _, inside = rest.partition("/")
         return inside if hmac.compare_digest(token.encode(), self.token.encode()) else None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # A browser that goes away is not worth a word.
+        # Ignore browsers that disconnect.
         pass
 
 
@@ -145,22 +145,24 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with the page or with events."""
         if not self.server.is_ours(self.headers["Host"]):
-            self._say(HTTPStatus.MISDIRECTED_REQUEST, "this page is served under its own address only")
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, "use the address that the command printed")
         elif (path := self.server.inside(self.path)) is None:
-            self._say(HTTPStatus.FORBIDDEN, "this page requires the token of the address that the command printed")
+            self._answer(
+                HTTPStatus.FORBIDDEN, "the token is missing or wrong; use the address that the command printed"
+            )
         elif path == "":
             self._begin(HTTPStatus.OK, "text/html; charset=utf-8", {"Content-Security-Policy": POLICY})
             self.wfile.write(PAGE)
         elif path == "events":
             self._begin(HTTPStatus.OK, "text/event-stream")
-            self._tell()
+            self._stream()
         else:
-            self._say(HTTPStatus.NOT_FOUND, "there is the page and events")
+            self._answer(HTTPStatus.NOT_FOUND, "not found; use the address that the command printed")
 
-    def _tell(self) -> None:
+    def _stream(self) -> None:
         number, relay = 0, self.server.relay
         while True:
-            # Asked first: what was said before the end is then sent.
+            # Check before taking records, so that the last records are sent.
             last = relay.left
             number, records = relay.after(number, _HEARTBEAT)
             data = f"data: {json.dumps(records)}\n\n" if records else ": nothing new\n\n"
@@ -168,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
             if last:
                 return
 
-    def _say(self, status: HTTPStatus, text: str) -> None:
+    def _answer(self, status: HTTPStatus, text: str) -> None:
         self._begin(status, "text/plain; charset=utf-8")
         self.wfile.write(f"{text}\n".encode())
 
@@ -186,4 +188,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Print nothing: requests are a browser's affair."""
+        """Suppress the log of requests."""

@@ -1,7 +1,4 @@
-"""Runs the plan of a phase on the engine in this process, and keeps what was measured if it is interrupted.
-
-It also measures the capacity of the engine itself on this machine.
-"""
+"""Execution of phases on the engine, and calibration of the load generator on this machine."""
 
 from loadframe.load.calibration import Calibration
 from loadframe.load.generator import Generator

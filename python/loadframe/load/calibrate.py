@@ -1,6 +1,6 @@
-"""Measures the capacity of the generator itself on this machine: each driver against a server that does nothing.
+"""Measures the load generator's limits on this machine: each driver against a null server.
 
-One worker thread runs, so figures are per core; the server has its own thread. The figures are not about any store.
+One worker thread runs, so figures are per core; the null server has its own thread.
 """
 
 import csv
@@ -39,7 +39,7 @@ _KEYED_BULK = {"bulk": {**_BULK["bulk"], "id": "id"}}
 
 @dataclass(frozen=True)
 class Probe:
-    """How a driver is measured: a small request, and, if it has one, a request that carries documents."""
+    """Requests that measure a driver: a small request, and a bulk request if the driver has one."""
 
     request: Mapping[str, Any]
     bulk: Mapping[str, Any] | None = None
@@ -60,7 +60,7 @@ PROBES: dict[str, Probe] = {
 
 @dataclass(frozen=True)
 class _Measured:
-    """What the worker of one phase did in the measured window. Times in s."""
+    """Figures of the worker in the measured window; times in s."""
 
     requests: int
     documents: int
@@ -91,9 +91,9 @@ def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int]
         corpus = Path(folder) / "documents.json"
         corpus.write_text(_documents())
 
-        def measure(what: str, driver: str, operation: Mapping[str, Any], pacing: Mapping[str, Any]) -> _Measured:
+        def measure(name: str, driver: str, operation: Mapping[str, Any], pacing: Mapping[str, Any]) -> _Measured:
             nonlocal waited
-            tell(f"{driver}: {what}", next(steps), total)
+            tell(f"{driver}: {name}", next(steps), total)
             # The null driver connects to no server, so any server will do.
             protocol = "http" if driver == "null" else driver
             with tempfile.TemporaryDirectory(dir=folder) as records, closing(_engine.NullServer(protocol)) as server:
@@ -161,7 +161,7 @@ def _read(records: Path, warmup: int, duration: int) -> _Measured:
     outcome = json.loads((records / "outcome.json").read_text())
     (operation,) = outcome["operations"]
     if operation["errors"]:
-        raise LoadframeError(f"the null server was not understood: {operation['errors'][0]['message']}")
+        raise LoadframeError(f"a request to the null server failed: {operation['errors'][0]['message']}")
     seconds = [row for row in _rows(records / "generator.csv") if warmup <= int(row["second"]) < warmup + duration]
     lateness = _engine.HistogramLog(records / "histograms.hlog").total("generator/lateness", warmup, warmup + duration)
     return _Measured(

@@ -22,7 +22,7 @@ _DISTURBED = 0.05
 
 @dataclass(frozen=True)
 class Lateness:
-    """How late the requests of an open load were started: offered rate in 1/s, percentiles in s, share achieved."""
+    """Lateness of an open loop: offered rate in 1/s, percentiles in s, achieved share of the rate."""
 
     rate: float
     p50: float
@@ -32,9 +32,9 @@ class Lateness:
 
 @dataclass(frozen=True)
 class DriverCeiling:
-    """What one core can do with a driver: requests and documents per second of CPU time, and their CPU time in s.
+    """Limits of one core with a driver: requests and documents per second of CPU time, and their CPU time in s.
 
-    `reached` is how many requests one worker sent per second of wall time, with the server's thread beside it.
+    `reached` is the number of requests that one worker sent per second of wall time.
     """
 
     requests: float
@@ -58,13 +58,13 @@ class Calibration:
 
     @classmethod
     def now(cls, drivers: dict[str, DriverCeiling], *, quick: bool, waited_share: float) -> Self:
-        """Return figures that were measured just now on this machine with this version."""
+        """Create a calibration of this machine, version and time."""
         measured = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(measured, loadframe.__version__, _machine(), quick, waited_share, drivers)
 
     @classmethod
     def load(cls, cache: Path) -> Self | None:
-        """Return the calibration of this machine; None if there is none of this version of Loadframe."""
+        """Read the calibration of this machine; None if this version of Loadframe has none."""
         try:
             calibration = cls.from_dict(json.loads(_path(cache, _machine()).read_text()))
         except (OSError, ValueError, KeyError, TypeError):
@@ -74,7 +74,7 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, known: Mapping[str, Any]) -> Self:
-        """Return what `as_dict` described; ValueError, KeyError or TypeError for anything else."""
+        """Create a calibration from the result of `as_dict`; ValueError, KeyError or TypeError for other mappings."""
         drivers = {
             name: DriverCeiling(**ceiling | {"lateness": tuple(Lateness(**values) for values in ceiling["lateness"])})
             for name, ceiling in known["drivers"].items()
@@ -82,7 +82,7 @@ class Calibration:
         return cls(**{**known, "drivers": drivers})
 
     def save(self, cache: Path) -> Path:
-        """Store the figures in place of older ones of their machine; BadInput if the cache cannot be written."""
+        """Write the calibration, replacing an older one of the machine; BadInput if the cache cannot be written."""
         path = _path(cache, self.machine)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,20 +90,20 @@ class Calibration:
             partial.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
             partial.replace(path)
         except OSError as error:
-            remedy = "set LOADFRAME_CACHE to a folder that can be written"
-            raise BadInput(f"the figures cannot be stored: {error.strerror}", where=str(path), remedy=remedy) from error
+            remedy = "set LOADFRAME_CACHE to a writable folder"
+            raise BadInput(f"cannot store the figures: {error.strerror}", where=str(path), remedy=remedy) from error
         return path
 
     def ceiling(self, driver: str) -> float | None:
-        """Return how many requests per second one worker of this driver can send; None if no reliable figure exists."""
+        """Return the maximum requests per second of one worker of this driver; None without a reliable figure."""
         ceiling = self.drivers.get(driver)
         return ceiling.requests if ceiling and self.doubt is None else None
 
     @property
     def doubt(self) -> str | None:
-        """Why no verdict may use these figures; None if it may."""
+        """Reason why verdicts must not use these figures; None if they may."""
         if self.waited_share > _DISTURBED:
-            return f"other processes had the generator's core for up to {format_share(self.waited_share)} of the time"
+            return f"other processes used the generator's core for up to {format_share(self.waited_share)} of the time"
         return "it was a quick calibration" if self.quick else None
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The generator of a run's load, and how it spreads requests over hosts and connections."""
+"""Settings of the load generator: ranks, threads, node selection and connections."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,48 +7,49 @@ from typing import Any, Literal
 from loadframe.base.errors import BadInput
 from loadframe.ranks.coordinator import Rank, present
 
-#: Which host a request goes to: always the client's own (by turns, or near to its rank), each host in turn, or the one
-#: with the fewest in flight.
+#: Node selection. `fixed`: each client has one host, assigned round robin; `nearest`: one host near its rank;
+#: `round_robin`: all hosts in turn; `all`: the host with the fewest requests in flight.
 Spread = Literal["fixed", "round_robin", "all", "nearest"]
-#: Drivers of stores whose nodes all take any request, so that a client may have the one that is near.
+#: Drivers of stores whose nodes all accept any request, as `nearest` requires.
 _ANY_NODE = ("http", "search")
 
 
 @dataclass(frozen=True)
 class Generator:
-    """Ranks and their worker threads, how requests are spread over hosts, and how many connections the clients share.
+    """Settings of the load generator.
 
-    `connections` is a limit over all ranks; with None each client has its own. `ranks` None: all that were started.
+    `connections` limits the connections of all ranks together; with None each client has its own. `ranks` None means
+    all started ranks.
     """
 
     threads: int = 1
     spread: Spread = "fixed"
     connections: int | None = None
     ranks: int | None = None
-    #: With the spread `nearest`: what a manifest recorded of it, by phase, to be done again.
+    #: For `nearest`: a recorded assignment by phase, from a manifest, to repeat.
     nearest_as: Mapping[str, Any] | None = None
-    #: Whether each request is recorded individually, too.
+    #: Whether to record each request.
     samples: bool = False
 
     def members(self) -> Sequence[Rank]:
-        """Return the ranks that load; none where this process loads alone. BadInput if there are too few."""
+        """Return the ranks that generate load; empty for a single process. BadInput if too few ranks were started."""
         hub = present()
         if hub is not None:
             chosen = hub.choose(self.ranks)
             return chosen if len(chosen) > 1 else ()
         if self.ranks is not None and self.ranks > 1:
             raise BadInput(
-                f"{self.ranks} ranks are asked for, and this command was started as one",
+                f"{self.ranks} ranks are required, but this command was started as one process",
                 remedy=f"start it with --ranks {self.ranks}, mpirun -n {self.ranks} or srun --ntasks={self.ranks}",
             )
         return ()
 
     def require(self, driver: str) -> None:
-        """BadInput if clients of this driver cannot be spread so."""
+        """Raise BadInput if this driver does not support the node selection."""
         if self.spread == "nearest" and driver not in _ANY_NODE:
             raise BadInput(
-                f"clients of the driver {driver} have no nearest node: it asks the one that has the data",
-                remedy="leave --spread nearest out, or use a store whose nodes take any request, such as opensearch",
+                f"--spread nearest does not support the driver {driver}, which selects the node with the data",
+                remedy="remove --spread nearest, or use a store whose nodes accept any request, such as opensearch",
             )
 
     def target(self) -> dict[str, Any]:
@@ -57,7 +58,7 @@ class Generator:
         return {"spread": "fixed" if self.spread == "nearest" else self.spread, **limit}
 
     def taking_part(self) -> dict[str, Any]:
-        """Return who loads a phase, as its outcome has it."""
+        """Return the threads and ranks of a phase, in the form of its outcome."""
         members = [rank.rank for rank in self.members()]
         named = {"members": members} if members else {}
         return {"threads": self.threads, "ranks": max(len(members), 1), **named}

@@ -1,4 +1,4 @@
-"""Runs one phase on the engine. It shows no progress and decides nothing about the run."""
+"""Execution of one phase on the engine, without display of progress or judgement."""
 
 import json
 import math
@@ -20,13 +20,13 @@ from loadframe.record.redact import command, plain
 from loadframe.workload.targets import MAIN
 
 #: Interval between checks for an interrupt, s.
-_LOOK = 0.1
+_CHECK = 0.1
 
 T = TypeVar("T")
 
 
 def interruptible(call: Callable[[], T]) -> T:
-    """Return what `call` returns, or raise what it raises; KeyboardInterrupt as soon as an interrupt arrives.
+    """Run `call` and return its result or raise its exception; KeyboardInterrupt when an interrupt arrives.
 
     The call runs in another thread, on the cores of this one. Its result after an interrupt is discarded.
     """
@@ -39,29 +39,29 @@ def interruptible(call: Callable[[], T]) -> T:
             future.set_exception(error)
 
     threading.Thread(target=run, name="engine-call", daemon=True).start()
-    while not wait([future], _LOOK).done:
+    while not wait([future], _CHECK).done:
         interrupts.check()
     return future.result()
 
 
 #: Interval between reports of progress, and between checks for an interrupt, s.
-_TELL = 0.2
+_REPORT = 0.2
 
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """What has come of a source of events so far: lines, and events that the store took or that wait for it."""
+    """Counts of a source of events so far."""
 
     lines: int
     accepted: int
     indexed: int
-    dead_letters: int  #: lines that are not events, and events that the store refused
+    dead_letters: int  #: invalid lines, and events that the store rejected
     waiting: int
-    spilled: int  #: of those that wait, how many are on disk
-    kinds: Mapping[str, int]  #: events that the store took, by their kind
-    reader_cpu: Sequence[float]  #: CPU time of each thread that reads it, s
-    address: str | None  #: where it listens
-    visible: int | None = None  #: events that came no later than the newest one that was looked for and seen
+    spilled: int  #: waiting events on disk
+    kinds: Mapping[str, int]  #: events acknowledged by the store, by kind
+    reader_cpu: Sequence[float]  #: CPU time of each reading thread, s
+    address: str | None  #: the address on which it listens
+    visible: int | None = None  #: events received no later than the newest probed event that a query returned
 
 
 @dataclass(frozen=True)
@@ -79,33 +79,33 @@ class Progress:
     sources: Mapping[str, SourceProgress] = field(default_factory=dict)
 
 
-def _progress(told: dict[str, Any]) -> Progress:
-    """Return what the engine tells; its times are 0 where nothing was answered, and no response takes no time."""
-    times = {name: told[name] or None for name in ("response_p50", "response_p99")}
+def _progress(state: dict[str, Any]) -> Progress:
+    """Convert the engine's progress; times of 0 (no answer) become None."""
+    times = {name: state[name] or None for name in ("response_p50", "response_p99")}
     sources = {
-        name: SourceProgress(**{entry.name: said.get(entry.name) for entry in fields(SourceProgress)})
-        for name, said in told.get("sources", {}).items()
+        name: SourceProgress(**{entry.name: counts.get(entry.name) for entry in fields(SourceProgress)})
+        for name, counts in state.get("sources", {}).items()
     }
-    return Progress(**{**told, **times, "sources": sources})
+    return Progress(**{**state, **times, "sources": sources})
 
 
-#: The engine's account of a phase that has ended: the content of `outcome.json`.
+#: The engine's result of a phase: the content of `outcome.json`.
 Outcome = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Closing:
-    """How a phase that takes events in ends at an interrupt: what was accepted is sent, for so many s at most."""
+    """Shutdown of an ingesting phase after an interrupt: accepted events are sent for up to `patience` s."""
 
     patience: float
-    tell: Callable[[], None]  #: called when it begins
+    tell: Callable[[], None]  #: called when the shutdown begins
 
 
 class PhaseFailed(GeneratorFailed):
-    """A part of the generator failed while the phase ran. `outcome` covers what was measured until then."""
+    """The generator failed during a phase. `outcome` covers the time until the failure."""
 
     def __init__(self, what: str, outcome: Outcome) -> None:
-        super().__init__(f"the generator failed: {what}", remedy="the load was not what was asked for: run it again")
+        super().__init__(f"the generator failed: {what}", remedy="the load differed from the plan; run it again")
         self.outcome = outcome
 
 
@@ -123,33 +123,31 @@ def run_phase(
 ) -> Outcome:
     """Run a phase that records into `folder`; return its outcome.
 
-    `ranks` are those that load, each its part of the plan; without any it is this process.
+    - `ranks` generate the load, each its part of the plan; without ranks this process does.
+    - `started` is called with the start of the load, s since the run began (`began` in the plan).
+    - `tell` and `hosts` are called every 0.2 s. `hosts` returns the current hosts of the (measured) target.
+    - `cores` are the cores of the worker threads.
+    - `answered` gets the newest answers to the operations in the plan's `answers`, at most one a second each; with
+      several ranks it gets none.
+    - Once `held` returns True, the number of clients of closed streams stays constant, regardless of stages.
 
-    `started` is called with the instant at which the load begins, in s since the run began (`began` in the plan).
-    `hosts` is called at every report of progress and returns the target's hosts, of several those of the one that is
-    measured; by default they do not change.
-    `cores`: the worker threads run on these cores alone.
-    `answered` is told the newest answers to the operations that the plan names under `answers`, each at most once a
-    second. They are the answers that the load gets; with several ranks there are none.
-    Once `held` returns true, the number of clients of closed streams stays as it is, whatever their stages say.
-    An interrupt (Ctrl-C) ends the phase within a second and is then raised, unless the caller defers interrupts: the
-    outcome has `interrupted` set then, and the caller decides what becomes of the run. With `closing` the first
-    interrupt only has sources give no more events, and is forgotten: the phase ends when those that were accepted are
-    sent, or with the next interrupt, or when the patience is over, which both set `interrupted`. A `tell` that raises
-    KeyboardInterrupt ends the phase likewise, and nothing is raised. An interrupt after the phase leaves the outcome as
-    it is. No part of the load is still running when this returns or raises.
-    BadInput if the engine refuses the plan, before anything is sent; PhaseFailed, with the outcome so far, if a part of
-    the generator fails; LoadframeError if the records cannot be written.
+    An interrupt, or a KeyboardInterrupt of `tell`, ends the phase within a second. The outcome then has `interrupted`
+    set. The interrupt is raised, unless the caller defers interrupts or it came from `tell`. With `closing`, the first
+    interrupt only stops the sources: the phase ends when all accepted events are sent. A second interrupt, or the end
+    of `closing.patience`, ends it earlier with `interrupted` set.
+
+    No load is running when this returns or raises. BadInput, before anything is sent, if the engine refuses the plan;
+    PhaseFailed, with the outcome so far, if the generator fails; LoadframeError if the records cannot be written.
     """
     with interrupts.deferred():
         handle = _start(plan, folder, cores, ranks)
         try:
             if started:
                 started(handle.offset)
-            # Of several targets the one that is measured may change its hosts.
+            # With several targets, only the hosts of the measured target may change.
             present = plan["target"].get("targets", {}).get(MAIN, plan["target"]).get("hosts", [])
             patience = math.inf
-            while not handle.wait(_TELL):
+            while not handle.wait(_REPORT):
                 if interrupts.asked() and closing:
                     interrupts.answer()
                     handle.close()
@@ -166,11 +164,11 @@ def run_phase(
                     handle.hold()
                     held = None
         except KeyboardInterrupt:
-            # `tell` may raise it too: outside the main thread that is the only way to end a phase from outside.
+            # Also raised by `tell`, the only way to end a phase outside the main thread.
             pass
         finally:
             handle.stop()
-            # Waits until no part of the load is running, whatever was raised.
+            # Waits until the load has ended.
             outcome = _outcome(handle)
             _tell_answers(handle, answered)
         if outcome["failed"]:
@@ -199,7 +197,7 @@ def _follow(handle: _engine.Handle | PhaseOfRanks, hosts: list[str]) -> None:
         handle.set_hosts(hosts)
     except _engine.PlanRefused as error:
         remedy = "make sure that this machine can resolve the names of nodes that join"
-        raise LoadframeError(f"the load cannot follow the cluster: {error}", remedy=remedy) from None
+        raise LoadframeError(f"cannot send load to the changed cluster: {error}", remedy=remedy) from None
 
 
 def _outcome(handle: _engine.Handle | PhaseOfRanks) -> Outcome:
@@ -247,7 +245,7 @@ def _request(plan: Mapping[str, Any], request: str) -> str:
 
 
 def _ask(plan: Mapping[str, Any], ask: Callable[[str], T]) -> T:
-    """Ask the engine something about a plan; BadInput if the engine or the target refuses the plan."""
+    """Call the engine with a plan; BadInput if the engine or the target refuses the plan."""
     text = json.dumps(plan)
     try:
         return interruptible(lambda: ask(text))

@@ -1,6 +1,7 @@
-"""Samplers of what lies beside the load: nodes' processes and control groups, this machine, the store's statistics.
+"""Samplers of nodes' processes and control groups, the machine, and the store's statistics.
 
-They look once a second and write into the run's telemetry. They know process ids, folders and functions, not clusters.
+They sample once a second into the run's telemetry. They get process ids, folders and functions, and do not depend on
+clusters.
 """
 
 from loadframe.base.cpu_reference import yardstick

@@ -6,17 +6,17 @@ from pathlib import Path
 from loadframe.base.quota import own_groups, throttling
 from loadframe.observe.sampler import Gap, Rates, Sample
 
-#: What is counted of each resource. That all tasks wait for a CPU says nothing of a machine, and little of a group.
+#: Kinds of pressure of each resource. `full` is undefined for the CPU of a machine, and not useful for a group.
 _KINDS = {"cpu": ("some",), "memory": ("some", "full"), "io": ("some", "full")}
 
 
 def of_machine(proc: Path) -> dict[str, float]:
-    """Return the totals of the machine's tasks, in s."""
+    """Return the pressure totals of the machine, s."""
     return _stalls({resource: proc / "pressure" / resource for resource in _KINDS})
 
 
 def of_group(folder: Path) -> dict[str, float]:
-    """Return the totals of the tasks of a control group of version 2, in s."""
+    """Return the pressure totals of a control group of version 2, s."""
     return _stalls({resource: folder / f"{resource}.pressure" for resource in _KINDS})
 
 
@@ -26,7 +26,7 @@ def _stalls(files: Mapping[str, Path]) -> dict[str, float]:
         try:
             lines = file.read_text().splitlines()
         except OSError:
-            # Not every kernel keeps them.
+            # Some kernels do not count pressure.
             continue
         for line in lines:
             kind, *figures = line.split()
@@ -37,11 +37,10 @@ def _stalls(files: Mapping[str, Path]) -> dict[str, float]:
 
 
 class CgroupSampler:
-    """Looks at each node's control groups.
+    """Sampler of nodes' control groups.
 
-    `folders` is asked every time: node -> controller (`cpu`, `memory`) -> folder, which is one and the same in version
-    2. A node without limits has none, and is left out. The files are those of the kernel's documentation (cgroup-v2;
-    cgroup-v1/memory, sched-bwc).
+    `folders` is called for each sample: node -> controller (`cpu`, `memory`) -> folder (the same folder in version 2).
+    Nodes without limits are left out. See the kernel's documentation (cgroup-v2; cgroup-v1/memory, sched-bwc).
     """
 
     name = "cgroup"
@@ -52,22 +51,22 @@ class CgroupSampler:
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield the figures of each node's groups, or a gap for groups that are gone."""
+        """Yield the figures of each node's groups, or a gap for unreadable groups."""
         for node, controllers in self._folders().items():
             source = f"node:{node}"
             try:
                 if "memory" in controllers:
                     yield Sample(source, "cgroup.memory", _memory(controllers["memory"]))
                 if (group := controllers.get("cpu")) is not None:
-                    # One group for both is of version 2, and only that counts pressure.
+                    # Only version 2, with one group for both controllers, counts pressure.
                     stalls = of_group(group) if group == controllers.get("memory") else {}
                     yield from self._rates.of(source, now, throttling(group) | stalls)
             except OSError as error:
-                yield Gap(source, f"the control group cannot be read: {error.strerror} ({error.filename})")
+                yield Gap(source, f"cannot read the control group: {error.strerror} ({error.filename})")
 
 
 def _memory(folder: Path) -> float:
-    """Return bytes charged to the group."""
+    """Return the memory charged to the group, bytes."""
     try:
         return int((folder / "memory.current").read_text())
     except FileNotFoundError:
@@ -78,9 +77,9 @@ _SOURCE = "generator"
 
 
 class OwnGroupSampler:
-    """Looks at the groups of this process, from its own up to the top that it can see: any of them may have a quota.
+    """Sampler of this process's control groups, up to the topmost visible group: each of them may have a quota.
 
-    Groups do not change while it looks. Where this process sees no group with a CPU controller it yields nothing.
+    The groups are determined once. Without a visible group with a CPU controller, there are no samples.
     """
 
     name = "own group"
@@ -91,13 +90,13 @@ class OwnGroupSampler:
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield throttled periods and time of all groups together; a gap if this process was moved out of them."""
+        """Yield throttled periods and time, summed over all groups; a gap if a group cannot be read."""
         sums: dict[str, float] = {}
         for folder in self._folders:
             try:
                 totals = throttling(folder)
             except OSError as error:
-                yield Gap(_SOURCE, f"the control group cannot be read: {error.strerror} ({error.filename})")
+                yield Gap(_SOURCE, f"cannot read the control group: {error.strerror} ({error.filename})")
                 return
             for metric, total in totals.items():
                 sums[metric] = sums.get(metric, 0) + total

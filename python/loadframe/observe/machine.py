@@ -1,4 +1,4 @@
-"""Watches this machine: processors, load, memory, pressure, networks, disks."""
+"""Sampler of this machine: CPUs, load, memory, pressure, networks, disks."""
 
 import contextlib
 import os
@@ -11,14 +11,14 @@ from loadframe.observe.sampler import Gap, Rates, Sample
 _LOOPBACK = "lo"
 _SOURCE = "host"
 _PROC, _BLOCKS = Path("/proc"), Path("/sys/block")
-#: Bytes of a sector as /proc/diskstats counts them, whatever a disk's own have (the kernel's admin-guide/iostats).
+#: Size of a sector in /proc/diskstats, bytes, independent of the disk (the kernel's admin-guide/iostats).
 _SECTOR = 512
-#: Bytes that an interface has received and sent.
+#: Received and sent bytes of an interface.
 Carried = tuple[int, int]
 
 
 class HostSampler:
-    """Looks at the machine that this process runs on. `proc` and `sys` are where proc(5) and sysfs(5) are mounted."""
+    """Sampler of this process's machine. `proc` and `sys` are the mount points of proc(5) and sysfs(5)."""
 
     name = "host"
     waits = False
@@ -31,7 +31,7 @@ class HostSampler:
         self._cpu: tuple[float, float, float] | None = None
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield the machine's figures; what this kernel does not count is left out."""
+        """Yield the figures that this kernel counts."""
         yield from self._processors()
         yield Sample(_SOURCE, "load.1m", os.getloadavg()[0])
         yield Sample(_SOURCE, "memory.available", self._available())
@@ -43,7 +43,7 @@ class HostSampler:
 
     def _processors(self) -> Iterator[Sample]:
         with (_PROC / "stat").open() as lines:
-            # Ticks of user, nice, system, idle, iowait, irq, softirq and steal; guests' are counted as user's too.
+            # Ticks of user, nice, system, idle, iowait, irq, softirq and steal; user includes guests.
             times = [float(ticks) for ticks in lines.readline().split()[1:9]]
         idle, stolen = times[3] + times[4], times[7]
         before, self._cpu = self._cpu, (sum(times), idle, stolen)
@@ -54,19 +54,19 @@ class HostSampler:
             yield Sample(_SOURCE, "cpu.stolen", min(max(stolen / elapsed, 0.0), 1.0))
 
     def _available(self) -> float:
-        """Return the bytes that can be given out without swapping."""
+        """Return the memory available without swapping, bytes."""
         for line in (_PROC / "meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return 1024.0 * int(line.split()[1])
         return 0.0
 
     def _carried_by(self) -> dict[str, Carried]:
-        """Return what each interface has carried (proc(5), /proc/net/dev)."""
+        """Return the received and sent bytes of each interface (proc(5), /proc/net/dev)."""
         rows = (line.partition(":") for line in (_PROC / "net" / "dev").read_text().splitlines()[2:])
         return {name.strip(): (int(row.split()[0]), int(row.split()[8])) for name, _, row in rows}
 
     def _disks(self) -> dict[str, float]:
-        """Return the bytes that all disks have read and written; partitions are parts of theirs."""
+        """Return the bytes read and written by all disks, without partitions."""
         totals = {"disk.read": 0.0, "disk.written": 0.0}
         for line in (_PROC / "diskstats").read_text().splitlines():
             _, _, name, _, _, read, _, _, _, written, *_ = line.split()
@@ -76,7 +76,7 @@ class HostSampler:
         return totals
 
     def _network_share(self, now: float, interfaces: Mapping[str, Carried]) -> Iterator[Sample]:
-        """Yield the busiest interface's share of its speed, of those that say it."""
+        """Yield the utilisation of the busiest interface with a known speed."""
         shares = []
         for name, counters in interfaces.items():
             speed = self._speed(name)
@@ -87,7 +87,7 @@ class HostSampler:
             yield Sample(_SOURCE, "network.share", max(shares))
 
     def _of_nodes(self, interface: str) -> bool:
-        """Whether it is a node's own link, or the bridge of such links, whose bytes never leave the machine."""
+        """Return whether an interface is a node's link or their bridge, whose traffic stays on the machine."""
         for alias in ("ifalias", "master/ifalias"):
             with contextlib.suppress(OSError):
                 if (self._interfaces / interface / alias).read_text().startswith("loadframe "):
@@ -95,7 +95,7 @@ class HostSampler:
         return False
 
     def _speed(self, interface: str) -> float | None:
-        """Return bytes per second and direction; virtual interfaces have no speed, or say -1."""
+        """Return the speed in bytes per second and direction; None for virtual interfaces (no speed, or -1)."""
         try:
             megabits = int((self._interfaces / interface / "speed").read_text())
         except (OSError, ValueError):
@@ -107,7 +107,7 @@ def _networks(interfaces: Mapping[str, Carried]) -> dict[str, float]:
     totals: dict[str, float] = {"network.received": 0, "network.sent": 0}
     for name, counters in interfaces.items():
         if name == _LOOPBACK:
-            # What is sent there is received there.
+            # On loopback, sent and received bytes are equal.
             totals["loopback.bytes"] = counters[1]
         else:
             totals["network.received"] += counters[0]

@@ -1,7 +1,7 @@
-"""Observer: takes a sample of every source once a second.
+"""Observer: runs samplers once a second.
 
-Samplers that only read files share one thread. One that has to wait for an answer has its own, so that a slow
-answer delays nobody else. A look that takes longer than a second skips the seconds that it missed.
+Samplers that only read files share one thread. A sampler that waits for answers has its own thread, so that a slow
+answer does not delay other samplers. A sample that takes longer than a second skips the missed seconds.
 """
 
 import math
@@ -18,15 +18,15 @@ from loadframe.observe.sampler import Gap, Rates, Sample, Sampler
 from loadframe.record import RunWriter
 from loadframe.record.schema.event_kinds import GAP, GAP_OVER
 
-#: How long leaving waits for a look that is under way before it goes on without it.
+#: Maximum wait for running samples at the end, s.
 _PATIENCE = 2.0
 
 
 class Observer:
-    """Runs samplers while it is entered, inside the run's writer, whose clock is the time axis of what is written.
+    """Runs samplers while it is entered, at once and then at each whole second of the run writer's clock.
 
-    Looks at once and then at every whole second. When a source cannot be seen any more an event `gap` says so, and
-    `gap over` when it can. Leaving raises LoadframeError when what was seen could not be written.
+    Samples are written to the run. The events `gap` and `gap over` mark the times in which sampling of a source fails.
+    Leaving raises LoadframeError if samples could not be written.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Observer:
         writer: RunWriter,
         machine_of: Callable[[str], str | None] = lambda _: platform.node(),
     ):
-        """`machine_of` says which machine a source is on; None if on no one machine."""
+        """`machine_of` returns the machine of a source; None for a source without a single machine."""
         self._writer = writer
         self._machine_of = machine_of
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class Observer:
         for thread in self._threads:
             thread.join(max(until - time.monotonic(), 0.0))
         with self._lock:
-            # A thread that still waits for an answer must not write into a run that is finished.
+            # A thread that still waits for an answer must not write to a finished run.
             self._left = True
         if self._failure is not None and kind is None:
             raise self._failure
@@ -78,13 +78,16 @@ class Observer:
                     gaps[sampler.name] = self._write(sampler.name, now, list(sampler.sample(now)), gaps[sampler.name])
                 now = self._writer.elapsed()
                 self._write(source, now, list(cost.of(source, now, {"cpu": time.thread_time()})), set())
-                # A hair behind the whole second: a timer that rings early must not make two looks of one.
+                # Wait slightly beyond the whole second: an early timer would sample the same second twice.
                 self._leaving.wait(math.floor(now) + 1.001 - now)
         except LoadframeError as error:
             self._failure = error
 
     def _write(self, name: str, now: float, seen: Sequence[Sample | Gap], gaps: set[str]) -> set[str]:
-        """Write what a sampler saw at `now`; return the sources that it could not see, `gaps` being those of before."""
+        """Write a sampler's results at `now`, and events where gaps begin or end; return the sources with gaps.
+
+        `gaps` are the sources with gaps in the previous sample.
+        """
         causes = {look.source: look.cause for look in seen if isinstance(look, Gap)}
         with self._lock:
             if self._left:
@@ -106,25 +109,22 @@ def _title(samplers: Sequence[Sampler]) -> str:
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen at one instant."""
+    """Results of all samplers at one time."""
 
     figures: Mapping[str, Mapping[str, float]]  #: source, such as `node:node-0` or `host` -> metric -> value
-    gaps: Mapping[str, str]  #: source -> why it could not be seen
+    gaps: Mapping[str, str]  #: source -> cause of its gap
 
 
 @dataclass
 class Live:
-    """Looks by all samplers in turn. Of the metrics named in `totals` the growth per second is given as well.
-
-    That stands under the metric's name with `/s` behind it.
-    """
+    """Samples for live displays. For each metric in `totals`, adds its rate per second as `METRIC/s`."""
 
     samplers: Sequence[Sampler]
     totals: Sequence[str] = ()
     _rates: Rates = field(default_factory=Rates)
 
     def look(self, now: float) -> Look:
-        """Look at `now`, s on a clock of the caller's."""
+        """Run all samplers and return their results; `now` is the time on the caller's clock, s."""
         figures: dict[str, dict[str, float]] = {}
         gaps = {}
         for sampler in self.samplers:

@@ -1,11 +1,8 @@
 """Samplers of nodes' processes and of their JVMs.
 
-Two files of proc(5) tell all of a process. A library that reads several files for the same figures took about twice the
-CPU time for it.
-
-HotSpot keeps its performance counters in a file that other processes of its user may read (`hsperfdata`, version 2; see
-`jdk.internal.perf` and `perfMemory.hpp` of OpenJDK). No command is run and the server is not asked. Where the file is
-not there (another virtual machine, `-XX:+PerfDisableSharedMem`) nothing is said.
+Processes are sampled from proc(5). JVM figures come from HotSpot's performance counters, a file that other processes
+may read (`hsperfdata`, version 2; see `jdk.internal.perf` and `perfMemory.hpp` of OpenJDK). Other virtual machines, and
+HotSpot with `-XX:+PerfDisableSharedMem`, have no such file and therefore no figures.
 """
 
 import contextlib
@@ -21,16 +18,16 @@ from loadframe.base.errors import BadInput
 from loadframe.base.process_stat import stat_fields
 from loadframe.observe.sampler import Gap, Rates, Sample
 
-#: Figures that are taken as they are; the others only grow.
+#: Figures that are levels; the others are counters.
 _LEVELS = ("process.resident", "process.threads")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessSampler:
-    """Looks at one process per node, or with `families` at all that descend from it, as if they were one.
+    """Sampler of a process per node; with `families`, of the process and its descendants together.
 
-    `pids` is asked every time, since nodes come and go: node -> process id.
+    `pids` is called for each sample: node -> process id.
     """
 
     name = "process"
@@ -39,12 +36,12 @@ class ProcessSampler:
     def __init__(self, pids: Callable[[], Mapping[str, int]], *, families: bool = False):
         self._pids = pids
         self._families = families
-        #: Each node's process: its number, and when it was started, by which a later one of that number differs.
+        #: Process id and start time of each source; the start time detects reused ids.
         self._known: dict[str, tuple[int, str]] = {}
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield the figures of each node's process, or a gap for one that is gone."""
+        """Yield the figures of each node's process, or a gap for an ended process."""
         children = _children() if self._families else {}
         for node, pid in self._pids().items():
             source = f"node:{node}"
@@ -56,13 +53,13 @@ class ProcessSampler:
     def _look(self, source: str, pid: int, children: Mapping[int, list[int]], now: float) -> Iterator[Sample]:
         stat = stat_fields(pid)
         known = (pid, stat[19])
-        # A process that was restarted counts from zero again.
+        # The counters of a restarted process begin at zero.
         if self._known.get(source) != known:
             self._rates.forget(source)
             self._known[source] = known
         figures = _figures(pid, stat)
         for child in _descendants(pid, children):
-            # One that has ended meanwhile takes its totals along; then there are no rates this time.
+            # If a child has ended, its counters are missing, and this sample has no rates.
             with contextlib.suppress(OSError):
                 more = _figures(child, stat_fields(child))
                 figures = {metric: figure + more.get(metric, 0.0) for metric, figure in figures.items()}
@@ -72,7 +69,7 @@ class ProcessSampler:
 
 
 def _figures(pid: int, stat: list[str]) -> dict[str, float]:
-    """Return levels and totals of one process."""
+    """Return the levels and counters of one process."""
     return {
         "process.resident": int(stat[21]) * _PAGE,
         "process.threads": int(stat[17]),
@@ -82,7 +79,7 @@ def _figures(pid: int, stat: list[str]) -> dict[str, float]:
 
 
 def _children() -> dict[int, list[int]]:
-    """Return the children of every process of this machine: one look for all nodes."""
+    """Return the children of all processes of this machine."""
     children = defaultdict(list)
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -98,13 +95,13 @@ def _descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
 
 
 def _network(pid: int) -> dict[str, float]:
-    """Return the bytes that went over a process's own link (proc(5), /proc/PID/net/dev); nothing if it has none."""
+    """Return the traffic of a process's network namespace (proc(5), /proc/PID/net/dev); empty for this namespace."""
     try:
         if Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
             return {}
         lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
     except OSError:
-        # Another user's process does not show in which network it is.
+        # The namespace of another user's process may be unreadable.
         return {}
     rows = [line.partition(":") for line in lines]
     links = [figures.split() for name, _, figures in rows if name.strip() != "lo"]
@@ -115,19 +112,19 @@ def _network(pid: int) -> dict[str, float]:
 
 
 def _storage(pid: int) -> dict[str, float]:
-    """Return the bytes that went to and from storage; nothing where the kernel does not count them."""
+    """Return the bytes read from and written to storage; empty if unknown."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
-        # Another user's process shows everything but this.
+        # This file of another user's process may be unreadable.
         return {}
     counted = dict(line.split(": ") for line in lines)
     return {"process.read": int(counted["read_bytes"]), "process.written": int(counted["write_bytes"])}
 
 
-#: The beginning of such a file, and of each entry in it.
+#: Headers of an hsperfdata file and of its entries.
 _PROLOGUE, _ENTRY = struct.Struct("=IBBBBiiqii"), struct.Struct("=iiiBBBBi")
-#: Bytes of such a file that are read at most.
+#: Maximum bytes read of an hsperfdata file.
 _MOST = 2**20
 _MAGIC = 0xC0C0FECA  # as a little-endian machine reads it
 _LONG = ord("J")
@@ -136,19 +133,19 @@ _FREQUENCY = b"sun.os.hrt.frequency"
 
 
 class JvmSampler:
-    """Looks at the process of each node; `pids` is asked every time, since nodes come and go: node -> process id."""
+    """Sampler of nodes' JVMs; `pids` is called for each sample: node -> process id."""
 
     name = "jvm"
     waits = False
 
     def __init__(self, pids: Callable[[], Mapping[str, int]]):
         self._pids = pids
-        #: Each process's file; None of one that has none.
+        #: The hsperfdata file of each process, or None.
         self._files: dict[int, Path | None] = {}
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample]:
-        """Yield the share of time that each server stood still for its collector."""
+        """Yield the share of time that each node spent in garbage-collection pauses."""
         for node, pid in self._pids().items():
             if pid not in self._files:
                 self._files[pid] = published_by(pid)
@@ -156,7 +153,7 @@ class JvmSampler:
             if file is None:
                 continue
             stopped = None
-            # Everybody may write to the folder of these files.
+            # All users may write to the folder of these files, so their content is untrusted.
             with contextlib.suppress(OSError, BadInput, struct.error, ValueError):
                 stopped = seconds_stopped(_content(file))
             if stopped is not None:
@@ -164,7 +161,7 @@ class JvmSampler:
 
 
 def _content(file: Path) -> bytes:
-    # The process's own root is a link that the kernel makes; below it, none is followed.
+    # The kernel's link to the process's root is followed, links below it are not.
     top = os.open(file.parents[1], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with nofollow.below(top, PurePosixPath(file.parent.name), where=file.parents[1]) as above:
@@ -176,7 +173,7 @@ def _content(file: Path) -> bytes:
 
 
 def published_by(pid: int) -> Path | None:
-    """Return the file of a process's counters, as the process sees its own files; None where there is none."""
+    """Return the hsperfdata file of a process, within its root directory; None if it has none."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         numbers = re.search(r"^NSpid:\s*(.*)$", status, re.MULTILINE)
@@ -187,7 +184,7 @@ def published_by(pid: int) -> Path | None:
 
 
 def seconds_stopped(content: bytes) -> float | None:
-    """Return how long all collectors of a virtual machine have stopped it since it began, s; None if it is not told."""
+    """Return the total garbage-collection time in an hsperfdata file, s; None if unknown."""
     magic, *_, offset, entries = _PROLOGUE.unpack_from(content)
     if magic != _MAGIC:
         return None

@@ -1,6 +1,6 @@
-"""What is looked at on a node's own machine, where that is not this one: the same samplers, called over there.
+"""Sampling on other machines of nodes, with the same samplers.
 
-A machine's own figures are those of source `machine:NAME` here. Rates are taken by that machine's clock.
+The figures of a machine have the source `machine:NAME`. Rates use that machine's clock.
 """
 
 import time
@@ -14,21 +14,21 @@ from loadframe.observe.machine import HostSampler
 from loadframe.observe.process import JvmSampler, ProcessSampler
 from loadframe.observe.sampler import Gap, Sample, Sampler
 
-#: Seconds of silence after which a look is given up.
+#: Timeout of a sample, s.
 PATIENCE = 3.0
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to look at on a machine: its nodes' processes, and the control groups of those that are limited."""
+    """Processes and control groups to sample on a machine."""
 
     pids: Mapping[str, int]
     groups: Mapping[str, Mapping[str, Path]]
-    families: bool = False  #: with all processes that descend from a node's
+    families: bool = False  #: whether to include descendants of the processes
 
 
 class _Watch:
-    """The samplers of one machine; they keep the counters of the look before."""
+    """Samplers on one machine, with the counters of their last sample."""
 
     def __init__(self) -> None:
         self._wanted = Wanted({}, {})
@@ -50,23 +50,23 @@ _WATCHES: dict[str, _Watch] = {}
 
 
 def look(watch: str, wanted: Wanted) -> list[Sample | Gap]:
-    """Look at this machine for a watch of that name, whose rates are since its last look."""
+    """Sample this machine; rates are relative to the last call with the same `watch`."""
     return _WATCHES.setdefault(watch, _Watch()).look(wanted)
 
 
 class MachineSampler:
-    """Looks at one other machine. A machine that does not answer is a gap, and all its nodes with it."""
+    """Sampler of another machine and its nodes. If the machine does not answer, all of them have gaps."""
 
     waits = True
 
     def __init__(self, machine: str, wanted: Callable[[], Wanted], ask: Callable[[Wanted], Iterable[Sample | Gap]]):
-        """`wanted` is asked every time; `ask` has `look` called there, and raises LoadframeError in its silence."""
+        """`wanted` is called for each sample; `ask` calls `look` on the machine, or raises LoadframeError."""
         self.name = f"machine {machine}"
         self._source = f"machine:{machine}"
         self._wanted, self._ask = wanted, ask
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield what there is to see."""
+        """Yield the samples of the machine and its nodes, or gaps."""
         wanted = self._wanted()
         try:
             for seen in self._ask(wanted):

@@ -1,4 +1,4 @@
-"""What a sampler is: something that can be looked at once a second, and says when it could not be seen."""
+"""Samplers: their protocol, samples and gaps, and rates of counters."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Sample:
-    """One figure of one source; the schema of run folders says what metrics mean and in which unit they are."""
+    """One figure of one source. The schema of run folders defines metrics and units."""
 
     source: str
     metric: str
@@ -16,35 +16,35 @@ class Sample:
 
 @dataclass(frozen=True)
 class Gap:
-    """A source that could not be seen this time, and why."""
+    """A source whose sample failed, and the cause."""
 
     source: str
     cause: str
 
 
 class Sampler(Protocol):
-    """Looks at something. One thread calls it."""
+    """A source of samples, called by one thread."""
 
     @property
     def name(self) -> str:
-        """What gaps and threads are called after."""
+        """Name for gaps and threads."""
 
     @property
     def waits(self) -> bool:
-        """Whether a sample may have to wait for an answer, so that it needs a thread of its own."""
+        """Whether samples wait for answers, so that the sampler needs its own thread."""
 
     def sample(self, now: float) -> Iterable[Sample | Gap]:
-        """Look; `now` is s on the clock that rates are taken by."""
+        """Take samples; `now` is the time for rates, s."""
 
 
 class Rates:
-    """Turns counters that only grow into rates between two looks."""
+    """Rates of counters between two samples."""
 
     def __init__(self) -> None:
         self._last: dict[str, dict[str, tuple[float, float]]] = {}
 
     def of(self, source: str, now: float, totals: Mapping[str, float]) -> Iterator[Sample]:
-        """Yield the growth per second of each metric's total; none at its first look, and after it started anew."""
+        """Yield the growth per second of each counter; nothing for its first sample and after a reset."""
         last = self._last.setdefault(source, {})
         for metric, total in totals.items():
             before = last.get(metric)
@@ -53,5 +53,5 @@ class Rates:
                 yield Sample(source, metric, (total - before[1]) / (now - before[0]))
 
     def forget(self, source: str) -> None:
-        """Forget the counters of `source`: what goes by its name from now on is another."""
+        """Forget the counters of `source`, whose name is reused for another object."""
         self._last.pop(source, None)

@@ -1,4 +1,4 @@
-"""What comes of sources of events while a phase runs: told by the generator, and written down once a second."""
+"""Sampler of sources of events: figures from the load generator while a phase runs."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -6,40 +6,40 @@ from typing import Any
 
 from loadframe.observe.sampler import Rates, Sample
 
-#: What only grows during a phase. Without looks for events nothing is known of what is visible.
+#: Counters of a phase; `visible` exists only with visibility probes.
 _TOTALS = ("lines", "accepted", "indexed", "visible", "dead_letters")
 _LEVELS = ("waiting", "spilled")
 
 
 class SourcesSampler:
-    """Rates of what is told of each source, by its name. `tell` may be called by any thread."""
+    """Sampler of sources' counters and levels. Any thread may call `tell`."""
 
     name = "sources"
     waits = False
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._told: Mapping[str, Mapping[str, Any]] = {}
+        self._current: Mapping[str, Mapping[str, Any]] = {}
         self._rates = Rates()
         self._threads = Rates()
 
-    def tell(self, told: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take down what is known by now, each source's metrics by name; nothing when none is read any more."""
+    def tell(self, sources: Mapping[str, Mapping[str, Any]]) -> None:
+        """Set the current metrics of each source by name; empty after the end of a phase."""
         with self._lock:
-            for ended in self._told.keys() - told.keys():
+            for ended in self._current.keys() - sources.keys():
                 self._rates.forget(f"source:{ended}")
                 self._threads.forget(f"source:{ended}")
-            self._told = told
+            self._current = sources
 
     def sample(self, now: float) -> Iterator[Sample]:
-        """Yield the rates since the sample before, what waits, and the CPU use of the busiest thread that reads."""
+        """Yield the rates since the previous sample, levels, and the CPU use of the busiest reading thread."""
         with self._lock:
-            for name, told in self._told.items():
+            for name, metrics in self._current.items():
                 source = f"source:{name}"
-                totals = {metric: told[metric] for metric in _TOTALS if told.get(metric) is not None}
+                totals = {metric: metrics[metric] for metric in _TOTALS if metrics.get(metric) is not None}
                 yield from self._rates.of(source, now, totals)
-                yield from (Sample(source, level, told[level]) for level in _LEVELS)
-                threads = {str(number): spent for number, spent in enumerate(told["reader_cpu"])}
+                yield from (Sample(source, level, metrics[level]) for level in _LEVELS)
+                threads = {str(number): spent for number, spent in enumerate(metrics["reader_cpu"])}
                 busy = [sample.value for sample in self._threads.of(source, now, threads)]
                 if busy:
                     yield Sample(source, "reader_cpu", max(busy))

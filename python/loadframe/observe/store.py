@@ -1,4 +1,4 @@
-"""Samplers that ask the store: its statistics and its health."""
+"""Samplers of a store's statistics and health."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -9,10 +9,10 @@ from loadframe.store.base import WHOLE
 
 
 class StoreSampler:
-    """Asks `statistics` (node -> metric -> value, as a store gives it) in a thread of its own.
+    """Sampler of a store's statistics: `statistics` returns node -> metric -> value.
 
-    The figures are written down as the store gives them, totals as totals: the store's page says what they are. An
-    answer that does not come, or that is not what the store's module expects, is a gap and no failure of the run.
+    Values are recorded unchanged, counters as counters; the store's page documents them. A missing or unexpected answer
+    is a gap, and does not fail the run.
     """
 
     name = "store"
@@ -22,14 +22,14 @@ class StoreSampler:
         self._statistics = statistics
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield each node's figures and those of the whole cluster, or one gap."""
+        """Yield the figures of each node and of the cluster, or one gap."""
         try:
             nodes = self._statistics()
         except LoadframeError as error:
             yield Gap("store", error.what)
             return
         except (OSError, ValueError, LookupError, TypeError) as error:
-            yield Gap("store", f"the answer makes no sense: {type(error).__name__}: {error}")
+            yield Gap("store", f"unexpected answer: {type(error).__name__}: {error}")
             return
         for node, figures in nodes.items():
             for metric, value in figures.items():
@@ -37,7 +37,7 @@ class StoreSampler:
 
 
 class HealthSampler:
-    """Asks `health` in a thread of its own. An answer that does not come is a gap, as of a store's statistics."""
+    """Sampler of a store's health. A missing or unexpected answer is a gap."""
 
     name = "health"
     waits = True
@@ -46,14 +46,14 @@ class HealthSampler:
         self._health = health
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield the cluster's members, and its pieces of data that move and that are missing; or one gap."""
+        """Yield the numbers of members, moving pieces of data and missing replicas; or one gap."""
         try:
             health = self._health()
         except LoadframeError as error:
             yield Gap("cluster", error.what)
             return
         except (OSError, ValueError, LookupError, TypeError) as error:
-            yield Gap("cluster", f"the answer makes no sense: {type(error).__name__}: {error}")
+            yield Gap("cluster", f"unexpected answer: {type(error).__name__}: {error}")
             return
         yield Sample("cluster", "nodes", health.nodes)
         yield Sample("cluster", "data.moving", health.moving)

@@ -1,4 +1,4 @@
-"""The simulated store in virtual time: sweeps of known truth, in seconds instead of hours."""
+"""Simulation of a store in virtual time, to test analyses and designs against a known truth."""
 
 from loadframe.simulate.load import Load, closed
 

@@ -1,7 +1,7 @@
-"""Closed clients on a simulated store in virtual time: request by request, at no clock's pace.
+"""Closed-loop clients on a simulated store in virtual time.
 
-Data is balanced and at rest, and requests stay with the node that their client asks, so that nodes are independent of
-each other. One server with a queue is computed in one piece, by running sums; several servers request by request.
+Data are balanced and do not move, and a client uses one node, so that nodes are independent. Nodes with one server are
+computed by cumulative sums, nodes with several servers request by request.
 """
 
 import heapq
@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """What became of the requests of a phase, in s since it began: when each was scheduled, and when it was done."""
+    """Requests of a phase: scheduled and done times, s since the phase began."""
 
     scheduled: Array
     done: Array
@@ -28,7 +28,7 @@ class Load:
 
     @property
     def throughput(self) -> float:
-        """Requests per second that were answered in the measured window."""
+        """Requests answered in the measured window, per second."""
         end = self.warmup + self.duration
         return float(np.count_nonzero((self.done >= self.warmup) & (self.done < end))) / self.duration
 
@@ -43,9 +43,9 @@ def closed(
     seed: int = 0,
     noise: float = 0.0,
 ) -> Load:
-    """Return the load of closed clients without think time, spread over the nodes as evenly as can be.
+    """Simulate closed-loop clients without think time, spread evenly over the nodes.
 
-    `noise`: the relative standard deviation of the whole store's speed from run to run.
+    `noise` is the relative standard deviation of the store's speed between runs.
     """
     source = np.random.default_rng(seed)
     slow = float(np.exp(noise * source.standard_normal()))
@@ -63,7 +63,7 @@ def closed(
 
 
 def draws(model: SimModel, count: int, source: np.random.Generator) -> Array:
-    """Return service times as `SimModel.draw` gives them, s."""
+    """Draw service times from the distribution of `SimModel.draw`, s."""
     if model.distribution == "constant":
         return np.full(count, model.service)
     if model.distribution == "exponential":
@@ -75,7 +75,7 @@ def draws(model: SimModel, count: int, source: np.random.Generator) -> Array:
 def _closed_one_server(
     model: SimModel, clients: int, factor: float, end: float, source: np.random.Generator
 ) -> tuple[Array, Array]:
-    """The server is never idle, and request k comes as soon as request k - clients is done."""
+    """Simulate a node with one server: it is never idle, and request k arrives when request k - clients is done."""
     mean = model.service * factor
     count = int(end / mean + 8 * np.sqrt(end / mean) * max(model.variation, 1) + clients + 8)
     done = np.cumsum(draws(model, count, source) * factor)
@@ -87,7 +87,7 @@ def _closed_one_server(
 def _closed_servers(
     model: SimModel, clients: int, factor: float, end: float, source: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Clients' next requests and servers' next free instants, each in a heap."""
+    """Simulate a node with several servers, with heaps of the clients' next requests and the servers' free times."""
     waiting, free = [0.0] * clients, [0.0] * model.servers
     drawing = random.Random(int(source.integers(2**62)))
     scheduled, done = [], []
@@ -101,9 +101,9 @@ def _closed_servers(
 
 
 def autoregressive(source: np.random.Generator, shape: tuple[int, ...], rho: float) -> npt.NDArray[np.float64]:
-    """Return stationary normal series of mean 0 and standard deviation 1 along the last axis.
+    """Draw stationary normal AR(1) series of mean 0 and standard deviation 1 along the last axis.
 
-    They are autoregressive of the first order: values that are k apart have the correlation `rho` ** k.
+    Values k apart have the correlation `rho` ** k.
     """
     shocks = source.standard_normal(shape)
     shocks[..., 1:] *= np.sqrt(1 - rho**2)

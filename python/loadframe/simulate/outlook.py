@@ -1,7 +1,7 @@
-"""What a design can know: it is carried out many times in virtual time, and the analysis is asked what it saw.
+"""Power analysis of scale designs by simulation.
 
-The store that is simulated has a supposed or an already fitted law; how well the same law is found again is what the
-design is worth.
+A design is simulated many times on a store with an assumed or fitted law. The precision of the estimated law is the
+quality of the design.
 """
 
 import itertools
@@ -16,13 +16,13 @@ from scipy import special
 from loadframe.analyze.estimate import Estimate
 from loadframe.store.sim.model import SimModel
 
-#: Experiments that are made of each design. More would move the figures by less than they are worth.
+#: Simulated experiments of each design; more would hardly change the figures.
 TRIALS = 16
 
 
 @dataclass(frozen=True)
 class Law:
-    """What is supposed of the store: contention, coherency, the relative standard deviation of repeated runs."""
+    """Assumed law of a store: contention, coherency, relative standard deviation of repeated runs."""
 
     sigma: float
     kappa: float
@@ -30,16 +30,16 @@ class Law:
 
     @property
     def peak(self) -> float:
-        """Where throughput is greatest; infinite without coherency."""
+        """Size with the highest throughput; infinite without coherency."""
         return math.sqrt((1 - self.sigma) / self.kappa) if self.kappa else math.inf
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a scale design can know. Intervals are what such an experiment would report, in the middle of many.
+    """Expected precision of a scale design. Intervals are medians of simulated experiments.
 
-    `peak` has the true peak and the 5-95 % range of what experiments take for it; `claimed` is the share of them that
-    name one.
+    `peak` has the true peak and the 5-95 % range of estimated peaks; `claimed` is the share of experiments that report
+    a peak.
     """
 
     name: str
@@ -52,13 +52,13 @@ class Outlook:
 
     @property
     def runs(self) -> int:
-        """The runs that the design takes."""
+        """Number of runs of the design."""
         return len(self.sizes) * self.repetitions
 
 
 def outlook(name: str, sizes: Sequence[int], repetitions: int, law: Law, *, seed: int = 0) -> Outlook:
-    """Carry out a scale design many times on a store of that law, and say what it finds."""
-    # Only designs of curves are fitted, and the fit takes a second to import.
+    """Simulate a scale design many times on a store with that law; return its expected precision."""
+    # Imported late: the fit takes a second to import.
     from loadframe.analyze.scalability import fit
 
     model = SimModel(distribution="constant", sigma=law.sigma, kappa=law.kappa)
@@ -89,7 +89,7 @@ def outlook(name: str, sizes: Sequence[int], repetitions: int, law: Law, *, seed
 
 
 def candidates(sizes: Sequence[int], repetitions: int, budget: int | None) -> list[tuple[str, tuple[int, ...], int]]:
-    """Return designs to weigh against each other: as it is, repeated more, reaching further, and both."""
+    """Return alternative designs (name, sizes, repetitions) with at most `budget` runs."""
     candidates = tuple(sorted(set(sizes)))
     largest, between = candidates[-1], _between(candidates)
     designs = [
@@ -113,15 +113,15 @@ def candidates(sizes: Sequence[int], repetitions: int, budget: int | None) -> li
     return [(name, sizes_of_it, count) for (sizes_of_it, count), name in unique.items()]
 
 
-#: A curve of fewer sizes cannot be fitted.
+#: Minimum number of sizes for a fit.
 _LEAST = 3
 
 
 def least_effect(noise: float, first: int, second: int, power: float = 0.8) -> float:
-    """Return the least relative difference that a comparison of means of runs sees with that power, at 5 %.
+    """Return the smallest relative difference that a comparison of means of runs detects with that power, at 5 %.
 
     By Student's t for the logarithms of runs: exp((t(0.975) + t(power)) noise sqrt(1/n1 + 1/n2)) - 1, with
-    n1 + n2 - 2 degrees of freedom; infinite where there is none.
+    n1 + n2 - 2 degrees of freedom; infinite without degrees of freedom.
     """
     freedom = first + second - 2
     if freedom < 1 or not first or not second:
@@ -131,7 +131,7 @@ def least_effect(noise: float, first: int, second: int, power: float = 0.8) -> f
 
 
 def _throughput(model: SimModel, size: int, noise: float, seed: int) -> float:
-    # What `closed` comes to with a client for each node and constant service times, without its requests.
+    # Equals the result of `closed` with one client per node and constant service times, without simulating requests.
     return model.throughput(size) / math.exp(noise * float(np.random.default_rng(seed).standard_normal()))
 
 
@@ -141,7 +141,7 @@ def _between(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _typical(truth: float, estimates: Sequence[Estimate]) -> Estimate:
-    """Return the truth with the middle of the intervals' ends."""
+    """Return the true value with the medians of the intervals' ends."""
     return Estimate(
         truth, median(estimate.low for estimate in estimates), median(estimate.high for estimate in estimates)
     )

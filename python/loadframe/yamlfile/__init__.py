@@ -1,7 +1,7 @@
-"""YAML files that people write: read into plain data with positions, checked by a model, wrong with a line number.
+"""YAML files: reading with positions, validation by models, and errors with line numbers.
 
-It is not a general YAML reader, and it knows no file format: the formats are models of their owners (see
-`loadframe.workload`, `loadframe.experiment`), made of the field types here.
+The formats are models in other packages (`loadframe.workload`, `loadframe.experiment`), built from the field types
+here. Only a subset of YAML is supported; see `compose`.
 """
 
 from loadframe.yamlfile.compose import Document, Place, read, scalar

@@ -1,8 +1,8 @@
-"""From text to data with positions: YAML as JSON has it, within bounds that no honest file reaches.
+"""Conversion of YAML text to data with positions.
 
 Values follow YAML 1.2's core schema: only `true` and `false` are booleans, `1e3` is a number, `no` and dates are
-texts. Tags are refused, keys are texts and unique. Size, nesting and the expansion of aliases are bounded, so that
-no file exhausts the machine.
+texts. Tags are refused; keys are unique texts. Size, nesting and the expansion of aliases are limited, so that no file
+exhausts the machine.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ MAX_BYTES = 16 * 2**20
 MAX_NODES = 500_000
 MAX_DEPTH = 60
 
-#: Keys and indices from the top of the data down to a part of it.
+#: Path of keys and indices from the top of the data.
 Place = tuple[str | int, ...]
 #: Line and column, from 1.
 Position = tuple[int, int]
@@ -31,25 +31,25 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True)
 class Document:
-    """A file's data, and where in the file each part of it stands."""
+    """A file's data, and the position of each part in the file."""
 
     path: Path
     text: str = field(repr=False)
     data: Any
-    #: Where the key and the value at a place stand. The parts of an alias stand where the alias does.
+    #: Positions of the key and the value at each place. Parts of an alias have the position of the alias.
     positions: Mapping[Place, tuple[Position, Position]] = field(repr=False)
-    #: Of the file's bytes, in hexadecimal digits.
+    #: Hash of the file's bytes, in hexadecimal digits.
     sha256: str
 
     def where(self, place: Place = (), *, key: bool = False) -> str:
-        """Return `file:line:column` of the value at a place (or of its key), or of the nearest thing around it."""
+        """Return `file:line:column` of the value (or the key) at a place, or of its nearest known parent."""
         while place not in self.positions:
             place = place[:-1]
         line, column = self.positions[place][0 if key else 1]
         return f"{self.path}:{line}:{column}"
 
     def error(self, place: Place, what: str, remedy: str | None = None, *, key: bool = False) -> BadInput:
-        """Return the error to raise for what stands at a place."""
+        """Return the error to raise for the value (or the key) at a place."""
         return BadInput(what, where=self.where(place, key=key), remedy=remedy)
 
 
@@ -62,13 +62,13 @@ def read(path: str | Path) -> Document:
 
 @lru_cache(maxsize=8192)
 def scalar(text: str) -> str | int | float | bool | None:
-    """Return the value of unquoted text; ValueError for numbers that neither JSON nor 64 bits can carry."""
+    """Return the value of unquoted text; ValueError for numbers beyond JSON or 64 bits."""
     if text in ("", "~", "null", "Null", "NULL"):
         return None
     if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
         return text.lower() == "true"
     if re.fullmatch(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", text, re.ASCII):
-        # The length is checked first: Python refuses to read numbers of thousands of digits.
+        # Check the length first: Python refuses numbers with thousands of digits.
         number = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) < 100 else 2**64
         if not -(2**63) <= number < 2**64:
             raise ValueError("this whole number does not fit into 64 bits")
@@ -78,7 +78,7 @@ def scalar(text: str) -> str | int | float | bool | None:
             raise ValueError("this number is too large")
         return float(text)
     if re.fullmatch(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", text):
-        raise ValueError("only finite numbers have a meaning here")
+        raise ValueError("the number must be finite")
     return text
 
 
@@ -87,13 +87,13 @@ def _content(path: Path) -> bytes:
         if path.is_dir():
             raise BadInput("this is a folder", where=str(path), remedy="give the path of a YAML file")
         if not path.is_file():
-            raise BadInput("there is no such file", where=str(path), remedy="check the path")
+            raise BadInput("no such file", where=str(path), remedy="check the path")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
+        raise BadInput(f"cannot read the file: {error.strerror}", where=str(path), remedy="check the path") from error
     if len(content) > MAX_BYTES:
-        raise BadInput(f"larger than {MAX_BYTES // 2**20} MiB", where=str(path), remedy="give a file that people write")
+        raise BadInput(f"the file is larger than {MAX_BYTES // 2**20} MiB", where=str(path), remedy="check the path")
     return content
 
 
@@ -106,13 +106,13 @@ def _text(path: Path, content: bytes) -> str:
 
 
 def _after(path: Path, text: str) -> str:
-    """Return the place that follows `text`, the beginning of a file."""
+    """Return `file:line:column` of the character after `text`, the beginning of the file."""
     return f"{path}:{text.count(chr(10)) + 1}:{len(text) - text.rfind(chr(10))}"
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A composed part: its data, how many values it has with its aliases expanded, how deep it nests."""
+    """A composed node: its data, its number of values with expanded aliases, and its depth."""
 
     data: Any
     nodes: int
@@ -120,7 +120,7 @@ class _Part:
 
 
 class _Composer:
-    """Builds data and positions from the parser's events."""
+    """Builder of data and positions from the parser's events."""
 
     def __init__(self, path: Path, text: str, sha256: str) -> None:
         self.path = path
@@ -148,7 +148,7 @@ class _Composer:
             where = _after(self.path, self.text[: strange.start()])
             raise BadInput(f"the character U+{ord(strange[0]):04X} is not allowed", where=where)
         try:
-            # libyaml's parser, which is twenty times as fast as the one in Python.
+            # libyaml's parser is about twenty times as fast as the Python parser.
             yield from yaml.parse(self.text, Loader=yaml.CSafeLoader)
         except yaml.MarkedYAMLError as error:
             raise self._unparsable(error) from None
@@ -170,7 +170,7 @@ class _Composer:
             remedy = 'within { } and [ ], put "${...}" in quotes'
         where = f"{self.path}:{mark.line + 1}:{mark.column + 1}"
         if not line or mark.line == len(lines) - 1 > 0 == len(line[0]):
-            # Where the text ends too early libyaml points behind its last line.
+            # For a truncated text, libyaml points behind its last line.
             where = _after(self.path, self.text.rstrip("\n"))
         return BadInput(f"this is not YAML: {error.problem or error.context}", where=where, remedy=remedy)
 
@@ -179,10 +179,10 @@ class _Composer:
         return BadInput(what, where=f"{self.path}:{line}:{column}", remedy=remedy)
 
     def _part(self, event: Any, place: Place, key: Position | None) -> _Part:
-        """Compose the part that begins with an event; `key` is where its key stands."""
+        """Compose the node that begins with an event; `key` is the position of its key."""
         position = _position(event)
         if key is not None and isinstance(event, yaml.ScalarEvent) and not event.style and not event.value:
-            position = key  # nothing is written: the key is what can be shown
+            position = key  # an empty value has no text: use the key's position
         self.positions[place] = (key or position, position)
         first = self.nodes
         self._count(event, 1, len(place) + 1)
@@ -251,7 +251,7 @@ class _Composer:
             raise self._error(event, str(error)) from None
 
     def _sound(self, event: Any) -> str:
-        """Return a scalar's text, if it can be written out again."""
+        """Return a scalar's text; BadInput if it has half of a surrogate pair, which cannot be encoded."""
         if _HALF.search(event.value):
             raise self._error(event, "half of a surrogate pair is not a character")
         return str(event.value)

@@ -1,6 +1,6 @@
-"""What file formats are made of: the base of their models, and fields for quantities, names and single values.
+"""Base class of file models, and field types for quantities, names and single values.
 
-What a validator finds wrong it raises as `wrong(...)`; `loadframe.yamlfile.validate` turns that into a message.
+Validators raise `wrong(...)`; `loadframe.yamlfile.validate` converts it to a message.
 """
 
 import difflib
@@ -18,12 +18,12 @@ from loadframe.base.units import parse_bandwidth, parse_duration, parse_rate, pa
 
 
 def wrong(what: str, remedy: str | None = None, key: str | None = None) -> PydanticCustomError:
-    """Return the error that a validator raises; `key` is the key, in the validated mapping, that it points to."""
+    """Return the error for a validator to raise; `key` is the offending key of the validated mapping."""
     return PydanticCustomError("wrong", "{what}", {"what": what, "remedy": remedy, "key": key})
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the remedy for an unknown word: the nearest valid one, or what there is."""
+    """Return the remedy for an unknown word: the most similar valid word, else all valid words."""
     words = sorted(known)
     likely = [other for other in words if abs(len(other) - len(word)) <= len(word)][:_COMPARED]
     near = difflib.get_close_matches(word, likely, n=1, cutoff=0.6) if len(word) <= _LONGEST_WORD else []
@@ -33,25 +33,25 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"valid here: {', '.join([*words[:_LISTED], *more])}" if words else "nothing is valid here"
 
 
-#: Bounds of a remedy: characters of a word that is looked for, words that it is compared with, words that are listed.
+#: Limits of a remedy: length of the unknown word, compared words, listed words.
 _LONGEST_WORD, _COMPARED, _LISTED = 100, 10_000, 100
 
 
 def shown(value: Any) -> str:
-    """Write a value as it would stand in a file, shortened for a message."""
+    """Write a value as JSON, truncated for a message."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 class Model(BaseModel):
-    """A mapping in a file: frozen, with exact types, and with no key that it does not name."""
+    """A mapping in a file: frozen, with exact types, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     @model_validator(mode="before")
     @classmethod
     def _no_unknown_keys(cls, data: Any) -> Any:
-        """Refuse unknown keys before all else: a key that seems missing is most often a misspelt one."""
+        """Refuse unknown keys first: a missing key is often a misspelt one."""
         if isinstance(data, Mapping):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in data:
@@ -61,7 +61,7 @@ class Model(BaseModel):
 
 
 def quantity(parse: Callable[[Any], float], limit: float) -> BeforeValidator:
-    """Return a validator that reads a number with its unit, below a limit that only slips of the pen exceed."""
+    """Return a validator that parses a number with its unit; numbers from `limit` on are refused as typing errors."""
 
     def read(value: Any) -> float:
         try:
@@ -85,7 +85,7 @@ def _single(value: Any) -> Any:
 
 def _name(value: Any) -> Any:
     if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", value):
-        raise wrong(f"{shown(value)} is not a name", "use letters, digits, _, - and . (at most 80, no - or . first)")
+        raise wrong(f"{shown(value)} is not a name", "use up to 80 letters, digits, _, - and ., without leading - or .")
     return value
 
 
@@ -95,7 +95,7 @@ def _not_empty(value: Sized) -> Sized:
     return value
 
 
-#: For lists and mappings that need an entry. (pydantic's own bound also complains when an entry is wrong.)
+#: For nonempty lists and mappings. Pydantic's own constraint also reports entries that are invalid.
 NOT_EMPTY = AfterValidator(_not_empty)
 #: Seconds, written `10s`, `250ms` or as a number.
 Duration = Annotated[float, quantity(parse_duration, 1e9)]
@@ -105,7 +105,7 @@ Rate = Annotated[float, quantity(parse_rate, 1e9), Field(gt=0)]
 Bandwidth = Annotated[float, quantity(parse_bandwidth, 2e10), Field(gt=0)]
 #: Bytes, written `512m` or as a number.
 Size = Annotated[int, quantity(parse_size, 2**63), Field(gt=0)]
-#: One value of JSON that is neither a list nor a mapping.
+#: A JSON value that is neither a list nor a mapping.
 Scalar = Annotated[str | int | float | bool | None, BeforeValidator(_single)]
-#: A name that can stand in a folder's name, in a table and in a plot.
+#: A name for folders, tables and plots.
 Name = Annotated[str, BeforeValidator(_name)]

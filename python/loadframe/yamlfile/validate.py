@@ -1,4 +1,4 @@
-"""From data to a model: each of pydantic's errors becomes a message with the file, the line and a remedy."""
+"""Validation of data by models. Pydantic's errors become messages with file, line and remedy."""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from loadframe.base.errors import BadInput
 from loadframe.yamlfile.compose import Document, Place, read
 from loadframe.yamlfile.fields import Model, did_you_mean, shown
 
-#: The number of errors that are shown at once; the rest are usually consequences.
+#: Maximum number of shown errors; further errors are usually consequences.
 SHOWN = 5
 
 M = TypeVar("M", bound=Model)
 
-#: What was expected, by pydantic's name of the error.
+#: Expected value, by pydantic's type of the error.
 _EXPECTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -37,15 +37,15 @@ _EXPECTED = {
 
 
 def load(path: str | Path, model: type[M]) -> M:
-    """Read a file into a model; BadInput names the file, the line and the column of whatever is wrong."""
+    """Read a file into a model; BadInput, with file, line and column, if it is invalid."""
     return validate(read(path), model)
 
 
 def validate(document: Document, model: type[M], data: Any = None, given: Mapping[Place, str] | None = None) -> M:
-    """Return a document's data as the model has it, or raise BadInput with the first few errors.
+    """Validate a document's data by a model and return the model; BadInput with the first five errors.
 
-    `data` stands in for the document's own: the same structure with parameters filled in. `given` tells where the
-    values at some places were really given, and what is wrong with such a value is reported there.
+    `data` replaces the document's data: the same structure with parameters filled in. `given` maps places to the origin
+    of their values, such as an option; errors of these values are reported there.
     """
     data = document.data if data is None else data
     try:
@@ -53,7 +53,7 @@ def validate(document: Document, model: type[M], data: Any = None, given: Mappin
     except ValidationError as error:
         errors = [_error(document, detail, data, given or {}) for detail in error.errors(include_url=False)]
     if given:
-        # A value that is given once and used in many places is wrong once.
+        # Report a value once, even if it is used in several places.
         once = {e.where if e.where in given.values() else f"{e.where} {e.what}": e for e in reversed(errors)}
         errors = list(reversed(once.values()))
     if len(errors) == 1:
@@ -65,10 +65,10 @@ def validate(document: Document, model: type[M], data: Any = None, given: Mappin
 
 
 def _error(document: Document, detail: ErrorDetails, data: Any, given: Mapping[Place, str]) -> BadInput:
-    """Turn one of pydantic's errors into the message about its place."""
+    """Convert one of pydantic's errors to an error with its place."""
     place: Place = ()
     for step in detail["loc"]:
-        # The path also names branches of unions; only steps that the data has lead to a place.
+        # The path also has branches of unions; skip steps that do not exist in the data.
         if (isinstance(data, dict) and step in data) or (isinstance(data, list) and step in range(len(data))):
             data, place = data[step], (*place, step)  # type: ignore[index]
     key = detail["loc"][-1:] == ("[key]",)
@@ -82,7 +82,7 @@ def _error(document: Document, detail: ErrorDetails, data: Any, given: Mapping[P
 
 
 def _message(detail: ErrorDetails, value: Any) -> tuple[str, str | None]:
-    """Return what is wrong, and the remedy."""
+    """Return the problem and the remedy."""
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "wrong":
         return context["what"], context["remedy"]

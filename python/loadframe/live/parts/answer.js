@@ -1,4 +1,4 @@
-// One answer as the workload has it drawn: bars, columns or figures. All texts are put in as texts.
+// Chart of one answer as defined in the workload: bars, columns or figures. Texts are inserted as plain text.
 
 const COLUMNS_HEIGHT = 130, COLUMNS_FOOT = 18;
 
@@ -20,7 +20,7 @@ class Answer {
   }
 }
 
-// Which share of the greatest a value is; what is below 0 or unknown has no length.
+// Ratio of a value to the maximum of the rows; 0 for negative and unknown values.
 function share(record, value) {
   const most = Math.max(0, ...record.rows.map((row) => row[1] ?? 0));
   return most > 0 && value > 0 ? value / most : 0;

@@ -1,9 +1,9 @@
 "use strict";
-// One chart over time: its latest values as numbers, and lines below, with events at their times.
+// A chart over time: the latest values as numbers, and lines with events below.
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 168, LEFT = 46, RIGHT = 10, TOP = 32, BOTTOM = 20;
-// About how wide a letter of the axes is, px.
+// Approximate width of a letter of the axes, px.
 const LETTER = 6.5;
 
 function element(name, attributes = {}, ...children) {
@@ -20,7 +20,7 @@ function shape(name, attributes, text) {
   return made;
 }
 
-// Three digits that count, thousands separated.
+// Three significant digits, with thousands separators.
 function number(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
@@ -28,14 +28,14 @@ function number(value) {
   return Number(value.toFixed(Math.min(digits, 6))).toLocaleString("en");
 }
 
-// Short enough for the space left of an axis.
+// A short form for labels of the y axis.
 function short(value) {
   for (const [unit, letter] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]])
     if (Math.abs(value) >= unit) return `${Number((value / (letter === "k" ? 1e3 : unit)).toPrecision(3))}${letter}`;
   return Number(value.toPrecision(3)).toLocaleString("en");
 }
 
-// The least of 1, 2 and 5 times a power of ten by which `most` has no more than `steps` steps.
+// The smallest 1, 2 or 5 times a power of ten that divides `most` into at most `steps` steps.
 function step(most, steps) {
   const power = 10 ** Math.floor(Math.log10(most / steps));
   return [1, 2, 5, 10].map((times) => times * power).find((width) => most / width <= steps);
@@ -60,8 +60,8 @@ class Chart {
     parent.append(this.box);
   }
 
-  // `lines`: {name, points: [[s, value or null]], style, text: the latest value in words}. `notes`: [name, text] of what
-  // has no line. `from`, `to`: s. `events`: [s, number]. `unit` is that of the axis.
+  // `lines`: {name, points: [[s, value or null]], style, text: the latest value}. `notes`: [name, text] of values
+  // without a line. `from`, `to`: s. `events`: [s, number]. `unit`: unit of the y axis.
   draw({ lines, notes = [], unit, from, to, events }) {
     this.list(lines, notes);
     const width = Math.max(this.svg.clientWidth, 200);
@@ -111,7 +111,7 @@ class Chart {
     return way ? [shape("path", { class: `line ${line.style}`, d: way })] : [];
   }
 
-  // Lines at events; the numbers of those that are close to each other stand together, so that none covers another.
+  // Lines at events; the numbers of close events are merged, so that they do not overlap.
   marks(events, x, right, bottom) {
     const shapes = [], groups = [];
     for (const [time, mark] of events) {

@@ -1,11 +1,11 @@
-// What the page shows, from the records that the server sends: see docs/live.md.
+// The page, from the server's records; see docs/live.md.
 
-// Seconds that a chart shows at most, and at least.
+// Maximum and minimum time span of a chart, s.
 const LONGEST = 600, SHORTEST = 30;
-// More nodes than these are shown by the least, the median and the most of them.
+// Above this number of nodes, charts show their minimum, median and maximum.
 const NODES = 8;
 const ROWS = 40;
-// Events that are only of the samplers: they are listed, and not marked.
+// Events of samplers, which are listed, but not marked in charts.
 const UNMARKED = new Set(["gap", "gap over"]);
 
 const part = (id) => document.getElementById(id);
@@ -37,9 +37,9 @@ const TAKE = {
 };
 
 function push(records, record) {
-  // A phase that was told late may go back in time a little; lines do not.
+  // A late record may be slightly older than its predecessor; lines do not go back.
   if (records.length && record.time <= records.at(-1).time) return;
-  // A hole in time is a gap in the lines.
+  // Missing records are a gap in the lines.
   if (records.length && record.time - records.at(-1).time > 5) records.push({ time: record.time, hole: true });
   records.push(record);
   while (records[0].time < record.time - LONGEST) records.shift();
@@ -69,7 +69,7 @@ function drawWords() {
   part("name").textContent = command.name;
   const words = [];
   if (shown.part) words.push(`run ${shown.part.number} of ${shown.part.of}`);
-  if (shown.run) words.push(shown.run.run ?? "filling the store");
+  if (shown.run) words.push(shown.run.run ?? "preparing the store");
   const second = shown.load.at(-1)?.second ?? 0;
   if (phase) words.push(`phase ${phase.phase}`, phase.seconds ? `${second} s of ${number(phase.seconds)} s` : `${second} s`);
   part("stand").textContent = over ? "" : words.join(" · ");
@@ -86,7 +86,7 @@ const HOW = {
   done: "The command has ended.",
   interrupted: "The command was interrupted.",
   failed: "The command has failed.",
-  killed: "The command was killed: it ended without a word.",
+  killed: "The command was killed.",
 };
 
 function ending() {
@@ -102,8 +102,8 @@ function ending() {
   if (over.report) lines.push(element("p", {}, "The report: ", element("code", {}, over.report)));
   else if (last) {
     const path = finished.length === 1 ? last.path : command.path;
-    lines.push(element("p", {}, "Recorded in ", element("code", {}, path), "; ",
-      element("code", {}, `loadframe report ${path}`), " draws it."));
+    lines.push(element("p", {}, "Recorded in ", element("code", {}, path), ". To create a report, run ",
+      element("code", {}, `loadframe report ${path}`), "."));
   }
   return lines;
 }
@@ -111,7 +111,7 @@ function ending() {
 function verdict(run) {
   if (run.status !== "done") return [element("span", { class: "invalid" }, run.status)];
   if (run.valid) return [element("span", { class: "valid" }, "valid")];
-  return [element("span", { class: "invalid" }, "not valid"), `: ${run.reasons.join("; ")}`];
+  return [element("span", { class: "invalid" }, "invalid"), `: ${run.reasons.join("; ")}`];
 }
 
 function drawCharts() {
@@ -234,5 +234,5 @@ source.onmessage = (message) => {
 };
 source.onopen = () => { part("lost").hidden = true; };
 source.onerror = () => { part("lost").hidden = Boolean(shown?.over); };
-// A chart's width changes with the window, with a scroll bar, and with the number of charts beside it.
+// Widths of charts change with the window, scroll bars and the number of charts.
 new ResizeObserver(redraw).observe(part("charts"));
