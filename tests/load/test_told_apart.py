@@ -31,7 +31,7 @@ def test_each_request_is_first_once_and_then_executed_again(tmp_path, threads):
 
 
 def test_several_generators_are_refused(tmp_path):
-    with pytest.raises(BadInput, match="none knows what the others have asked"):
+    with pytest.raises(BadInput, match="ranks do not know each other"):
         run_phase(asking({"ad": {"constant": 1}, "day": {"constant": 1}}, 10, ranks=2), tmp_path, lambda _: None)
 
 
@@ -51,5 +51,5 @@ def test_an_answer_is_as_old_as_the_newest_event_that_was_seen_before_it_was_ask
 def test_answers_show_events_only_where_some_are_looked_for(tmp_path):
     phase = plan()
     phase |= {"shows": {"take_in": "take_in"}, "visible": {}}
-    with pytest.raises(BadInput, match="does not take in events here that are looked for"):
+    with pytest.raises(BadInput, match="does not ingest events with visibility probes"):
         run_phase(phase, tmp_path, lambda progress: None)

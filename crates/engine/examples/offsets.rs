@@ -1,5 +1,5 @@
-//! How fast a file of documents is indexed: `offsets FILE`. Prints one JSON object. The file is read beforehand, so that
-//! it comes from the page cache, and must have no index yet.
+//! Speed of indexing a file of documents: `offsets FILE`. Prints one JSON object. Reads the file first, so
+//! that it is in the page cache. Delete an existing index before.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -1,7 +1,7 @@
-//! What writing a request down costs on one core: `record [REQUESTS]`. Prints one JSON object.
+//! Cost of recording a request on one core: `record [REQUESTS]`. Prints one JSON object.
 //!
-//! Requests are as far apart as those of a driver that answers at once, so that seconds turn as often as they do in a
-//! run; the finished ones are thrown away, where a run has a thread that writes them.
+//! Requests have the spacing of a driver with immediate answers, so that seconds end as often as in a run.
+//! Finished seconds are discarded; in a run, a thread writes them.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -23,14 +23,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     });
     let start = Instant::now();
-    // As many clients as a worker may have; each is in flight whenever a second ends.
+    // The maximum number of clients of a worker; all are in flight whenever a second ends.
     let waiting = vec![Some((0, start)); 8];
     let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, false, finished, empty);
 
     let began = Instant::now();
     for k in 0..requests {
         let scheduled = start + APART * k;
-        // Spread over three decades, as response times are: a few microseconds to a few milliseconds.
+        // Spread over three decades like response times: a few microseconds to a few milliseconds.
         let took = Duration::from_nanos(2_000 << (k.wrapping_mul(2_654_435_761) >> 29));
         let done = scheduled + took.min(APART * k);
         let times = Times { scheduled, started: scheduled, ends: None, client: 0 };

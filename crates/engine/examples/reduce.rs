@@ -1,9 +1,9 @@
-//! What adding up one second of many ranks takes, and what adding up their outcomes does: `reduce [RANKS] [OPERATIONS]`.
-//! Prints one JSON object.
+//! Cost of adding up one second of many ranks, and their outcomes: `reduce [RANKS] [OPERATIONS]`. Prints one
+//! JSON object.
 //!
-//! Each rank's second is recorded by the engine's recorder: 1,000 requests of each operation, whose response times are
-//! spread over three decades. The ranks are added in a binomial tree, all of them, one merge after the other; a level of
-//! the tree takes as long as its slowest merge does where every rank has a core of its own. Times are CPU time.
+//! The engine's recorder records each rank's second: 1,000 requests of each operation, with response times
+//! over three decades. All ranks are added in a binomial tree, one merge after the other. With a core per
+//! rank, a level of the tree takes the time of its slowest merge. Times are CPU time.
 
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let folder = std::env::temp_dir().join(format!("loadframe-reduce-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    // First, while this process is as small as rank 0 is: memory that was given back would count as there.
+    // Measure this first, while the process is as small as rank 0: freed memory would count.
     let outcome = end(&folder, &plan, &slots, ranks)?;
     // Encoding, which each rank does once a second.
     let mut encoding = Vec::new();
@@ -104,7 +104,7 @@ fn plan(ranks: u64) -> Result<Plan, serde_json::Error> {
     }))
 }
 
-/// A second that a rank recorded.
+/// Records a second of a rank.
 fn second(rank: u64, operations: usize, plan: &Plan, hosts: &[String]) -> std::io::Result<Second> {
     let (finished, intervals) = channel();
     let (recycle, empty) = channel();
@@ -133,7 +133,7 @@ fn second(rank: u64, operations: usize, plan: &Plan, hosts: &[String]) -> std::i
     Ok(sink.seconds.remove(0))
 }
 
-/// Seconds that rank 0 takes to write the sum down.
+/// Returns the time that rank 0 needs to write the sum, s.
 fn record(folder: &Path, plan: &Plan, slots: &[Slot], sum: &[u8]) -> Result<f64, Box<dyn std::error::Error>> {
     let mut recorder = RankRecorder::create(folder, plan, slots, plan.fingerprint(), None).map_err(|e| e.message)?;
     let began = cpu();
@@ -141,7 +141,7 @@ fn record(folder: &Path, plan: &Plan, slots: &[Slot], sum: &[u8]) -> Result<f64,
     Ok(cpu() - began)
 }
 
-/// What the end takes, where rank 0 adds its children's outcomes.
+/// Measures the end of a phase, in which rank 0 adds its children's outcomes.
 fn end(folder: &Path, plan: &Plan, slots: &[Slot], ranks: u64) -> Result<Value, Box<dyn std::error::Error>> {
     let mut recorder = RankRecorder::create(folder, plan, slots, plan.fingerprint(), None).map_err(|e| e.message)?;
     // Rank 0's children in a binomial tree are the roots of trees of 1, 2, 4, ... ranks.
@@ -166,7 +166,7 @@ fn end(folder: &Path, plan: &Plan, slots: &[Slot], ranks: u64) -> Result<Value, 
     Ok(json!({"bytes": bytes, "seconds": seconds, "text": outcome.len(), "memory": memory}))
 }
 
-/// The sum of some ranks' parts of an outcome, as it is sent.
+/// Returns the serialized sum of some ranks' outcomes.
 fn parts(plan: &Plan, slots: usize, ranks: &[u64]) -> String {
     let duration = json!({"secs": 4, "nanos": 0});
     let counts = json!({
@@ -193,14 +193,14 @@ fn parts(plan: &Plan, slots: usize, ranks: &[u64]) -> String {
     .to_string()
 }
 
-/// A figure of this process's memory, bytes.
+/// Returns a memory value of this process, bytes.
 fn memory(key: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(key));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() * 1024
 }
 
-/// CPU time of this thread, s.
+/// Returns the CPU time of this thread, s.
 fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9

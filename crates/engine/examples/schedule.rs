@@ -1,5 +1,6 @@
-//! What it costs a generator to find its own requests among those of all: `schedule`. Prints one JSON object for each
-//! number of generators, with the CPU seconds of a Poisson arrival and of the number of an insert that is 5 % of a mix.
+//! Cost of finding a generator's own requests among all: `schedule`. Prints one JSON object per number of
+//! generators, with the CPU seconds of a Poisson arrival, and of an insert's number in a mix with 5 %
+//! inserts.
 
 use std::hint::black_box;
 
@@ -16,7 +17,7 @@ const OWN: usize = 200_000;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for generators in [1u64, 10, 100, 1000, 10_000, 100_000] {
         let share = Stride { index: generators / 2, of: generators };
-        // A thousand requests a second of each.
+        // A thousand requests a second per generator.
         let rate = Profile::new(&Level::Constant(1000.0 * generators as f64)).map_err(|error| error.message)?;
         let began = cpu();
         let last = Due::new(rate, Arrivals::Poisson, share, 1, 2).take(OWN).last();
@@ -33,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// CPU time of this thread, s.
+/// Returns the CPU time of this thread, s.
 fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9

@@ -1,5 +1,5 @@
-//! Certificates of a cluster's own authority, made when the cluster starts. Two calls with one key agree on the authority:
-//! all that a certificate says of its issuer is the issuer's name and key.
+//! Certificates of a cluster's certificate authority, created when the cluster starts. Calls with the same
+//! name and key yield the same authority, because a certificate identifies its issuer by name and key.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Makes an authority of that name, which is valid for so many days; returns its certificate and its key, as PEM.
+/// Create an authority with a name, valid for `days` days; return its certificate and key as PEM.
 #[pyfunction]
 pub fn make_authority(name: &str, days: u32) -> PyResult<(String, String)> {
     let key = KeyPair::generate().map_err(refused)?;
@@ -20,11 +20,11 @@ pub fn make_authority(name: &str, days: u32) -> PyResult<(String, String)> {
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-/// Makes a certificate for `addresses` (IP addresses and DNS names), which is valid for so many days and signed by the
-/// authority of that name and key (PEM); returns it and its key, as PEM.
+/// Create a certificate for `addresses` (IP addresses and DNS names), valid for `days` days and signed by the
+/// authority with that name and key (PEM). Return the certificate and its key as PEM.
 ///
-/// It serves for both ends of a connection, since nodes are each other's clients. Raises ValueError for a key or an address
-/// that cannot be one.
+/// It serves for both ends of a connection, since nodes are each other's clients. Raises ValueError for an
+/// invalid key or address.
 #[pyfunction]
 pub fn issue_certificate(
     authority_name: &str,

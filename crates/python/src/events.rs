@@ -1,4 +1,4 @@
-//! Logs of generated events as files, for whoever wants the lines themselves.
+//! Writes logs of generated events to files.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -13,9 +13,9 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use serde_json::Map;
 
-/// Writes the log of `documents` documents, `rate` new ones per second from the instant `start` on (such as
-/// `2017-03-01T12:00:00Z`), as NDJSON into `path`, and returns how many lines that are. Raises PlanRefused for an unknown
-/// generator, a bad rate or instant, OSError if the file cannot be written.
+/// Write the log of `documents` documents as NDJSON to `path`; return the number of lines. `rate` documents
+/// begin per second, from the time `start` (such as `2017-03-01T12:00:00Z`). Raises PlanRefused for an
+/// unknown generator, a bad rate or time; OSError if the file cannot be written.
 #[pyfunction]
 #[pyo3(signature = (path, *, generator, seed, documents, rate, start))]
 pub fn generate_events(

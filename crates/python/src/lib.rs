@@ -1,7 +1,7 @@
-//! The module `loadframe._engine`: a plan goes in, recordings come out. No Python runs while load runs, and the
-//! interpreter's lock is released whenever this module waits.
+//! The module `loadframe._engine`: runs plans and records the results. Python code does not run during the
+//! load; the module releases the interpreter's lock whenever it waits.
 
-// The futures of the drivers are nested deep, and their layouts are computed recursively.
+// The drivers' futures are nested deeply, and their layouts are computed recursively.
 #![recursion_limit = "256"]
 
 mod authority;
@@ -63,80 +63,82 @@ macro_rules! driver_names {
 
 const DRIVERS: &[&str] = with_drivers!(driver_names);
 
-/// A phase that is running, or has run.
+/// A running or finished phase.
 #[pyclass(name = "Handle", frozen)]
 struct PyHandle(Running);
 
 #[pymethods]
 impl PyHandle {
-    /// Waits up to `seconds` for the end; returns whether the phase has ended.
+    /// Wait up to `seconds` for the end; return whether the phase has ended.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let limit = Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
         Ok(py.detach(|| self.0.wait(limit)))
     }
 
-    /// Ends the phase now; what was measured so far is kept.
+    /// End the phase now; measurements so far are kept.
     fn stop(&self) {
         self.0.stop();
     }
 
-    /// Takes nothing more from sources of events: what they gave is still sent, and then the phase ends.
+    /// Close all sources of events: their queued events are sent, then the phase ends.
     fn close(&self) {
         self.0.close();
     }
 
-    /// Keeps the clients of closed streams that are present: from now on none joins or leaves.
+    /// Freeze the active clients of closed streams, regardless of later stages.
     fn hold(&self) {
         self.0.hold();
     }
 
-    /// When the load begins, in seconds after the start of the run.
+    /// Return the start of the load, in seconds after the start of the run.
     #[getter]
     fn offset(&self) -> f64 {
         self.0.start_time().offset.as_secs_f64()
     }
 
-    /// When the load begins, in seconds of CLOCK_MONOTONIC.
+    /// Return the start of the load, in seconds of CLOCK_MONOTONIC.
     #[getter]
     fn started(&self) -> f64 {
         self.0.start_time().monotonic
     }
 
-    /// On one rank of several: its seconds that were not asked for yet, in their order, as `add` takes them.
+    /// Take this rank's seconds since the last call, in order, as input of `add`.
     fn seconds<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
         self.0.seconds().iter().map(|second| PyBytes::new(py, second)).collect()
     }
 
-    /// On one rank of several: does what `RankRecorder.orders` says. Raises ValueError for anything else.
+    /// Apply the directives from `RankRecorder.orders` on this rank. Raises ValueError if they cannot be
+    /// parsed.
     fn obey(&self, orders: &[u8]) -> PyResult<()> {
         self.0.apply(orders).map_err(PyValueError::new_err)
     }
 
-    /// Changes the target's hosts (`host:port`) while the phase runs: those that joined get their share of the requests
-    /// within seconds, those that left get none. Raises PlanRefused for hosts that cannot be resolved; all stays then.
+    /// Change the target's hosts (`host:port`) while the phase runs. Within seconds, new hosts get their
+    /// share of the requests and removed hosts get none. Raises PlanRefused, without a change, for hosts that
+    /// cannot be resolved.
     fn set_hosts(&self, py: Python<'_>, hosts: Vec<String>) -> PyResult<()> {
         py.detach(|| self.0.set_hosts(&hosts)).map_err(refused)
     }
 
-    /// Figures for a progress display: totals so far and the last second's rates; times in seconds.
+    /// Return the progress for display: totals so far and the last second's rates; times in seconds.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         figures(py, &self.0.progress())
     }
 
-    /// The newest answers to the operations that the plan names under `answers`, those that were not taken yet: pairs of
-    /// an operation and the answer's bytes.
+    /// Take the latest answers to the operations in the plan's `answers`, as pairs of operation and bytes.
+    /// Returns each answer once.
     fn answers<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         self.0.answers().into_iter().map(|(name, answer)| (name, PyBytes::new(py, &answer))).collect()
     }
 
-    /// Waits for the end and returns the outcome as JSON text, the content of `outcome.json`. Can be called once.
+    /// Wait for the end and return the outcome as JSON text, the content of `outcome.json`. Call once.
     fn outcome(&self, py: Python<'_>) -> PyResult<String> {
         let outcome = py.detach(|| self.0.outcome()).map_err(PyRuntimeError::new_err)?;
         Ok(outcome.to_string())
     }
 }
 
-/// Figures for a progress display.
+/// Returns the progress as a dictionary.
 fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("seconds", progress.seconds)?;
@@ -166,7 +168,7 @@ fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyD
     Ok(dict)
 }
 
-/// A phase that one rank of several is about to run.
+/// A checked phase of one rank, ready to start.
 #[pyclass(name = "Prepared", frozen)]
 struct PyPrepared(Mutex<Option<Box<dyn Prepared>>>);
 
@@ -182,8 +184,8 @@ impl PyPrepared {
 
 #[pymethods]
 impl PyPrepared {
-    /// Starts the load at `start`, seconds of this machine's CLOCK_MONOTONIC, which may be past; by default when the plan
-    /// says, or as soon as it can. Once.
+    /// Start the load at `start`, seconds of this machine's CLOCK_MONOTONIC, which may be past; by default at
+    /// the plan's start time, or as soon as possible. Call once.
     #[pyo3(signature = (start=None))]
     fn begin(&self, py: Python<'_>, start: Option<f64>) -> PyResult<PyHandle> {
         let prepared = self.0.lock().expect("no thread panics while it holds the lock").take();
@@ -191,8 +193,8 @@ impl PyPrepared {
         ask(py, || prepared.begin(start)).map(PyHandle)
     }
 
-    /// Rank 0's record of the phase in `folder`. Raises PlanRefused for an instant of another clock, StartFailed if the
-    /// folder cannot be written. Before `begin`.
+    /// Create rank 0's record of the phase in `folder`. Call before `begin`. Raises PlanRefused for a time of
+    /// another clock, StartFailed if the folder cannot be written.
     #[pyo3(signature = (folder, start=None))]
     fn recorder(&self, py: Python<'_>, folder: PathBuf, start: Option<f64>) -> PyResult<PyRankRecorder> {
         let prepared = self.0.lock().expect("no thread panics while it holds the lock");
@@ -201,8 +203,9 @@ impl PyPrepared {
     }
 }
 
-/// Starts a phase that records into `folder`. Raises, before anything is sent, PlanRefused for a bad plan,
-/// TargetRefused if the target refuses it, and StartFailed if the folder cannot be written or a thread not be started.
+/// Start a phase that records into `folder`. Before anything is sent, raises PlanRefused for a bad plan,
+/// TargetRefused if the target refuses it, and StartFailed if the folder cannot be written or a thread cannot
+/// start.
 #[pyfunction(name = "start")]
 fn start_phase(py: Python<'_>, plan: &str, folder: PathBuf) -> PyResult<PyHandle> {
     let plan = parse(plan)?;
@@ -210,28 +213,28 @@ fn start_phase(py: Python<'_>, plan: &str, folder: PathBuf) -> PyResult<PyHandle
     ask(py, || with_driver!(plan, start(plan, folder))).map(PyHandle)
 }
 
-/// Checks and maps the plan of one rank of several, so that nothing remains to be done at the instant on which the ranks
-/// agree. Raises what `start` raises.
+/// Check and map the plan of one rank, ready to start at the agreed time. Raises the same errors as `start`.
 #[pyfunction(name = "prepare_rank")]
 fn prepare_phase_of_rank(py: Python<'_>, plan: &str) -> PyResult<PyPrepared> {
     let plan = parse(plan)?;
     ask(py, || with_driver!(plan, prepare_rank(plan))).map(PyPrepared::new)
 }
 
-/// Starts the phase of one rank of several when its plan says: `prepare_rank(plan).begin()`.
+/// Start the phase of one rank at the plan's start time: `prepare_rank(plan).begin()`.
 #[pyfunction]
 fn start_rank(py: Python<'_>, plan: &str) -> PyResult<PyHandle> {
     prepare_phase_of_rank(py, plan)?.begin(py, None)
 }
 
-/// Raises PlanRefused where `start` would, of one rank of several where `prepare_rank` would; makes no load and writes nothing.
+/// Check a plan without load or files. Raises PlanRefused where `start` would, or with several ranks where
+/// `prepare_rank` would.
 #[pyfunction(name = "validate")]
 fn validate_plan(py: Python<'_>, plan: &str) -> PyResult<()> {
     let plan = parse(plan)?;
     ask(py, || with_driver!(plan, validate(plan, true)))
 }
 
-/// Sends each operation of the plan once; a dictionary of request, answer and judgement for each.
+/// Send each operation of the plan once; return a dictionary with request, answer and result for each.
 #[pyfunction]
 fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let plan = parse(plan)?;
@@ -253,7 +256,8 @@ fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> 
     shown.into_iter().map(describe).collect()
 }
 
-/// The request of each operation of the plan as text, without sending any; `None` where only sending makes one.
+/// Return the request of each operation of the plan as text without sending it; `None` if it exists only
+/// during sending.
 #[pyfunction]
 fn render(py: Python<'_>, plan: &str) -> PyResult<Vec<(String, Option<String>)>> {
     let plan = parse(plan)?;
@@ -264,7 +268,7 @@ fn parse(plan: &str) -> PyResult<Plan> {
     serde_json::from_str(plan).map_err(|e| PlanRefused::new_err(format!("the plan cannot be read: {e}")))
 }
 
-/// Asks the engine something without the interpreter's lock; RuntimeError if it panics.
+/// Calls the engine without the interpreter's lock; raises RuntimeError if it panics.
 fn ask<T: Send>(py: Python<'_>, question: impl FnOnce() -> Result<T, PlanError> + Send) -> PyResult<T> {
     let answer = py.detach(|| {
         let heard: Rc<RefCell<String>> = Rc::default();
@@ -296,31 +300,31 @@ struct PyLog(HistogramLog);
 
 #[pymethods]
 impl PyLog {
-    /// Reads `histograms.hlog`; raises OSError if it cannot be read or is not such a log.
+    /// Read `histograms.hlog`; raises OSError if it cannot be read or is not such a log.
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         py.detach(|| HistogramLog::read(&path)).map(Self).map_err(PyOSError::new_err)
     }
 
-    /// The tags, sorted: `PHASE/OPERATION/response`, ...
+    /// Return the tags, sorted: `PHASE/OPERATION/response`, ...
     fn tags(&self) -> Vec<String> {
         self.0.tags().map(str::to_owned).collect()
     }
 
-    /// The exact sum of a tag's histograms that start in `start..end`, seconds since the run began.
+    /// Return the exact sum of a tag's histograms that start in `start..end`, seconds since the run began.
     #[pyo3(signature = (tag, start=0.0, end=f64::INFINITY))]
     fn total(&self, py: Python<'_>, tag: &str, start: f64, end: f64) -> PyResult<PyHistogram> {
         py.detach(|| self.0.total(tag, start, end)).map(PyHistogram).map_err(PyOSError::new_err)
     }
 
-    /// Each second of a tag: its start, seconds since the run began, and its histogram.
+    /// Return each second of a tag: its start, seconds since the run began, and its histogram.
     fn seconds(&self, py: Python<'_>, tag: &str) -> PyResult<Vec<(f64, PyHistogram)>> {
         let seconds = py.detach(|| self.0.seconds(tag)).map_err(PyOSError::new_err)?;
         Ok(seconds.into_iter().map(|(start, histogram)| (start, PyHistogram(histogram))).collect())
     }
 }
 
-/// A histogram of durations; everything it returns is in seconds.
+/// A histogram of durations. All values returned are in seconds.
 #[pyclass(name = "Histogram", frozen)]
 struct PyHistogram(hdrhistogram::Histogram<u64>);
 
@@ -332,7 +336,7 @@ impl PyHistogram {
 
 #[pymethods]
 impl PyHistogram {
-    /// The duration that a share `q` of all recorded ones does not exceed; `None` for an empty histogram.
+    /// Return the quantile `q` of the durations; `None` for an empty histogram.
     fn quantile(&self, q: f64) -> PyResult<Option<f64>> {
         if !(0.0..=1.0).contains(&q) {
             return Err(PyValueError::new_err(format!("a quantile lies between 0 and 1, not at {q}")));
@@ -340,7 +344,7 @@ impl PyHistogram {
         Ok((!self.0.is_empty()).then(|| self.seconds(self.0.value_at_quantile(q) as f64)))
     }
 
-    /// The histogram of both together, exactly: `response + failure` is that of all requests.
+    /// Return the exact sum of both histograms: `response + failure` covers all requests.
     fn __add__(&self, other: &Self) -> PyResult<Self> {
         let mut sum = self.0.clone();
         durations::add(&mut sum, &other.0)
@@ -348,19 +352,19 @@ impl PyHistogram {
         Ok(Self(sum))
     }
 
-    /// How many were recorded.
+    /// Return the number of durations.
     #[getter]
     fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// Their mean; `None` for an empty histogram.
+    /// Return the mean; `None` for an empty histogram.
     #[getter]
     fn mean(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.seconds(self.0.mean()))
     }
 
-    /// The largest, to the histogram's resolution; `None` for an empty histogram.
+    /// Return the maximum, at the histogram's resolution; `None` for an empty histogram.
     #[getter]
     fn max(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.seconds(self.0.max() as f64))
@@ -377,8 +381,8 @@ struct PyNullServer {
 
 #[pymethods]
 impl PyNullServer {
-    /// Starts one that speaks the driver's protocol on a free port, which `address` has; raises OSError if that is not
-    /// possible, or if no null server speaks the protocol.
+    /// Start a server for the driver's protocol on a free port, given by `address`. Raises OSError if that
+    /// fails, or if no null server supports the protocol.
     #[new]
     fn new(driver: &str) -> PyResult<Self> {
         let server = NullServer::start(driver)?;
@@ -386,7 +390,7 @@ impl PyNullServer {
         Ok(Self { server: Mutex::new(Some(server)), address })
     }
 
-    /// Ends it.
+    /// Stop the server.
     fn close(&self, py: Python<'_>) {
         py.detach(|| drop(self.server.lock().expect("no thread panics while it holds the lock").take()));
     }

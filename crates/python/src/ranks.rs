@@ -1,4 +1,4 @@
-//! What ranks tell each other, for whoever carries it: seconds and outcomes that are added, and rank 0's record.
+//! Data exchanged between ranks, independent of transport: sums of seconds and outcomes, and rank 0's record.
 
 use std::sync::Mutex;
 
@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-/// The sum of ranks' seconds, which have to be the same second of the same plan; ValueError if not.
+/// Return the sum of ranks' seconds. Raises ValueError unless all are the same second of the same plan.
 #[pyfunction]
 pub fn add<'py>(py: Python<'py>, seconds: Vec<Vec<u8>>) -> PyResult<Bound<'py, PyBytes>> {
     let sum = py.detach(|| {
@@ -26,13 +26,13 @@ pub fn add<'py>(py: Python<'py>, seconds: Vec<Vec<u8>>) -> PyResult<Bound<'py, P
     sum.map(|sum| PyBytes::new(py, &sum)).map_err(|error: String| PyValueError::new_err(error))
 }
 
-/// Which second of the phase it is, from 0; ValueError for what is not one.
+/// Return the number of a second in the phase, from 0. Raises ValueError if it cannot be parsed.
 #[pyfunction]
 pub fn second_number(second: &[u8]) -> PyResult<u64> {
     Second::from_bytes(second).map(|second| second.second).map_err(PyValueError::new_err)
 }
 
-/// The sum of ranks' parts of an outcome; ValueError for what are not parts of the same phase.
+/// Return the sum of ranks' outcomes. Raises ValueError unless all are of the same phase.
 #[pyfunction]
 pub fn add_outcomes(py: Python<'_>, parts: Vec<String>) -> PyResult<String> {
     let sum = py.detach(|| {
@@ -53,7 +53,7 @@ fn read(part: &str) -> Result<RankOutcome, String> {
     serde_json::from_str(part).map_err(|error| format!("this is not a part of an outcome: {error}"))
 }
 
-/// Rank 0's record of a phase that several ranks carry out.
+/// Rank 0's record of a phase with several ranks.
 #[pyclass(name = "RankRecorder", frozen)]
 pub struct PyRankRecorder(Mutex<RankRecorder>);
 
@@ -69,35 +69,35 @@ impl PyRankRecorder {
 
 #[pymethods]
 impl PyRankRecorder {
-    /// When the load begins, in seconds after the start of the run.
+    /// Return the start of the load, in seconds after the start of the run.
     #[getter]
     fn offset(&self) -> f64 {
         self.with(|recorder| recorder.offset().as_secs_f64())
     }
 
-    /// Records the next second, the sum over all ranks that still run. Raises ValueError for another second or another
-    /// plan's, OSError if the files cannot be written.
+    /// Record the next second, the sum over all ranks still running. Raises ValueError for another second or
+    /// another plan, OSError if the files cannot be written.
     fn second(&self, py: Python<'_>, total: Vec<u8>) -> PyResult<()> {
         py.detach(|| self.with(|recorder| recorder.second(&total))).map_err(refused)
     }
 
-    /// What all ranks have to know by now: for `Handle.obey` of each of them.
+    /// Return the current directives, for `Handle.obey` of each rank.
     fn orders<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.with(|recorder| recorder.directives()))
     }
 
-    /// Figures for a progress display, over all ranks; see `Handle.progress`.
+    /// Return the progress over all ranks; see `Handle.progress`.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         crate::figures(py, &self.with(|recorder| recorder.progress()))
     }
 
-    /// Whether a condition of the plan was met that ends the phase.
+    /// Return whether a condition of the plan that ends the phase was met.
     fn stopped_by(&self) -> bool {
         self.with(|recorder| recorder.stopped_by())
     }
 
-    /// Writes the outcome from the ranks' parts and returns it as JSON text. Raises ValueError for what are not parts of
-    /// this phase, OSError if the files cannot be written.
+    /// Write the outcome, combined from the ranks' parts, and return it as JSON text. Raises ValueError for
+    /// parts of another phase, OSError if the files cannot be written.
     fn finish(&self, py: Python<'_>, parts: Vec<String>) -> PyResult<String> {
         py.detach(|| {
             let parts = parts.iter().map(|part| read(part)).collect::<Result<_, _>>().map_err(Refusal::Input)?;

@@ -106,5 +106,5 @@ fn a_phase_that_no_stream_ends_is_refused() {
     assert!(refused(&two(ended.clone(), some.clone())).contains("which ends with the phase"));
     let mut plan = two(some, ended);
     plan["ranks"] = json!(2);
-    assert!(refused(&plan).contains("its 1 clients do not go round 2 generators"));
+    assert!(refused(&plan).contains("its 1 clients are too few for 2 generators"));
 }

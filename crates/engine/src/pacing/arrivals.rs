@@ -1,43 +1,44 @@
-//! The arrivals of a Poisson process of rate 1, any of them by its number: what a generator pays for its own arrivals
-//! does not grow with the number of generators that share the process.
+//! Arrivals of a Poisson process of rate 1, with random access. A rank's cost does not grow with the number
+//! of ranks that share the process.
 //!
-//! Arrival *k* is the sum of the first *k* + 1 gaps, which are exponential and independent. The sum of the gaps of a
-//! block of *n* arrivals has a gamma distribution of shape *n*, and the share of its first half in it a beta distribution
-//! of shapes *n*/2 and *n*/2, independently of the sum (Lukacs 1955). So the sum of a block is drawn first, and halved
-//! until the arrival is in a leaf; there, exponential numbers that are scaled to the leaf's sum are the
-//! gaps. Each draw is a function of the seed and of its place, so all generators draw alike.
+//! Arrival *k* is the sum of the first *k* + 1 gaps, which are independent and exponential. The sum of a
+//! block of *n* gaps has a gamma distribution of shape *n*. The fraction of its first half has a beta
+//! distribution of shapes *n*/2 and *n*/2, independent of the sum (Lukacs 1955). The sum of a block is
+//! therefore drawn first, then split in halves down to the leaf that contains the arrival. The gaps in a leaf
+//! are exponential numbers scaled to the leaf's sum. Each draw is a function of the seed and its position, so
+//! all ranks draw the same values.
 
 use crate::pacing::dyadic_sampler::{DyadicSampler, LEAF, Law, Piece};
 use crate::util::draw::Draw;
 use crate::util::math;
 
-/// What separates these draws from the others of a request.
+/// Salts that separate these draws from a request's other draws.
 mod salt {
     /// A gap within its leaf.
     pub const GAP: u64 = 1;
-    /// The halving of a piece of level l: this and the next plus 2 l.
+    /// The split of a piece of level l: this and the next plus 2 l.
     pub const HALF: u64 = 1 << 8;
-    /// The sum of a block: from this on three for each try.
+    /// The sum of a block: three from here for each attempt.
     pub const BLOCK: u64 = 1 << 9;
 }
 
-/// Arrivals in the order of their numbers.
+/// Arrivals in ascending order.
 #[derive(Clone, Debug)]
 pub struct Poisson {
     row: DyadicSampler<Gaps>,
-    /// The number of the present leaf's first arrival, and its arrivals.
+    /// Number of the current leaf's first arrival, and its arrival times.
     leaf: (u64, Vec<f64>),
 }
 
-/// How the gaps are drawn.
+/// Distribution of the gaps.
 #[derive(Clone, Debug)]
 struct Gaps {
     key: Draw,
-    /// The sum of all gaps before the present block.
+    /// Sum of all gaps before the current block.
     before: f64,
 }
 
-/// The time of some gaps.
+/// Start and sum of consecutive gaps.
 #[derive(Clone, Copy, Debug)]
 struct Time {
     start: f64,
@@ -70,13 +71,13 @@ impl Law for Gaps {
 }
 
 impl Poisson {
-    /// The process of a stream.
+    /// Creates the process of a stream.
     pub fn new(seed: u64, stream: u64) -> Self {
         let row = DyadicSampler::new(Gaps { key: Draw::new(seed, stream, 0), before: 0.0 });
         Self { row, leaf: (u64::MAX, Vec::new()) }
     }
 
-    /// When arrival `k` is; numbers must not descend from call to call.
+    /// Returns the time of arrival `k`. Numbers must not decrease from call to call.
     pub fn at(&mut self, k: u64) -> f64 {
         if k >> LEAF != self.leaf.0 >> LEAF {
             let piece = self.row.leaf(k);
@@ -101,7 +102,8 @@ impl Poisson {
     }
 }
 
-/// A number with a gamma distribution of a great shape, from uniform ones in [0, 1) (Marsaglia and Tsang 2000).
+/// Draws from a gamma distribution with a large shape, from uniform numbers in [0, 1) (Marsaglia and Tsang
+/// 2000).
 fn gamma(shape: f64, uniform: impl Fn(u64) -> f64) -> f64 {
     let d = shape - 1.0 / 3.0;
     let c = 1.0 / (9.0 * d).sqrt();
@@ -118,8 +120,8 @@ fn gamma(shape: f64, uniform: impl Fn(u64) -> f64) -> f64 {
     }
 }
 
-/// A number with a beta distribution of twice the same shape, which is at least 1, from two uniform ones in [0, 1)
-/// (Ulrich 1984): a coordinate of a point of the unit disc whose squared distance from the rim has that law.
+/// Draws from a symmetric beta distribution of a shape of at least 1, from two uniform numbers in [0, 1). The
+/// value is a coordinate of a random point in the unit disc (Ulrich 1984).
 fn beta(shape: f64, radius: f64, angle: f64) -> f64 {
     let squared = -math::exp_m1(math::ln(1.0 - radius) * 2.0 / (2.0 * shape - 1.0));
     0.5 + 0.5 * squared.sqrt() * math::cos(std::f64::consts::TAU * angle)
@@ -188,7 +190,8 @@ mod tests {
             }
             let mean = counts.iter().sum::<f64>() / windows as f64;
             let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / (windows - 1) as f64;
-            // The variance of a Poisson number is its mean; of an estimate from w windows the relative error is sqrt(2/w).
+            // The variance of a Poisson number is its mean; an estimate from w windows has the relative error
+            // sqrt(2/w).
             let off = (variance / mean - 1.0).abs();
             assert!(
                 off < 4.0 * (2.0 / windows as f64).sqrt() + 4.0 / width.sqrt() / 100.0,

@@ -1,14 +1,14 @@
-//! Ties the monotonic clock, which measures durations, to the wall clock, which dates instants.
+//! Relates the monotonic clock, which measures durations, to the wall clock, which dates them.
 //!
-//! The two cannot be read at once. A reading of the wall clock between two of the monotonic clock is wrong by at most
-//! half the distance of these, and the narrowest of several tries by least. What it cannot know is how far the wall
-//! clock is from those of other machines.
+//! The clocks cannot be read simultaneously. The wall clock is read between two readings of the monotonic
+//! clock; the error is at most half their distance. The best of several attempts counts. The wall clock's
+//! offset from other machines remains unknown.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// With this many tries it is unlikely that all of them are interrupted.
+/// Number of attempts; an interruption of all of them is unlikely.
 const TRIES: usize = 16;
 
 /// Both clocks at one instant.
@@ -16,11 +16,11 @@ const TRIES: usize = 16;
 pub struct ClockReading {
     /// By the monotonic clock.
     pub at: Instant,
-    /// The same in seconds of CLOCK_MONOTONIC, as other programs on this machine read it.
+    /// In seconds of CLOCK_MONOTONIC, as other programs on this machine read it.
     pub monotonic: f64,
     /// By the wall clock.
     pub wall: SystemTime,
-    /// By how much `wall` may be off.
+    /// Maximum error of `wall`.
     pub uncertainty: Duration,
 }
 
@@ -38,8 +38,8 @@ impl ClockReading {
             .fold(once(), |best, next| if next.uncertainty < best.uncertainty { next } else { best })
     }
 
-    /// By how many seconds the wall clock has gained on the monotonic one since an earlier reading: it was set, or its
-    /// rate is being corrected.
+    /// Returns the drift of the wall clock against the monotonic clock since an earlier reading, s. It drifts
+    /// when it is set or its rate is adjusted.
     pub fn drift(&self, earlier: &Self) -> f64 {
         let wall = match self.wall.duration_since(earlier.wall) {
             Ok(forward) => forward.as_secs_f64(),
@@ -49,7 +49,7 @@ impl ClockReading {
     }
 }
 
-/// What `Instant` is made of and does not tell.
+/// Returns CLOCK_MONOTONIC, s. `Instant` uses it, but does not expose the value.
 fn monotonic() -> f64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9

@@ -1,62 +1,63 @@
-//! A long row of draws in which a reader finds its own without making those of others: what a block of numbers has
-//! together is drawn first, and divided between halves until the number that is looked for is in a leaf. Each draw is a
-//! function of its place, so all readers draw alike.
+//! Random access to a long sequence of draws. The total of a block of numbers is drawn first, then split
+//! between halves down to the leaf that contains the number. Each draw is a function of its position, so all
+//! readers draw the same values.
 
 use std::fmt::Debug;
 
-/// Leaves have 2 to the power of this many numbers, which are drawn together.
+/// Binary logarithm of a leaf's size. The numbers of a leaf are drawn together.
 pub const LEAF: u32 = 5;
 
-/// What is drawn of a row, and how that is divided.
+/// Distribution of the sequence, and how a total is split.
 pub trait Law {
-    /// Blocks have 2 to the power of this many numbers: a reader draws the whole of each, its own numbers in it or not.
+    /// Binary logarithm of a block's size. A reader draws the total of every block, even without numbers in
+    /// it.
     const BLOCK: u32;
 
-    /// What the numbers of a piece have together.
+    /// Total of a piece.
     type Share: Clone + Debug;
 
-    /// Draws what the present block has, whose first number is `first`.
+    /// Draws the total of the current block. `first`: its first number.
     fn whole(&self, first: u64) -> Self::Share;
 
-    /// Leaves the present block behind, which has `share`.
+    /// Leaves the current block, whose total is `share`.
     fn pass(&mut self, share: Self::Share);
 
-    /// Divides what a piece has between its halves.
+    /// Splits the total of a piece between its halves.
     fn halves(&self, piece: Piece<Self::Share>) -> (Self::Share, Self::Share);
 }
 
-/// Some numbers, one after the other: 2 to the power of `level` from `first` on.
+/// Consecutive numbers: 2 to the power of `level`, starting with `first`.
 #[derive(Clone, Debug)]
 pub struct Piece<S> {
     /// The first number.
     pub first: u64,
-    /// See above.
+    /// Binary logarithm of its size.
     pub level: u32,
-    /// What they have together.
+    /// Its total.
     pub share: S,
 }
 
-/// A row, and the place of a reader in it.
+/// A sequence, and a reader's position in it.
 #[derive(Clone, Debug)]
 pub struct DyadicSampler<L: Law> {
     law: L,
     block: u64,
-    /// Pieces of the present block that may be asked for, the nearest last.
+    /// Pieces of the current block not read yet, the nearest last.
     pieces: Vec<Piece<L::Share>>,
 }
 
 impl<L: Law> DyadicSampler<L> {
-    /// The reader is at the beginning.
+    /// Creates a reader at the start of the sequence.
     pub fn new(law: L) -> Self {
         Self { law, block: 0, pieces: Vec::new() }
     }
 
-    /// The law of the row.
+    /// Returns the distribution of the sequence.
     pub fn law(&self) -> &L {
         &self.law
     }
 
-    /// The leaf that holds `n`. Numbers must not descend from call to call by more than a block.
+    /// Returns the leaf that contains `n`. Numbers must not decrease by more than a block from call to call.
     pub fn leaf(&mut self, n: u64) -> Piece<L::Share> {
         while self.block < n >> L::BLOCK {
             let share = self.law.whole(self.block << L::BLOCK);
@@ -68,7 +69,7 @@ impl<L: Law> DyadicSampler<L> {
             match self.pieces.pop() {
                 Some(piece) if n < piece.first + (1 << piece.level) => break piece,
                 Some(_) => {}
-                // The block begins, or begins again for a number that descends.
+                // Start the block, or restart it for a smaller number.
                 None => {
                     let first = self.block << L::BLOCK;
                     break Piece { first, level: L::BLOCK, share: self.law.whole(first) };

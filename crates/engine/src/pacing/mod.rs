@@ -1,4 +1,4 @@
-//! When requests are due: schedules, rate profiles, Poisson arrivals, timers and clocks.
+//! Timing of requests: schedules, rate profiles, Poisson arrivals, timers and clocks.
 
 pub mod arrivals;
 pub mod clock;

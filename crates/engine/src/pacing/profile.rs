@@ -1,41 +1,41 @@
-//! A level that changes over time: steps and ramps of a rate or of a number of clients, solved in closed form.
+//! A level that changes over time: steps and ramps of a rate or of a number of clients, in closed form.
 //!
-//! The level is piecewise linear. What a schedule needs of it has closed forms, so that the k-th request's instant
-//! takes neither a simulation nor a state: the integral of a rate is the number of requests that are due, and its
-//! inverse is when one of them is. Within a stage that starts at level `v` and changes by `a` per second,
+//! The level is piecewise linear. The integral of a rate is the number of due requests, and the inverse of
+//! the integral is the due time of a request. Both have closed forms, so the due time of request k needs
+//! neither simulation nor state. Within a stage that starts at level `v` and changes by `a` per second:
 //!
 //! ```text
-//! x(t) = v t + a t^2 / 2        t(x) = 2 x / (v + sqrt(v^2 + 2 a x))
+//!     x(t) = v t + a t^2 / 2        t(x) = 2 x / (v + sqrt(v^2 + 2 a x))
 //! ```
 //!
-//! where the usual form of the root, divided by its conjugate, loses no digits for small `a` and none for `v = 0`.
+//! This form of the root, multiplied by the conjugate, is accurate for small `a` and for `v = 0`.
 
 use crate::plan::{Level, PlanError, Stage};
 
-/// A level over time, seconds since the phase began.
+/// A level over time, in seconds since the phase began.
 #[derive(Clone, Debug)]
 pub struct Profile {
     pieces: Vec<Piece>,
-    /// The last level holds from the last stage on.
+    /// The level after the last stage.
     last: Piece,
-    /// Whether it begins again there instead.
+    /// Whether the stages repeat instead.
     repeats: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// Where it begins and how long it is.
+    /// Start and length.
     start: f64,
     length: f64,
-    /// The level at its begin, and its change per second.
+    /// Level at the start, and its change per second.
     level: f64,
     slope: f64,
-    /// The integral up to its begin.
+    /// Integral up to the start.
     before: f64,
 }
 
 impl Profile {
-    /// The profile of a plan's level; an error for levels below 0.
+    /// Creates the profile of a plan's level; fails for levels below 0.
     pub fn new(level: &Level) -> Result<Self, PlanError> {
         let (from, stages, repeats): (f64, &[Stage], bool) = match level {
             Level::Constant(value) => (*value, &[], false),
@@ -65,14 +65,14 @@ impl Profile {
         Ok(Self { pieces, last, repeats })
     }
 
-    /// The greatest level that is ever reached.
+    /// Returns the highest level.
     pub fn greatest(&self) -> f64 {
         self.all()
             .flat_map(|p| [p.level, if p.length.is_finite() { p.end_level() } else { p.level }])
             .fold(0.0, f64::max)
     }
 
-    /// When the integral reaches `x`; `None` if it never does.
+    /// Returns when the integral reaches `x`; `None` if never.
     pub fn inverse(&self, x: f64) -> Option<f64> {
         if !self.repeats {
             return self.within(x);
@@ -80,17 +80,17 @@ impl Profile {
         let Piece { start: period, before: area, .. } = self.last;
         let rest = (x % area).max(0.0);
         let periods = ((x - rest) / area).round();
-        // What a rounding puts on the border of a period is where the next one begins to rise.
+        // A value rounded onto the end of a period belongs to the first rise in the next one.
         match self.within(rest).filter(|time| *time < period) {
             Some(time) => Some(periods * period + time),
             None => self.within(0.0).map(|time| (periods + 1.0) * period + time),
         }
     }
 
-    /// The same within the stages, once.
+    /// Returns the inverse within one pass of the stages.
     fn within(&self, x: f64) -> Option<f64> {
         let index = self.pieces.partition_point(|piece| piece.before <= x).saturating_sub(1);
-        // The piece that holds x may be the next one, when x is on the border or after the last.
+        // At the end of a piece, or after the last, x belongs to the next one.
         for piece in self.pieces.iter().skip(index).chain([&self.last]) {
             let rest = (x - piece.before).max(0.0);
             let root = (piece.level * piece.level + 2.0 * piece.slope * rest).max(0.0).sqrt();
@@ -106,8 +106,8 @@ impl Profile {
         None
     }
 
-    /// The stretches of time in which the level is at least `y` (above 0): begin and end, the last one perhaps without
-    /// end.
+    /// Returns the periods in which the level is at least `y` (above 0), as start and end; the last end may
+    /// be infinite.
     pub fn at_least(&self, y: f64) -> Vec<(f64, f64)> {
         let mut stretches: Vec<(f64, f64)> = Vec::new();
         for piece in self.all() {
@@ -139,7 +139,7 @@ impl Piece {
         self.level + self.slope * self.length
     }
 
-    /// Whether the integral within the piece gets as far as `rest`.
+    /// Returns whether the integral within the piece exceeds `rest`.
     fn reaches(&self, rest: f64) -> bool {
         self.length.is_infinite() || rest < (self.level + self.end_level()) / 2.0 * self.length
     }
@@ -170,7 +170,7 @@ mod tests {
             assert!((ramp.inverse(t * t / 2.0).unwrap() - t).abs() < 1e-9);
         }
         assert!((ramp.inverse(60.0).unwrap() - 11.0).abs() < 1e-9);
-        // Down to nothing: the last request never comes.
+        // Down to 0: the last request is never due.
         let down = profile(10.0, &[(0.0, 10.0)]);
         assert!((down.inverse(50.0 - 1e-9).unwrap() - 10.0).abs() < 1e-3);
         assert_eq!(down.inverse(50.5), None);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_gap_without_load_is_skipped() {
-        // 10 a second for a second, nothing for five, then 10 a second.
+        // 10 a second for a second, 0 for five, then 10 a second.
         let gap = profile(10.0, &[(10.0, 1.0), (0.0, 0.0), (0.0, 5.0), (10.0, 0.0)]);
         assert!((gap.inverse(9.0).unwrap() - 0.9).abs() < 1e-9);
         assert!((gap.inverse(10.0).unwrap() - 6.0).abs() < 1e-9);
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn hours_of_a_day_come_again_each_day() {
-        // A night without load, a morning of 10 a second, an afternoon from there up to 20: 25 requests in 5 s.
+        // A night without load, a morning of 10 a second, an afternoon that rises to 20: 25 requests in 5 s.
         let hours = [(0.0, 2.0), (10.0, 0.0), (10.0, 1.0), (20.0, 1.0), (0.0, 0.0), (0.0, 1.0)];
         let stages: Vec<_> =
             hours.iter().map(|&(to, over)| Stage { to, over: Duration::from_secs_f64(over) }).collect();

@@ -1,7 +1,8 @@
-//! When requests are due, and which of them belong to which generator.
+//! Due times of requests, and their distribution over generators.
 //!
-//! All generators know the whole schedule and stride it: generator `g` of `G` has the requests `g`, `g + G`,
-//! `g + 2G`, ... So `G` generators together issue what one would, at the same instants, without communicating.
+//! All generators compute the same schedule and stride it: generator `g` of `G` sends the requests `g`, `g +
+//! G`, `g + 2G`, ... Together they send the same requests at the same times as a single generator, without
+//! communication.
 
 use std::time::Duration;
 
@@ -11,61 +12,61 @@ use crate::plan::{Arrivals, NEVER, Think, ThinkDraw};
 use crate::util::draw::Draw;
 use crate::util::math;
 
-/// Salts separate the things that one request draws.
+/// Salts that separate the draws of a request.
 pub mod salt {
-    /// The operation that is picked from a mix.
+    /// The operation of a mix.
     pub const MIX: u64 = 2;
-    /// The think time after it: this salt and the next.
+    /// The think time: this salt and the next.
     pub const THINK: u64 = 3;
-    /// The spread of the pauses before retries; their number is added.
+    /// Jitter of back-offs; the retry number is added.
     pub const BACK_OFF: u64 = 1 << 15;
-    /// Variables have the salts from here on.
+    /// First salt of the variables.
     pub const VARIABLES: u64 = 1 << 16;
 }
 
-/// A generator's place among all that share a schedule.
+/// Position of a generator among all that share a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stride {
-    /// This generator, from 0.
+    /// Number of the generator, from 0.
     pub index: u64,
-    /// How many there are.
+    /// Number of generators.
     pub of: u64,
 }
 
 impl Stride {
-    /// Thread `thread` of rank `rank`, where each of `ranks` has `threads`.
+    /// Returns the stride of thread `thread` of rank `rank`, with `ranks` ranks of `threads` threads.
     pub fn new(rank: u64, ranks: u64, thread: u64, threads: u64) -> Self {
         Self { index: rank * threads + thread, of: ranks * threads }
     }
 
-    /// The share in something that has only `parts`; `None` if nothing is left for this generator.
+    /// Returns the stride over only `parts` parts; `None` if this generator gets none.
     pub fn among(self, parts: u64) -> Option<Self> {
         (self.index < parts).then(|| Self { index: self.index, of: self.of.min(parts) })
     }
 
-    /// The numbers below `total` that belong to this generator.
+    /// Iterates over the numbers below `total` of this generator.
     pub fn numbers(self, total: u64) -> impl Iterator<Item = u64> {
         (self.index..total).step_by(self.of as usize)
     }
 
-    /// How many of `total` belong to this generator.
+    /// Returns how many numbers below `total` belong to this generator.
     pub fn count(self, total: u64) -> u64 {
         total.saturating_sub(self.index).div_ceil(self.of)
     }
 }
 
-/// The due instants of an open stream, as seen by one generator.
+/// Due times of an open stream for one generator.
 #[derive(Clone, Debug)]
 pub struct Due {
     profile: Profile,
-    /// `None` where arrivals are even.
+    /// `None` for even arrivals.
     poisson: Option<Poisson>,
     share: Stride,
     next: u64,
 }
 
 impl Due {
-    /// The arrivals at a rate (over all generators) that are `share`'s own.
+    /// Creates the due times of one generator for a total rate.
     pub fn new(rate: Profile, arrivals: Arrivals, share: Stride, seed: u64, stream: u64) -> Self {
         let poisson = match arrivals {
             Arrivals::Constant => None,
@@ -78,18 +79,18 @@ impl Due {
 impl Iterator for Due {
     type Item = (u64, Duration);
 
-    /// The next request's number and when it is due after the phase's start; `None` when the rate stays at 0, or is so
-    /// low that the request would come in [`NEVER`].
+    /// Returns the next request's number and its due time after the phase's start. `None` if the rate stays
+    /// at 0, or the time exceeds [`NEVER`].
     fn next(&mut self) -> Option<Self::Item> {
         let k = self.share.index + self.next * self.share.of;
         self.next += 1;
-        // A Poisson process of any rate is one of rate 1 on the axis of the rate's integral (time rescaling).
+        // A Poisson process of any rate has rate 1 on the axis of the rate's integral (time rescaling).
         let area = self.poisson.as_mut().map_or(k as f64, |poisson| poisson.at(k));
         self.profile.inverse(area).filter(|due| *due < NEVER).map(|due| (k, Duration::from_secs_f64(due)))
     }
 }
 
-/// How long a client thinks after request `draw`.
+/// Draws the think time after request `draw`.
 pub fn think(time: &Think, draw: &Draw) -> Duration {
     let unit = |part: u64| draw.unit(salt::THINK + part);
     let drawn = match *time {
@@ -198,7 +199,7 @@ mod tests {
             .map(|(_, due)| due.as_secs_f64())
             .take_while(|due| *due < 20.0)
             .collect();
-        // 50 t^2 by t: four standard deviations around a quarter of it by half of the time.
+        // 50 t^2 by t: four standard deviations around the expected quarter in the first half.
         let early = due.iter().filter(|due| **due < 10.0).count() as f64;
         assert!((early - 5_000.0).abs() < 4.0 * 5_000f64.sqrt(), "{early}");
         assert!((due.len() as f64 - 20_000.0).abs() < 4.0 * 20_000f64.sqrt(), "{}", due.len());

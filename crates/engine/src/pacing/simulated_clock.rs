@@ -1,13 +1,13 @@
-//! A simulated clock that all users of a stream share: it stands until each of them waits for it, and then goes to the
-//! least instant that any of them waits for. So the slowest user holds it back.
+//! Simulated clock shared by all users of a stream. It stands still until every user waits for it, then
+//! advances to the earliest time that a user waits for. The slowest user thus holds it back.
 //!
-//! Over several ranks nobody sees all users. Each rank tells, with its seconds, how many of its users go on and what
-//! the others wait for ([`ClockState`]); rank 0 finds out from the sum when all of them wait, and orders the next step,
-//! which each rank makes when it is told. What costs a moment on one rank therefore costs up to a second on several.
+//! With several ranks, each rank reports its users' state ([`ClockState`]) every second. Rank 0 determines
+//! from the sum when all users wait, and orders the next step. A step therefore takes up to a second instead
+//! of a moment.
 //!
-//! Users that wait are counted by the instant that they wait for. Whoever waits last moves the clock, and with it
-//! counts those who go on as running, before any of them runs: none can wait again for a clock that has not yet let the
-//! others go.
+//! Waiting users are counted by the time that they wait for. The last user to wait advances the clock and
+//! counts the released users as running before any of them runs. No user can then wait again before the
+//! others are released.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,18 +20,18 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub struct SimulatedClock {
     clock: Mutex<Clock>,
-    /// Rings for each worker when the clock has moved.
+    /// Notified per worker when the clock has advanced.
     wakers: Box<[Notify]>,
 }
 
 /// The latest step of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// How many steps there were up to it: a meeting does not change what the clock shows.
+    /// Number of the step. Steps are counted because a meeting of users does not change the time.
     pub number: u64,
-    /// What the clock shows since then.
+    /// Simulated time since the step.
     pub to: i64,
-    /// When it was.
+    /// When the step took place.
     pub at: Instant,
 }
 
@@ -40,23 +40,23 @@ struct Clock {
     moved: Option<Move>,
     running: u64,
     waiting: BTreeMap<i64, u64>,
-    /// Whether it moves by orders alone.
+    /// Whether rank 0 orders the steps.
     ordered: bool,
 }
 
-/// How a clock's users stand on a rank, or on several; the default is of a stream whose users share no clock.
+/// State of a clock's users on one or several ranks. The default is for a stream without a shared clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockState {
-    /// The least and the greatest number of the latest step on these ranks.
+    /// Minimum and maximum number of the latest step on these ranks.
     pub steps: (u64, u64),
-    /// Users who do not wait.
+    /// Number of users that do not wait.
     pub running: u64,
-    /// The least instant that one waits for.
+    /// The earliest time that a user waits for.
     pub least: Option<i64>,
 }
 
 impl ClockState {
-    /// How those of both stand.
+    /// Combines two states.
     pub fn and(self, other: Self) -> Self {
         Self {
             steps: (self.steps.0.min(other.steps.0), self.steps.1.max(other.steps.1)),
@@ -65,38 +65,38 @@ impl ClockState {
         }
     }
 
-    /// The next step after number `last`: where the clock goes, if all have made that one and wait again.
+    /// Returns the time of the step after number `last`, if all ranks have made that step and all users wait.
     pub fn next(self, last: u64) -> Option<i64> {
         self.least.filter(|_| self.running == 0 && self.steps == (last, last))
     }
 }
 
 impl SimulatedClock {
-    /// The clock of `users` of this process, all of whom are about to walk, on its workers. With `ordered` there are others
-    /// on other ranks, and it moves when it is told.
+    /// Creates the clock of `users` users of this process; all start as running. `ordered`: other ranks share
+    /// the clock, and rank 0 orders its steps.
     pub fn new(users: u64, workers: u64, ordered: bool) -> Self {
         let clock = Clock { moved: None, running: users, waiting: BTreeMap::new(), ordered };
         Self { clock: Mutex::new(clock), wakers: (0..workers).map(|_| Notify::new()).collect() }
     }
 
-    /// A user waits until the clock shows `until`.
+    /// Registers a user that waits for the time `until`.
     pub fn park(&self, until: i64) {
         let mut clock = self.lock();
         *clock.waiting.entry(until).or_default() += 1;
         self.one_less(clock);
     }
 
-    /// A user is through.
+    /// Removes a user that has finished.
     pub fn leave(&self) {
         self.one_less(self.lock());
     }
 
-    /// The latest step of the clock; `None` if it was never moved.
+    /// Returns the latest step; `None` before the first.
     pub fn latest(&self) -> Option<Move> {
         self.lock().moved
     }
 
-    /// Rings when the clock has moved since the worker heard it last.
+    /// Returns when the clock has advanced since the worker's last call.
     pub async fn moved(&self, worker: usize) {
         self.wakers[worker].notified().await;
     }
@@ -119,7 +119,7 @@ impl SimulatedClock {
         self.wakers.iter().for_each(Notify::notify_one);
     }
 
-    /// Makes the step of that number, unless it was made.
+    /// Makes the step with this number, unless it was made already.
     pub fn apply(&self, number: u64, to: i64) {
         let clock = self.lock();
         if number > clock.number() {
@@ -127,7 +127,7 @@ impl SimulatedClock {
         }
     }
 
-    /// How the users of this process stand.
+    /// Returns the state of this process's users.
     pub fn standing(&self) -> ClockState {
         let clock = self.lock();
         let number = clock.number();
@@ -136,13 +136,13 @@ impl SimulatedClock {
     }
 
     fn lock(&self) -> MutexGuard<'_, Clock> {
-        // Whoever panicked has left a count behind that is whole.
+        // After a panic the count is still consistent.
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Clock {
-    /// The number of its latest step.
+    /// Returns the number of the latest step.
     fn number(&self) -> u64 {
         self.moved.map_or(0, |last| last.number)
     }
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(latest(), None);
         simulated_clock.park(20);
         assert_eq!(latest(), Some((1, 15)));
-        // Only the user of 15 goes on; when it waits, the others do.
+        // Only the user of 15 is released; when it waits again, the others are.
         simulated_clock.park(15);
         assert_eq!(latest(), Some((2, 15)), "a pause of 0 is a meeting of those who run");
         simulated_clock.park(20);

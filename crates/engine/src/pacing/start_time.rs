@@ -1,35 +1,36 @@
-//! The instant at which a phase's load begins: the zero of its seconds, by every clock that is asked for it.
+//! Start time of a phase: the origin of its time axis, by each clock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::pacing::clock::ClockReading;
 use crate::plan::{NEVER, Plan, PlanError};
 
-/// Workers get this long to come up before a start that nobody has named.
+/// Time for workers to start, if the plan sets no start time.
 const RUN_UP: Duration = Duration::from_millis(30);
 
-/// A start that was named and is farther away than this, s, is not one of this machine's clock.
+/// Maximum distance of a start time from now, s. Beyond it, the time is not from this machine's clock.
 const FAR: f64 = 86_400.0;
 
-/// See the module.
+/// Start time of a phase.
 #[derive(Clone, Copy, Debug)]
 pub struct StartTime {
-    /// Both clocks, as they were read when the phase was started. Instants of the records are durations on the monotonic
-    /// clock; this pair ties them to the wall.
+    /// Both clocks at the creation of the phase. Recorded times are relative to the monotonic clock; this
+    /// pair relates them to the wall clock.
     pub clock: ClockReading,
     /// By the monotonic clock.
     pub at: Instant,
-    /// The same in seconds of CLOCK_MONOTONIC.
+    /// In seconds of CLOCK_MONOTONIC.
     pub monotonic: f64,
     /// By the wall clock.
     pub wall: SystemTime,
-    /// How long after the run: what comes before the load, such as reading a corpus, belongs to no second of it.
+    /// Offset from the run's start. Time before the load, for example for reading a corpus, is not part of
+    /// the phase.
     pub offset: Duration,
 }
 
 impl StartTime {
-    /// When the load of a phase begins that is started now: at `start`, seconds of CLOCK_MONOTONIC, which may be past, or
-    /// as soon as its workers can be there.
+    /// Creates the start time of a phase: `start`, in seconds of CLOCK_MONOTONIC and possibly past, or as
+    /// soon as its workers can be ready.
     pub fn new(plan: &Plan, start: Option<f64>) -> Result<Self, PlanError> {
         let clock = ClockReading::take();
         let ahead = match start {
@@ -53,7 +54,7 @@ impl StartTime {
         Ok(Self { clock, at, monotonic, wall, offset: after(plan, monotonic)? })
     }
 
-    /// When the run began by the wall clock.
+    /// Returns the run's start by the wall clock.
     pub fn began(&self) -> SystemTime {
         self.wall.checked_sub(self.offset).unwrap_or(UNIX_EPOCH)
     }

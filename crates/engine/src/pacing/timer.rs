@@ -1,9 +1,9 @@
-//! Sleeping until an instant, to the precision of the kernel's high-resolution timers.
+//! Timer with the precision of the kernel's high-resolution timers.
 //!
-//! Tokio's own timer rounds up to a millisecond, which would be the lateness of every request. One `timerfd` per worker
-//! serves all its sleepers: it is armed for the earliest, and all sleepers that are due are woken when it fires. At a
-//! rate at which each request has its own wake-up, the system calls are most of what a request costs; there are two,
-//! one that waits and one that arms.
+//! Tokio's timer rounds up to a millisecond, which would delay every request. Here one `timerfd` per worker
+//! serves all its sleepers. It is armed for the earliest; when it expires, all due sleepers are woken. When
+//! each request needs a wake-up, system calls are most of a request's cost; there are two, one to wait and
+//! one to arm.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,14 +20,14 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// A worker's clock; cloned into each sleeper. It needs [`Timer::drive`] to run beside its sleepers.
+/// A worker's timer; each sleeper holds a clone. [`Timer::drive`] must run on the same thread.
 #[derive(Clone)]
 pub struct Timer(Rc<Inner>);
 
 struct Inner {
     fd: AsyncFd<OwnedFd>,
     sleepers: RefCell<BinaryHeap<Reverse<Sleeper>>>,
-    /// The instant that the descriptor is armed for, so that a later sleeper costs no system call.
+    /// The time that the descriptor is armed for: a later sleeper needs no system call.
     armed: Cell<Option<Instant>>,
 }
 
@@ -54,7 +54,7 @@ impl Ord for Sleeper {
 }
 
 impl Timer {
-    /// A timer on the current runtime; fails when the process has no file descriptor left.
+    /// Creates a timer on the current runtime; fails if the process has run out of file descriptors.
     pub fn new() -> io::Result<Self> {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         // SAFETY: `OwnedFd` names the same open file until it is dropped.
@@ -62,14 +62,14 @@ impl Timer {
         Ok(Self(Rc::new(Inner { fd, sleepers: RefCell::default(), armed: Cell::new(None) })))
     }
 
-    /// Returns when `due` has come; at once if it has already.
+    /// Returns at `due`, or at once if it has passed.
     pub async fn sleep_until(&self, due: Instant) {
         let mut waiting = false;
         poll_fn(|cx| {
             if due <= Instant::now() {
                 return Poll::Ready(());
             }
-            // A task that is polled for another reason is queued already; its old waker still wakes it.
+            // If another event polled the task, it is queued already, and its old waker still wakes it.
             if !waiting {
                 waiting = true;
                 self.0.sleepers.borrow_mut().push(Reverse(Sleeper { due, waker: cx.waker().clone() }));
@@ -80,20 +80,20 @@ impl Timer {
         .await;
     }
 
-    /// Wakes sleepers as they become due, until its runtime ends; returns only with an error, after which no sleeper is
-    /// woken.
+    /// Wakes sleepers when they are due, until the runtime ends. Returns only on an error; then no sleeper is
+    /// woken any more.
     pub async fn drive(&self) -> io::Error {
         loop {
             let mut ready = match self.0.fd.readable().await {
                 Ok(ready) => ready,
                 Err(error) => return error,
             };
-            // Nothing is read from the descriptor: arming it anew takes back what it has to say, and Tokio is told of
-            // each expiry, not of a state (epoll(7), edge-triggered).
+            // The descriptor is not read: arming it again resets its state, and Tokio reports each expiry
+            // (edge-triggered, epoll(7)).
             ready.clear_ready();
             self.0.armed.set(None);
             self.wake_due();
-            // As a rule a woken sleeper goes to sleep again and then arms the timer itself.
+            // A woken sleeper usually sleeps again and then arms the timer itself.
             let mut yielded = false;
             poll_fn(|cx| {
                 if yielded {
@@ -126,7 +126,7 @@ impl Timer {
             return;
         }
         self.0.armed.set(Some(due));
-        // Zero would disarm it: an instant that has just passed is a nanosecond away.
+        // Zero would disarm the timer: use 1 ns for a time that has passed.
         let left = due.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
         let value = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         let setting = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };

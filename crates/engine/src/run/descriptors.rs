@@ -1,18 +1,19 @@
-//! File descriptors: each client holds one, so their limit is the limit of what can be in flight. Said before the run.
+//! File descriptors: each client holds one, so their limit also limits the requests in flight. Checked before
+//! the run.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::pacing::profile::Profile;
 use crate::plan::{Pacing, Plan, PlanError, Spread};
 
-/// What the process needs beside its clients: files, timers, libraries.
+/// Descriptors of the process besides its clients: files, timers, libraries.
 const OTHERS: u64 = 128;
 
-/// Raises this process's limit as far as it may, and refuses a plan that needs more.
+/// Raises this process's limit to its maximum, and refuses a plan that needs more.
 pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     let limit = raise();
     let hosts = plan.target.hosts.len() as u64;
-    // A target without hosts has nothing to connect to.
+    // A target without hosts needs no connections.
     let per_client = if plan.target.spread == Spread::Fixed { hosts.min(1) } else { hosts };
     let most = plan.target.connections.unwrap_or(u64::MAX);
     let (mut clients, mut asked) = (0u64, Vec::new());
@@ -26,7 +27,7 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
         clients = clients.saturating_add(count);
         asked.push(format!("stream {:?}: {count} {what}", stream.name));
     }
-    // All streams run at a time, and share the process and the connections.
+    // All streams run simultaneously, and share the process and the connections.
     let needed = clients.saturating_mul(per_client).min(most).div_ceil(plan.ranks) + OTHERS;
     if needed > limit {
         return Err(PlanError::new(format!(
@@ -38,11 +39,11 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Raises the soft limit to the hard one and returns it.
+/// Raises the soft limit to the hard limit and returns it.
 fn raise() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // A failure leaves the limit as it is, which is then what counts.
+    // On failure the old limit applies.
     let limit = setrlimit(Resource::Nofile, raised).map_or(limit, |()| raised);
     limit.current.unwrap_or(u64::MAX)
 }
@@ -84,7 +85,7 @@ mod tests {
     #[test]
     fn the_clients_of_all_streams_are_counted_together() {
         let limit = raise();
-        // Each stream alone fits, both do not.
+        // Each stream alone fits, both together do not.
         let clients = limit * 2 / 3;
         let stream = |name: &str, pacing: serde_json::Value| json!({"name": name, "mix": [["a", 1]], "pacing": pacing, "stop": {"duration": 1}});
         let both = |connections: Option<u64>| {

@@ -1,4 +1,4 @@
-//! The end of a phase: everything that was started is waited for, and what it leaves is put together.
+//! End of a phase: joins all threads and combines their results.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,7 @@ use crate::recording::tally::Totals;
 use crate::util::panics;
 use crate::workload::corpus::Corpora;
 
-/// What is left of a phase.
+/// Results of a phase.
 pub(super) struct Ended {
     pub totals: Totals,
     watch: Watch,
@@ -29,7 +29,7 @@ pub(super) struct Ended {
     start_time: StartTime,
 }
 
-/// Collects until the end and waits for all workers.
+/// Collects seconds until the end, then joins all workers.
 pub(super) fn finish<D: Driver, S: Ending>(
     phase: &Arc<Phase<D>>,
     mut sink: S,
@@ -39,7 +39,7 @@ pub(super) fn finish<D: Driver, S: Ending>(
 ) -> Result<Ended, String> {
     let hears = phase.clone();
     let _listening = panics::listen(move |words| hears.fail(format!("the collector panicked: {words}")));
-    // Caught here, since the workers must not outlive what becomes of their records.
+    // Catch a panic here: the workers must be stopped when their records have no receiver.
     let collected =
         catch_unwind(AssertUnwindSafe(|| collect(phase.plan.rank, links, &mut sink).and_then(|()| sink.end())));
     if let Ok(Err(error)) = &collected {
@@ -47,7 +47,7 @@ pub(super) fn finish<D: Driver, S: Ending>(
     }
     let mut leftover = Leftover { streams: vec![StreamEnd::NOTHING; phase.plan.streams.len()], ..Leftover::default() };
     for worker in workers {
-        // Of a worker that panicked the phase has heard.
+        // A worker's panic was already reported to the phase.
         let theirs = worker.join().unwrap_or_default();
         leftover.in_flight.extend(theirs.in_flight);
         for (stream, part) in leftover.streams.iter_mut().zip(theirs.streams) {
@@ -63,7 +63,7 @@ pub(super) fn finish<D: Driver, S: Ending>(
 }
 
 impl Ended {
-    /// This process's part of the outcome; the whole, if it is the only one.
+    /// Returns this process's part of the outcome; the whole outcome for a single process.
     pub(super) fn part<D: Driver>(&self, phase: &Phase<D>, slots: &[Slot], fingerprint: u64) -> RankOutcome {
         let Self { totals, watch, leftover, start_time } = self;
         let rank = phase.plan.rank;
@@ -114,7 +114,7 @@ impl Ended {
     }
 }
 
-/// The corpora of which lines were kept aside.
+/// Returns the corpora with lines set aside.
 fn set_aside(corpora: &Corpora) -> BTreeMap<String, (u64, Vec<String>)> {
     let stats = corpora.iter().map(|(name, corpus)| (name.to_owned(), corpus.set_aside()));
     let paths = |kept: Vec<&std::path::Path>| kept.iter().map(|path| path.display().to_string()).collect();

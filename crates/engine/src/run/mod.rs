@@ -1,4 +1,4 @@
-//! Runs one phase: checks and maps the plan, starts workers and collector, and describes the outcome at the end.
+//! Runs one phase: checks and maps the plan, starts workers and collector, and returns the outcome.
 
 pub mod descriptors;
 mod ending;
@@ -38,7 +38,7 @@ use ending::{Ended, finish};
 use prepare::{prepare, runtime};
 use sinks::{Ending, IntoFiles, IntoMemory, Seconds};
 
-/// A phase that is running, or has run.
+/// A running or finished phase.
 pub struct Running {
     phase: Arc<dyn Control>,
     start_time: StartTime,
@@ -49,12 +49,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// Ends the phase now; what was measured so far is kept.
+    /// Ends the phase now; measurements so far are kept.
     pub fn stop(&self) {
         self.phase.stop();
     }
 
-    /// Takes nothing more from sources: what they gave is still sent, and then the phase ends.
+    /// Closes all sources: their queued events are sent, then the phase ends.
     pub fn close(&self) {
         self.phase.close();
     }
@@ -64,17 +64,17 @@ impl Running {
         self.phase.set_hosts(hosts)
     }
 
-    /// Keeps the present clients of closed streams, regardless of later stages: none joins or leaves.
+    /// Freezes the active clients of closed streams, regardless of later stages.
     pub fn hold(&self) {
         self.phase.hold();
     }
 
-    /// On one rank of several: does what rank 0 has found out from all of them. An error in words for anything else.
+    /// Applies rank 0's directives on this rank. Fails if they cannot be parsed.
     pub fn apply(&self, directives: &[u8]) -> Result<(), String> {
         Directives::from_bytes(directives).map(|directives| self.phase.apply(&directives))
     }
 
-    /// Waits up to `limit` for the end; says whether it has come.
+    /// Waits up to `limit` for the end; returns whether the phase has ended.
     pub fn wait(&self, limit: Duration) -> bool {
         let (finished, finished_signal) = &*self.finished;
         let guard = finished.lock().expect("no thread panics while it holds the lock");
@@ -84,29 +84,29 @@ impl Running {
             .0
     }
 
-    /// When the load begins, or began.
+    /// Returns the start time of the load.
     pub fn start_time(&self) -> &StartTime {
         &self.start_time
     }
 
-    /// On one rank of several: its seconds that were not asked for yet, one after the other.
+    /// Takes this rank's serialized seconds since the last call.
     pub fn seconds(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut *self.seconds.lock().expect("no thread panics while it holds the lock"))
     }
 
-    /// Figures for a waiting user.
+    /// Returns the progress, for display.
     pub fn progress(&self) -> Progress {
         Progress { sources: self.phase.stats(), ..shown(&self.progress) }
     }
 
-    /// The newest answers that are kept and were not taken yet, by operation.
+    /// Takes the latest answers not returned before, by operation.
     pub fn answers(&self) -> Vec<(String, Vec<u8>)> {
         self.phase.answers()
     }
 
-    /// Waits for the end and returns the outcome, the content of `outcome.json`, or this rank's
-    /// [`Part`](crate::recording::outcome::RankOutcome) of it; an error when the records could not be written. Nothing
-    /// of the phase goes on then. Once.
+    /// Waits for the end and returns the outcome: the content of `outcome.json`, or this rank's
+    /// [`Part`](crate::recording::outcome::RankOutcome) of it. Fails if the records could not be written. All
+    /// threads of the phase have ended then. Call once.
     pub fn outcome(&self) -> Result<Value, String> {
         let handle = self.outcome.lock().expect("no thread panics while it holds the lock").take();
         handle.ok_or("the outcome was taken already")?.join().map_err(|_| "the generator panicked".to_owned())?
@@ -114,7 +114,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// A load without a handle must not go on.
+    /// Stops the load, which must not outlive its handle.
     fn drop(&mut self) {
         self.phase.stop();
         if let Ok(Some(outcome)) = self.outcome.get_mut().map(Option::take) {
@@ -123,7 +123,7 @@ impl Drop for Running {
     }
 }
 
-/// What can be asked of a phase while it runs, independent of its driver.
+/// Operations on a running phase, independent of its driver.
 trait Control: Send + Sync {
     fn stats(&self) -> BTreeMap<String, SourceStats>;
     fn answers(&self) -> Vec<(String, Vec<u8>)>;
@@ -177,7 +177,7 @@ impl<D: Driver> Control for Phase<D> {
     }
 }
 
-/// Starts a phase that records into `folder`. Errors come back at once, before anything is sent.
+/// Starts a phase that records into `folder`. Errors are returned before anything is sent.
 pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
     let (phase, slots) = prepare::<D>(plan, false)?;
     phase.context.corpora.make_ready()?;
@@ -198,13 +198,13 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
     })
 }
 
-/// A phase that one rank of several is about to run: checked and mapped, so that nothing remains to be done at the
-/// instant on which the ranks agree.
+/// A checked and mapped phase of one rank, ready to start at the agreed time.
 pub trait Prepared: Send + Sync {
-    /// Starts the load at `start`, seconds of this machine's CLOCK_MONOTONIC; by default when the plan says.
+    /// Starts the load at `start`, seconds of this machine's CLOCK_MONOTONIC; by default at the plan's start
+    /// time.
     fn begin(self: Box<Self>, start: Option<f64>) -> Result<Running, PlanError>;
 
-    /// Rank 0's record of the phase, in `folder`.
+    /// Creates rank 0's record of the phase in `folder`.
     fn recorder(&self, folder: &Path, start: Option<f64>) -> Result<RankRecorder, PlanError>;
 }
 
@@ -214,9 +214,9 @@ struct Ready<D: Driver> {
     fingerprint: u64,
 }
 
-/// Checks and maps the plan of one rank of several; waits for the first line where that begins the load.
+/// Checks and maps the plan of one rank. Waits for the first line if the load starts with it.
 pub fn prepare_rank<D: Driver>(plan: Plan) -> Result<Box<dyn Prepared>, PlanError> {
-    // The run began by rank 0's clock, which says nothing on another machine.
+    // The run's start is a time of rank 0's clock, meaningless on another machine.
     let began = plan.began.filter(|_| plan.rank == 0);
     let (phase, slots) = prepare::<D>(Plan { began, ..plan }, true)?;
     phase.context.corpora.make_ready()?;
@@ -243,7 +243,7 @@ impl<D: Driver> Prepared for Ready<D> {
     }
 }
 
-/// Starts workers and collector. `tell` makes the outcome of what they leave.
+/// Starts workers and collector. `tell` builds the outcome from their results.
 fn launch<D: Driver, S: Ending>(
     phase: &Arc<Phase<D>>,
     slots: Vec<Slot>,
@@ -261,7 +261,7 @@ fn launch<D: Driver, S: Ending>(
     for thread in 0..phase.plan.threads as usize {
         let (finished, intervals) = channel();
         let (recycle, empty) = channel();
-        // Two to begin with: one is filled while the collector has the other.
+        // Two intervals per worker: the worker fills one while the collector has the other.
         for _ in 0..2 {
             let _ = recycle.send(Interval::new(thread, slots.len()));
         }
@@ -281,7 +281,7 @@ fn launch<D: Driver, S: Ending>(
             ended.and_then(|ended| tell(&phase2, ended))
         })
         .map_err(no_thread)?;
-    // From here on dropping it ends everything that was started.
+    // From here on, dropping `running` stops all threads.
     let running =
         Running { phase: phase.clone(), start_time, progress, seconds, finished, outcome: Mutex::new(Some(outcome)) };
     let spawned = (0..).zip(ends).try_for_each(|(thread, (finished, empty))| {
@@ -289,12 +289,12 @@ fn launch<D: Driver, S: Ending>(
         let _ = started_workers.send(worker);
         Ok(())
     });
-    // The collector waits for workers until it knows that it has them all.
+    // The collector waits for workers until this channel closes.
     drop(started_workers);
     spawned.map(|()| running)
 }
 
-/// Sources that are read, until nobody takes their events any more.
+/// Ends the sources when dropped.
 struct SourceGuard(Vec<Arc<Source>>);
 
 impl Drop for SourceGuard {
@@ -303,7 +303,7 @@ impl Drop for SourceGuard {
     }
 }
 
-/// Says that a phase is over, however its thread ends.
+/// Signals the end of a phase when dropped, also after a panic.
 struct FinishedSignal(Arc<(Mutex<bool>, Condvar)>);
 
 impl Drop for FinishedSignal {
@@ -331,7 +331,7 @@ fn spawn_worker<D: Driver>(
     thread::Builder::new().name(format!("worker-{thread}")).spawn(move || {
         let hears = phase.clone();
         let _listening = panics::listen(move |words| hears.fail(format!("a client or its thread panicked: {words}")));
-        // Made here: a recorder reads the CPU clock of its own thread.
+        // Created on this thread, because the recorder reads the CPU clock of its thread.
         let recorder = Recorder::new(thread as usize, slots, start, warmup, samples, finished, empty);
         client::run(&phase, thread, start, recorder).unwrap_or_else(|error| {
             phase.fail(format!("a worker thread failed: {error}"));
@@ -340,24 +340,24 @@ fn spawn_worker<D: Driver>(
     })
 }
 
-/// Whether the plan can be carried out, as `start` sees it before any load, or with `together` as `prepare_rank` does.
+/// Checks a plan as [`start`] does before any load, or with `together` as [`prepare_rank`] does.
 pub fn validate<D: Driver>(plan: Plan, together: bool) -> Result<(), PlanError> {
     prepare::<D>(plan, together).map(|_| ())
 }
 
-/// One operation that was sent once.
+/// Result of an operation sent once.
 pub struct Checked {
     /// Its name.
     pub operation: String,
-    /// What became of it.
+    /// The reply.
     pub reply: Reply,
     /// Request and answer as readable text.
     pub exchange: Exchange,
-    /// How long the connections took that were opened for it; `None` if none was.
+    /// Setup time of the connections opened for it; `None` if none was.
     pub setup: Option<Duration>,
 }
 
-/// Each operation of the plan once: what `loadframe check` shows.
+/// Sends each operation of the plan once, for `loadframe check`.
 pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError> {
     let draw = Draw::new(plan.seed, 0, 0);
     let (phase, slots) = prepare::<D>(plan, false)?;
@@ -383,7 +383,7 @@ pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError
     })
 }
 
-/// The request of each operation of the plan as readable text, if its driver has one before it is sent.
+/// Returns the request of each operation as readable text, if the driver can render it without sending.
 pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<String>)>, PlanError> {
     let draw = Draw::new(plan.seed, 0, 0);
     let (phase, slots) = prepare::<D>(plan, false)?;
@@ -396,7 +396,7 @@ pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<St
     })
 }
 
-/// Each operation of a phase, in its order, with its name.
+/// Iterates over the operations of a phase, each once, with its name.
 fn once<'a, D: Driver>(phase: &'a Phase<D>, slots: &'a [Slot]) -> impl Iterator<Item = (&'a str, &'a Choice<D>)> {
     let mut seen = HashSet::new();
     let choices = phase.stream_plans.iter().flat_map(|stream_plan| &stream_plan.choices);

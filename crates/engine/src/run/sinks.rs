@@ -1,4 +1,4 @@
-//! What becomes of a process's seconds: files, or, on one rank of several, values for the first of them.
+//! Sinks of a process's seconds: files, or serialized values for rank 0.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -14,9 +14,9 @@ use crate::recording::second::Second;
 use crate::recording::tally::{Tally, Totals};
 use crate::recording::worker_stats::{WorkerRow, Workers};
 
-/// A sink that knows in the end what it has seen.
+/// A sink with a result.
 pub(super) trait Ending: Sink + Send + 'static {
-    /// Closes it: totals, and what the workers measured of themselves.
+    /// Closes the sink; returns the totals and the workers' metrics.
     fn end(self) -> io::Result<(Totals, Watch)>;
 }
 
@@ -47,10 +47,10 @@ impl<D: Driver> Ending for IntoFiles<D> {
     }
 }
 
-/// Seconds that wait for whoever asks for them.
+/// Serialized seconds not fetched yet.
 pub(super) type Seconds = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// Keeps seconds until they are asked for.
+/// Keeps seconds in memory until they are fetched.
 pub(super) struct IntoMemory<D: Driver> {
     pub phase: Arc<Phase<D>>,
     pub seconds: Seconds,

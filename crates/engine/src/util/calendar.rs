@@ -1,16 +1,16 @@
-//! Dates and times of day of the Gregorian calendar, UTC throughout, as counts from the beginning of 1970.
+//! Dates and times of the Gregorian calendar in UTC, relative to the start of 1970.
 
 use jiff::SignedDuration;
 use jiff::civil::{Date, DateTime, Time, date};
 
-/// The beginning of 1970.
+/// The start of 1970.
 const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
 
 /// Milliseconds in a day.
 pub const DAY: i64 = 24 * 60 * 60 * 1000;
 
-/// Milliseconds since 1970 of `2015-01-31` or `2015-01-31T12:30:00.5`, seconds and their fraction optional, with a
-/// space for the `T` or a `Z` at the end; `None` for any other text.
+/// Parses `2015-01-31` or `2015-01-31T12:30:00.5` as milliseconds since 1970; `None` for any other text.
+/// Seconds and their fraction are optional, a space may replace the `T`, and a `Z` may follow.
 pub fn milliseconds(text: &str) -> Option<i64> {
     let text = text.strip_suffix('Z').unwrap_or(text);
     let (day, time) = match text.split_at_checked(10)? {
@@ -20,7 +20,7 @@ pub fn milliseconds(text: &str) -> Option<i64> {
     Some(days(day)? * DAY + time.duration_since(Time::midnight()).as_millis() as i64)
 }
 
-/// Days since 1970-01-01 of `2015-01-31`; `None` for any other text.
+/// Parses `2015-01-31` as days since 1970-01-01; `None` for any other text.
 pub fn days(text: &str) -> Option<i64> {
     let plain = text
         .bytes()
@@ -30,7 +30,7 @@ pub fn days(text: &str) -> Option<i64> {
     Some(date.duration_since(EPOCH.date()).as_hours() / 24)
 }
 
-/// The time of day of `23:59` or `23:59:59.5`; `None` for any other text, also for a leap second.
+/// Parses a time of day, `23:59` or `23:59:59.5`; `None` for any other text, including a leap second.
 pub fn time(text: &str) -> Option<Time> {
     let (clock, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let plain =
@@ -42,7 +42,7 @@ pub fn time(text: &str) -> Option<Time> {
     text.parse().ok().filter(|_| valid)
 }
 
-/// The date and the time this many milliseconds after the beginning of 1970, within the years 0 to 9999; `None` beyond.
+/// Returns the date and time at `milliseconds` since 1970; `None` outside the years 0 to 9999.
 #[inline]
 pub fn at(milliseconds: i64) -> Option<DateTime> {
     EPOCH.checked_add(SignedDuration::from_millis(milliseconds)).ok().filter(|at| at.year() >= 0)

@@ -1,14 +1,15 @@
 //! CPU time and waiting time of the calling thread.
 
-/// CPU time of the calling thread, seconds.
+/// Returns the CPU time of the calling thread, seconds.
 pub fn thread_cpu() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// How long the calling thread has waited for a core since it began, seconds; 0 where the kernel does not count it.
+/// Returns the total time that the calling thread has waited for a core, seconds; 0 if the kernel does not
+/// count it.
 pub fn thread_waited() -> f64 {
-    // The second figure of schedstat is nanoseconds on a run queue (kernel documentation, sched-stats).
+    // The second field of schedstat is ns on a run queue (kernel documentation, sched-stats).
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|figure| figure.parse::<f64>().ok()).unwrap_or(0.0) * 1e-9
 }

@@ -1,4 +1,4 @@
-//! Numbers as text, appended to a buffer: no allocation, and for integers no formatting machinery.
+//! Numbers as text, appended to a buffer without allocation; integers bypass `fmt`.
 
 use std::io::Write;
 
@@ -18,12 +18,13 @@ pub fn push_i64(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Appends the shortest text that reads back as `number`, with a point or an exponent: `5.0`, `0.1`, `1e300`.
+/// Appends the shortest text that parses to `number`, with a point or an exponent: `5.0`, `0.1`, `1e300`.
 pub fn push_f64(out: &mut Vec<u8>, number: f64) {
     write!(out, "{number:?}").expect("a vector takes all that is written to it");
 }
 
-/// Appends an amount given in hundredths as the shortest decimal with at least one decimal place: `6.3`, `12.0`, `0.88`.
+/// Appends an amount of hundredths as the shortest decimal with at least one decimal place: `6.3`, `12.0`,
+/// `0.88`.
 #[inline]
 pub fn push_hundredths(out: &mut Vec<u8>, amount: u64) {
     push_u64(out, amount / 100);
@@ -32,7 +33,7 @@ pub fn push_hundredths(out: &mut Vec<u8>, amount: u64) {
     out.extend_from_slice(if cents[1] == b'0' { &cents[..1] } else { cents });
 }
 
-/// The two digits of a number below 100.
+/// Returns the two digits of a number below 100.
 #[inline]
 pub fn pair(number: u64) -> &'static [u8] {
     let at = number as usize * 2;

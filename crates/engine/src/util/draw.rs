@@ -1,47 +1,47 @@
-//! Randomness without state: what request *k* draws is a pure function of (seed, stream, k).
+//! Stateless randomness: the draws of request *k* are a pure function of (seed, stream, k).
 //!
-//! Generators that stride one schedule need neither communication nor shared state when a draw can be computed from
-//! the request's number alone. The bits come from the finaliser of SplitMix64 (Steele, Lea and Flood 2014), applied
-//! to a mix of the key's parts; it passes as a hash of a counter, which is all that is asked of it here.
+//! Generators that stride a schedule need neither communication nor shared state, because a draw depends only
+//! on the request's number. The bits come from the finaliser of SplitMix64 (Steele, Lea and Flood 2014),
+//! applied to a mix of the key's parts. It is good enough as a hash of a counter.
 //!
-//! Which client sends request *k* of a closed stream depends on the answers' times; only what is asked for per user
-//! depends on the client. What is chosen among records that the load inserts depends on which of them are there
-//! already; see [`crate::client::counters`].
+//! The client that sends request *k* of a closed stream depends on the times of the answers. Only draws per
+//! user depend on the client. Draws among records inserted by the load depend on the inserts finished so far;
+//! see [`crate::client::counters`].
 
-/// So many loops of journeys can have variables that count them.
+/// Maximum number of journey loops with counting variables.
 pub const LOOPS: usize = 4;
 
-/// Names one request: its seed, its stream and its number in that stream.
+/// Key of a request: its seed, stream and number in that stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
     /// The run's seed.
     pub seed: u64,
-    /// The stream's place in its phase's plan, mixed with the phase's name by the plan.
+    /// The stream's index in its phase's plan, mixed with the phase's name by the plan.
     pub stream: u64,
     /// The number of the request in the stream, over all generators.
     pub k: u64,
-    /// The number of the iteration that the request belongs to: of the journey, or `k` without one.
+    /// The number of the request's iteration: of the journey, or `k` without one.
     pub iteration: u64,
     /// The number of the client that sends it.
     pub user: u64,
-    /// The number that it takes of the counter that it uses, if it uses one: how many requests of its stream used the
-    /// counter before it.
+    /// The number that it takes from its counter, if it uses one: the number of earlier requests of its
+    /// stream that used the counter.
     pub number: u64,
-    /// How many numbers of the counter that it chooses from are known to be settled. Fixed when the request starts, so
-    /// that what it draws does not change under way.
+    /// The known number of settled inserts of the counter that it draws from. Fixed at the start of the
+    /// request, so that its draws do not change.
     pub settled: u64,
-    /// Its place in the round over the nodes: successive requests of one operation go to successive nodes.
+    /// Its position in the round over the nodes: successive requests of one operation go to successive nodes.
     pub turn: u64,
-    /// Whether its client may ask any node; those of a closed loop keep to one.
+    /// Whether its client may switch nodes. Closed-loop clients keep their node.
     pub roams: bool,
-    /// The user's instant of the simulated clock, milliseconds since 1970.
+    /// The user's simulated time, milliseconds since 1970.
     pub instant: i64,
-    /// How often the user has been through each loop that a variable counts, before this pass.
+    /// Number of the user's earlier passes through each loop with a counting variable.
     pub passes: [u32; LOOPS],
 }
 
 impl Draw {
-    /// Request `k` of a stream, an iteration of its own, sent by the first client.
+    /// Creates the key of request `k` of a stream, as a separate iteration of the first client.
     pub fn new(seed: u64, stream: u64, k: u64) -> Self {
         let passes = [0; LOOPS];
         Self {
@@ -59,20 +59,21 @@ impl Draw {
         }
     }
 
-    /// 64 uniform bits. `salt` separates the things that one request draws.
+    /// Returns 64 uniform bits. `salt` separates the draws of a request.
     #[inline]
     pub fn bits(&self, salt: u64) -> u64 {
         let key = mix(self.seed ^ mix(self.stream.wrapping_add(GOLDEN)));
         mix(mix(key ^ self.k.wrapping_mul(GOLDEN)) ^ salt.wrapping_mul(0xd1b5_4a32_d192_ed03))
     }
 
-    /// The turn by which client number `client` takes one of several nodes: its own, or the request's.
+    /// Returns the number by which client `client` selects one of several nodes: its own number, or the
+    /// request's turn.
     #[inline]
     pub fn turn_of(&self, client: u64, is_fixed: bool) -> u64 {
         if is_fixed && !self.roams { client } else { self.turn }
     }
 
-    /// A number in [0, 1), uniform, with 53 random bits.
+    /// Returns a uniform number in [0, 1) with 53 random bits.
     #[inline]
     pub fn unit(&self, salt: u64) -> f64 {
         (self.bits(salt) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
@@ -81,7 +82,8 @@ impl Draw {
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The finaliser of SplitMix64: a bijection in which every input bit moves about half of the output bits.
+/// Applies the finaliser of SplitMix64: a bijection in which every input bit flips about half of the output
+/// bits.
 #[inline]
 pub fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -89,12 +91,12 @@ pub fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// FNV-1a of a name: turns it into a key for [`Draw`].
+/// Returns the FNV-1a hash of a name, as a key for [`Draw`].
 pub fn hash_name(name: &str) -> u64 {
     fnv(name.as_bytes())
 }
 
-/// FNV-1a over bytes.
+/// Returns the FNV-1a hash of bytes.
 pub fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,6 +1,6 @@
-//! Text made fit for the place where it is written: the inside of a JSON string, or a path.
+//! Escaping of text for JSON strings and for paths.
 
-/// Appends `text` as it stands between the quotes of a JSON string (RFC 8259, section 7).
+/// Appends `text`, escaped for the inside of a JSON string (RFC 8259, section 7).
 pub fn push_json_text(out: &mut Vec<u8>, text: &str) {
     for byte in text.bytes() {
         match byte {
@@ -15,8 +15,8 @@ pub fn push_json_text(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Appends `text` so that it is data anywhere in a path or a query string (RFC 3986, section 2.1):
-/// all but the unreserved characters, and `,` `*` `:` that collections are listed with, as `%XX`.
+/// Appends `text`, percent-encoded for a path or query string (RFC 3986, section 2.1). Unreserved characters
+/// stay, and so do `,` `*` `:`, which occur in lists of collections.
 pub fn push_percent(out: &mut Vec<u8>, text: &str) {
     for byte in text.bytes() {
         match byte {

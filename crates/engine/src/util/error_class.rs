@@ -1,24 +1,24 @@
-//! The classes that errors are counted by.
+//! Error classes.
 
-/// The classes that errors are counted by.
+/// Class of an error, by which errors are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(usize)]
 pub enum ErrorClass {
-    /// No connection, or it broke.
+    /// The connection failed or broke.
     Connect,
-    /// No answer in time, or an answer that says that it ran out of time.
+    /// No answer in time, or the answer reports a time-out.
     Timeout,
-    /// The store pushes back: 429, overloaded.
+    /// The store is overloaded: 429.
     Rejected,
     /// The request is wrong: 4xx.
     Client,
-    /// The store is: 5xx, failed shards.
+    /// The store failed: 5xx, failed shards.
     Server,
-    /// The request succeeded, some of its items did not.
+    /// The request succeeded, but some of its items failed.
     Item,
-    /// The answer is not what the workload asserts.
+    /// The answer violates an assertion of the workload.
     Assertion,
-    /// What was written did not become visible in time.
+    /// A write did not become visible in time.
     Unseen,
 }
 
@@ -35,12 +35,12 @@ impl ErrorClass {
         Self::Unseen,
     ];
 
-    /// Whether the same request may succeed when it is tried again.
+    /// Returns whether a retry of the same request may succeed.
     pub fn may_pass(self) -> bool {
         matches!(self, Self::Connect | Self::Timeout | Self::Rejected | Self::Server)
     }
 
-    /// The name in records.
+    /// Returns the name in records.
     pub fn name(self) -> &'static str {
         ["connect", "timeout", "rejected", "client", "server", "item", "assertion", "unseen"][self as usize]
     }

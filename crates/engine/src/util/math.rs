@@ -1,39 +1,40 @@
 //! Elementary functions with the same result on every machine.
 //!
-//! Schedules, numbers of inserts and drawn values are functions of the seed, and ranks on different machines must agree on
-//! them. `f64::ln` and the like are those of the platform, which may differ in the last bit. `f64::sqrt` is exact.
+//! Schedules, insert numbers and drawn values are functions of the seed, and ranks on different machines must
+//! agree on them. `f64::ln` and similar functions depend on the platform and may differ in the last bit.
+//! `f64::sqrt` is exact.
 
-/// The natural logarithm.
+/// Returns the natural logarithm.
 #[inline]
 pub fn ln(x: f64) -> f64 {
     libm::log(x)
 }
 
-/// The natural logarithm of 1 + x.
+/// Returns the natural logarithm of 1 + x.
 #[inline]
 pub fn ln_1p(x: f64) -> f64 {
     libm::log1p(x)
 }
 
-/// e to the power of x.
+/// Returns e to the power of x.
 #[inline]
 pub fn exp(x: f64) -> f64 {
     libm::exp(x)
 }
 
-/// e to the power of x, minus 1.
+/// Returns e to the power of x, minus 1.
 #[inline]
 pub fn exp_m1(x: f64) -> f64 {
     libm::expm1(x)
 }
 
-/// x to the power of y.
+/// Returns x to the power of y.
 #[inline]
 pub fn powf(x: f64, y: f64) -> f64 {
     libm::pow(x, y)
 }
 
-/// The cosine.
+/// Returns the cosine.
 #[inline]
 pub fn cos(x: f64) -> f64 {
     libm::cos(x)
@@ -43,7 +44,7 @@ pub fn cos(x: f64) -> f64 {
 mod tests {
     use std::path::Path;
 
-    /// Lines outside tests that call a function of the platform.
+    /// Collects lines outside tests that call a platform function.
     fn platform_calls(folder: &Path, calls: &mut Vec<String>) {
         const CALLS: [&str; 8] = [".ln()", ".ln_1p()", ".exp()", ".exp_m1()", ".powf(", ".cos()", ".sin()", ".log10()"];
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -83,7 +84,7 @@ mod tests {
             close(super::powf(x, -0.7), x.powf(-0.7));
         }
         assert_eq!(super::ln(2.0).to_bits(), std::f64::consts::LN_2.to_bits());
-        // The last bit is that of the algorithm: the nearest number is one less.
+        // The last bit depends on the algorithm: the nearest number is one less.
         assert_eq!(super::exp(1.0).to_bits(), std::f64::consts::E.to_bits() + 1);
         assert_eq!(super::cos(0.0).to_bits(), 1.0f64.to_bits());
     }

@@ -1,4 +1,4 @@
-//! Helpers that know nothing of load: random draws, JSON, dates, numbers as text, escaping, panics.
+//! General helpers: random draws, JSON, dates, numbers as text, escaping, panics.
 
 pub mod calendar;
 pub mod cpu;

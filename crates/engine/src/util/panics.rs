@@ -1,7 +1,8 @@
 //! Reports the panics of a thread to a listener.
 //!
-//! A runtime catches the panic of a task, and a task that is not awaited then ends silently, although the load
-//! has lost a client. A hook is called for each panic, with its place in the source, before anything can catch it.
+//! A runtime catches the panic of a task. A task that is not awaited then ends silently, although the load
+//! has lost a client. The hook is called for each panic, with its source location, before anything can catch
+//! it.
 
 use std::cell::RefCell;
 use std::panic::{PanicHookInfo, set_hook, take_hook};
@@ -13,7 +14,7 @@ thread_local! {
     static LISTENER: RefCell<Option<Listener>> = const { RefCell::new(None) };
 }
 
-/// Listens to the panics of the thread that made it, until it is dropped.
+/// Guard that listens to the panics of its thread until it is dropped.
 pub struct Listening(());
 
 /// Passes the message of each panic of this thread to `listener` instead of to standard error.

@@ -1,8 +1,8 @@
-//! Names in messages: for a mistyped word the message suggests the one that was probably meant.
+//! Suggestions for mistyped words in messages.
 
 use strsim::levenshtein;
 
-/// The word of `words` that is nearest to `wrong` by edit distance, if any is near enough to be meant.
+/// Returns the word nearest to `wrong` by edit distance, if it is near enough.
 pub fn nearest<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     words
         .into_iter()
@@ -12,7 +12,7 @@ pub fn nearest<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, word)| word)
 }
 
-/// `unknown KIND "wrong"; did you mean "right"?`, or a list of what there is when nothing is near.
+/// Returns `unknown KIND "wrong"; did you mean "right"?`, or a list of all words if none is near.
 pub fn unknown<'a>(kind: &str, wrong: &str, words: impl IntoIterator<Item = &'a str> + Clone) -> String {
     if let Some(word) = nearest(wrong, words.clone()) {
         return format!("unknown {kind} \"{wrong}\"; did you mean \"{word}\"?");

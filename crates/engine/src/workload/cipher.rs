@@ -1,8 +1,7 @@
-//! Values as an owner who does not trust the store writes them: texts by AES-CBC, numbers and instants by a function that
-//! keeps their order.
+//! Client-side encryption of values: AES-CBC for text, an order-preserving function for numbers and times.
 //!
-//! What comes out is a pure function of the key, the field and the value, so that a search for a value finds what was
-//! written. That is what it costs: equal values of a field stay equal, and numbers and instants keep their order.
+//! The result is a pure function of the key, the field and the value, so that a search for a value finds it.
+//! As a consequence, equal values of a field stay equal, and numbers and times keep their order.
 
 use std::fmt;
 
@@ -17,17 +16,17 @@ use crate::util::calendar;
 const BLOCK: usize = 16;
 type Block = [u8; BLOCK];
 
-/// Bits that a mapped number has below the number's own. They depend on the key and the number.
+/// Bits of a mapped number below the number's own. They depend on the key and the number.
 const NOISE: u32 = 16;
-/// Numbers in units lie within plus and minus this, so that mapped ones have 64 bits.
+/// Bound of the absolute value of numbers in units, so that mapped numbers fit into 64 bits.
 const MOST: i128 = 1 << (63 - NOISE);
 
-/// How the values of one field are encrypted.
+/// Encryption of one field.
 #[derive(Clone)]
 pub struct Field {
     name: String,
     aes: Aes128,
-    /// What chains of blocks begin with: a secret of the field's own.
+    /// Secret initialization block of the field.
     begin: Block,
     kind: Kind,
 }
@@ -35,7 +34,7 @@ pub struct Field {
 #[derive(Clone, Debug)]
 enum Kind {
     Text,
-    /// Whole multiples of 1 / `unit`; others are `rounded`, or refused.
+    /// Integer multiples of 1 / `unit`; others are rounded if `rounded` is set, otherwise refused.
     Number {
         unit: i64,
         rounded: bool,
@@ -43,25 +42,26 @@ enum Kind {
     Instant(Format),
 }
 
-/// Texts of instants, such as `%Y-%m-%d`, each of which stands for `span` milliseconds.
+/// Format of times as text, such as `%Y-%m-%d`. Each text stands for `span` milliseconds.
 #[derive(Clone, Debug)]
 struct Format {
     text: String,
     span: i64,
 }
 
-/// Which end of a range a number bounds.
+/// Side of a range that a number bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The least mapped number of what is not less: for `>=` and `<`.
+    /// Lower limit, for `>=` and `<`: the smallest mapped number of values that are not less.
     Low,
-    /// The greatest mapped number of what is not more: for `<=` and `>`.
+    /// Upper limit, for `<=` and `>`: the largest mapped number of values that are not greater.
     High,
 }
 
 impl Field {
-    /// Reads the `key` (32 hexadecimal digits) and how a field is encrypted: `"text"`,
-    /// `{"number": {"unit": 100, "rounded": false}}` or `{"instant": {"format": "%Y-%m-%d", "span": 86400000}}`.
+    /// Creates the encryption of a field from the `key` (32 hexadecimal digits) and its type: `"text"`,
+    /// `{"number": {"unit": 100, "rounded": false}}` or `{"instant": {"format": "%Y-%m-%d", "span":
+    /// 86400000}}`.
     pub fn new(key: &str, name: &str, form: &Value) -> Result<Self, PlanError> {
         let wrong = || PlanError::new(format!("{form} does not say how the field {name:?} is encrypted"));
         let key = key_of(key).ok_or_else(|| PlanError::new("a key for encryption has 32 hexadecimal digits"))?;
@@ -84,17 +84,17 @@ impl Field {
         Ok(Self { name: name.to_owned(), aes, begin, kind })
     }
 
-    /// Whether its values are numbers.
+    /// Returns whether its values are numbers.
     pub fn is_number(&self) -> bool {
         matches!(self.kind, Kind::Number { .. })
     }
 
-    /// Whether its values are texts.
+    /// Returns whether its values are text.
     pub fn is_text(&self) -> bool {
         matches!(self.kind, Kind::Text)
     }
 
-    /// The encrypted value; the error says why there is none.
+    /// Encrypts a value, or returns the reason why it cannot be encrypted.
     pub fn value(&self, plain: &Value) -> Result<Value, String> {
         match &self.kind {
             Kind::Text => {
@@ -112,7 +112,7 @@ impl Field {
             }
             Kind::Number { unit, rounded } => {
                 let (below, above) = match (*rounded, self.number(plain)?) {
-                    // As the stores round: halves go up.
+                    // Round half up, as the stores do.
                     (true, number) if !number.is_i64() => {
                         let nearest = (real(&number) * *unit as f64 + 0.5).floor() as i128;
                         (nearest, nearest)
@@ -132,10 +132,10 @@ impl Field {
         }
     }
 
-    /// The bound of a range of encrypted values; the error says why there is none.
+    /// Encrypts the bound of a range, or returns the reason why it cannot be encrypted.
     pub fn bound(&self, plain: &Value, bound: Bound) -> Result<i64, String> {
         let (below, above) = match &self.kind {
-            Kind::Text => return Err(format!("the texts of {:?} have no order when they are encrypted", self.name)),
+            Kind::Text => return Err(format!("encrypted text of {:?} cannot be compared by order", self.name)),
             Kind::Number { unit, .. } => units(&self.number(plain)?, *unit),
             Kind::Instant(format) => {
                 let first = i128::from(self.instant(plain, format)?);
@@ -149,14 +149,14 @@ impl Field {
         Ok(number.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
-    /// Appends a text, encrypted, in hexadecimal digits.
+    /// Appends encrypted text in hexadecimal digits.
     pub fn push_text(&self, plain: &[u8], out: &mut Vec<u8>) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let encrypted = chained(&self.aes, self.begin, plain);
         out.extend(encrypted.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| DIGITS[usize::from(digit)]));
     }
 
-    /// A number in units, with bits below that nobody foresees who has no key; `None` beyond [`MOST`].
+    /// Maps a number in units; its low bits are unpredictable without the key. `None` beyond [`MOST`].
     fn mapped(&self, number: i128) -> Option<i64> {
         let number = Some(number).filter(|number| (-MOST..MOST).contains(number))? as i64;
         let mut block = self.begin;
@@ -177,7 +177,7 @@ impl Field {
         number.ok_or_else(|| self.wrong(plain, format_args!("a number")))
     }
 
-    /// Milliseconds since 1970.
+    /// Converts a value to milliseconds since 1970.
     fn instant(&self, plain: &Value, format: &Format) -> Result<i64, String> {
         let instant = plain.as_str().and_then(|text| format.read(text));
         instant.ok_or_else(|| self.wrong(plain, format_args!("a date like {}", format.text)))
@@ -193,14 +193,14 @@ impl Field {
 }
 
 impl fmt::Debug for Field {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Field").field("name", &self.name).field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
 impl Format {
-    /// Milliseconds since 1970 of a text that is exactly in this format.
+    /// Parses a text that is exactly in this format as milliseconds since 1970.
     fn read(&self, text: &str) -> Option<i64> {
         let (mut year, mut month, mut day) = ("1970", "01", "01");
         let (mut hour, mut minute, mut second, mut millis) = ("00", "00", "00", "000");
@@ -233,7 +233,7 @@ impl Format {
     }
 }
 
-/// AES-CBC, padded by PKCS #7 (RFC 5652, section 6.3).
+/// Encrypts with AES-CBC and PKCS #7 padding (RFC 5652, section 6.3).
 fn chained(aes: &Aes128, begin: Block, plain: &[u8]) -> Vec<u8> {
     cbc::Encryptor::inner_iv_init(aes.clone(), &begin.into()).encrypt_padded_vec::<Pkcs7>(plain)
 }
@@ -243,17 +243,17 @@ fn key_of(text: &str) -> Option<Block> {
     digits.then(|| u128::from_str_radix(text, 16).ok())?.map(u128::to_be_bytes)
 }
 
-/// The greatest multiple of 1 / `unit` that is not above a number, and the least that is not below it, in units.
+/// Returns the largest multiple of 1 / `unit` not above a number, and the smallest not below it, in units.
 fn units(number: &serde_json::Number, unit: i64) -> (i128, i128) {
     if let Some(whole) = number.as_i64() {
         let exact = i128::from(whole) * i128::from(unit);
         return (exact, exact);
     }
     let number = real(number);
-    // Far beyond what can be mapped, and far within 128 bits.
+    // Far above the range of the mapping, and far within 128 bits.
     let nearest = (number * unit as f64).round().clamp(-1e18, 1e18);
     let whole = nearest as i128;
-    // A decimal number and the quotient of whole ones that it stands for are the same nearest floating-point number.
+    // A decimal number and the equal quotient of integers have the same nearest floating-point number.
     match number.total_cmp(&(nearest / unit as f64)) {
         std::cmp::Ordering::Less => (whole - 1, whole),
         std::cmp::Ordering::Equal => (whole, whole),
@@ -311,7 +311,7 @@ mod tests {
         assert!(numbers.windows(2).all(|pair| mapped(pair[0]) < mapped(pair[1])));
         assert_eq!(field.value(&json!(7)), field.value(&json!(7.0)));
         assert_eq!(field.value(&json!("7.5")), field.value(&json!(7.5)));
-        // Their distances do not tell theirs.
+        // The distances between mapped numbers do not reveal the original distances.
         let distances: Vec<i64> = numbers.windows(2).map(|pair| mapped(pair[1]) - mapped(pair[0])).collect();
         assert!(distances.windows(2).any(|pair| pair[0] != pair[1]));
     }
@@ -355,7 +355,7 @@ mod tests {
         for text in ["2015-02-30", "2015-01-31 00:00:00", "2015-1-31", "now"] {
             assert!(error(&day, json!(text)).contains("wants a date like %Y-%m-%d"), "{text}");
         }
-        assert!(field(json!("text")).bound(&json!("a"), Bound::Low).unwrap_err().contains("no order"));
+        assert!(field(json!("text")).bound(&json!("a"), Bound::Low).unwrap_err().contains("cannot be compared by order"));
         let rounded = field(json!({"number": {"unit": 100, "rounded": true}}));
         assert_eq!(rounded.value(&json!(17.160000000000004)), rounded.value(&json!(17.16)));
         assert!(Field::new("12", "f", &json!("text")).unwrap_err().message.contains("32 hexadecimal digits"));

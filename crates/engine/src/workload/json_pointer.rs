@@ -1,10 +1,10 @@
-//! JSON Pointer (RFC 6901): one value inside a JSON text, found without reading the rest.
+//! JSON Pointer (RFC 6901): finds one value in a JSON text without parsing the rest.
 
 use crate::plan::PlanError;
 
 use crate::util::json::{Cursor, Unexpected};
 
-/// A place in a JSON text, such as `/items/0/id`; the empty one is the whole text.
+/// Location in a JSON text, such as `/items/0/id`. The empty pointer is the whole text.
 #[derive(Clone, Debug)]
 pub struct Pointer {
     text: String,
@@ -12,7 +12,7 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// Reads a pointer.
+    /// Parses a pointer.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         let mut tokens = text.split('/');
         if tokens.next() != Some("") {
@@ -22,23 +22,23 @@ impl Pointer {
         Ok(Self { text: text.to_owned(), tokens })
     }
 
-    /// Reads a name in which a dot reaches inside, such as `items.0.id`.
+    /// Parses a dotted name, such as `items.0.id`.
     pub fn dotted(name: &str) -> Result<Self, PlanError> {
         let tokens = name.replace('~', "~0").replace('/', "~1").replace('.', "/");
         Self::parse(&format!("/{tokens}"))
     }
 
-    /// As it was written.
+    /// Returns the pointer as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The name of the outermost member on the way to this place; `None` if it is the whole text.
+    /// Returns the name of the outermost member in the pointer; `None` for the whole text.
     pub fn outermost(&self) -> Option<&[u8]> {
         self.tokens.first().map(Vec::as_slice)
     }
 
-    /// As [`Pointer::find`] in a text of which only the value of the outermost member is here.
+    /// Like [`Pointer::find`], but in the value of the outermost member.
     pub fn find_within<'a>(&self, value: &'a [u8]) -> Result<Option<&'a [u8]>, Unexpected> {
         match self.tokens.get(1..) {
             None | Some([]) => Ok(Some(value)),
@@ -46,7 +46,7 @@ impl Pointer {
         }
     }
 
-    /// The JSON of the value at this place of `json`; `None` if there is none.
+    /// Returns the JSON of the value at this location in `json`; `None` if it is missing.
     pub fn find<'a>(&self, json: &'a [u8]) -> Result<Option<&'a [u8]>, Unexpected> {
         find(&mut Cursor::new(json), &self.tokens)
     }

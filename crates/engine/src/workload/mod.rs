@@ -1,4 +1,4 @@
-//! What requests carry: variables, templates, corpora, events, encryption, journeys and mixes.
+//! Contents of requests: variables, templates, corpora, events, encryption, journeys and mixes.
 
 pub mod cipher;
 pub mod corpus;

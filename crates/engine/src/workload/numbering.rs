@@ -1,11 +1,12 @@
-//! Which iterations of a stream use which counter, and how many did before: the number of an insert is a function of
-//! (seed, stream, k), and what it costs a generator does not grow with the number of generators.
+//! Counters of a stream: the counter that each iteration uses, and the number of earlier uses. The number of
+//! an insert is a function of (seed, stream, k). Its cost does not grow with the number of generators.
 //!
-//! Where every iteration uses the counter equally often, that is a product. In a mix, whether an iteration uses one is
-//! drawn, independently of the others. How often a block of iterations does has a binomial distribution then (with several
-//! counters a multinomial one), and how many of these fall into the first half of the block a hypergeometric one. So the
-//! number of a block is drawn first, and divided until the iteration is in a leaf; there, the uses are a random choice
-//! among its iterations. Each draw is a function of the seed and of its place, so all generators draw alike.
+//! If every iteration uses the counter equally often, the number is a product. In a mix, each iteration draws
+//! independently whether it uses a counter. The number of uses in a block of iterations has a binomial
+//! distribution (multinomial with several counters). The number of these in the block's first half has a
+//! hypergeometric distribution. The count of a block is therefore drawn first, then split in halves down to
+//! the leaf that contains the iteration. There the uses are a random choice among the iterations. Each draw
+//! is a function of the seed and its position, so all generators draw the same values.
 
 use std::sync::OnceLock;
 
@@ -13,17 +14,18 @@ use crate::pacing::dyadic_sampler::{DyadicSampler, LEAF, Law, Piece};
 use crate::util::draw::Draw;
 use crate::util::math;
 
-/// What separates these draws from the others of a request; each the first of one for each counter and level.
+/// Salts that separate these draws from a request's other draws. Each is the first of a range, one for each
+/// counter and level.
 mod salt {
-    /// Which counter an iteration of a leaf uses.
+    /// The counter that an iteration of a leaf uses.
     pub const USE: u64 = 1 << 12;
-    /// How many of a block use a counter.
+    /// The number of uses of a counter in a block.
     pub const BLOCK: u64 = 1 << 13;
-    /// How many of them are in the first half of a piece.
+    /// The number of these in the first half of a piece.
     pub const HALF: u64 = 1 << 14;
 }
 
-/// The uses of the counters of one stream.
+/// Uses of the counters of one stream.
 #[derive(Clone, Debug)]
 pub enum Numbering {
     /// Every iteration uses the stream's only counter this often.
@@ -32,22 +34,22 @@ pub enum Numbering {
     Drawn(Box<Drawn>),
 }
 
-/// What an iteration uses: which of the stream's counters (their number for none).
+/// The counter that an iteration uses, or the number of counters for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// The place of the counter among those of the stream.
+    /// Index in the stream's counters.
     pub group: usize,
     /// The first number that it takes.
     pub number: u64,
 }
 
 impl Numbering {
-    /// A mix in which an iteration uses counter i of the stream with the i-th probability.
+    /// Creates the numbering of a mix. `shares[i]`: probability that an iteration uses counter i.
     pub fn drawn(shares: Vec<f64>, seed: u64, stream: u64) -> Self {
         Self::Drawn(Box::new(Drawn::new(shares, seed, stream)))
     }
 
-    /// What iteration `n` uses. Its numbers must not descend from call to call.
+    /// Returns the use of iteration `n`. Numbers must not decrease from call to call.
     pub fn at(&mut self, n: u64) -> Use {
         match self {
             Self::Every(times) => Use { group: 0, number: n * *times },
@@ -55,7 +57,7 @@ impl Numbering {
         }
     }
 
-    /// How many numbers of a counter are taken by the iterations up to the one that was asked for last, `n`.
+    /// Returns the count of a counter after iteration `n`, the last one passed to [`Numbering::at`].
     pub fn taken(&self, n: u64, group: usize) -> u64 {
         match self {
             Self::Every(times) => (n + 1) * *times,
@@ -68,25 +70,25 @@ impl Numbering {
 #[derive(Clone, Debug)]
 pub struct Drawn {
     row: DyadicSampler<Counts>,
-    /// The present leaf: its first iteration, what each uses, and how many do before it.
+    /// The current leaf: its first iteration, the counter of each iteration, and the uses before it.
     leaf: u64,
     uses: Vec<usize>,
     leaf_before: Vec<u64>,
 }
 
-/// How the uses are drawn.
+/// Distribution of the uses.
 #[derive(Clone, Debug)]
 struct Counts {
     key: Draw,
     shares: Vec<f64>,
-    /// How many use each counter before the present block.
+    /// Uses of each counter before the current block.
     before: Vec<u64>,
 }
 
 impl Law for Counts {
     const BLOCK: u32 = 16;
 
-    /// For each counter how many iterations use it before, and within.
+    /// For each counter, the number of uses before and within the piece.
     type Share = Vec<(u64, u64)>;
 
     fn whole(&self, first: u64) -> Self::Share {
@@ -111,7 +113,7 @@ impl Law for Counts {
         let level = level - 1;
         let half = 1u64 << level;
         let draw = Draw { k: first, ..self.key };
-        // Of the piece, and of its first half, what no counter before has taken.
+        // Iterations of the piece, and of its first half, not taken by earlier counters.
         let (mut all, mut places) = (2 * half, half);
         let mut right = Vec::with_capacity(left.len());
         for (group, (before, within)) in left.iter_mut().enumerate() {
@@ -151,12 +153,12 @@ impl Drawn {
         self.counted((n + 1 - self.leaf) as usize, group)
     }
 
-    /// How many use a counter before the leaf and among its first iterations.
+    /// Returns the uses of a counter before the leaf and in its first `first` iterations.
     fn counted(&self, first: usize, group: usize) -> u64 {
         self.leaf_before[group] + self.uses[..first].iter().filter(|other| **other == group).count() as u64
     }
 
-    /// Chooses at random which iterations of a leaf use what: one after the other, as from an urn.
+    /// Assigns counters to the iterations of a leaf at random, by drawing from an urn.
     fn draw_leaf(&mut self, piece: &Piece<Vec<(u64, u64)>>) {
         self.leaf = piece.first;
         self.uses.clear();
@@ -179,7 +181,7 @@ impl Drawn {
     }
 }
 
-/// How many of `n` trials succeed, each with probability `p`, by a uniform number in [0, 1).
+/// Draws from a binomial distribution by inversion of a uniform number in [0, 1).
 fn binomial(n: u64, p: f64, uniform: f64) -> u64 {
     if p >= 1.0 {
         return n;
@@ -193,8 +195,8 @@ fn binomial(n: u64, p: f64, uniform: f64) -> u64 {
     from_mode(uniform, (0, mode, n), at_mode, |x| (n - x) as f64 / (x + 1) as f64 * odds)
 }
 
-/// How many of `places` balls are marked that are drawn from `all` balls of which `marked` are, by a uniform number in
-/// [0, 1).
+/// Draws from a hypergeometric distribution by inversion of a uniform number in [0, 1): the number of marked
+/// balls among `places` balls drawn from `all`, of which `marked` are marked.
 fn hypergeometric(all: u64, marked: u64, places: u64, uniform: f64) -> u64 {
     let (least, most) = ((places + marked).saturating_sub(all), places.min(marked));
     let mode = (((places + 1) * (marked + 1)) / (all + 2)).clamp(least, most);
@@ -205,15 +207,16 @@ fn hypergeometric(all: u64, marked: u64, places: u64, uniform: f64) -> u64 {
     })
 }
 
-/// Inverts a distribution: goes from its mode outwards, to both sides in turn, until the probabilities make up the uniform
-/// number. That takes as many steps as a standard deviation has. `ratio` is that of the probabilities of x + 1 and x.
+/// Inverts a distribution, outwards from its mode on both sides, until the probabilities add up to the
+/// uniform number. The number of steps is on the order of a standard deviation. `ratio`: probability of x + 1
+/// divided by that of x.
 fn from_mode(uniform: f64, bounds: (u64, u64, u64), at_mode: f64, ratio: impl Fn(u64) -> f64) -> u64 {
     let (least, mode, most) = bounds;
     let (mut above, mut below) = ((mode, at_mode), (mode, at_mode));
     let mut rest = uniform - at_mode;
     while rest >= 0.0 {
         if above.0 == most && below.0 == least {
-            // The probabilities' rounding is what is left.
+            // Only rounding errors are left.
             return mode;
         }
         if above.0 < most {
@@ -234,7 +237,7 @@ fn from_mode(uniform: f64, bounds: (u64, u64, u64), at_mode: f64, ratio: impl Fn
     mode
 }
 
-/// The logarithm of the number of ways to choose `k` of `n`, which are no more than a block has.
+/// Returns the logarithm of the binomial coefficient of `n` and `k`; `n` is at most the size of a block.
 fn ln_choose(n: u64, k: u64) -> f64 {
     static FACTORIALS: OnceLock<Vec<f64>> = OnceLock::new();
     let ln_factorial = FACTORIALS.get_or_init(|| {
@@ -301,7 +304,7 @@ mod tests {
                 let correlation = covariance / (share * (1.0 - share));
                 assert!(correlation.abs() < 4.0 / n.sqrt(), "{share}: {correlation} for {apart} apart");
             }
-            // Of windows of any width the variance is that of a binomial number.
+            // The variance in windows of any width is binomial.
             for width in [8, 64, 4096] {
                 let windows = uses.chunks_exact(width).map(|window| window.iter().sum::<f64>()).collect::<Vec<_>>();
                 let expected = width as f64 * share;
@@ -324,7 +327,7 @@ mod tests {
 
     #[test]
     fn numbers_of_a_half_have_the_law_that_they_are_drawn_from() {
-        // Exact probabilities of 6 marked balls among 16, of which 8 are drawn.
+        // Exact probabilities for 6 marked balls among 16, with 8 drawn.
         let probability = |x: u64| (ln_choose(6, x) + ln_choose(10, 8 - x) - ln_choose(16, 8)).exp();
         let n = 100_000u64;
         let mut counts = [0u64; 7];

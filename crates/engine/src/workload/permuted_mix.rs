@@ -1,16 +1,16 @@
-//! Strict alternation: each client walks round the operations of a mix in an order of its own, which is a permutation
-//! that depends on the seed, the stream and the client alone. So clients differ in what they ask at one instant, and
-//! all operations come equally often, or as often as their weights say.
+//! Strict alternation: each client repeats its own permutation of a mix's operations. The permutation depends
+//! on the seed, the stream and the client. Clients thus send different operations at a time, and all
+//! operations occur exactly in proportion to their weights.
 
 use crate::util::draw::Draw;
 
-/// Most operations, counted by their weights, that a client walks round.
+/// Maximum sum of the weights.
 pub const MOST: u64 = 10_000;
 
-/// Separates the draws of a permutation from those of requests, whose salts are below it.
+/// Separates the draws of a permutation from those of requests, which have smaller salts.
 const SALT: u64 = 1 << 40;
 
-/// The places of a mix's operations, each as often as it weighs; an error in words for weights that are not whole.
+/// Returns the operation indices, each repeated by its weight. Fails for weights that are not integers.
 pub fn places(weights: &[f64]) -> Result<Vec<usize>, String> {
     let mut places = Vec::new();
     for (place, weight) in weights.iter().enumerate() {
@@ -25,7 +25,7 @@ pub fn places(weights: &[f64]) -> Result<Vec<usize>, String> {
     Ok(places)
 }
 
-/// The order of a client: each permutation is equally likely (Fisher and Yates).
+/// Returns the order of a client; each permutation is equally likely (Fisher and Yates).
 pub fn permuted(places: &[usize], seed: u64, stream: u64, client: u64) -> Vec<usize> {
     let draw = Draw::new(seed, stream, client);
     let mut order = places.to_vec();

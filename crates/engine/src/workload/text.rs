@@ -1,14 +1,14 @@
-//! Texts that variables and generated documents share: random letters, seconds as dates, YCSB's hash of a number.
+//! Text shared by variables and generated documents: random letters, dates, and YCSB's hash of a number.
 
 use crate::util::calendar;
 use crate::util::calendar::DAY;
 use crate::util::digits::pair;
 use crate::util::draw::{Draw, mix};
 
-/// Characters that stand for themselves in JSON, in paths and in queries; each takes 6 bits.
+/// Characters that need no escaping in JSON, paths and queries; each takes 6 bits.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Appends this many random letters.
+/// Appends `length` random letters.
 pub fn push_letters(draw: &Draw, salt: u64, mut length: usize, out: &mut Vec<u8>) {
     let mut state = draw.bits(salt);
     while length > 0 {
@@ -37,7 +37,8 @@ pub fn push_second(out: &mut Vec<u8>, second: i64) {
     }
 }
 
-/// FNV-1a over the eight bytes of a number, the lowest first, as an absolute value: how YCSB makes keys of numbers.
+/// Returns the absolute value of FNV-1a over the eight bytes of a number, lowest first. YCSB builds keys from
+/// it.
 pub fn fnv(number: u64) -> u64 {
     let hash = number
         .to_le_bytes()

@@ -1,4 +1,4 @@
-//! Users on journeys: who asks for what, when, and what of it is recorded.
+//! Journeys of users: order and times of their requests, and their records.
 
 mod toy;
 
@@ -37,7 +37,7 @@ fn loops_and_choices_are_walked_alike_by_any_number_of_threads_and_clients() {
         assert_eq!(counts, [200, 600, 1200, 200], "{threads} threads");
         let (d, e) = (run.figure("d", "successes"), run.figure("e", "successes"));
         assert!((90..150).contains(&d) && (20..120).contains(&e) && e % 2 == 0, "{d} and {e}");
-        assert_eq!(run.asked.len() as u64, 2200 + d + e, "what was sent is what was recorded");
+        assert_eq!(run.asked.len() as u64, 2200 + d + e, "all sent requests are recorded");
         let rounds: std::collections::BTreeSet<u64> = run.asked.iter().map(|(asked, _)| asked.iteration).collect();
         assert_eq!(rounds, (0..200).collect(), "journeys are numbered without gaps");
         sets.push(run.set());
@@ -63,7 +63,7 @@ fn steps_are_timed_together_beside_their_requests() {
         let run = run(&plan);
         let counts = ["write", "sum", "post", "whole", "look"].map(|name| run.figure(name, "requests"));
         assert_eq!(counts, [24, 48, 24, 24, 24]);
-        // Those of user 1 fail as one of their requests does.
+        // The groups of user 1 fail because one of their requests does.
         let good = ["write", "sum", "post", "whole", "look"].map(|name| run.figure(name, "successes"));
         assert_eq!(good, [24, 36, 18, 18, 18]);
         let several = run.outcome["operations"].as_array().unwrap().iter().filter(|row| row["of_several"] == true);
@@ -71,7 +71,7 @@ fn steps_are_timed_together_beside_their_requests() {
             several.map(|row| row["operation"].as_str().unwrap()).collect::<Vec<_>>(),
             ["whole", "post", "look"]
         );
-        // Each user's turn is at least thinking and being answered, and all of that is within the run.
+        // A group takes at least its think time and its answer's delay, and at most the run's duration.
         let least = |name: &str| run.response(name).0;
         assert!(least("post") >= 0.03 && least("whole") >= 0.09 && least("look") >= 0.01);
         assert!(run.response("whole").1 <= run.took);
@@ -103,8 +103,8 @@ fn a_shared_clock_waits_for_the_slowest_user() {
         plan["variables"] = json!({"now": {"instant": {"format": "epoch_millis"}}});
         let run = run(&plan);
         assert_eq!([run.figure("post", "successes"), run.figure("read", "successes")], [168, 168]);
-        // No one asks at an instant before all have been answered what they asked for at an earlier one, and nobody
-        // reads before all who post at the same instant have.
+        // All requests of an earlier simulated time must have been answered before the first one of a later
+        // time. All posts of a time must have been sent before the first read.
         let mut log: Vec<_> = run.asked.iter().map(|(asked, sent)| (*sent, asked)).collect();
         log.sort_by_key(|(sent, _)| *sent);
         let order: Vec<(i64, bool)> =
@@ -119,8 +119,8 @@ fn a_shared_clock_waits_for_the_slowest_user() {
 
 #[test]
 fn nobody_passes_a_meeting_before_the_last_one_has_come() {
-    // Half of them think before they come, and wake those up who look after the thread meanwhile; two meetings have
-    // nothing between them.
+    // Half of the users think before they arrive, which wakes the dispatcher. Nothing separates the two
+    // meetings.
     let late = json!({"think": 0.002});
     let steps = json!([{"repeat": {"times": 6, "steps": [
         ask("post"), {"choose": [{"weight": 1, "steps": [late]}, {"weight": 1, "steps": []}]}, ask("more"),
@@ -247,7 +247,7 @@ fn users_are_the_same_for_any_number_of_ranks() {
             "die": {"uniform": [1, 1_000_000]}, "round": {"sequential": {}, "per": "iteration"},
             "who": {"sequential": {}, "per": "user"}, "pass": {"loop": {}}, "now": {"instant": {"format": "epoch_millis"}},
         });
-        // One after the other, as generators that know nothing of each other.
+        // Run the ranks one after the other, without communication.
         let parts = (0..ranks).map(|rank| {
             plan["rank"] = json!(rank);
             run(&plan).set()
@@ -262,7 +262,7 @@ fn users_are_the_same_for_any_number_of_ranks() {
 
 #[test]
 fn a_user_who_is_late_by_a_clock_with_a_scale_does_not_wait_and_loses_nothing() {
-    // An hour passes in 10 ms, and each request takes 40: the user is late from the first pause on.
+    // An hour passes in 10 ms, but each request takes 40 ms: the user is late from the first pause on.
     let steps = json!([{"repeat": {"times": 5, "steps": [ask("a"), {"pause": 3600}]}}]);
     let mut stream = users(1, 1, 1, steps);
     stream["clock"] = json!({"from": "2018-01-01", "scale": 360_000.0});
@@ -348,7 +348,7 @@ fn who_waits_for_a_client_waits_inside_its_response_time_and_is_counted_to_the_e
     let row = &run_all.outcome["operations"][0];
     assert_eq!(row["successes"], 10);
     assert!(run_all.took >= 0.5, "one client, ten users, 50 ms each");
-    // Nobody is answered before the end: one waits for the store, and all others for the only client.
+    // All requests are unanswered at the end: one waits for the store, and the others for the only client.
     stream["stop"] = json!({"duration": 0.12});
     let mut cut = plan(&json!({"a": {"say": "", "ms": 60_000}}), stream);
     cut["drain"] = json!(0.1);
@@ -363,7 +363,7 @@ fn users_begin_one_after_the_other_and_think_between_journeys() {
     stream["pacing"]["users"]["think_time"] = json!(0.1);
     let run = run(&plan(&json!({"a": {"say": ""}}), stream));
     assert_eq!(run.figure("a", "successes"), 24);
-    // However late they are, they do not begin before their time, and think between two journeys.
+    // Users start on schedule at the earliest, and think between journeys.
     for (user, journey) in (0..8).flat_map(|user| (0..3).map(move |journey| (user, journey))) {
         let sent = run.asked.iter().filter(|(asked, _)| asked.user == user).nth(journey).unwrap().1;
         let least = 0.05 * user as f64 + 0.1 * journey as f64;
@@ -405,7 +405,7 @@ fn a_journey_that_cannot_be_walked_is_refused() {
         (steps(json!([ask("b"), {"when": {"test": {"known": "count"}}}])), "is drawn"),
         (steps(json!([ask("b"), {"when": {"test": {"failed": ["clent"]}}}])), "\"client\""),
         (with(&|stream| stream["clock"] = json!({"from": "2018-01-01"})), "no user moves the simulated clock"),
-        (with(&|stream| stream["stop"] = json!({"requests": 10})), "no fixed number of requests"),
+        (with(&|stream| stream["stop"] = json!({"requests": 10})), "vary in their number of requests"),
         (with(&|stream| stream["stop"] = json!({"journeys": 0})), "0 journeys"),
         (with(&|stream| stream["pacing"] = json!({"users": {"users": 0, "clients": 1}})), "0 users"),
         (with(&|stream| stream["pacing"] = json!({"closed": {"clients": 1}})), "only users walk"),
@@ -425,7 +425,7 @@ fn a_hundred_thousand_users_take_little_memory() {
     stream["pacing"]["users"]["over"] = json!(0.5);
     let before = resident();
     let run = run(&plan(&json!({"a": {"quiet": true}}), stream));
-    // The peak is not read: what is freed stays with the process in the main.
+    // Measure the current size, not the peak: the process mostly keeps freed memory.
     let per_user = resident().saturating_sub(before) / 100_000;
     assert_eq!(run.figure("a", "successes"), 100_000);
     assert!(size_of::<loadframe_engine::workload::journey::user::User>() <= 112);
@@ -450,7 +450,7 @@ fn what_was_written_is_looked_for_until_it_is_seen_and_given_up_in_time() {
         });
         let run = run(&plan);
         assert_eq!((run.figure("write", "requests"), run.figure("write", "successes")), (first, first - 1));
-        // What was not written is not looked for; the third look sees it, and is the answer.
+        // Failed writes are not polled for. The third poll succeeds and is the answer.
         let written = first - 1;
         assert_eq!((run.figure("seen", "requests"), run.figure("seen", "successes")), (written, written));
         assert_eq!(run.figure("seen", "retries"), 2 * written);

@@ -1,4 +1,4 @@
-//! A store of a test's own: what it is asked it writes down, and what it answers stands in its operations.
+//! Test store: logs the requests it receives, and answers as its operations define.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use loadframe_engine::workload::variables::template::Template;
 use loadframe_engine::workload::variables::{Captured, Values};
 use serde_json::{Value, json};
 
-/// A request as the store sees it.
+/// A request as received.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReceivedRequest {
     pub user: u64,
@@ -28,9 +28,10 @@ pub struct ReceivedRequest {
 
 static ASKED: LazyLock<Mutex<Vec<(String, ReceivedRequest, Instant)>>> = LazyLock::new(Mutex::default);
 
-/// `{"toy": {"say": TEXT, "ms": 0, "keep": VARIABLE, "as": TEXT, "fails": SHARE OF EVERY nth}}`.
+/// Driver of the test store. Operations: `{"toy": {"say": TEXT, "ms": 0, "keep": VARIABLE, "as": TEXT,
+/// "fails": SHARE OF EVERY nth}}`.
 pub struct Toy {
-    /// Which test's.
+    /// Name of the test.
     name: String,
 }
 
@@ -39,10 +40,10 @@ pub struct Operation {
     say: Template,
     answer: Option<(usize, Template)>,
     delay: Option<Duration>,
-    /// Refuses each request of a user whose text is this.
+    /// Text of users whose requests are refused.
     refuses: Option<String>,
     quiet: bool,
-    /// How often it does not see what has this text.
+    /// Number of polls that do not find the text.
     blind: usize,
 }
 
@@ -136,20 +137,20 @@ impl Driver for Toy {
     }
 }
 
-/// What a run has left: its outcome, and what was asked for, in the order of the answers.
+/// Result of a run: outcome, and received requests in the order of the answers.
 pub struct Run {
     pub outcome: Value,
     pub asked: Vec<(ReceivedRequest, Instant)>,
-    /// Its rows, a second and an operation each.
+    /// Rows of `series.csv`.
     series: String,
-    /// Before the load began.
+    /// Time before the load.
     pub began: Instant,
-    /// Seconds from the beginning to the end.
+    /// Duration, s.
     pub took: f64,
 }
 
 impl Run {
-    /// Requests as they were drawn, whichever client sent them.
+    /// Returns the requests in order, without the client that sent them.
     pub fn set(&self) -> Vec<ReceivedRequest> {
         let mut set: Vec<_> =
             self.asked.iter().map(|(asked, _)| ReceivedRequest { client: 0, ..asked.clone() }).collect();
@@ -157,12 +158,12 @@ impl Run {
         set
     }
 
-    /// What a user said, in its order.
+    /// Returns the texts of a user, in order.
     pub fn said(&self, user: u64) -> Vec<&str> {
         self.asked.iter().filter(|(asked, _)| asked.user == user).map(|(asked, _)| asked.text.as_str()).collect()
     }
 
-    /// The least median of a second and the longest of an operation's response times, seconds.
+    /// Returns the minimum of a second's median and the maximum of an operation's response times, seconds.
     pub fn response(&self, operation: &str) -> (f64, f64) {
         let mut rows = self.series.lines().map(|row| row.split(',').collect::<Vec<_>>());
         let names = rows.next().unwrap();
@@ -173,7 +174,7 @@ impl Run {
         times.fold((f64::INFINITY, 0.0), |(least, most), (p50, max): (f64, f64)| (least.min(p50), most.max(max)))
     }
 
-    /// A figure of an operation.
+    /// Returns a count of an operation.
     pub fn figure(&self, operation: &str, figure: &str) -> u64 {
         let rows = self.outcome["operations"].as_array().unwrap();
         let row = rows.iter().find(|row| row["operation"] == operation).unwrap();
@@ -181,7 +182,7 @@ impl Run {
     }
 }
 
-/// A plan of one stream.
+/// Returns a plan with one stream.
 pub fn plan(operations: &Value, stream: Value) -> Value {
     let mut operations = operations.clone();
     for (name, form) in operations.as_object_mut().unwrap() {
@@ -196,7 +197,7 @@ pub fn read(plan: &Value) -> Plan {
     serde_json::from_value(plan.clone()).unwrap()
 }
 
-/// The error of a plan that is refused.
+/// Returns the error of a refused plan.
 pub fn refused(plan: &Value) -> String {
     match serde_json::from_value::<Plan>(plan.clone()) {
         Ok(plan) => validate::<Toy>(plan, false).unwrap_err().to_string(),
@@ -212,7 +213,7 @@ pub fn run(plan: &Value) -> Run {
     })
 }
 
-/// The same on several ranks of this process, which tell each other of their seconds.
+/// Like [`run`], with several ranks in this process that exchange their seconds.
 pub fn run_on_ranks(plan: &Value, ranks: usize) -> Run {
     carried_out(plan, |plan, folder| {
         let of = |rank: usize| {

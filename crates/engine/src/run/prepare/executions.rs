@@ -1,10 +1,10 @@
-//! Checks what a plan tells apart of an operation's executions.
+//! Checks the additional parts that a plan requests for an operation's executions.
 
 use super::*;
 use crate::client::first_executions::{FirstExecutions, Requests};
 
-/// What is told apart of the executions of an operation. `known`: the requests of operations that other streams have,
-/// too.
+/// Returns the additional parts of an operation's executions. `known`: requests shared with other streams
+/// that use the same operation.
 pub(super) fn first_executions(
     plan: &Plan,
     name: &str,
@@ -12,8 +12,7 @@ pub(super) fn first_executions(
     variables: &Variables,
 ) -> Result<FirstExecutions, PlanError> {
     if plan.first.contains(name) && plan.ranks > 1 {
-        let cause =
-            "first: of several generators none knows what the others have asked: tell first executions apart with one";
+        let cause = "first: ranks do not know each other's requests: record first executions with a single rank";
         return Err(PlanError::new(cause));
     }
     let requests = plan.first.contains(name).then(|| {
@@ -24,10 +23,10 @@ pub(super) fn first_executions(
     Ok(FirstExecutions { place: 0, requests, shows })
 }
 
-/// The stream whose events an answer shows.
+/// Returns the index of the stream that ingests the events shown.
 fn shows(plan: &Plan, shown: &str) -> Result<usize, PlanError> {
     let of = |stream: &Stream| sources::has(stream) && stream.mix.iter().any(|(name, _)| name == shown);
     let looked_for = plan.visible.get(shown).is_some_and(|visible| visible.sample.is_some());
     let stream = plan.streams.iter().position(of).filter(|_| looked_for);
-    stream.ok_or_else(|| PlanError::new(format!("shows: {shown:?} does not take in events here that are looked for")))
+    stream.ok_or_else(|| PlanError::new(format!("shows: {shown:?} does not ingest events with visibility probes")))
 }

@@ -1,4 +1,4 @@
-//! Checks a plan and maps its operations: every error of a plan is reported here, before anything is sent.
+//! Checks a plan and maps its operations. Every error of a plan is reported here, before anything is sent.
 
 mod executions;
 mod sources;
@@ -24,8 +24,8 @@ use crate::workload::corpus::Corpora;
 use crate::workload::permuted_mix;
 use crate::workload::variables::{Origin, VariableId, Variables};
 
-/// Reports everything that can be wrong with a plan; afterwards only files and sockets can fail. `together`: ranks tell
-/// each other how far they are.
+/// Checks a plan and maps its operations; afterwards only files and sockets can fail. `together`: ranks
+/// exchange their state during the phase.
 pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
     check(&plan)?;
     let mut driver = D::new(&plan.target).map_err(|e| e.within("target"))?;
@@ -63,13 +63,13 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let sampled = sampling.map_err(|e| e.within(format!("operation {name:?}")))?.is_some();
             let requests = driver.requests(&operation);
             if requests.is_some() && stream.mix.len() + stream.journey.len() != 1 {
-                let cause = "it sends each document of its corpus once, so it needs a stream of its own";
+                let cause = "it sends each document of its corpus once: give it a separate stream";
                 return Err(PlanError::new(cause).within(format!("operation {name:?} in a mix or journey")));
             }
             exhausted = exhausted.or(requests);
             sum += share;
             let slot = Slot { stream: stream.name.clone(), operation: name.clone(), part: None, of_several: false };
-            // A journey may come by the same operation twice.
+            // A journey may contain the same operation twice.
             let known = slots.iter().position(|other| *other == slot);
             let first_executions = executions::first_executions(&plan, name, &mut requests_of, &context.variables);
             let mut first_executions = first_executions.map_err(|e| e.within(format!("operation {name:?}")))?;
@@ -185,7 +185,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
     ))
 }
 
-/// The counters of a phase's operations, in the order of [`Phase::counters`], each with the stream that uses it.
+/// Counters of a phase's operations, in the order of [`Phase::counters`], each with the stream that uses it.
 #[derive(Default)]
 struct Counters {
     places: Vec<(VariableId, Option<String>)>,
@@ -200,7 +200,8 @@ impl Counters {
         })
     }
 
-    /// Refuses a counter that another stream uses, which would give the same numbers again, and a journey with two.
+    /// Refuses a counter that another stream uses, which would repeat its numbers, and a journey with two
+    /// counters.
     fn claim<D: Driver>(
         &mut self,
         stream_plan: &StreamPlan<D>,
@@ -226,30 +227,31 @@ impl Counters {
     }
 }
 
-/// Where generators do not communicate each of them has to have a part of a stream whose end ends the phase.
+/// Without communication, refuses ranks that have no part of a stream that ends the phase: they would not
+/// notice its end.
 fn refuse_ranks_that_see_no_end(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     for (stream, profile) in plan.streams.iter().zip(profiles) {
-        let (parts, what) = match stream.pacing {
+        let (parts, unit) = match stream.pacing {
             Pacing::Closed { .. } => (profile.greatest() as u64, "clients"),
             Pacing::Open { max_in_flight, .. } => (max_in_flight, "requests in flight"),
             Pacing::Users { users, clients, .. } => (users.min(clients), "clients"),
             Pacing::Source { workers, .. } => (workers, "workers"),
         };
         if plan.ends_with.contains(&stream.name) && parts < plan.ranks {
-            let cause = format!("it ends the phase, and its {parts} {what} do not go round {} generators", plan.ranks);
+            let cause = format!("it ends the phase, and its {parts} {unit} are too few for {} generators", plan.ranks);
             return Err(PlanError::new(cause).within(format!("stream {:?}", stream.name)));
         }
     }
     Ok(())
 }
 
-/// A runtime for the few requests to the target before the load begins.
+/// Creates a runtime for the few requests to the target before the load.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, PlanError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|e| PlanError::machine(format!("cannot start a runtime: {e}")))
 }
 
-/// Checks the plan's figures; the driver checks names and forms.
+/// Checks the plan's settings; the driver checks names and forms.
 fn check(plan: &Plan) -> Result<(), PlanError> {
     let fail = |message: String| Err(PlanError::new(message));
     if plan.ranks == 0 || plan.threads == 0 || plan.rank >= plan.ranks {
@@ -323,7 +325,7 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
     for name in &plan.ends_with {
         match plan.streams.iter().find(|stream| stream.name == *name) {
             None => return fail(format!("the phase ends with the stream {name:?}, which it does not have")),
-            // With several, the others may be those that end.
+            // With several such streams, the others may end the phase.
             Some(stream) if matches!(stream.stop, Stop::Ended) && plan.ends_with.len() == 1 => {
                 return fail(format!("the phase ends with the stream {name:?}, which ends with the phase"));
             }

@@ -1,18 +1,18 @@
-//! Checks the sources of a plan, and the streams that take their events in.
+//! Checks the sources of a plan, and the streams that ingest their events.
 
 use std::collections::HashSet;
 
 use super::*;
 
-/// The part of an operation that takes in events, beside the driver's own: each event, from its arrival until the store
-/// has it.
+/// Part of an ingesting operation in addition to the driver's own: each event, from its arrival until the
+/// store has it.
 pub(super) const EVENT: &str = "event";
 
-/// The parts behind that one, where events are looked for: an event, from its arrival until a query has seen it, and a
-/// query that looks for some.
+/// Further parts with visibility probes: an event, from its arrival until a query finds it, and a query for
+/// events.
 pub(super) const LOOKED_FOR: [&str; 2] = ["visible", "look"];
 
-/// How the events that an operation takes in are looked for, if they are.
+/// Returns the settings of an operation's visibility probes, if any.
 pub(super) fn sampling<D: Driver>(
     plan: &Plan,
     name: &str,
@@ -22,7 +22,7 @@ pub(super) fn sampling<D: Driver>(
     if !driver.ingests(operation) {
         return match plan.visible.get(name) {
             Some(Visible { sample: Some(_), .. }) => {
-                Err(PlanError::new("visible: only of an operation that takes events in a \"sample\" is looked for"))
+                Err(PlanError::new("visible: \"sample\" is for operations that ingest events: remove it"))
             }
             _ => Ok(None),
         };
@@ -34,12 +34,13 @@ pub(super) fn sampling<D: Driver>(
     Ok(sampling)
 }
 
-/// Whether a stream's requests come from a source.
+/// Returns whether a stream's requests come from a source.
 pub(super) fn has(stream: &Stream) -> bool {
     matches!(stream.pacing, Pacing::Source { .. })
 }
 
-/// Whether an operation can be one of a stream.
+/// Checks that an operation matches its stream: ingesting operations need a source, and others must not have
+/// one.
 pub(super) fn suits(stream: &Stream, ingests: bool) -> Result<(), PlanError> {
     match (has(stream), ingests) {
         (true, false) => Err(PlanError::new(format!(
@@ -54,7 +55,7 @@ pub(super) fn suits(stream: &Stream, ingests: bool) -> Result<(), PlanError> {
     }
 }
 
-/// The source of each stream that has one.
+/// Returns the source of each stream that has one.
 pub(super) fn of<'a>(plan: &'a Plan) -> Result<Vec<Option<Arc<Source>>>, PlanError> {
     let mut used = HashSet::new();
     let mut of_stream = |stream: &'a Stream| {

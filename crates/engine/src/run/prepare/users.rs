@@ -1,4 +1,4 @@
-//! Checks and compiles what users do.
+//! Checks and compiles the journeys of users.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::plan::{Pacing, Plan, PlanError, Step, Stop, Stream, Think};
 use crate::recording::slot::Slot;
 use crate::workload::journey::{Journey, Places, compile, time};
 
-/// The operations of steps, each once, in the order in which they stand there.
+/// Returns the operations of steps, each once, in order of appearance.
 pub fn operations(steps: &[Step]) -> Vec<&String> {
     let mut names = Vec::new();
     collect(steps, &mut names);
@@ -33,7 +33,7 @@ fn collect<'a>(steps: &'a [Step], names: &mut Vec<&'a String>) {
     }
 }
 
-/// The names under which some steps are recorded together, each once.
+/// Returns the names of timed groups of steps, each once.
 pub fn timed(steps: &[Step]) -> Vec<&String> {
     let mut names: Vec<&String> = Vec::new();
     for step in steps {
@@ -57,7 +57,7 @@ pub fn timed(steps: &[Step]) -> Vec<&String> {
     names
 }
 
-/// The think times of steps.
+/// Returns the think times of steps.
 pub fn think_times(steps: &[Step]) -> Vec<Think> {
     let times = steps.iter().map(|step| match step {
         Step::Ask(ask) => vec![ask.think_time],
@@ -71,7 +71,7 @@ pub fn think_times(steps: &[Step]) -> Vec<Think> {
     times.flatten().collect()
 }
 
-/// Checks a stream's figures that concern users, before anything is mapped.
+/// Checks a stream's settings for users, before anything is mapped.
 pub fn check(stream: &Stream) -> Result<(), PlanError> {
     let fail = |what: String| Err(PlanError::new(what));
     let Pacing::Users { users, clients, .. } = stream.pacing else {
@@ -82,7 +82,7 @@ pub fn check(stream: &Stream) -> Result<(), PlanError> {
         };
     };
     if stream.steps.is_empty() {
-        return fail("its users have no journey: give it steps".into());
+        return fail("its users need a journey: give it steps".into());
     }
     if users == 0 || users > 1 << 31 || clients == 0 {
         return fail(format!("{users} users with {clients} clients: give 1 or more, up to 2147483648 users"));
@@ -91,13 +91,13 @@ pub fn check(stream: &Stream) -> Result<(), PlanError> {
         Stop::Journeys(0) => fail("0 journeys: give 1 or more".into()),
         Stop::Journeys(n) if n > u64::from(u32::MAX) => fail(format!("{n} journeys: give 4294967295 or fewer")),
         Stop::Requests(_) | Stop::Exhausted => {
-            fail("journeys of users have no fixed number of requests: say journeys or a duration".into())
+            fail("journeys of users vary in their number of requests: give journeys or a duration".into())
         }
         _ => Ok(()),
     }
 }
 
-/// Refuses operations that carry the counter of a loop, where nobody walks loops.
+/// Refuses operations that carry a loop's counter in a stream without journeys.
 fn refuse_loops(plan: &Plan, stream: &Stream, context: &Context) -> Result<(), PlanError> {
     let names = stream.mix.iter().map(|(name, _)| name).chain(stream.journey.iter().map(|step| &step.operation));
     for name in names {
@@ -109,13 +109,13 @@ fn refuse_loops(plan: &Plan, stream: &Stream, context: &Context) -> Result<(), P
     Ok(())
 }
 
-/// How many of a stream's users are this process's.
+/// Returns how many of a stream's users belong to this process.
 fn users_here(plan: &Plan, users: u64, clients: u64) -> u64 {
     let shares = (0..plan.threads).map(|thread| Stride::new(plan.rank, plan.ranks, thread, plan.threads));
     shares.filter_map(|share| share.among(users.min(clients))).map(|share| share.count(users)).sum()
 }
 
-/// Gives a stream's course its journey, and the clock that its users share, if they do.
+/// Sets the journey of a stream's plan, and the clock that its users share, if any.
 pub fn join<D: Driver>(
     plan: &Plan,
     stream: &Stream,

@@ -1,28 +1,28 @@
 //! Finds the end of a JSON object or array, 64 bytes at a time.
 //!
-//! For each block, bit masks say where quotes, backslashes and brackets are. The quotes that count, summed up bit by
-//! bit modulo two, say which bytes lie inside strings; the brackets outside are few, and are counted one by one.
-//! (The idea is that of Langdale and Lemire, "Parsing gigabytes of JSON per second", 2019.)
+//! For each block, bit masks mark quotes, backslashes and brackets. The running parity of unescaped quotes
+//! marks the bytes inside strings. The few brackets outside strings are counted one by one. (Method after
+//! Langdale and Lemire, "Parsing gigabytes of JSON per second", 2019.)
 
-/// An object or array at the beginning of some text.
+/// An object or array at the start of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Container {
-    /// Its bytes, both brackets included.
+    /// Its length in bytes, both brackets included.
     pub length: usize,
-    /// The objects among its own elements or members.
+    /// The objects among its direct elements or members.
     pub objects: u64,
 }
 
 const BLOCK: usize = 64;
 
-/// The container that `text` begins with; `None` if it has no end.
+/// Measures the container that `text` begins with; `None` if it is incomplete.
 pub fn container(text: &[u8]) -> Option<Container> {
     let mut scan = Scan::default();
     let blocks = text.chunks_exact(BLOCK);
     let rest = blocks.remainder();
     let mut start = 0;
     for block in blocks {
-        if let Some(end) = scan.block(block.try_into().expect("chunks are as long as asked for")) {
+        if let Some(end) = scan.block(block.try_into().expect("chunks have the requested length")) {
             return Some(Container { length: start + end, objects: scan.objects });
         }
         start += BLOCK;
@@ -32,7 +32,7 @@ pub fn container(text: &[u8]) -> Option<Container> {
     scan.block(&last).map(|end| Container { length: start + end, objects: scan.objects })
 }
 
-/// What is carried from block to block.
+/// State carried from block to block.
 #[derive(Default)]
 struct Scan {
     /// All ones if the block begins inside a string.
@@ -44,7 +44,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Takes in a block; the offset after the outermost container's end if it lies here.
+    /// Scans a block; returns the offset after the outermost container's end if it lies here.
     fn block(&mut self, block: &[u8; BLOCK]) -> Option<usize> {
         let escaped = self.escaped(equal(block, b'\\'));
         let quotes = equal(block, b'"') & !escaped;
@@ -70,12 +70,12 @@ impl Scan {
         None
     }
 
-    /// Which bytes follow a backslash that is not itself escaped.
+    /// Returns the bytes that follow a backslash that is not itself escaped.
     fn escaped(&mut self, mut backslashes: u64) -> u64 {
         let mut escaped = self.escaped;
         self.escaped = 0;
         backslashes &= !escaped;
-        // Backslashes are rare in documents; one by one is simple and fast enough.
+        // Backslashes are rare in documents, so a loop is fast enough.
         while backslashes != 0 {
             let next = (backslashes & backslashes.wrapping_neg()) << 1;
             if next == 0 {
@@ -89,7 +89,7 @@ impl Scan {
     }
 }
 
-/// Bit i of the result is the parity of the bits 0 to i.
+/// Returns the parity of bits 0 to i in each bit i.
 fn running_parity(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
         bits ^= bits << shift;
@@ -97,7 +97,7 @@ fn running_parity(mut bits: u64) -> u64 {
     bits
 }
 
-/// Bit i says whether byte i of the block is `byte`.
+/// Returns a mask of the bytes equal to `byte`.
 #[cfg(target_arch = "x86_64")]
 fn equal(block: &[u8; BLOCK], byte: u8) -> u64 {
     use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
@@ -118,7 +118,7 @@ fn equal(block: &[u8; BLOCK], byte: u8) -> u64 {
     equal_bytes(block, byte)
 }
 
-/// The same as `equal`, byte by byte.
+/// Like `equal`, byte by byte.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn equal_bytes(block: &[u8; BLOCK], byte: u8) -> u64 {
     block.iter().enumerate().fold(0, |mask, (i, &other)| mask | (u64::from(other == byte) << i))
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_backslash_escapes_what_follows_it_over_the_edge_of_a_block() {
-        // Runs of backslashes of every length, at every place, before a quote inside a string.
+        // Runs of backslashes of every length, at every position, before a quote inside a string.
         for padding in 0..130 {
             for run in 0..9 {
                 let inside = format!("{}{}\"", " ".repeat(padding), "\\".repeat(run));

@@ -1,8 +1,8 @@
-//! Looks into JSON without reading it all: finds a few fields of an answer and passes over the rest.
+//! JSON scanner: finds a few fields of an answer and skips the rest.
 //!
-//! It is exact for any valid JSON, whatever its strings contain. It may not notice invalid JSON; it stays
-//! within its bytes and ends. Passing over an object or an array costs a few instructions for each 64 bytes, because
-//! an answer of some megabytes is judged on the thread that must not be late for the next one.
+//! It is exact for any valid JSON. It may not notice invalid JSON, but stays within its bytes and terminates.
+//! Skipping an object or array costs a few instructions per 64 bytes, because answers of some megabytes are
+//! evaluated on the thread that sends requests.
 
 mod blocks;
 pub mod whole;
@@ -11,23 +11,23 @@ use std::borrow::Cow;
 
 use memchr::memchr2;
 
-/// The text is not JSON, or not of the shape that was asked for.
+/// The text is not JSON, or does not have the requested shape.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unexpected;
 
-/// A place in a JSON text.
+/// A position in a JSON text.
 pub struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// At the beginning of `bytes`.
+    /// Creates a cursor at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// At the value of a member of the object that `bytes` are; `None` if it has no such member.
+    /// Creates a cursor at a member's value in the object `bytes`; `None` if the member is missing.
     pub fn member(bytes: &'a [u8], name: &[u8]) -> Result<Option<Self>, Unexpected> {
         let mut value = None;
         Self::new(bytes).object(|member, cursor| {
@@ -40,8 +40,8 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    /// Walks through the members of the object that is here. `member` is given each name, with the cursor at the
-    /// value, which it has to read or to skip; when it returns false the walk ends there.
+    /// Iterates over the members of an object. Calls `member` with each name and the cursor at the value,
+    /// which it must read or skip. Stops when it returns false.
     pub fn object(
         &mut self,
         mut member: impl FnMut(&[u8], &mut Self) -> Result<bool, Unexpected>,
@@ -68,7 +68,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Walks through the elements of the array that is here, as [`Cursor::object`] does through members.
+    /// Iterates over the elements of an array, like [`Cursor::object`].
     pub fn array(
         &mut self,
         mut element: impl FnMut(usize, &mut Self) -> Result<bool, Unexpected>,
@@ -94,7 +94,7 @@ impl<'a> Cursor<'a> {
         Err(Unexpected)
     }
 
-    /// The JSON of the value that is here, as it is written.
+    /// Consumes a value and returns its JSON as written.
     pub fn value(&mut self) -> Result<&'a [u8], Unexpected> {
         self.next()?;
         let start = self.at;
@@ -102,7 +102,7 @@ impl<'a> Cursor<'a> {
         Ok(&self.bytes[start..self.at])
     }
 
-    /// Passes over the value that is here.
+    /// Skips a value.
     pub fn skip(&mut self) -> Result<(), Unexpected> {
         match self.next()? {
             b'"' => self.raw_string().map(drop),
@@ -111,22 +111,22 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// How many objects the array that is here holds; passes over it.
+    /// Skips an array and returns the number of objects in it.
     pub fn objects_in_array(&mut self) -> Result<u64, Unexpected> {
         if self.next()? == b'[' { self.container() } else { Err(Unexpected) }
     }
 
-    /// Whether an object begins here.
+    /// Returns whether an object begins here.
     pub fn at_object(&mut self) -> Result<bool, Unexpected> {
         Ok(self.next()? == b'{')
     }
 
-    /// Whether an array begins here.
+    /// Returns whether an array begins here.
     pub fn at_array(&mut self) -> Result<bool, Unexpected> {
         Ok(self.next()? == b'[')
     }
 
-    /// The boolean that is here.
+    /// Reads a boolean.
     pub fn boolean(&mut self) -> Result<bool, Unexpected> {
         match self.scalar()? {
             b"true" => Ok(true),
@@ -135,12 +135,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The whole number, not negative, that is here.
+    /// Reads a non-negative integer.
     pub fn whole(&mut self) -> Result<u64, Unexpected> {
         std::str::from_utf8(self.scalar()?).ok().and_then(|digits| digits.parse().ok()).ok_or(Unexpected)
     }
 
-    /// The string that is here; only if it has escapes is it a copy.
+    /// Reads a string; copies it only if it has escapes.
     pub fn string(&mut self) -> Result<Cow<'a, [u8]>, Unexpected> {
         let start = self.at;
         let (inside, escapes) = self.raw_string()?;
@@ -152,7 +152,7 @@ impl<'a> Cursor<'a> {
         Ok(Cow::Owned(text.into_bytes()))
     }
 
-    /// Passes over white space and shows what comes then.
+    /// Skips white space and returns the next byte without consuming it.
     fn next(&mut self) -> Result<u8, Unexpected> {
         while let Some(byte) = self.bytes.get(self.at) {
             if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
@@ -172,7 +172,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What stands between the quotes of the string that is here, and whether it has escapes.
+    /// Reads a string without unescaping; returns its contents and whether it has escapes.
     fn raw_string(&mut self) -> Result<(&'a [u8], bool), Unexpected> {
         self.expect(b'"')?;
         let start = self.at;
@@ -190,7 +190,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The number or word that is here.
+    /// Reads a number or word.
     fn scalar(&mut self) -> Result<&'a [u8], Unexpected> {
         self.next()?;
         let rest = &self.bytes[self.at..];
@@ -200,7 +200,7 @@ impl<'a> Cursor<'a> {
         if length == 0 { Err(Unexpected) } else { Ok(&rest[..length]) }
     }
 
-    /// Passes over the object or array that is here; says how many objects it directly holds.
+    /// Skips an object or array; returns the number of objects directly in it.
     fn container(&mut self) -> Result<u64, Unexpected> {
         let container = blocks::container(&self.bytes[self.at..]).ok_or(Unexpected)?;
         self.at += container.length;

@@ -1,11 +1,11 @@
-//! The scanner against a full parser, on random documents.
+//! Compares the scanner with a full parser on random documents.
 
 use crate::util::draw::Draw;
 use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// Random JSON: its strings are made of what might fool a scanner.
+/// Generator of random JSON; its strings contain characters that could confuse a scanner.
 struct Random {
     draw: Draw,
     salt: u64,
@@ -44,7 +44,7 @@ impl Random {
     }
 }
 
-/// As text, densely or with white space, and sometimes with escapes where none are needed.
+/// Returns the value as text: compact, with white space, and sometimes with unnecessary escapes.
 fn texts(value: &Value) -> [String; 3] {
     let dense = value.to_string();
     let escaped = dense.replace("\"n\"", "\"\\u006e\"").replace('é', "\\u00e9");

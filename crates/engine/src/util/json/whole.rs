@@ -1,20 +1,20 @@
-//! Checks a whole JSON object, and shows its members, in one pass over its bytes.
+//! Validates a whole JSON object and reports its members, in one pass.
 //!
-//! [`Cursor`](super::Cursor) passes over what it is not asked for, and may not notice that this is invalid. Here every
-//! byte is looked at, because what is accepted goes into requests that a store refuses as a whole for one bad line.
+//! [`Cursor`](super::Cursor) skips unneeded values and may miss errors in them. Here every byte is checked,
+//! because accepted lines go into requests that a store refuses as a whole for one bad line.
 
 use std::borrow::Cow;
 
 use super::Unexpected;
 
-/// The deepest nesting of a value in the object. Stores and the readers of their answers recurse into documents, and
-/// refuse or cannot take deeper ones.
+/// Maximum nesting of a value in the object. Stores and parsers of their answers recurse into documents, and
+/// fail on deeper ones.
 pub const DEEPEST: usize = 256;
 
-/// Why a text is not an object that can be sent.
+/// Reason why a text cannot be sent as an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
-    /// It is not one JSON object.
+    /// It is not a single JSON object.
     NoObject,
     /// It is nested deeper than [`DEEPEST`].
     TooDeep,
@@ -26,8 +26,9 @@ impl From<Unexpected> for Invalid {
     }
 }
 
-/// Calls `member` with the name and the JSON of each member of the object that `text` is, in their order. An error unless
-/// `text`, which is valid UTF-8, is one JSON object and nothing else but white space; it may come after some members.
+/// Calls `member` with the name and the JSON of each member of an object, in order. Fails unless `text`,
+/// which must be valid UTF-8, is one JSON object with optional white space around it; the error may follow
+/// some members.
 pub fn members<'a>(text: &'a [u8], mut member: impl FnMut(Cow<'a, [u8]>, &'a [u8])) -> Result<(), Invalid> {
     let mut scan = Scan { bytes: text, at: 0 };
     scan.expect(b'{')?;
@@ -50,7 +51,7 @@ pub fn members<'a>(text: &'a [u8], mut member: impl FnMut(Cow<'a, [u8]>, &'a [u8
     }
 }
 
-/// The depth to which the objects and arrays of a JSON value are nested.
+/// Returns the nesting depth of a JSON value.
 pub fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest, mut at) = (0usize, 0, 0);
     while let Some(byte) = json.get(at) {
@@ -63,7 +64,7 @@ pub fn depth(json: &[u8]) -> usize {
             b'}' | b']' => depth = depth.saturating_sub(1),
             b'"' => {
                 let mut string = Scan { bytes: json, at };
-                // What is not JSON has no depth to speak of.
+                // Stop at invalid JSON.
                 if string.string().is_err() {
                     return deepest;
                 }
@@ -81,7 +82,7 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// Passes over white space and shows what comes then.
+    /// Skips white space and returns the next byte without consuming it.
     #[inline]
     fn next(&mut self) -> Result<u8, Unexpected> {
         loop {
@@ -93,7 +94,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The same, and passes over that too.
+    /// Skips white space and consumes the next byte.
     #[inline]
     fn take(&mut self) -> Result<u8, Unexpected> {
         let byte = self.next()?;
@@ -106,12 +107,12 @@ impl<'a> Scan<'a> {
         if self.take()? == byte { Ok(()) } else { Err(Unexpected) }
     }
 
-    /// Nothing may follow but white space.
+    /// Checks that only white space follows.
     fn end(&mut self) -> Result<(), Unexpected> {
         if self.next().is_err() { Ok(()) } else { Err(Unexpected) }
     }
 
-    /// Passes over the name that is here.
+    /// Consumes a name.
     #[inline]
     fn name(&mut self) -> Result<Cow<'a, [u8]>, Unexpected> {
         self.expect(b'"')?;
@@ -121,12 +122,12 @@ impl<'a> Scan<'a> {
         if !escapes {
             return Ok(Cow::Borrowed(name));
         }
-        // A name that is not valid Unicode has no other form than the one that it is written in.
+        // A name that is not valid Unicode stays as written.
         let text: Result<String, _> = serde_json::from_slice(&self.bytes[start - 1..self.at]);
         Ok(text.map_or(Cow::Borrowed(name), |text| Cow::Owned(text.into_bytes())))
     }
 
-    /// Passes over the value that is here, whatever it holds.
+    /// Consumes a value of any type.
     fn value(&mut self) -> Result<(), Invalid> {
         let mut open = Open::default();
         loop {
@@ -160,7 +161,7 @@ impl<'a> Scan<'a> {
                 }
                 _ => return Err(Invalid::NoObject),
             }
-            // It has ended; with it may end what it is in.
+            // The value has ended; its container may end too.
             loop {
                 let Some(is_object) = open.last() else { return Ok(()) };
                 match (self.take()?, is_object) {
@@ -176,7 +177,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Passes over a member's name and its colon.
+    /// Consumes a member's name and colon.
     #[inline]
     fn member(&mut self) -> Result<(), Unexpected> {
         self.expect(b'"')?;
@@ -192,7 +193,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Passes over a number, from behind its sign.
+    /// Consumes a number after its sign.
     #[inline]
     fn number(&mut self) -> Result<(), Unexpected> {
         match self.bytes.get(self.at) {
@@ -213,7 +214,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Passes over one digit or more.
+    /// Consumes at least one digit.
     #[inline]
     fn digits(&mut self) -> Result<(), Unexpected> {
         let start = self.at;
@@ -223,7 +224,7 @@ impl<'a> Scan<'a> {
         if self.at > start { Ok(()) } else { Err(Unexpected) }
     }
 
-    /// Passes over a string, from behind its first quote; says whether it has escapes.
+    /// Consumes a string after its first quote; returns whether it has escapes.
     #[inline]
     fn string(&mut self) -> Result<bool, Unexpected> {
         let mut escapes = false;
@@ -237,13 +238,13 @@ impl<'a> Scan<'a> {
                     escapes = true;
                     self.escape()?;
                 }
-                // A control character has to be escaped.
+                // Control characters must be escaped.
                 _ => return Err(Unexpected),
             }
         }
     }
 
-    /// Passes over an escape, from behind its backslash.
+    /// Consumes an escape after its backslash.
     fn escape(&mut self) -> Result<(), Unexpected> {
         let rest = self.bytes.get(self.at..).ok_or(Unexpected)?;
         self.at += match rest {
@@ -255,10 +256,10 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// How many bytes at the beginning of `text` are neither quotes, nor backslashes, nor control characters.
+/// Returns the number of leading bytes that are neither quotes, nor backslashes, nor control characters.
 ///
-/// Eight at a time: a byte is 0 if subtracting 1 from it borrows, and below 32 if subtracting 32 does. A borrow may mark
-/// the byte above as well, but the lowest mark is always right.
+/// Eight at a time: a byte is 0 if subtracting 1 from it borrows, and below 32 if subtracting 32 does. A
+/// borrow may mark the byte above as well, but the lowest mark is always right.
 #[inline]
 fn plain(text: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -266,7 +267,7 @@ fn plain(text: &[u8]) -> usize {
     let mut words = text.chunks_exact(8);
     let mut at = 0;
     for word in &mut words {
-        let word = u64::from_le_bytes(word.try_into().expect("chunks are as long as asked for"));
+        let word = u64::from_le_bytes(word.try_into().expect("chunks have the requested length"));
         let (quotes, backslashes) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
         let control = word.wrapping_sub(ONES * 0x20) & !word;
         let marks = (quotes.wrapping_sub(ONES) & !quotes) | (backslashes.wrapping_sub(ONES) & !backslashes) | control;
@@ -279,7 +280,7 @@ fn plain(text: &[u8]) -> usize {
     at + rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len())
 }
 
-/// The objects and arrays around a place: of each whether it is an object, the outermost first.
+/// Stack of open containers, outermost first: whether each is an object.
 #[derive(Default)]
 struct Open {
     bits: [u64; DEEPEST / 64],
@@ -320,7 +321,7 @@ mod tests {
         members(text, |_, _| ()).is_ok()
     }
 
-    /// Whether the general reader takes it for an object.
+    /// Returns whether the general parser accepts it as an object.
     fn is_object(text: &[u8]) -> bool {
         text.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(text).is_ok()
     }
@@ -340,7 +341,7 @@ mod tests {
 
     #[test]
     fn what_the_general_reader_takes_for_an_object_is_one() {
-        // Random texts of the signs that matter, and valid texts with some bytes changed, cut out or cut off.
+        // Random texts of significant characters, and valid texts with bytes changed, removed or cut off.
         let valid =
             "{\"a\": [0, -1.5e+30, {}, [], {\"b\\n\": null}, true, false], \"c\\u00e9\": \"é\\\"\\\\ \\/ 12345678\"}";
         let signs = b"{}[]\",:\\ \t\n0123-+.eEutrflnas\x01\x1f\x20\x7f";

@@ -1,4 +1,4 @@
-//! Where files are kept that were made of others and can be made again: LOADFRAME_CACHE, or where the system has such.
+//! Cache folder for files derived from others: LOADFRAME_CACHE, or the system's cache folder.
 
 use std::env;
 use std::fs;
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 
 use crate::util::draw::hash_name;
 
-/// The folder of corpora within the cache; `None` if nothing says where that is.
+/// Returns the folder of corpora in the cache; `None` if it is undefined.
 pub fn folder() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let root = rustix::process::geteuid().is_root();
     let base = match set("LOADFRAME_CACHE") {
         Some(ours) => ours,
-        // Root's servers run as another user, who cannot look into root's home.
+        // Servers started by root run as another user, who cannot read root's home.
         None if root => PathBuf::from("/var/cache/loadframe"),
         None => set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?.join("loadframe"),
     };
     Some(base.join("corpora"))
 }
 
-/// What identifies a state of a file: its size and the nanosecond of its last change.
+/// State of a file: its size and modification time in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     pub bytes: u64,
@@ -34,7 +34,7 @@ impl Stamp {
     }
 }
 
-/// The name, within the cache, of something made of a file in one state.
+/// Returns the name, in the cache, of a file derived from another in one state.
 pub fn name(path: &Path, stamp: Stamp, ending: &str) -> String {
     let full = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let key = hash_name(&format!("{}\n{}\n{}", full.display(), stamp.bytes, stamp.changed));

@@ -1,6 +1,6 @@
-//! Corpora whose documents are encrypted: once, into a file in the cache, before any of them is sent.
+//! Encrypted corpora: documents are encrypted once, into a file in the cache, before any is sent.
 //!
-//! Names of fields stay as they are. Each field is encrypted in its own way, and one that nothing is said of is refused.
+//! Field names are not encrypted. Each field has its own type of encryption; fields without one are refused.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -22,9 +22,9 @@ use crate::plan::PlanError;
 use crate::util::draw::hash_name;
 use crate::workload::cipher::Field;
 
-/// Another file is made when this changes: it names what a plain value becomes.
+/// Version of the encryption. A new version invalidates cached files.
 const VERSION: u32 = 1;
-/// Documents that are read at once.
+/// Number of documents read at once.
 const BATCH: u64 = 1000;
 
 /// Another corpus with its values encrypted.
@@ -34,12 +34,12 @@ pub struct Encrypted {
     fields: HashMap<String, Field>,
     /// The name of the file in the cache.
     name: String,
-    /// The file's documents, once it is there.
+    /// The encrypted documents, once the file exists.
     files: OnceLock<Files>,
 }
 
 impl Encrypted {
-    /// Reads `{"of": {a corpus}, "key": "...", "fields": {"a.b": "text", ...}}`. Encrypts nothing yet.
+    /// Parses `{"of": {a corpus}, "key": "...", "fields": {"a.b": "text", ...}}`. Encrypts nothing yet.
     pub fn open(form: &Value, seed: u64) -> Result<Self, PlanError> {
         let wrong = || PlanError::new("an encrypted corpus says of, key and fields");
         let fields = form.get("fields").and_then(Value::as_object);
@@ -54,15 +54,15 @@ impl Encrypted {
         })
     }
 
-    /// The corpus that is encrypted.
+    /// Returns the corpus that is encrypted.
     pub fn plain(&self) -> &Corpus {
         &self.plain
     }
 
-    /// Encrypts all documents into the cache, unless that was done before. To be called before a load, which then only
-    /// copies.
+    /// Encrypts all documents into the cache, unless they are cached. Call it before the load, which then
+    /// only copies.
     pub fn make_ready(&self) -> Result<(), PlanError> {
-        let none = || PlanError::new("there is no folder to encrypt documents in; set LOADFRAME_CACHE");
+        let none = || PlanError::new("encrypting documents requires a cache folder; set LOADFRAME_CACHE");
         self.make_ready_in(&cache::folder().ok_or_else(none)?)
     }
 
@@ -75,7 +75,7 @@ impl Encrypted {
             _ => PlanError::new(format!("{}: {error}", folder.display())),
         };
         fs::create_dir_all(folder).map_err(away)?;
-        // Other generators on this machine wait for the one that encrypts.
+        // Other generators on this machine wait while one encrypts.
         let lock = File::create(target.with_extension("lock")).map_err(away)?;
         flock(&lock, FlockOperation::LockExclusive).map_err(|error| away(error.into()))?;
         if !target.exists() {
@@ -112,8 +112,8 @@ impl Encrypted {
         file.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all()).map_err(away)
     }
 
-    /// Appends documents, as [`Corpus::append`] does. Those that are not in the cache yet, since they are only to be
-    /// shown, are encrypted here.
+    /// Appends documents like [`Corpus::append`]. Encrypts documents here if they are not cached yet, for
+    /// display only.
     pub fn append(&self, first: u64, count: u64, prefix: &[u8], out: &mut Vec<u8>) {
         let Some(files) = self.files.get() else {
             for number in first..first + count {
@@ -129,14 +129,14 @@ impl Encrypted {
         files.append(first, count, prefix, out);
     }
 
-    /// A document with its values encrypted; the error says which of them cannot be, and why.
+    /// Encrypts a document; the error names the field and the reason.
     fn document(&self, line: &[u8]) -> Result<Value, String> {
         let plain = serde_json::from_slice(line).map_err(|error| format!("it is not a JSON object: {error}"))?;
         object(plain, "", &self.fields)
     }
 }
 
-/// All that decides what the file holds.
+/// Returns a text of everything that determines the file's contents.
 fn identity(form: &Value, of: &Value, seed: u64) -> Result<String, PlanError> {
     let mut identity = format!("{VERSION}\n{form}");
     if of.get("generate").is_some() {
@@ -166,7 +166,7 @@ fn inside(plain: Value, path: &str, fields: &HashMap<String, Field>) -> Result<V
             elements.into_iter().map(|element| inside(element, path, fields)).collect::<Result<_, _>>()
         }
         value => {
-            let unknown = || format!("the mapping does not say what the field {path:?} is");
+            let unknown = || format!("the mapping lacks the field {path:?}");
             fields.get(path).ok_or_else(unknown)?.value(&value)
         }
     }
@@ -241,7 +241,7 @@ mod tests {
         };
         assert_eq!(
             error("{\"name\": \"a\"}\n{\"nmae\": \"a\"}\n"),
-            "document 2 cannot be encrypted: the mapping does not say what the field \"nmae\" is"
+            "document 2 cannot be encrypted: the mapping lacks the field \"nmae\""
         );
         assert_eq!(
             error("{\"at\": {\"n\": 1.5}}\n"),

@@ -1,7 +1,7 @@
-//! NDJSON files as one sequence of documents: each line that is not empty is a document.
+//! NDJSON files as one sequence of documents: each non-empty line is a document.
 //!
-//! The files are mapped, not read; an [`Index`] finds a document by one look-up and a short way forward. Nothing else
-//! is kept: the page cache holds what is in use.
+//! The files are mapped, not read. An [`Index`] look-up and a short scan find a document. The page cache
+//! holds the parts in use.
 
 use std::fs::File;
 use std::iter;
@@ -17,7 +17,7 @@ use super::unpacked::unpacked;
 use super::wanted::Wanted;
 use crate::plan::PlanError;
 
-/// Files, in their order.
+/// Files in order.
 #[derive(Debug)]
 pub struct Files {
     parts: Vec<CorpusFile>,
@@ -27,7 +27,7 @@ pub struct Files {
 
 #[derive(Debug)]
 struct CorpusFile {
-    /// Where its lines that are not documents are kept.
+    /// The file with lines that are not documents.
     aside: Option<PathBuf>,
     map: Mmap,
     /// The number of its first document.
@@ -36,8 +36,8 @@ struct CorpusFile {
 }
 
 impl Files {
-    /// Maps the files, unpacked if they are compressed. Each line is checked, up to the wanted number of documents,
-    /// when the file is new or has changed. It is an error if the files have fewer documents than they must.
+    /// Maps the files, unpacked if necessary. New or changed files are checked line by line, up to the
+    /// required number of documents. Fails if they have fewer documents than required.
     pub fn open(paths: &[PathBuf], wanted: Wanted, reading: LineOptions) -> Result<Self, PlanError> {
         let mut files = Self { parts: Vec::new(), documents: 0, reading };
         for path in paths {
@@ -62,18 +62,19 @@ impl Files {
         Ok(files)
     }
 
-    /// How many documents there are.
+    /// Returns the number of documents.
     pub fn documents(&self) -> u64 {
         self.documents
     }
 
-    /// How many lines were not documents and were kept aside, and the files that have them.
+    /// Returns the number of lines set aside, and the files that contain them.
     pub fn set_aside(&self) -> (u64, Vec<&Path>) {
         let parts = || self.parts.iter().filter(|part| part.index.broken > 0);
         (parts().map(|part| part.index.broken).sum(), parts().filter_map(|part| part.aside.as_deref()).collect())
     }
 
-    /// Appends `count` documents from number `first` on, each as `prefix`, the document, and a line's end.
+    /// Appends `count` documents starting with number `first`, each as `prefix`, the document, and a line
+    /// end.
     pub fn append(&self, first: u64, count: u64, prefix: &[u8], out: &mut Vec<u8>) {
         for document in self.documents_from(first).take(count as usize) {
             out.extend_from_slice(prefix);
@@ -82,12 +83,12 @@ impl Files {
         }
     }
 
-    /// Whether the files have an action line before each document.
+    /// Returns whether an action line precedes each document.
     pub fn has_actions(&self) -> bool {
         self.reading.actions
     }
 
-    /// Appends the action lines of `count` documents from number `first` on, each with a line's end.
+    /// Appends the action lines of `count` documents starting with number `first`, each with a line end.
     pub fn append_actions(&self, first: u64, count: u64, out: &mut Vec<u8>) {
         for (action, _) in self.pairs_from(first).take(count as usize) {
             out.extend_from_slice(action);
@@ -95,12 +96,13 @@ impl Files {
         }
     }
 
-    /// The documents from number `first` on, without their line ends.
+    /// Iterates over the documents from number `first`, without line ends.
     fn documents_from(&self, first: u64) -> impl Iterator<Item = &[u8]> {
         self.pairs_from(first).map(|(_, document)| document)
     }
 
-    /// The documents from number `first` on, each behind its action line, which is empty in files without actions.
+    /// Iterates over pairs of action line and document from number `first`. The action is empty in files
+    /// without actions.
     fn pairs_from(&self, first: u64) -> impl Iterator<Item = (&[u8], &[u8])> {
         let start = self.parts.partition_point(|part| part.first <= first).saturating_sub(1);
         let within = self.parts.get(start).map_or(0, |part| first - part.first);
@@ -108,7 +110,7 @@ impl Files {
             let number = if i == 0 { within } else { 0 };
             let (offset, further) = part.index.find(number).unwrap_or((part.map.len() as u64, 0));
             let actions = self.reading.actions;
-            // The index points to documents, behind their actions.
+            // The index points to documents, after their actions.
             let offset = if actions { line_before(&part.map, offset as usize) } else { offset as usize };
             let mut lines = Lines::new(&part.map, offset);
             let pairs = iter::from_fn(move || {
@@ -122,7 +124,7 @@ impl Files {
     }
 }
 
-/// The offset of the last line before `at` that is not empty; 0 if there is none.
+/// Returns the offset of the last non-empty line before `at`, or 0.
 fn line_before(bytes: &[u8], at: usize) -> usize {
     let text = bytes[..at].trim_ascii_end();
     memrchr(b'\n', text).map_or(0, |end| end + 1)
@@ -138,8 +140,8 @@ fn map(path: &Path) -> Result<(Mmap, Stamp), PlanError> {
     if metadata.len() == 0 {
         return Err(wrong(&"the file is empty"));
     }
-    // SAFETY: the map is only read, as bytes, for which every value is valid. Like every reader of a mapped file we
-    // rely on its not being cut short meanwhile, which would end the process, not corrupt it.
+    // SAFETY: the map is only read, as bytes, for which every value is valid. Truncation of the file during
+    // the run would end the process, as for every reader of a mapped file, but not corrupt it.
     let map = unsafe { Mmap::map(&file) }.map_err(|error| wrong(&error))?;
     Ok((map, Stamp::of(&metadata)))
 }
@@ -234,7 +236,7 @@ mod tests {
         assert_eq!(error(&folder.0.join("missing")), " No such file or directory (os error 2)");
         assert_eq!(error(&folder.0), " not a file");
         assert_eq!(error(&folder.file("empty", "")), " the file is empty");
-        assert_eq!(error(&folder.file("blank", "\n \n")), " the file has no documents");
+        assert_eq!(error(&folder.file("blank", "\n \n")), " the file contains no documents");
         let remedy = "; correct it, or say broken: set_aside";
         let broken = folder.file("broken", "{\"n\": 0}\n\n{\"n\": 1\n{\"n\": 2}\n");
         assert_eq!(error(&broken), format!("3: the line is not a JSON object: \"{{\\\"n\\\": 1\"{remedy}"));
@@ -259,7 +261,7 @@ mod tests {
                 .ends_with("odd:1: a line with an action, index or create, was expected: \"{\\\"n\\\": 1}\"")
         );
         assert!(error("{\"delete\": {}}\n").contains("odd:1: a line with an action"));
-        assert!(error("{\"create\": {}}\n").contains("odd:1: the action has no document"));
+        assert!(error("{\"create\": {}}\n").contains("odd:1: the action lacks a document"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A folder of its own for one test, gone when the test ends.
+//! Temporary folder of one test, deleted when dropped.
 
 use std::fs;
 use std::path::PathBuf;

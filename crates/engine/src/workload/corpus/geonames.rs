@@ -1,6 +1,8 @@
-//! Places like those of the GeoNames gazetteer: the same fields, about the same size (300 bytes), made-up names.
+//! Places like those in the GeoNames gazetteer: the same fields, about the same size (300 bytes), synthetic
+//! names.
 //!
-//! Countries and kinds of places come in rounded shares of the gazetteer's; coordinates lie around a country's middle.
+//! Countries and feature classes have rounded shares of the gazetteer. Coordinates lie around a country's
+//! centre.
 
 use super::Generate;
 use super::quantiles::pick;
@@ -50,7 +52,7 @@ const FEATURES: [(f64, (&str, &str)); 12] = [
     (0.01, ("V", "FRST")),
 ];
 
-/// See the module.
+/// Generator of places.
 #[derive(Debug)]
 pub struct Geonames {
     seed: u64,
@@ -58,7 +60,7 @@ pub struct Geonames {
 }
 
 impl Geonames {
-    /// The generator of one seed.
+    /// Creates the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self { seed, stream: hash_name("geonames") }
     }
@@ -117,7 +119,7 @@ impl Generate for Geonames {
             }
         }
         out.extend_from_slice(b",\"population\":");
-        // Most places have none on record; towns grow without a middle (their logarithm is uniform).
+        // Most places have no population on record. The logarithm of a town's population is uniform.
         let populated = class == "P" && draw.unit(12) < 0.15;
         push_u64(out, if populated { math::exp(draw.unit(13) * math::ln(1e7f64)) as u64 } else { 0 });
         let height = (draw.unit(14).powi(3) * 3500.0) as u64;
@@ -130,7 +132,7 @@ impl Generate for Geonames {
         push_u64(out, height);
         out.push(b'"');
         text(out, "timezone", country.zone);
-        // The sum of two uniform numbers: more places in the middle than at the rim.
+        // The sum of two uniform numbers concentrates places in the middle.
         let place = |middle: f64, spread: f64, salt: u64| {
             let at = middle + spread * (draw.unit(salt) + draw.unit(salt + 1) - 1.0);
             (at * 1e5).round() / 1e5

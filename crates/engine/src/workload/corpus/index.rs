@@ -1,8 +1,8 @@
-//! A sparse index of a file's documents: of every [`EVERY`] one offset, which serves any number of generators.
+//! Sparse index of a file's documents: one offset per [`EVERY`] documents, for any number of generators.
 //!
-//! It is made in one pass, at the speed of the disk, which the processes of a machine that open the file at the same time
-//! divide among them, and is kept next to a large file, or in the cache where the folder cannot be written to. The file's
-//! size and the time of its last change tell whether it still holds.
+//! One pass at disk speed builds it, divided among all processes of a machine that open the file at the same
+//! time. It is stored next to a large file, or in the cache if the folder is not writable. The file's size
+//! and modification time show whether it is still valid.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -18,26 +18,26 @@ pub use super::pieces::EVERY;
 use super::pieces::{Found, Piece};
 use crate::plan::PlanError;
 
-/// A smaller file is read again in less time than anybody notices.
+/// Minimum size of a file whose index is stored; smaller files are scanned quickly.
 const KEPT_FROM: u64 = 64 << 20;
 
 const MAGIC: &[u8; 24] = b"loadframe offsets, 64 /2";
 
-/// See the module.
+/// Index of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Index {
     pub documents: u64,
-    /// Lines that are not documents and were set aside.
+    /// Number of lines that are not documents and were set aside.
     pub broken: u64,
-    /// Of each stretch of the file the number of its first document, and the place of its first offset.
+    /// For each stretch of the file, the number of its first document, and the index of its first offset.
     stretches: Vec<(u64, usize)>,
-    /// Where documents 0, `EVERY`, 2 `EVERY`, ... of each stretch begin.
+    /// Offsets of documents 0, `EVERY`, 2 `EVERY`, ... of each stretch.
     offsets: Vec<u64>,
 }
 
 impl Index {
-    /// The index of the file `plain`, which has the bytes `map`: the one that is kept, or a new one, which is then
-    /// kept. `named` is how the user calls the file; after `most` documents a new one may end.
+    /// Opens the index of the file `plain` with the bytes `map`: the stored one, or a new one, which is then stored.
+    /// `named`: the user's name for the file. A new index may end after `most` documents.
     pub fn open(
         plain: &Path,
         named: &Path,
@@ -53,12 +53,13 @@ impl Index {
         if let Some(kept) = places.iter().find_map(|place| Self::load(place, stamp, reading)) {
             return Ok(kept);
         }
-        // A place that cannot be written, or has no locks, is not one to meet others at.
+        // Processes can share the work only in a writable folder with locks.
         let together = places.iter().find_map(|place| Self::make(place, named, map, stamp, most, reading).ok());
         together.unwrap_or_else(|| Self::scan(named, map, most, reading))
     }
 
-    /// Makes the index together with whoever else wants it, and keeps it at `place`. The outer error is one of the place.
+    /// Builds the index together with other processes that open the file, and stores it at `place`. The outer
+    /// error concerns the place.
     fn make(
         place: &Path,
         named: &Path,
@@ -69,7 +70,7 @@ impl Index {
     ) -> io::Result<Result<Self, PlanError>> {
         let folder = pieces::folder(place, stamp.bytes, stamp.changed);
         if reading.actions || reading.set_aside {
-            // Only who reads from the beginning knows which line is an action, and the numbers of lines to set aside.
+            // Action lines and the numbers of lines to set aside require a scan from the beginning.
             fs::create_dir_all(&folder)?;
             let alone = File::create(folder.join("lock"))?;
             flock(&alone, FlockOperation::LockExclusive)?;
@@ -82,7 +83,7 @@ impl Index {
             {
                 index.save(place, stamp, reading)?;
             }
-            // Whoever waits has the file open; whoever comes later reads what is kept.
+            // Waiting processes have the file open; later ones read the stored index.
             let _ = fs::remove_dir_all(&folder);
             return Ok(index);
         }
@@ -95,13 +96,13 @@ impl Index {
         let index = Self::of(pieces).complete(named, map, most);
         if let (Ok(index), true) = (&index, whole) {
             index.save(place, stamp, reading)?;
-            // The pieces of a file of which not all is wanted are left for the next one who wants some.
+            // Leave the pieces of an incomplete index for the next process.
             let _ = fs::remove_dir_all(&folder);
         }
         Ok(index)
     }
 
-    /// Reads the lines once.
+    /// Scans the lines once.
     pub fn scan(named: &Path, map: &[u8], most: u64, reading: LineOptions) -> Result<Self, PlanError> {
         let mut index = Self { stretches: vec![(0, 0)], ..Self::default() };
         let mut aside = None;
@@ -113,7 +114,7 @@ impl Index {
                     let what = "a line with an action, index or create, was expected";
                     return Err(wrong(named, line.number, what, line.text));
                 }
-                let missing = || wrong(named, line.number, "the action has no document", line.text);
+                let missing = || wrong(named, line.number, "the action lacks a document", line.text);
                 line = lines.next().ok_or_else(missing)?;
             }
             match flaw(line.text) {
@@ -139,7 +140,7 @@ impl Index {
         Ok(index)
     }
 
-    /// The index of pieces that follow each other, and the place of the line at which they end, if it is not a document.
+    /// Joins consecutive pieces, up to the first line that is not a document.
     fn of(pieces: Vec<Piece>) -> Joined {
         let mut joined = Joined { index: Self::default(), flaw: None };
         for piece in pieces {
@@ -152,7 +153,7 @@ impl Index {
         joined
     }
 
-    /// Where a document is: the offset of one at or before it, and how many documents are between.
+    /// Returns the offset of a document at or before `number`, and the number of documents between them.
     pub fn find(&self, number: u64) -> Option<(u64, u64)> {
         let after = self.stretches.partition_point(|(first, _)| *first <= number);
         let (first, place) = *self.stretches.get(after.checked_sub(1)?)?;
@@ -162,7 +163,7 @@ impl Index {
         Some((*offset, within % EVERY))
     }
 
-    /// The index that is kept at `place`, if it is whole and of this state of the file.
+    /// Reads the stored index at `place`, if it is complete and matches this state of the file.
     pub fn load(place: &Path, stamp: Stamp, reading: LineOptions) -> Option<Self> {
         let mut bytes = Vec::new();
         File::open(place).ok()?.read_to_end(&mut bytes).ok()?;
@@ -185,7 +186,7 @@ impl Index {
         (same && whole).then_some(Self { documents, broken, stretches, offsets })
     }
 
-    /// Keeps the index; it appears complete or not.
+    /// Stores the index atomically.
     pub fn save(&self, place: &Path, stamp: Stamp, reading: LineOptions) -> io::Result<()> {
         fs::create_dir_all(place.parent().unwrap_or(Path::new("/")))?;
         let partial = place.with_extension(format!("partial-{}", std::process::id()));
@@ -213,14 +214,14 @@ impl Index {
     }
 }
 
-/// Pieces put together.
+/// Joined pieces.
 struct Joined {
     index: Index,
     flaw: Option<u64>,
 }
 
 impl Joined {
-    /// The index, if it has the documents that are wanted.
+    /// Returns the index, if it has the required documents.
     fn complete(self, named: &Path, map: &[u8], most: u64) -> Result<Index, PlanError> {
         if let Some(at) = self.flaw
             && self.index.documents < most
@@ -247,10 +248,10 @@ fn refused(named: &Path, number: u64, flaw: &str, text: &[u8]) -> PlanError {
 }
 
 fn empty(named: &Path) -> PlanError {
-    PlanError::new(format!("{}: the file has no documents", named.display()))
+    PlanError::new(format!("{}: the file contains no documents", named.display()))
 }
 
-/// Where an index may be kept: next to the file, or in the cache.
+/// Returns the candidate paths of an index: next to the file, then in the cache.
 fn places(plain: &Path, stamp: Stamp) -> Vec<PathBuf> {
     let mut beside = plain.as_os_str().to_owned();
     beside.push(".offsets");
@@ -263,13 +264,13 @@ fn is_action(text: &[u8]) -> bool {
     key.starts_with(b"\"index\"") || key.starts_with(b"\"create\"")
 }
 
-/// Where those lines of a file of `bytes` bytes are kept that are not documents.
+/// Returns the cache file for lines that are not documents, of a file of `bytes` bytes.
 pub fn aside(named: &Path, bytes: usize) -> Option<PathBuf> {
     let stamp = Stamp { bytes: bytes as u64, changed: 0 };
     cache::folder().map(|folder| folder.join(cache::name(named, stamp, ".broken")))
 }
 
-/// Writes a line that is not a document into a file of the cache, with its number and what is wrong with it.
+/// Appends a line that is not a document to a file in the cache, with its number and the problem.
 fn keep_aside(
     aside: &mut Option<BufWriter<File>>,
     named: &Path,

@@ -1,19 +1,19 @@
-//! The lines of a file: one document each, but for empty ones and those that are not documents.
+//! Lines of a file: one document each, except for empty lines and lines that are not documents.
 
 use memchr::memchr;
 
-/// How lines are read.
+/// Options for reading lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineOptions {
-    /// Before each document stands a line that says what to do with it, as bulk requests have them.
+    /// An action line precedes each document, as in bulk requests.
     pub actions: bool,
-    /// Lines that are not documents are counted and kept aside; otherwise the first one is an error.
+    /// Count and set aside lines that are not documents. If false, the first is an error.
     pub set_aside: bool,
-    /// The files are dumps of MediaWiki, whose revisions are the documents.
+    /// The files are MediaWiki dumps; their revisions are the documents.
     pub mediawiki: bool,
 }
 
-/// Why a line is not a document; `None` if it is one.
+/// Returns why a line is not a document; `None` if it is one.
 pub fn flaw(text: &[u8]) -> Option<&'static str> {
     if !(text.starts_with(b"{") && text.ends_with(b"}")) {
         return Some("the line is not a JSON object");
@@ -21,25 +21,25 @@ pub fn flaw(text: &[u8]) -> Option<&'static str> {
     std::str::from_utf8(text).is_err().then_some("the line is not UTF-8")
 }
 
-/// The lines of a file that are not empty.
+/// Non-empty lines of a file.
 pub struct Lines<'a> {
     bytes: &'a [u8],
     at: usize,
     number: u64,
 }
 
-/// A line that is not empty.
+/// A non-empty line.
 pub struct CorpusLine<'a> {
-    /// Without white space around it.
+    /// The line without surrounding white space.
     pub text: &'a [u8],
-    /// Where the line begins.
+    /// Offset of the line.
     pub offset: usize,
-    /// From 1, if `Lines` began at the file's first byte.
+    /// Line number from 1, if `Lines` began at the file's first byte.
     pub number: u64,
 }
 
 impl<'a> Lines<'a> {
-    /// From an offset on, where a line begins.
+    /// Creates the lines from an offset, which must be the beginning of a line.
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at, number: 0 }
     }

@@ -1,7 +1,7 @@
-//! Dumps of MediaWiki, the software of Wikipedia: XML with pages and their revisions. Each revision becomes a document
-//! on a line of its own, with the fields that the generator `wikipedia_revision` gives its, and the page's title.
+//! MediaWiki dumps: XML with pages and their revisions. Each revision becomes a document on a separate line,
+//! with the fields of the generator `wikipedia_revision` and the page's title.
 //!
-//! The dump is read once, as a stream; of it no more than one revision is in memory.
+//! The dump is read once, as a stream, with at most one revision in memory.
 
 use std::error::Error;
 use std::fmt;
@@ -11,10 +11,10 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 use serde_json::{Map, Value};
 
-/// A larger revision is not taken for one: Wikipedia's limit is 2 MiB.
+/// Maximum size of a revision; Wikipedia's limit is 2 MiB.
 const LARGEST: u64 = 64 << 20;
 
-/// What is wrong with the XML, or with what it says.
+/// Description of an error in the XML or its contents.
 #[derive(Debug)]
 pub struct NoDump(String);
 
@@ -34,7 +34,7 @@ fn wrong(what: impl fmt::Display) -> io::Error {
 pub fn to_lines(dump: impl BufRead, lines: &mut impl Write, most: u64) -> io::Result<()> {
     let mut reader = Reader::from_reader(Bounded { dump, taken: 0 });
     let mut buffer = Vec::new();
-    // The names of the elements that are open, outermost first.
+    // Names of the open elements, outermost first.
     let mut path: Vec<Box<[u8]>> = Vec::new();
     let mut page = Page::default();
     let mut revision = None;
@@ -60,7 +60,7 @@ pub fn to_lines(dump: impl BufRead, lines: &mut impl Write, most: u64) -> io::Re
             Event::Text(text) => {
                 let text = match text.unescape() {
                     Ok(text) => text,
-                    // Half of an escape is what is left of one where the dump was cut.
+                    // An incomplete escape at the end means that the dump is truncated.
                     Err(_) if reader.get_mut().fill_buf()?.is_empty() => {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
@@ -82,9 +82,9 @@ pub fn to_lines(dump: impl BufRead, lines: &mut impl Write, most: u64) -> io::Re
                 }
             }
             Event::Eof if path.is_empty() && written > 0 => break,
-            Event::Eof if path.is_empty() => return Err(wrong("it has no revisions")),
+            Event::Eof if path.is_empty() => return Err(wrong("it contains no revisions")),
             Event::Eof => return Err(io::ErrorKind::UnexpectedEof.into()),
-            // An element without content says nothing; nor do comments and declarations.
+            // Empty elements, comments and declarations carry no data.
             Event::Empty(_) | Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
         }
         if revision.is_none() {
@@ -94,12 +94,12 @@ pub fn to_lines(dump: impl BufRead, lines: &mut impl Write, most: u64) -> io::Re
     Ok(())
 }
 
-/// An error of the XML, or of the file that it is read from.
+/// Converts an error of the XML or of its file.
 fn broken(error: quick_xml::Error, place: u64) -> io::Error {
     match error {
         quick_xml::Error::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<NoDump>()) => wrong(error),
         quick_xml::Error::Io(error) => io::Error::new(error.kind(), error.to_string()),
-        // What is open at the end, or half a tag.
+        // An open element or an incomplete tag at the end.
         quick_xml::Error::Syntax(_) => io::ErrorKind::UnexpectedEof.into(),
         other => wrong(format_args!("at byte {place}: {other}")),
     }
@@ -124,7 +124,7 @@ struct Revision {
     username: String,
 }
 
-/// Appends a text to the field of the element that contains it. One element may have several.
+/// Appends text to the field of the element that contains it. An element may have several texts.
 fn keep(path: &[Box<[u8]>], text: &str, page: &mut Page, revision: Option<&mut Revision>) {
     let names: Vec<&[u8]> = path.iter().map(AsRef::as_ref).collect();
     let field = match (names.as_slice(), revision) {
@@ -149,7 +149,7 @@ fn keep(path: &[Box<[u8]>], text: &str, page: &mut Page, revision: Option<&mut R
 }
 
 impl Revision {
-    /// The document. What the dump leaves out, such as the name of a contributor who was hidden, it does not have.
+    /// Returns the document. It lacks fields missing in the dump, such as the name of a hidden contributor.
     fn document(self, page: &Page, place: u64) -> io::Result<Value> {
         let number = |what: &str, digits: &str| match digits.parse::<u64>() {
             Ok(number) => Ok(Value::from(number)),
@@ -243,7 +243,7 @@ under "load" &#233; &lt;ref/&gt;</text><sha1>abc</sha1>
 
     fn lines(dump: &str, most: u64) -> io::Result<Vec<Value>> {
         let mut out = Vec::new();
-        // A small buffer, so that what is read at once ends anywhere.
+        // Use a small buffer, so that reads end at any position.
         to_lines(BufReader::with_capacity(16, dump.as_bytes()), &mut out, most)?;
         Ok(out.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
     }
@@ -274,8 +274,8 @@ under "load" &#233; &lt;ref/&gt;</text><sha1>abc</sha1>
     fn what_is_no_dump_is_refused_with_the_reason() {
         let error = |dump: &str| lines(dump, u64::MAX).unwrap_err().to_string();
         assert_eq!(error("<html><p>no</p></html>"), "it begins with <html>");
-        assert_eq!(error("<mediawiki></mediawiki>"), "it has no revisions");
-        assert_eq!(error("{\"n\": 1}\n"), "it has no revisions");
+        assert_eq!(error("<mediawiki></mediawiki>"), "it contains no revisions");
+        assert_eq!(error("{\"n\": 1}\n"), "it contains no revisions");
         assert!(error(&DUMP.replace("<id>72</id>", "<id>x</id>")).ends_with("the id of a revision is \"x\""));
         assert!(error(&DUMP.replace("</comment><model>", "</remark><model>")).contains("at byte"));
         assert!(error(&DUMP.replace("first &lt;", "first &nothing;")).contains("nothing"));

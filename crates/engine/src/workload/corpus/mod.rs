@@ -1,7 +1,7 @@
 //! Corpora: documents by number, generated or read from NDJSON files.
 //!
-//! A corpus is read-only and shared by all clients. A document is found by its number, so generators that stride one
-//! schedule split a corpus without communicating and without separate files.
+//! A corpus is read-only and shared by all clients. Documents are found by number, so generators that stride
+//! one schedule split a corpus without communication and without separate files.
 
 mod cache;
 mod encrypted;
@@ -39,13 +39,13 @@ use crate::workload::corpus::lines::LineOptions;
 use crate::workload::corpus::vectors::Vectors;
 use crate::workload::corpus::wanted::Wanted;
 
-/// Makes documents: number i is a pure function of the seed and i.
+/// Generator of documents: number i is a pure function of the seed and i.
 trait Generate: Debug + Send + Sync {
-    /// Appends document `number` as one line of JSON, without the line's end.
+    /// Appends document `number` as one line of JSON, without the line end.
     fn append(&self, number: u64, out: &mut Vec<u8>);
 }
 
-/// What a generator is made from: its seed, and what `with` says.
+/// Constructor of a generator, from its seed and the options in `with`.
 type New = fn(u64, &Map<String, Value>) -> Result<Box<dyn Generate>, PlanError>;
 
 const GENERATORS: [(&str, New); 5] = [
@@ -56,7 +56,7 @@ const GENERATORS: [(&str, New); 5] = [
     ("wikipedia_revision", |seed, with| plain(with, wikipedia_revision::WikipediaRevision::new(seed))),
 ];
 
-/// A generator that takes no options.
+/// Refuses options for a generator without options.
 fn plain(with: &Map<String, Value>, generator: impl Generate + 'static) -> Result<Box<dyn Generate>, PlanError> {
     match with.keys().next() {
         Some(key) => Err(PlanError::new(format!("unknown option \"{key}\"; this generator has none"))),
@@ -64,7 +64,7 @@ fn plain(with: &Map<String, Value>, generator: impl Generate + 'static) -> Resul
     }
 }
 
-/// The names that `{"generate": NAME}` knows.
+/// Returns the valid names in `{"generate": NAME}`.
 pub fn generators() -> &'static [&'static str] {
     const NAMES: [&str; GENERATORS.len()] = {
         let mut names = [""; GENERATORS.len()];
@@ -78,7 +78,7 @@ pub fn generators() -> &'static [&'static str] {
     &NAMES
 }
 
-/// What a corpus may say.
+/// Valid keys of a corpus.
 const KEYS: [&str; 10] =
     ["generate", "with", "files", "columns", "encrypted", "documents", "at_most", "format", "actions", "broken"];
 
@@ -101,11 +101,11 @@ enum Source {
 }
 
 impl Corpora {
-    /// Opens `{"trips": {"generate": "nyc_taxi_trip", "documents": 1000}}` or
-    /// `{"trips": {"files": ["a.json", "b.json.gz"], "documents": 1000, "format": "ndjson", "actions": false,
-    /// "broken": "stop"}}`. Files are checked line by line, up to the number of documents if one is given. With
-    /// `"at_most": 500` no more than that are taken, and files need not have more. `{"encrypted": {"of": {...},
-    /// "key": "...", "fields": {"a.b": "text"}}}` are the documents of another corpus, encrypted.
+    /// Opens corpora such as `{"trips": {"generate": "nyc_taxi_trip", "documents": 1000}}` or `{"trips":
+    /// {"files": ["a.json", "b.json.gz"], "documents": 1000, "format": "ndjson", "actions": false, "broken":
+    /// "stop"}}`. Files are checked line by line, up to the number of documents if given. `"at_most": 500`
+    /// limits the number without requiring it. `{"encrypted": {"of": {...}, "key": "...", "fields": {"a.b":
+    /// "text"}}}` encrypts the documents of another corpus.
     pub fn open(forms: &BTreeMap<String, Value>, seed: u64) -> Result<Self, PlanError> {
         let open = |(name, form): (&String, &Value)| {
             let corpus = Corpus::open(form, seed).map_err(|error| error.within(format_args!("corpus \"{name}\"")))?;
@@ -114,12 +114,12 @@ impl Corpora {
         Ok(Self { corpora: forms.iter().map(open).collect::<Result<_, _>>()? })
     }
 
-    /// All, with their names.
+    /// Iterates over names and corpora.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Corpus)> {
         self.corpora.iter().map(|(name, corpus)| (name.as_str(), &**corpus))
     }
 
-    /// Does what would otherwise be done while requests are made: encrypts documents.
+    /// Prepares corpora before the load: encrypts documents.
     pub fn make_ready(&self) -> Result<(), PlanError> {
         self.corpora.iter().try_for_each(|(name, corpus)| match &corpus.0 {
             Source::Encrypted(encrypted) => {
@@ -129,7 +129,7 @@ impl Corpora {
         })
     }
 
-    /// The corpus of that name; the error names the nearest.
+    /// Returns the corpus with a name; the error suggests the nearest name.
     pub fn get(&self, name: &str) -> Result<Arc<Corpus>, PlanError> {
         let known = self.corpora.keys().map(String::as_str);
         self.corpora.get(name).cloned().ok_or_else(|| PlanError::new(unknown("corpus", name, known)))
@@ -206,7 +206,7 @@ impl Corpus {
         }
     }
 
-    /// How many documents there are.
+    /// Returns the number of documents.
     pub fn documents(&self) -> u64 {
         match &self.0 {
             Source::Generated { documents, .. } => *documents,
@@ -216,7 +216,7 @@ impl Corpus {
         }
     }
 
-    /// How many lines of its files were not documents and were set aside, and the files where they are kept.
+    /// Returns the number of lines set aside, and the files that contain them.
     pub fn set_aside(&self) -> (u64, Vec<&Path>) {
         match &self.0 {
             Source::Generated { .. } | Source::Vectors(_) => (0, Vec::new()),
@@ -225,7 +225,7 @@ impl Corpus {
         }
     }
 
-    /// Whether its files have a line before each document that says what to do with it, and with which id.
+    /// Returns whether its files have an action line, with operation and id, before each document.
     pub fn has_actions(&self) -> bool {
         match &self.0 {
             Source::Generated { .. } | Source::Vectors(_) => false,
@@ -234,7 +234,8 @@ impl Corpus {
         }
     }
 
-    /// Appends the action lines of the documents that [`Corpus::append`] appends; none if it has no actions.
+    /// Appends the action lines of the documents that [`Corpus::append`] would append, if the corpus has
+    /// actions.
     pub fn append_actions(&self, first: u64, count: u64, out: &mut Vec<u8>) {
         let count = count.min(self.documents().saturating_sub(first));
         match &self.0 {
@@ -244,8 +245,8 @@ impl Corpus {
         }
     }
 
-    /// Appends `count` documents from number `first` on, as many of them as there are, each as `prefix`, the
-    /// document, and a line's end. Returns how many that were.
+    /// Appends up to `count` documents starting with number `first`, each as `prefix`, the document, and a
+    /// line end. Returns their number.
     pub fn append(&self, first: u64, count: u64, prefix: &[u8], out: &mut Vec<u8>) -> u64 {
         let count = count.min(self.documents().saturating_sub(first));
         match &self.0 {

@@ -1,8 +1,8 @@
-//! Metadata of scans by magnetic resonance, as headers of DICOM, ISMRMRD and BIDS have them: 63 fields, about 1.6 kB.
+//! Metadata of MRI scans, like the headers of DICOM, ISMRMRD and BIDS: 63 fields, about 1.6 kB.
 //!
-//! The fields and their ranges are those of the made-up corpus that the MPI benchmarker's group published (`mrirally`);
-//! names are made up. Where fields of that corpus contradict each other, they agree here: a vendor has its own models, an
-//! institution its own address, and an age is that between birth and study.
+//! Fields and ranges follow the synthetic corpus published by the MPI benchmarker's group (`mrirally`). Names
+//! are synthetic. Related fields are consistent, unlike in that corpus: a vendor has its own models, an
+//! institution its own address, and the age is the time from birth to study.
 
 use super::Generate;
 use super::words::push_name;
@@ -44,7 +44,7 @@ const ONES: [&str; 9] = [
     "KspaceLevel",
 ];
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789  ";
-/// Institutions, patients and family names, of which some have many more documents than others.
+/// Numbers of institutions, patients and family names. Some have many more documents than others.
 const INSTITUTIONS: u64 = 50;
 const PATIENTS: f64 = 200_000.0;
 const NAMES: f64 = 5_000.0;
@@ -52,7 +52,7 @@ const NAMES: f64 = 5_000.0;
 const BORN: (i64, i64) = (-25_567, 10_957);
 const STUDIED: (i64, i64) = (14_610, 18_262);
 
-/// See the module.
+/// Generator of scans.
 #[derive(Debug)]
 pub struct MriScan {
     seed: u64,
@@ -60,13 +60,13 @@ pub struct MriScan {
 }
 
 impl MriScan {
-    /// The generator of one seed.
+    /// Creates the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self { seed, stream: hash_name("mri_scan") }
     }
 }
 
-/// A document that is written: each value with the key before it, and its draws.
+/// A document being written, and its draws.
 struct Scan<'a> {
     draw: Draw,
     out: &'a mut Vec<u8>,
@@ -101,7 +101,7 @@ impl Scan<'_> {
         push_f64(self.out, (value * 1e4).round() / 1e4);
     }
 
-    /// Letters, digits and blanks, from `least` to `most` of them.
+    /// Writes a member with `least` to `most` letters, digits and blanks.
     fn letters(&mut self, key: &str, salt: u64, least: u64, most: u64) {
         let (draw, count) = (self.draw, least + self.below(salt, most - least + 1));
         self.text(key, |out| {
@@ -122,19 +122,19 @@ impl Scan<'_> {
         of[self.below(salt, of.len() as u64) as usize]
     }
 
-    /// A rank from 1 to `most` whose logarithm is uniform, so that low ones come often.
+    /// Draws a rank from 1 to `most` with a uniform logarithm, so that low ranks are frequent.
     fn rank(&self, salt: u64, most: f64) -> u64 {
         math::exp(self.draw.unit(salt) * math::ln(most)) as u64
     }
 
-    /// A field of view, m: around 25 cm for a head and 40 cm for a chest, near to a normal distribution.
+    /// Draws a field of view, m: around 25 cm for a head and 40 cm for a chest, approximately normal.
     fn view(&self, salt: u64) -> f64 {
         let middle = if self.draw.unit(salt) < 0.5 { 0.25 } else { 0.40 };
         let sum: f64 = (1..=4).map(|other| self.draw.unit(salt + other)).sum();
         middle + 0.05 * (sum - 2.0) * 3f64.sqrt()
     }
 
-    /// A number of phase encodings, often a power of two.
+    /// Draws a number of phase encodings, often a power of two.
     fn encodings(&self, salt: u64) -> u64 {
         let any = self.below(salt, 24);
         if any < 4 { SIZES[any as usize] } else { 13 + 25 * (any - 4) }
@@ -233,7 +233,7 @@ impl Generate for MriScan {
         scan.number("SliceThickness", thickness as f64 / 1e4);
         let part = scan.one(33, &PARTS);
         scan.word("BodyPart", part);
-        // Whatever belongs to a patient follows from who it is.
+        // All data of a patient depend on the patient's number.
         let patient = scan.rank(34, PATIENTS);
         let who = Draw { k: patient, ..Draw::new(self.seed, self.stream ^ 1, patient) };
         scan.text("PatientID", |out| push_u64(out, 1_000_000_000 + patient));
@@ -254,7 +254,7 @@ impl Generate for MriScan {
             push_u64(out, tissue);
         });
         scan.key("Tags");
-        // Ten tags, each with an even chance.
+        // Ten tags, each with a probability of one half.
         let tags = scan.draw.bits(37);
         scan.out.push(b'[');
         for tag in (1..=10).filter(|tag| tags >> tag & 1 == 1) {
@@ -277,9 +277,9 @@ impl Generate for MriScan {
     }
 }
 
-/// Appends a date by its days since 1970.
+/// Appends a date, given in days since 1970.
 fn push_date(out: &mut Vec<u8>, days: i64) {
-    let date = calendar::at(days * calendar::DAY).expect("the years are those of the constants above").date();
+    let date = calendar::at(days * calendar::DAY).expect("the constants limit the years").date();
     let (year, month, day) = (date.year() as u64, date.month() as u64, date.day() as u64);
     push_u64(out, year);
     for part in [month, day] {

@@ -1,8 +1,8 @@
-//! Pieces of a file that are looked through apart from each other, by as many processes of this machine as open it at the
-//! same time: each takes the next one that nobody has, and leaves what it finds in a folder for the others.
+//! Pieces of a file, scanned in parallel by all processes of this machine that open it at the same time. Each
+//! process takes the next free piece, and stores its result in a folder shared with the others.
 //!
-//! The operating system's lock on a file says who has a piece, so that one whose holder has died is free again. Where the
-//! file system has no such locks, or the folder cannot be written, everybody looks through the whole file.
+//! File locks of the operating system mark the pieces in use, so that the piece of a process that died is
+//! free again. Without lock support or a writable folder, every process scans the whole file.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,36 +13,36 @@ use serde::{Deserialize, Serialize};
 
 use super::lines::{Lines, flaw};
 
-/// Bytes of a piece. What is found does not depend on it.
+/// Size of a piece, bytes. The result does not depend on it.
 const BYTES: usize = 64 << 20;
 
-/// Documents of a piece: one offset is kept for this many of them.
+/// Documents per stored offset.
 pub const EVERY: u64 = 64;
 
-/// The documents whose lines begin in a piece of a file.
+/// The documents with lines that begin in one piece of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// How many there are.
+    /// Number of documents.
     pub documents: u64,
-    /// Where documents 0, `EVERY`, 2 `EVERY`, ... of the piece begin, from the beginning of the file.
+    /// Offsets of documents 0, `EVERY`, 2 `EVERY`, ... of the piece, from the beginning of the file.
     pub offsets: Vec<u64>,
-    /// Where a line begins that is not a document; nothing behind it was looked at.
+    /// Offset of the first line that is not a document. The scan stops there.
     pub flaw: Option<u64>,
 }
 
-/// How many pieces a file has.
+/// Returns the number of pieces of a file.
 pub fn count(bytes: usize) -> usize {
     bytes.div_ceil(BYTES)
 }
 
-/// Looks through a piece of the file with the bytes `map`.
+/// Scans piece `number` of the file with the bytes `map`.
 pub fn look(map: &[u8], number: usize) -> Piece {
     look_at(map, BYTES, number)
 }
 
 fn look_at(map: &[u8], bytes: usize, number: usize) -> Piece {
     let start = number * bytes;
-    // A line that begins before belongs to the piece before.
+    // A line that begins earlier belongs to the previous piece.
     let first = match start {
         0 => 0,
         start => memchr::memchr(b'\n', &map[start - 1..]).map_or(map.len(), |end| start + end),
@@ -61,8 +61,8 @@ fn look_at(map: &[u8], bytes: usize, number: usize) -> Piece {
     piece
 }
 
-/// The pieces of a file, in their order, as far as `most` documents and to the first flaw; `None` when another process
-/// has put them together meanwhile, which `done` finds out.
+/// Returns the pieces of a file in order, up to `most` documents and the first flaw. Returns the result of
+/// `done` instead if another process has joined the pieces meanwhile.
 pub fn look_together<T>(map: &[u8], most: u64, folder: &Path, done: impl Fn() -> Option<T>) -> io::Result<Found<T>> {
     fs::create_dir_all(folder)?;
     let mut pieces: Vec<Option<Piece>> = vec![None; count(map.len())];
@@ -80,7 +80,7 @@ pub fn look_together<T>(map: &[u8], most: u64, folder: &Path, done: impl Fn() ->
                 match take(map, folder, number) {
                     Ok(Some(piece)) => *known = Some(piece),
                     Ok(None) => taken = taken.or(Some(number)),
-                    // Whoever has put the pieces together clears the folder away.
+                    // The process that joins the pieces deletes the folder.
                     Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => break,
                     Err(error) => return Err(error),
                 }
@@ -94,22 +94,22 @@ pub fn look_together<T>(map: &[u8], most: u64, folder: &Path, done: impl Fn() ->
             return Ok(Found::Pieces(first));
         }
         match taken {
-            // Its holder is waited for, or dies.
+            // Wait until the holder finishes or dies.
             Some(number) => drop(lock(folder, number, FlockOperation::LockExclusive)?),
             None => fs::create_dir_all(folder)?,
         }
     }
 }
 
-/// What is known of a file.
+/// Result of scanning a file.
 pub enum Found<T> {
-    /// Its pieces from the first on.
+    /// Its pieces, from the first.
     Pieces(Vec<Piece>),
-    /// Another process was faster.
+    /// Another process has joined the pieces.
     Done(T),
 }
 
-/// The pieces that are needed, if they are all there.
+/// Returns the pieces needed for `most` documents, if all are known.
 fn first_ones(pieces: &[Option<Piece>], most: u64) -> Option<Vec<Piece>> {
     let mut first = Vec::new();
     let mut documents = 0;
@@ -128,7 +128,7 @@ fn first_ones(pieces: &[Option<Piece>], most: u64) -> Option<Vec<Piece>> {
     Some(first)
 }
 
-/// What is known of a piece, or becomes known now; `None` while another process has it.
+/// Reads or scans a piece; returns `None` while another process holds it.
 fn take(map: &[u8], folder: &Path, number: usize) -> io::Result<Option<Piece>> {
     let place = folder.join(format!("{number}"));
     if let Some(piece) = read(&place) {
@@ -159,7 +159,7 @@ fn lock(folder: &Path, number: usize, how: FlockOperation) -> io::Result<File> {
     Ok(file)
 }
 
-/// Where the pieces of something are that is to be kept at `place`, for one state of the file.
+/// Returns the folder of the pieces for an index at `place`, for one state of the file.
 pub fn folder(place: &Path, bytes: u64, changed: i64) -> PathBuf {
     let mut folder = place.as_os_str().to_owned();
     folder.push(format!(".pieces-{bytes}-{changed}"));
@@ -204,7 +204,8 @@ mod tests {
         });
         let alone: Vec<Piece> = (0..count(text.len())).map(|number| look(&text, number)).collect();
         assert!(looked.iter().all(|pieces| *pieces == alone));
-        // A piece that somebody else has is waited for, and taken over if that process ends without leaving it.
+        // A piece held by another process is waited for, and taken over if that process ends without a
+        // result.
         fs::remove_file(place.join("2")).unwrap();
         let held = lock(&place, 2, FlockOperation::NonBlockingLockExclusive).unwrap();
         assert_eq!(take(&text, &place, 2).unwrap(), None);
@@ -216,7 +217,7 @@ mod tests {
             waits.join().unwrap().unwrap()
         });
         assert!(matches!(again, Found::Pieces(pieces) if pieces == alone));
-        // Of a few documents no more is looked at than these need.
+        // Few documents need only the first piece.
         let few = folder.0.join("few");
         let Found::Pieces(pieces) = look_together(&text, 10, &few, || None::<()>).unwrap() else { unreachable!() };
         assert_eq!((pieces.len(), few.join("1").exists()), (1, false));

@@ -1,9 +1,9 @@
-//! Shows a user at a terminal how far something is that takes long.
+//! Progress of a long operation on the terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// A line that is written anew once a second, and is gone at the end.
+/// A line that is updated once a second, and removed at the end.
 pub struct Progress {
     next: Instant,
     shown: bool,
@@ -16,7 +16,7 @@ impl Progress {
         Self { next: Instant::now() + Self::PAUSE, shown: io::stderr().is_terminal() }
     }
 
-    /// Writes the line, if it is time.
+    /// Updates the line if a second has passed.
     pub fn tell(&mut self, line: impl FnOnce() -> String) {
         if self.shown && Instant::now() >= self.next {
             self.next = Instant::now() + Self::PAUSE;

@@ -1,14 +1,14 @@
-//! A distribution given by some of its quantiles, drawn by inverting it.
+//! Distribution defined by quantiles, drawn by inversion.
 
-/// How finely the inverse is tabulated; between two entries it is a straight line.
+/// Entries in the table of the inverse, which is linear between them.
 const STEPS: usize = 1024;
 
-/// The inverse of a piecewise linear distribution function.
+/// Inverse of a piecewise linear distribution function.
 #[derive(Debug)]
 pub struct Quantiles(Box<[f64]>);
 
 impl Quantiles {
-    /// From (share, value) pairs, both rising, the first share 0 and the last 1.
+    /// Creates the inverse from (share, value) pairs. Both must increase, with shares from 0 to 1.
     pub fn new(points: &[(f64, f64)]) -> Self {
         let value = |step: usize| {
             let share = step as f64 / STEPS as f64;
@@ -19,7 +19,7 @@ impl Quantiles {
         Self((0..=STEPS).map(value).collect())
     }
 
-    /// The value below which the share `unit`, in [0, 1], lies.
+    /// Returns the quantile of `unit`, in [0, 1].
     #[inline]
     pub fn at(&self, unit: f64) -> f64 {
         let place = unit * STEPS as f64;
@@ -29,15 +29,15 @@ impl Quantiles {
     }
 }
 
-/// Moves `unit` by `by` and folds it back at 0 and 1: a uniform number, moved by a symmetric one, stays uniform. So
-/// two quantities get a rank correlation while each keeps its own distribution. `by` is in [-1, 1].
+/// Shifts `unit` by `by`, in [-1, 1], and reflects it at 0 and 1. A uniform number shifted by a symmetric one
+/// stays uniform. Two quantities thus get a rank correlation while each keeps its distribution.
 #[inline]
 pub fn folded(unit: f64, by: f64) -> f64 {
     let moved = (unit + by).abs();
     if moved > 1.0 { 2.0 - moved } else { moved }
 }
 
-/// The value whose share of [0, 1) `unit` falls into.
+/// Returns the value selected by `unit`, in [0, 1), in proportion to the shares.
 #[inline]
 pub fn pick<T: Copy>(shares: &[(f64, T)], mut unit: f64) -> T {
     for (share, value) in shares {

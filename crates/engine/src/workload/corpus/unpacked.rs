@@ -1,7 +1,7 @@
-//! Compressed files and dumps: unpacked once, into the cache, as lines that are mapped like any other file's.
+//! Compressed files and dumps, unpacked once into the cache as lines, which are mapped like other files.
 //!
-//! A stream of gzip, bzip2, Zstandard or XML can only be read from its beginning, while a corpus wants any document at
-//! any time. Memory stays bounded; what is cut short or does not match its checksums is refused.
+//! A stream of gzip, bzip2, Zstandard or XML can only be read from the beginning, but a corpus needs random
+//! access. Memory use is bounded. Truncated files and checksum errors are refused.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read};
@@ -19,18 +19,20 @@ use crate::plan::PlanError;
 
 const BUFFER: usize = 1 << 20;
 
-/// The file itself, or what was unpacked of it. `revisions`: it is a dump of MediaWiki, of which this many are wanted.
+/// Returns the file itself, or its unpacked copy. `revisions`: the file is a MediaWiki dump, and this many
+/// revisions are needed.
 pub fn unpacked(path: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanError> {
     match cache::folder() {
         Some(folder) => unpacked_in(path, &folder, revisions),
         None if Format::of(path).is_none() && revisions.is_none() => Ok(path.to_owned()),
-        None => {
-            Err(PlanError::new(format!("{}: there is no folder to unpack it in; set LOADFRAME_CACHE", path.display())))
-        }
+        None => Err(PlanError::new(format!(
+            "{}: unpacking it requires a cache folder; set LOADFRAME_CACHE",
+            path.display()
+        ))),
     }
 }
 
-/// The same with a folder for what was unpacked.
+/// Like [`unpacked`], with the folder for unpacked files.
 pub fn unpacked_in(path: &Path, folder: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanError> {
     let format = Format::of(path);
     if format.is_none() && revisions.is_none() {
@@ -62,7 +64,7 @@ pub fn unpacked_in(path: &Path, folder: &Path, revisions: Option<u64>) -> Result
     let target = folder.join(cache::name(path, stamp, &ending));
     let away = |error: io::Error| PlanError::new(format!("{}: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(away)?;
-    // Other generators on this machine wait for the one that unpacks.
+    // Other generators on this machine wait while one unpacks.
     let lock = File::create(target.with_extension("lock")).map_err(away)?;
     flock(&lock, FlockOperation::LockExclusive).map_err(|error| away(error.into()))?;
     if !target.exists() {
@@ -105,7 +107,7 @@ impl Format {
     }
 }
 
-/// Writes what is in `source` into a new file.
+/// Unpacks `source` into a new file.
 fn unpack(
     source: impl BufRead + 'static,
     format: Option<Format>,
@@ -121,7 +123,7 @@ fn unpack(
     target.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
-/// A stream without its compression. Each may be several, one after the other.
+/// Decompresses a stream. A file may consist of several streams.
 fn plain(source: impl BufRead + 'static, format: Option<Format>) -> io::Result<Box<dyn Read>> {
     Ok(match format {
         None => Box::new(source),
@@ -131,12 +133,12 @@ fn plain(source: impl BufRead + 'static, format: Option<Format>) -> io::Result<B
     })
 }
 
-/// A file's bytes without its compression, by the ending of its name.
+/// Decompresses a file's bytes, according to the file name's extension.
 pub fn stream(source: impl BufRead + 'static, path: &Path) -> io::Result<Box<dyn Read>> {
     plain(source, Format::of(path))
 }
 
-/// Frames of Zstandard, one after the other; none when all are read.
+/// Consecutive Zstandard frames; `None` after the last.
 struct Frames<R: BufRead>(Option<StreamingDecoder<R, FrameDecoder>>);
 
 fn frame<R: BufRead>(source: R) -> io::Result<StreamingDecoder<R, FrameDecoder>> {
@@ -159,7 +161,7 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
-/// A file that shows a waiting user how far it has been read.
+/// A file that shows the reading progress on the terminal.
 struct Watched {
     file: File,
     path: PathBuf,
@@ -210,7 +212,7 @@ mod tests {
             let path = folder.file(name, &bytes);
             let target = unpacked_in(&path, &folder.0.join("cache"), None).unwrap();
             assert_eq!(fs::read(&target).unwrap(), texts.concat(), "{name}");
-            // What is there is not made again, what has changed is.
+            // An up-to-date copy is reused; a changed file is unpacked again.
             fs::write(&target, "as it was").unwrap();
             assert_eq!(unpacked_in(&path, &folder.0.join("cache"), None).unwrap(), target);
             assert_eq!(fs::read(&target).unwrap(), b"as it was");

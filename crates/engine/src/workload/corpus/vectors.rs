@@ -1,7 +1,7 @@
-//! Vectors in the files of the TEXMEX corpora (`.fvecs`, `.ivecs`, `.bvecs`): each row is its number of components, as
-//! a little-endian 32-bit integer, and the components, which are 32-bit floats, 32-bit integers or bytes.
+//! Vectors in TEXMEX files (`.fvecs`, `.ivecs`, `.bvecs`). Each row has the number of its components as a
+//! little-endian 32-bit integer, then the components: 32-bit floats, 32-bit integers or bytes.
 //!
-//! Several files side by side are columns: document i has row i of each, and its number as `id`.
+//! Several files form columns: document i has row i of each, and i as `id`.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::wanted::Wanted;
 use crate::plan::PlanError;
 use crate::util::digits::push_i64;
 
-/// This many rows, evenly spread, are looked at when a file is opened.
+/// Number of evenly spaced rows checked when a file is opened.
 const LOOKED_AT: u64 = 1000;
 
 /// Columns of vectors.
@@ -26,12 +26,12 @@ pub struct Vectors {
 #[derive(Debug)]
 struct Column {
     file: String,
-    /// What stands before its value: `,"vector":`.
+    /// JSON before its value: `,"vector":`.
     key: Vec<u8>,
     map: Mmap,
     components: Components,
     dimensions: usize,
-    /// Each value is the one component of its row, and not a list.
+    /// Whether each value is the single component of its row instead of a list.
     single: bool,
 }
 
@@ -52,8 +52,8 @@ impl Components {
 }
 
 impl Vectors {
-    /// Opens `[{"name": "vector", "file": "base.fvecs", "single": false}, ...]`. It is an error if a column has fewer
-    /// rows than are needed, or another number of rows than the other columns where all its rows would be taken.
+    /// Opens `[{"name": "vector", "file": "base.fvecs", "single": false}, ...]`. Fails if a column has fewer
+    /// rows than required. If all rows are used, also fails if columns differ in length.
     pub fn open(columns: &Value, wanted: Wanted) -> Result<Self, PlanError> {
         let wrong = || PlanError::new("\"columns\" wants a list of names with their files");
         let columns: Vec<Column> =
@@ -69,12 +69,12 @@ impl Vectors {
         Ok(Self { columns, documents })
     }
 
-    /// How many documents there are.
+    /// Returns the number of documents.
     pub fn documents(&self) -> u64 {
         self.documents
     }
 
-    /// Appends document `number` as one line of JSON, without the line's end.
+    /// Appends document `number` as one line of JSON, without the line end.
     pub fn append(&self, number: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"id\":");
         push_i64(out, number as i64);
@@ -100,10 +100,10 @@ impl Column {
             _ => return Err(fail(&"vectors are in files that end with .fvecs, .ivecs or .bvecs")),
         };
         let opened = File::open(path).map_err(|error| fail(&error))?;
-        // SAFETY: the file is read-only here; one that is cut short meanwhile ends the process as for any corpus.
+        // SAFETY: the file is only read. Truncation during the run ends the process, as for any corpus.
         let map = unsafe { Mmap::map(&opened) }.map_err(|error| fail(&error))?;
         let first = dimensions(&map, 0).filter(|dimensions| *dimensions > 0);
-        let dimensions_of_all = first.ok_or_else(|| fail(&"its first row has no number of components"))?;
+        let dimensions_of_all = first.ok_or_else(|| fail(&"its first row lacks the number of components"))?;
         let single = form["single"].as_bool().unwrap_or(false);
         let key = format!(",{}:", Value::from(name)).into_bytes();
         let column = Self { file: file.to_owned(), key, map, components, dimensions: dimensions_of_all, single };
@@ -125,7 +125,7 @@ impl Column {
         Ok(column)
     }
 
-    /// Bytes of a row.
+    /// Returns the size of a row, bytes.
     fn row(&self) -> usize {
         4 + self.dimensions * self.components.bytes()
     }
@@ -147,7 +147,7 @@ impl Column {
             }
             match (self.components, component.try_into()) {
                 (Components::Floats, Ok(bytes)) => {
-                    // The shortest digits that stand for the same 32-bit number.
+                    // The shortest digits that parse to the same 32-bit number.
                     let _ = serde_json::to_writer(&mut *out, &f32::from_le_bytes(bytes));
                 }
                 (Components::Integers, Ok(bytes)) => push_i64(out, i64::from(i32::from_le_bytes(bytes))),
@@ -160,7 +160,7 @@ impl Column {
     }
 }
 
-/// The number of components of the row that begins at a byte.
+/// Returns the number of components of the row that begins at a byte.
 fn dimensions(bytes: &[u8], at: usize) -> Option<usize> {
     let number = bytes.get(at..at + 4)?.try_into().ok().map(i32::from_le_bytes)?;
     usize::try_from(number).ok()
@@ -249,7 +249,7 @@ mod tests {
             let columns = json!([{"name": "a", "file": good.to_str()}, {"name": "b", "file": file.to_str()}]);
             Vectors::open(&columns, Wanted::default()).unwrap_err().message
         };
-        assert!(error("a.fvecs", Vec::new()).contains("its first row has no number of components"));
+        assert!(error("a.fvecs", Vec::new()).contains("its first row lacks the number of components"));
         assert!(error("b.fvecs", floats(&[&[1.0, 2.0], &[3.0]])).contains("not a multiple"));
         assert!(
             error("c.fvecs", floats(&[&[1.0], &[2.0], &[3.0]]))

@@ -1,26 +1,26 @@
-//! How many documents a plan wants of a corpus's files.
+//! Number of documents that a plan requires from a corpus's files.
 
 use std::fmt;
 
 use crate::plan::PlanError;
 
-/// How many documents a plan wants: those that there must be, and a bound on how many are taken.
+/// Required and maximum number of documents.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
-    /// The files must have this many, as far as they are taken; no more are read.
+    /// Required number, within `at_most`. No more are read.
     pub documents: Option<u64>,
-    /// No more than this many are taken.
+    /// Maximum number.
     pub at_most: Option<u64>,
 }
 
 impl Wanted {
-    /// The largest number of documents that are taken; `None` if the files alone decide.
+    /// Returns the maximum number of documents; `None` if unlimited.
     pub fn most(self) -> Option<u64> {
         [self.documents, self.at_most].into_iter().flatten().min()
     }
 
-    /// Refuses files that have fewer documents than are needed, such as one that was cut off. `files` says which files
-    /// and that they have: "a.json: the file has".
+    /// Refuses files with fewer documents than required, such as truncated ones. `files`: start of the
+    /// message, such as "a.json: the file has".
     pub fn check(self, present: u64, files: fmt::Arguments<'_>) -> Result<(), PlanError> {
         let Some(needed) = self.documents.and(self.most()).filter(|needed| *needed > present) else { return Ok(()) };
         let s = if present == 1 { "" } else { "s" };

@@ -1,5 +1,6 @@
-//! Revisions of Wikipedia pages: how many a page has and how long they are follow the distributions published with the
-//! study of a sharded document store of 2014 for the English Wikipedia; texts and names are made up.
+//! Revisions of Wikipedia pages with synthetic text and names. The numbers of revisions per page and their
+//! lengths follow the published distributions of the English Wikipedia, from a 2014 study of a sharded
+//! document store.
 
 use super::Generate;
 use super::quantiles::Quantiles;
@@ -9,8 +10,8 @@ use crate::util::draw::{Draw, hash_name, mix};
 use crate::util::math;
 use crate::workload::text::push_second;
 
-/// (share of pages, revisions): minimum, quartiles and maximum as published; the point between the last two makes the
-/// mean the published one, 904.8.
+/// (share of pages, revisions): published minimum, quartiles and maximum. The point between the last two
+/// yields the published mean, 904.8.
 const REVISIONS: [(f64, f64); 6] =
     [(0.0, 0.0), (0.25, 32.0), (0.5, 230.0), (0.75, 903.0), (0.97, 2997.0), (1.0, 16_827.0)];
 
@@ -18,32 +19,32 @@ const REVISIONS: [(f64, f64); 6] =
 const BYTES: [(f64, f64); 6] =
     [(0.0, 281.0), (0.25, 1620.0), (0.5, 7432.0), (0.75, 20_400.0), (0.97, 40_800.0), (1.0, 157_100.0)];
 
-/// This many pages have the distribution's shape; the next as many repeat it.
+/// Period of the pages: this many have the distribution's shape, and the following ones repeat it.
 const PAGES: u64 = 4096;
 
 /// Seconds since 1970 of the first revision and of the study: 15 January 2001, 1 January 2014.
 const FROM: f64 = 979_516_800.0;
 const TO: f64 = 1_388_534_400.0;
 
-/// See the module.
+/// Generator of revisions.
 #[derive(Debug)]
 pub struct WikipediaRevision {
     seed: u64,
     stream: u64,
     bytes: Quantiles,
     pool: Pool,
-    /// The number of the first revision of each page, and at the end of all.
+    /// Number of each page's first revision, and the total at the end.
     first: Box<[u64]>,
 }
 
 impl WikipediaRevision {
-    /// The generator of one seed.
+    /// Creates the generator of a seed.
     pub fn new(seed: u64) -> Self {
         let revisions = Quantiles::new(&REVISIONS);
         let mut first = vec![0];
         let mut sum = 0;
         for page in 0..PAGES {
-            // An odd factor visits each of a power of two once, so that long and short histories take turns.
+            // An odd factor permutes a power of two, so that long and short histories alternate.
             let rank = (page * 1597 + 1) % PAGES;
             sum += revisions.at((rank as f64 + 0.5) / PAGES as f64).round() as u64;
             first.push(sum);
@@ -75,10 +76,10 @@ impl Generate for WikipediaRevision {
         out.extend_from_slice(b",\"page\":");
         push_u64(out, page);
         out.extend_from_slice(b",\"timestamp\":\"");
-        // A page's revisions come one after the other.
+        // A page's revisions are in order of time.
         push_second(out, (FROM + (TO - FROM) * (within as f64 + draw.unit(2)) / count as f64) as i64);
         out.extend_from_slice(b"\",\"contributor\":{\"id\":");
-        // Few write much: the logarithm of a contributor's rank is uniform.
+        // Few contributors write much: the logarithm of a contributor's rank is uniform.
         let contributor = math::exp(math::ln(1e6f64) * draw.unit(3)) as u64;
         push_u64(out, contributor);
         out.extend_from_slice(b",\"username\":\"");

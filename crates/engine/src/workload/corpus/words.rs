@@ -1,4 +1,4 @@
-//! Words and texts that look like a language's: syllables for names, a pool of running text for what is longer.
+//! Words and text that resemble a language: syllables for names, and a pool of running text.
 
 use crate::util::draw::{Draw, mix};
 use crate::util::math;
@@ -8,7 +8,7 @@ const SYLLABLES: [&str; 32] = [
     "o", "pe", "ra", "ri", "sa", "sel", "ta", "tor", "u", "va", "ver", "wa", "ya", "zen",
 ];
 
-/// Appends a name of two to four syllables with a capital.
+/// Appends a capitalized name of two to four syllables.
 pub fn push_name(out: &mut Vec<u8>, mut bits: u64) {
     let begin = out.len();
     let count = 2 + bits % 3;
@@ -20,7 +20,7 @@ pub fn push_name(out: &mut Vec<u8>, mut bits: u64) {
     out[begin].make_ascii_uppercase();
 }
 
-/// Running text of which any stretch can be taken: words by a law of Zipf's kind, with spaces and stops, ASCII.
+/// Pool of running text: words with Zipf-like frequencies, spaces and full stops, ASCII.
 #[derive(Debug)]
 pub struct Pool(Box<[u8]>);
 
@@ -33,7 +33,7 @@ impl Pool {
         let mut salt = 0;
         while text.len() < Self::BYTES {
             salt += 1;
-            // The word's rank: its logarithm is uniform, so its frequency falls with its inverse.
+            // The logarithm of a word's rank is uniform, so its frequency is inverse to the rank.
             let rank = math::exp(math::ln(20_000f64) * draw.unit(salt)) as u64;
             let begin = text.len();
             push_name(&mut text, mix(rank));
@@ -44,7 +44,7 @@ impl Pool {
         Self(text.into())
     }
 
-    /// Appends `length` characters from a place that `bits` give.
+    /// Appends `length` characters from a position determined by `bits`.
     pub fn push(&self, out: &mut Vec<u8>, bits: u64, mut length: usize) {
         let mut at = (bits % Self::BYTES as u64) as usize;
         while length > 0 {

@@ -1,5 +1,5 @@
-//! Records of the Yahoo! Cloud Serving Benchmark: a key and fields of random characters, `field0` to `field9` of 100
-//! each unless `with` says otherwise.
+//! Records of the Yahoo! Cloud Serving Benchmark: a key and fields of random characters. By default, `field0`
+//! to `field9` with 100 characters each.
 
 use serde_json::{Map, Value};
 
@@ -10,10 +10,10 @@ use crate::util::draw::{Draw, hash_name};
 use crate::util::suggestions::unknown;
 use crate::workload::text::{fnv, push_letters};
 
-/// Bytes of one record.
+/// Maximum size of a record, bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// See the module.
+/// Generator of records.
 #[derive(Debug)]
 pub struct YcsbRecord {
     seed: u64,
@@ -23,7 +23,7 @@ pub struct YcsbRecord {
 }
 
 impl YcsbRecord {
-    /// `{field_count: 10, field_length: 100}`.
+    /// Creates a generator with the options `{field_count: 10, field_length: 100}`.
     pub fn new(seed: u64, with: &Map<String, Value>) -> Result<Self, PlanError> {
         const KEYS: [&str; 2] = ["field_count", "field_length"];
         if let Some(key) = with.keys().find(|key| !KEYS.contains(&key.as_str())) {
@@ -36,7 +36,7 @@ impl YcsbRecord {
         };
         let (fields, length) = (number("field_count", 10)?, number("field_length", 100)?);
         if fields * length > LARGEST {
-            return Err(PlanError::new("records of more than 64 MiB were asked for"));
+            return Err(PlanError::new("field_count and field_length exceed 64 MiB per record: reduce them"));
         }
         Ok(Self { seed, stream: hash_name("ycsb_record"), fields, length: length as usize })
     }

@@ -1,7 +1,7 @@
-//! Events that come from outside, such as the lines of a log: what a source hands to a driver.
+//! External events, such as the lines of a log, as passed from a source to a driver.
 //!
-//! Events travel in batches. A batch keeps its lines in one piece of memory, so that a million events a second cost no
-//! allocation each.
+//! Events are handled in batches. A batch keeps its lines in one buffer, so that a million events a second
+//! need few allocations.
 
 pub mod generate;
 
@@ -9,27 +9,27 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// One line of a source, and what was read out of it.
+/// One line of a source, with the fields extracted from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When its last byte arrived: the scheduled instant of the request that carries it.
+    /// When its last byte arrived: the scheduled time of its request.
     pub arrived: Instant,
-    /// The line, without its end, in [`Batch::bytes`].
+    /// Range of the line in [`Batch::bytes`], without its end.
     pub line: Range<usize>,
-    /// The id of the document that it belongs to, in [`Batch::bytes`]: what stands between the quotes of a JSON text,
-    /// escapes included, or the digits of a whole number.
+    /// Range of its document's id in [`Batch::bytes`]: the contents of a JSON string with its escapes, or the
+    /// digits of an integer.
     pub id: Range<usize>,
-    /// Its kind: a place in [`Batch::kinds`].
+    /// Its kind: an index in [`Batch::kinds`].
     pub kind: usize,
-    /// The instant by which its document is placed, such as that of the bid which a click belongs to: milliseconds
-    /// since 1970.
+    /// Time that selects its document's index or partition, such as the time of the bid for a click;
+    /// milliseconds since 1970.
     pub time: i64,
-    /// When it arrived by the wall clock: milliseconds since 1970.
+    /// Arrival by the wall clock, milliseconds since 1970.
     pub arrival: i64,
 }
 
 impl Event {
-    /// The event with its line copied from its batch, `from`, to the end of another, `to`.
+    /// Returns the event with its line copied from the batch buffer `from` to the end of `to`.
     #[must_use]
     pub fn copied(&self, from: &[u8], to: &mut Vec<u8>) -> Self {
         let start = to.len();
@@ -39,32 +39,32 @@ impl Event {
     }
 }
 
-/// Events that go into the store with one request.
+/// Events of one request.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// The lines, one behind the other.
+    /// The lines, one after the other.
     pub bytes: Vec<u8>,
-    /// The events, in the order of their arrival.
+    /// The events in order of arrival.
     pub events: Vec<Event>,
-    /// The names of the kinds of events that the source knows, such as `bid`, `win` and `click`. A document has a field
-    /// of that name for each kind of event that has come for it.
+    /// Names of the source's event kinds, such as `bid`, `win` and `click`. A document has a field for each
+    /// kind of event received for it.
     pub kinds: Arc<[String]>,
 }
 
 impl Batch {
-    /// An event's line.
+    /// Returns an event's line.
     #[must_use]
     pub fn line(&self, event: &Event) -> &[u8] {
         &self.bytes[event.line.clone()]
     }
 
-    /// The id of an event's document, as it stands in JSON between quotes.
+    /// Returns the id of an event's document, escaped as in a JSON string.
     #[must_use]
     pub fn id(&self, event: &Event) -> &[u8] {
         &self.bytes[event.id.clone()]
     }
 
-    /// The name of an event's kind.
+    /// Returns the name of an event's kind.
     #[must_use]
     pub fn kind(&self, event: &Event) -> &str {
         &self.kinds[event.kind]

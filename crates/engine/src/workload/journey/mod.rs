@@ -1,4 +1,4 @@
-//! Journeys of users: compiled from the steps of a plan into a flat program, which runs without allocating.
+//! Journeys of users, compiled from the steps of a plan into a flat program that runs without allocation.
 
 pub mod user;
 
@@ -12,77 +12,77 @@ use crate::util::error_class::ErrorClass;
 use crate::util::suggestions::unknown;
 use crate::workload::variables::Variables;
 
-/// Loops may stand within each other this deep.
+/// Maximum nesting of loops.
 pub const DEPTH: usize = 4;
-/// Steps that are recorded together may stand within each other this deep.
+/// Maximum nesting of timed groups.
 pub const TIMED: usize = 2;
-/// No pause lasts longer, in simulated seconds: a thousand years.
+/// Maximum length of a pause, in simulated seconds: a thousand years.
 const LONGEST_PAUSE: f64 = 3.2e10;
 
-/// What a stream's users do, ready to run.
+/// Compiled journey of a stream's users.
 #[derive(Debug)]
 pub struct Journey {
-    /// One after the other, unless an order says otherwise.
+    /// Instructions, executed in order unless one jumps.
     pub(crate) directives: Vec<Instruction>,
-    /// The simulated clock, if there is one.
+    /// The simulated clock, if any.
     pub clock: Option<Time>,
-    /// How many users there are, over all generators.
+    /// Number of users, over all generators.
     pub users: u64,
-    /// How often each walks it; `None` until the stream ends.
+    /// Number of journeys per user; `None` to repeat until the stream ends.
     pub rounds: Option<u64>,
 }
 
 /// A stream's simulated clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Time {
-    /// Where it begins, milliseconds since 1970.
+    /// Start, milliseconds since 1970.
     pub from: i64,
-    /// Simulated milliseconds per millisecond; `None` if users share it.
+    /// Simulated milliseconds per millisecond; `None` if users share the clock.
     pub scale: Option<f64>,
 }
 
-/// One order of the program. Places are indices into it.
+/// One instruction of the program. Jump targets are indices into it.
 #[derive(Clone, Debug)]
 pub(crate) enum Instruction {
-    /// Ask for the choice of that number in the stream's course.
+    /// Send a request of this choice of the stream's plan.
     Ask { choice: usize, think_time: Think, missing: Missing },
     /// Wait in real time.
     Think(Think),
-    /// Let so many milliseconds of the simulated clock pass; 0 waits for the others.
+    /// Wait for this many milliseconds of simulated time; 0 waits for the other users.
     Pause(i64),
-    /// Begin the loop of that depth.
+    /// Start the loop of this depth.
     Begin { depth: usize },
-    /// Go to the place after the loop, if it has been walked so often or the condition holds. Otherwise it is one pass
-    /// more, which is told to the variable of that number.
+    /// Jump to `after` if all passes are done or the condition holds. Otherwise count a pass, also in the
+    /// loop's variable.
     Loop { depth: usize, times: u32, until: Option<Check>, pass: Option<usize>, after: usize },
-    /// Go to the place of the first range that the draw is below.
+    /// Jump to the first target whose bound exceeds a draw.
     Choose(Box<[(f64, usize)]>),
-    /// Go to the place unless the condition holds.
+    /// Jump unless the condition holds.
     Unless(Check, usize),
-    /// Go there.
+    /// Jump.
     Go(usize),
-    /// From here on time is taken, at that depth.
+    /// Start timing a group at this depth.
     Open { depth: usize },
-    /// The time that was taken at that depth is recorded at the place of the recorder.
+    /// Stop timing the group at this depth and record it in the slot.
     Close { depth: usize, slot: usize },
-    /// The journey is over.
+    /// End the journey.
     Leave,
 }
 
-/// A condition, ready to be checked.
+/// A compiled condition.
 #[derive(Clone, Debug)]
 pub(crate) enum Check {
     /// The last request failed with a class of this set.
     Failed(u8),
     /// The slot has a value.
     Known(usize),
-    /// A value's bounds.
+    /// The value in the slot satisfies the bounds.
     Value { slot: usize, at_least: Option<f64>, below: Option<f64>, equals: Option<Box<str>> },
-    /// Hours of the day.
+    /// The simulated hour of the day is in the range.
     Hours(i64, i64),
 }
 
-/// The simulated clock of a plan.
+/// Compiles the simulated clock of a plan.
 pub fn time(clock: &Clock) -> Result<Time, PlanError> {
     let from = calendar::milliseconds(&clock.from).ok_or_else(|| {
         PlanError::new(format!("the clock begins at {:?}: write it like 2018-01-01 or 2018-01-01T12:30:00", clock.from))
@@ -95,11 +95,11 @@ pub fn time(clock: &Clock) -> Result<Time, PlanError> {
     }
 }
 
-/// Where what steps name is found.
+/// Look-ups for the names used in steps.
 pub(crate) struct Places<'a> {
-    /// An operation, among the stream's choices.
+    /// Index of an operation among the stream's choices.
     pub choice: &'a dyn Fn(&str) -> usize,
-    /// What steps are recorded under, in the recorder.
+    /// Index of a timed group in the recorder.
     pub slot: &'a dyn Fn(&str) -> usize,
 }
 
@@ -130,10 +130,10 @@ struct Compiler<'a> {
     clock: Option<Time>,
     operations: &'a BTreeMap<String, Value>,
     variables: &'a Variables,
-    /// The counters of the loops around, by their places.
+    /// Counter indices of the enclosing loops.
     counted: Vec<usize>,
     places: &'a Places<'a>,
-    /// How deep it is in steps that are recorded together.
+    /// Current nesting of timed groups.
     timed: usize,
 }
 
@@ -158,7 +158,9 @@ impl Compiler<'_> {
             Step::Think(time) => self.directives.push(Instruction::Think(*time)),
             Step::Pause(seconds) => {
                 if self.clock.is_none() {
-                    return Err(PlanError::new("it pauses, and has no simulated clock: give it one, or let it think"));
+                    return Err(PlanError::new(
+                        "pause requires a simulated clock: give the stream a clock, or use think",
+                    ));
                 }
                 if !(*seconds > 0.0 && *seconds <= LONGEST_PAUSE) {
                     return Err(PlanError::new(format!(
@@ -262,7 +264,7 @@ impl Compiler<'_> {
             Test::Known(name) => Check::Known(self.slot(name)?),
             Test::Value(Comparison { of, at_least, below, equals }) => {
                 if at_least.is_none() && below.is_none() && equals.is_none() {
-                    return Err(PlanError::new(format!("what is asked of {of:?}? Say at_least, below or equals")));
+                    return Err(PlanError::new(format!("the test of {of:?} requires at_least, below or equals")));
                 }
                 let equals = equals.as_deref().map(Box::from);
                 Check::Value { slot: self.slot(of)?, at_least: *at_least, below: *below, equals }
@@ -284,7 +286,7 @@ impl Compiler<'_> {
     }
 }
 
-/// A class's place in a set of classes.
+/// Returns the bit of a class in a set of classes.
 pub(crate) fn bit(class: ErrorClass) -> u8 {
     1 << class as u8
 }

@@ -1,4 +1,4 @@
-//! A user: its place in the journey, what it has drawn so far, its instant of the simulated clock, and its memory.
+//! State of a user: position in the journey, draws so far, simulated time and captured values.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use crate::util::draw::{Draw, LOOPS};
 use crate::util::error_class::ErrorClass;
 use crate::workload::variables::Captured;
 
-/// After this many orders without a wait a user lets others of its thread go on.
+/// After this many instructions without a wait, a user yields to others of its thread.
 const ORDERS: usize = 1000;
-/// A user whose journey asked for nothing begins the next one after this long.
+/// Delay before the next journey after one without requests.
 const PAUSE: Duration = Duration::from_millis(100);
 const HOUR: i64 = DAY / 24;
 
-/// What does not change while users walk.
+/// Constant context of a stream's users.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
-    /// What they do.
+    /// Their journey.
     pub journey: &'a Journey,
     /// The time between journeys.
     pub think_time: Think,
@@ -27,85 +27,85 @@ pub struct Scene<'a> {
     pub seed: u64,
     /// The stream's key.
     pub key: u64,
-    /// When the load begins.
+    /// Start of the load.
     pub start: Instant,
 }
 
-/// Someone who walks a journey.
+/// A user in a journey.
 #[derive(Debug, Default)]
 pub struct User {
     /// Its number over all generators.
     pub number: u64,
-    /// What it knows from answers.
+    /// Its captured values.
     pub memory: Captured,
-    /// Its instant of the simulated clock, milliseconds since 1970.
+    /// Its simulated time, milliseconds since 1970.
     pub instant: i64,
     at: u32,
-    /// How many things it has drawn.
+    /// Number of draws so far.
     drawn: u32,
     round: u32,
     loops: [u32; DEPTH],
     /// See [`Draw::passes`].
     passes: [u32; LOOPS],
-    /// When it began the steps whose time is taken together, nanoseconds since the load began.
+    /// Start of each open timed group, nanoseconds since the load began.
     began: [u64; TIMED],
-    /// How requests failed among those steps, as a set of classes.
+    /// Error classes of failed requests in each timed group, as a bit set.
     failures: [u8; TIMED],
-    /// How its last request failed, as a set of one class; 0 for a success.
+    /// Error class of its last request, as a bit set of one; 0 for a success.
     failed: u8,
-    /// Whether it has asked for anything in this journey.
+    /// Whether it has sent a request in this journey.
     asked: bool,
-    /// Requests in a row that could not be sent.
+    /// Consecutive requests that were not sent.
     pub unsent: u8,
 }
 
-/// What a user does next.
+/// Next action of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It is due then: it asks, or goes on in its journey.
+    /// At the time given, send a request or continue the journey.
     Due(Instant),
-    /// It waits until the shared clock shows this.
+    /// Wait until the shared clock reaches this time.
     Park(i64),
-    /// It has walked all its journeys.
+    /// All journeys are finished.
     Through,
 }
 
-/// Steps whose time was taken together, and that are over.
+/// A finished timed group of steps.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedSteps {
-    /// Whose they were.
+    /// Number of the user.
     pub user: u64,
-    /// Their place in the recorder.
+    /// Its index in the recorder.
     pub slot: usize,
-    /// When the user was due at the first of them.
+    /// When the user was due at the first step.
     pub began: Instant,
-    /// When it was through with the last.
+    /// When the last step ended.
     pub done: Instant,
-    /// How one of their requests failed, if one did.
+    /// Error class of a failed request in the group, if any.
     pub failed: Option<ErrorClass>,
 }
 
 /// A request that a user is about to send.
 #[derive(Clone, Copy, Debug)]
 pub struct UserRequest {
-    /// The number of the choice in the stream's course.
+    /// Index of the choice in the stream's plan.
     pub choice: usize,
-    /// What it carries.
+    /// Key of its draws.
     pub draw: Draw,
-    /// The time after it.
+    /// The think time after it.
     pub think_time: Think,
-    /// What becomes of it without a value that it needs.
+    /// Reaction to a missing captured value.
     pub missing: Missing,
 }
 
 impl User {
-    /// User number `number`, before its first step.
+    /// Creates user number `number`, before its first step.
     pub fn new(number: u64, journey: &Journey) -> Self {
         Self { number, instant: journey.clock.map_or(0, |clock| clock.from), ..Self::default() }
     }
 
-    /// Goes on, at `now`, to the next request or wait. `due`: it thinks until then. `take` records steps that were timed
-    /// together.
+    /// Runs the journey at `now` up to the next request or wait. `due`: end of the current think time. Calls
+    /// `take` with finished timed groups.
     pub fn advance(&mut self, scene: &Scene, now: Instant, mut due: Instant, mut take: impl FnMut(TimedSteps)) -> Next {
         let journey = scene.journey;
         for _ in 0..ORDERS {
@@ -120,7 +120,7 @@ impl User {
                         let real = (self.instant - clock.from) as f64 / 1000.0 / scale;
                         due = due.max(scene.start + Duration::from_secs_f64(real.min(crate::plan::NEVER)));
                     } else if due > now {
-                        // It thinks before it stands still.
+                        // Think before waiting for the clock.
                         return Next::Due(due);
                     } else {
                         self.at = next as u32;
@@ -178,12 +178,12 @@ impl User {
         Next::Due(due)
     }
 
-    /// Whether it is about to ask, rather than to go on in its journey.
+    /// Returns whether the user is at a request.
     pub fn asks(&self, journey: &Journey) -> bool {
         matches!(journey.directives[self.at as usize], Instruction::Ask { .. })
     }
 
-    /// The choice that it is about to ask for.
+    /// Returns the choice of the request that the user is at, if any.
     pub fn wants(&self, journey: &Journey) -> Option<usize> {
         match journey.directives[self.at as usize] {
             Instruction::Ask { choice, .. } => Some(choice),
@@ -191,7 +191,7 @@ impl User {
         }
     }
 
-    /// Takes the request at which it stands; `None` if it stands at none.
+    /// Takes the request that the user is at, and advances; `None` if it is not at one.
     pub fn ask(&mut self, scene: &Scene) -> Option<UserRequest> {
         let Instruction::Ask { choice, think_time, missing } = scene.journey.directives[self.at as usize] else {
             return None;
@@ -202,21 +202,21 @@ impl User {
         Some(UserRequest { choice, draw, think_time, missing })
     }
 
-    /// Its request was answered, or failed.
+    /// Records the result of its request.
     pub fn answered(&mut self, failed: Option<ErrorClass>) {
         self.asked = true;
         self.failed = failed.map_or(0, bit);
         self.failures.iter_mut().for_each(|set| *set |= self.failed);
     }
 
-    /// Whether its last request wrote nothing: it failed, and not by what it looked for.
+    /// Returns whether its last request failed to write. A failed visibility check is not a failed write.
     pub fn write_failed(&self) -> bool {
         self.failed & !bit(ErrorClass::Unseen) != 0
     }
 
-    /// The rest of its journey is not walked.
+    /// Skips the rest of the journey.
     pub fn leave(&mut self, journey: &Journey) {
-        // The last order of each journey is to leave.
+        // The last instruction of each journey is to leave.
         self.at = journey.directives.len() as u32 - 1;
     }
 
@@ -229,7 +229,8 @@ impl User {
         think(time, &draw)
     }
 
-    /// What it draws next: a function of the seed, the stream, its number and how much it has drawn.
+    /// Returns the key of its next draw: a function of the seed, the stream, its number and the number of
+    /// draws.
     fn draw(&self, scene: &Scene) -> Draw {
         Draw {
             iteration: u64::from(self.round) * scene.journey.users + self.number,

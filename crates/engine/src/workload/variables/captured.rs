@@ -1,32 +1,32 @@
-//! What one client has taken from answers for its later requests: a token, an id.
+//! Captured values: data from a client's answers for its later requests, such as a token or an id.
 
 use super::Encoding;
 use super::encoded::Encoded;
 
-/// One client's or user's values, by the slots that [`super::Variables`] gave to the variables of that kind. It takes
-/// room only for what there was.
+/// Captured values of one client or user, by the slots of [`super::Variables`]. Memory grows with the slots
+/// used.
 #[derive(Debug, Default)]
 pub struct Captured {
     values: Vec<(bool, Encoded)>,
 }
 
 impl Captured {
-    /// Of a client that never takes any.
+    /// Empty, for clients that capture nothing.
     pub const NONE: Self = Self { values: Vec::new() };
 
-    /// Whether there is a value.
+    /// Returns whether the slot has a value.
     pub fn has(&self, slot: usize) -> bool {
         self.values.get(slot).is_some_and(|(known, _)| *known)
     }
 
-    /// Keeps a text. Allocates nothing but room.
+    /// Stores text. Allocates only to grow a buffer.
     pub fn keep_text(&mut self, slot: usize, text: &str) {
         let (known, value) = self.place(slot);
         value.set_text(text);
         *known = true;
     }
 
-    /// Keeps the value that some JSON stands for, in its own type.
+    /// Stores the value of some JSON, with its type.
     pub fn keep_json(&mut self, slot: usize, json: &[u8]) -> Result<(), serde_json::Error> {
         let (known, value) = self.place(slot);
         value.set_json(json)?;
@@ -34,7 +34,7 @@ impl Captured {
         Ok(())
     }
 
-    /// The value as text, if there is one.
+    /// Returns the value as text, if any.
     pub fn text(&self, slot: usize) -> Option<&[u8]> {
         self.values.get(slot).filter(|(known, _)| *known).map(|(_, value)| value.encoded(Encoding::Text))
     }
@@ -46,7 +46,7 @@ impl Captured {
         &mut self.values[slot]
     }
 
-    /// Takes over what `other` has, which has it no longer.
+    /// Moves all values from `other`.
     pub fn learn(&mut self, other: &mut Self) {
         for (slot, news) in other.values.iter_mut().enumerate().filter(|(_, (known, _))| *known) {
             std::mem::swap(self.place(slot), news);
@@ -54,7 +54,7 @@ impl Captured {
         }
     }
 
-    /// Another user has taken over the client.
+    /// Clears all values, for another user of the client.
     pub fn forget(&mut self) {
         self.values.iter_mut().for_each(|(known, _)| *known = false);
     }

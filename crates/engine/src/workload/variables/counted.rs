@@ -1,4 +1,4 @@
-//! Which counters a workload's variables and operations depend on, and where these counters begin.
+//! Counters that a workload's variables and operations depend on, and their start values.
 
 use serde_json::Value;
 
@@ -8,17 +8,17 @@ use super::{Kind, VariableId, Variables};
 use crate::plan::PlanError;
 use crate::workload::variables::template::names;
 
-/// Which counters the requests of an operation use and choose from.
+/// Counters that an operation's requests use and read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// The counter of which each request takes the next number.
+    /// The counter whose next number each request takes.
     pub uses: Option<VariableId>,
-    /// The counter that knows which of the records that it numbers exist.
+    /// The counter that tells which inserted records exist.
     pub reads: Option<VariableId>,
 }
 
 impl Variables {
-    /// Sets where counters begin.
+    /// Sets the start values of counters.
     pub fn count_from(&mut self, origin: Origin) {
         for entry in &mut self.entries {
             if let Kind::Whole(Whole::Counter(counter)) = &mut entry.kind {
@@ -36,7 +36,8 @@ impl Variables {
         }
     }
 
-    /// Finds the counters that laws name, and refuses lists of what has one value for each request.
+    /// Resolves the counters that distributions name. Refuses lists of variables that have one value per
+    /// request.
     pub(super) fn bind_counters(&mut self) -> Result<(), PlanError> {
         for index in 0..self.entries.len() {
             let name = self.entries[index].name.clone();
@@ -70,7 +71,8 @@ impl Variables {
         Ok(())
     }
 
-    /// The counters of an operation, by the names in its texts. An error if it uses, or chooses from, more than one.
+    /// Returns the counters of an operation, from the variables in its text. Fails if it uses, or reads, more
+    /// than one.
     pub fn counted(&self, form: &Value) -> Result<Counted, PlanError> {
         let mut named = Vec::new();
         self.named(form, &mut named);
@@ -86,7 +88,7 @@ impl Variables {
         Ok(Counted { uses: only(uses)?, reads: only(reads)? })
     }
 
-    /// Collects the counters whose numbers are in a variable's values, and those that its values are chosen from.
+    /// Collects the counters that a variable's values contain (`uses`) and are drawn from (`reads`).
     fn counters_of(&self, id: VariableId, uses: &mut Vec<VariableId>, reads: &mut Vec<VariableId>) {
         match &self.entries[id.0].kind {
             Kind::Whole(Whole::Counter(_)) => uses.push(id),
@@ -102,7 +104,7 @@ impl Variables {
         }
     }
 
-    /// The variables in the texts of a form.
+    /// Collects the variables in the text of a form.
     pub(super) fn named(&self, form: &Value, out: &mut Vec<VariableId>) {
         match form {
             Value::String(text) => out.extend(names(text).into_iter().filter_map(|name| self.find(name).ok())),

@@ -1,5 +1,5 @@
-//! Counters, which number the requests that use them, and records, which laws choose from: those that are there when a
-//! phase starts, and those whose inserts a counter numbers.
+//! Counters, which number the requests that use them, and records to draw from: existing ones, and those
+//! inserted under a counter.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use super::form::Form;
 use crate::plan::PlanError;
 use crate::util::draw::{Draw, mix};
 
-/// A `fresh` counter begins up to this many numbers after its `from`.
+/// Range of the random start of a `fresh` counter, added to its `from`.
 const FRESH: u64 = 1 << 49;
 
-/// What a counter's numbers depend on, besides the requests.
+/// Inputs of a counter's start value.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     /// The run's seed.
@@ -20,18 +20,18 @@ pub struct Origin {
     pub phase: u64,
 }
 
-/// Numbers the requests that use it, from `start`.
+/// Counter of requests, beginning with `start`.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter {
     from: i64,
-    /// It begins again after this many numbers.
+    /// Number of values before it restarts.
     items: u64,
     fresh: bool,
     start: i64,
 }
 
 impl Counter {
-    /// `{from: 0, items: none, fresh: false}`.
+    /// Parses `{from: 0, items: none, fresh: false}`.
     pub fn new(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("counter", argument, &["from", "items", "fresh"])?;
         let items = if form.get("items").is_some() { form.items("items")? } else { u64::MAX };
@@ -39,7 +39,7 @@ impl Counter {
         Ok(Self { from, items, fresh: form.flag("fresh")?, start: from })
     }
 
-    /// The number that the `nth` request has that uses the counter, from 0.
+    /// Returns the number of the `nth` request that uses the counter, from 0.
     #[inline]
     pub fn number(&self, nth: u64) -> i64 {
         self.start.wrapping_add_unsigned(nth % self.items)
@@ -51,7 +51,7 @@ impl Counter {
     }
 }
 
-/// Records, by their numbers: `items` from `from` on, and behind them those that the load inserts, the newest last.
+/// Records by number: `items` records starting with `from`, followed by the inserted ones, the newest last.
 #[derive(Clone, Debug)]
 pub struct Records {
     from: i64,
@@ -62,13 +62,13 @@ pub struct Records {
 #[derive(Clone, Debug)]
 pub enum Inserted {
     None,
-    /// As they are written: the name of the counter that numbers them.
+    /// Unresolved: the name of the counter.
     Named(String),
     By(VariableId, Counter),
 }
 
 impl Records {
-    /// The keys `from`, `items` and, where records may be `inserted`, the name of their counter.
+    /// Parses the keys `from`, `items` and, if records may be inserted, the counter's name in `inserted`.
     pub fn new(form: &Form<'_>) -> Result<Self, PlanError> {
         let inserted = match form.get("inserted") {
             Some(_) => Inserted::Named(form.text("inserted")?.to_owned()),
@@ -77,23 +77,23 @@ impl Records {
         Ok(Self { from: form.whole("from", 0)?, items: form.items("items")?, inserted })
     }
 
-    /// How many there are at the start.
+    /// Returns the number of records at the start.
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// Whether records are inserted.
+    /// Returns whether records are inserted.
     pub fn grow(&self) -> bool {
         !matches!(self.inserted, Inserted::None)
     }
 
-    /// How many are known to be there when the request starts.
+    /// Returns the number of records known to exist at the start of the request.
     #[inline]
     pub fn there(&self, draw: &Draw) -> u64 {
         if self.grow() { self.items + draw.settled } else { self.items }
     }
 
-    /// The number of a record by its place, the oldest first.
+    /// Returns the number of a record by its index, the oldest first.
     #[inline]
     pub fn number(&self, place: u64) -> i64 {
         match &self.inserted {
@@ -102,7 +102,7 @@ impl Records {
         }
     }
 
-    /// The number of a record by its place among all that there will ever be, if it is known to be there.
+    /// Returns the number of a record by its index among all future records, if it is known to exist.
     #[inline]
     pub fn present(&self, place: u64, draw: &Draw) -> Option<i64> {
         (place < self.there(draw)).then(|| self.number(place))

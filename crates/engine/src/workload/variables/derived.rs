@@ -1,5 +1,4 @@
-//! Values that are made of other variables: a text of several, a linear function of a number, a number's hash, a list, an
-//! encrypted value.
+//! Values derived from other variables: templates, linear functions, hashes, lists and encrypted values.
 
 use serde_json::Value;
 
@@ -13,7 +12,7 @@ use crate::util::draw::Draw;
 use crate::workload::text::fnv;
 use crate::workload::variables::template::Template;
 
-/// How it is made; bound when the others are known.
+/// Kind of derivation. It is bound once all variables are known.
 #[derive(Clone, Debug)]
 pub enum Derived {
     UnboundText(String),
@@ -30,7 +29,7 @@ pub enum Derived {
     Encrypted(Encrypted),
 }
 
-/// A text with holes, for each place where it may stand.
+/// A template, compiled for each encoding.
 #[derive(Clone, Debug)]
 pub struct Texts {
     json: Template,
@@ -57,13 +56,13 @@ impl Texts {
 }
 
 impl Derived {
-    /// A text with holes; one that is exactly one hole has the type of what goes there.
+    /// Parses a template. One that is exactly one hole has the type of its variable.
     pub fn text(argument: &Value) -> Result<Self, PlanError> {
         let text = argument.as_str().ok_or_else(|| PlanError::new(format!("derived wants a text, not {argument}")))?;
         Ok(Self::UnboundText(text.to_owned()))
     }
 
-    /// `{of: name, times: 1, plus: 0}`: whole numbers stay whole as long as all three are.
+    /// Parses `{of: name, times: 1, plus: 0}`. The result is an integer if all three numbers are.
     pub fn linear(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("linear", argument, &["of", "times", "plus"])?;
         let number = |key, default: i64| match form.get(key) {
@@ -78,25 +77,25 @@ impl Derived {
         })
     }
 
-    /// `{of: name}`: YCSB's hash of a whole number.
+    /// Parses `{of: name}`: YCSB's hash of an integer.
     pub fn hash(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("hash", argument, &["of"])?;
         Ok(Self::UnboundHash { of: form.text("of")?.to_owned() })
     }
 
-    /// `{of: name, count: 100}`: a list of `count` values, as that many requests would draw them.
+    /// Parses `{of: name, count: 100}`: a list of `count` values, one for each of that many requests.
     pub fn several(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("several", argument, &["of", "count"])?;
         Ok(Self::UnboundSeveral { of: form.text("of")?.to_owned(), count: form.items("count")? })
     }
 
-    /// `{of: name, field: a.b, otherwise: 0}`: what is inside a document.
+    /// Parses `{of: name, field: a.b, otherwise: 0}`: a value inside a document.
     pub fn part(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("part", argument, &["of", "field", "otherwise"])?;
         Ok(Self::UnboundPart { of: form.text("of")?.to_owned(), part: DocumentPart::new(&form)? })
     }
 
-    /// The same with the variables that it names.
+    /// Resolves the variables that it names.
     pub fn bind(&self, variables: &Variables) -> Result<Self, PlanError> {
         Ok(match self {
             Self::UnboundText(text) => Self::Text(Box::new(Texts::new(text, variables)?)),
@@ -111,7 +110,7 @@ impl Derived {
         })
     }
 
-    /// The variables that it is made of.
+    /// Returns the variables that it is derived from.
     pub fn of(&self) -> Vec<VariableId> {
         match self {
             Self::Text(texts) => texts.json.variables().collect(),
@@ -121,12 +120,13 @@ impl Derived {
         }
     }
 
-    /// The variable of which it lists several values.
+    /// Returns the variable that it lists repeatedly, if any.
     pub fn repeats(&self) -> Option<VariableId> {
         if let Self::Several { of, .. } = self { Some(*of) } else { None }
     }
 
-    /// Refuses to calculate with what is not a number, and to look inside what is not a document.
+    /// Refuses calculations with variables that are not numbers, and fields of variables that are not
+    /// documents.
     pub fn refuse_unfit(&self, variables: &Variables) -> Result<(), PlanError> {
         if let Self::Part { of, part } = self {
             let Variable { name, kind, .. } = &variables.entries[of.0];
@@ -141,7 +141,7 @@ impl Derived {
         let (Self::Linear { of, .. } | Self::Hash { of }) = self else { return Ok(()) };
         let name = &variables.entries[of.0].name;
         match variables.number(*of, &Draw::new(0, 0, 0)) {
-            None => Err(PlanError::new(format!("it is made of the variable {name:?}, which is not a number"))),
+            None => Err(PlanError::new(format!("it is derived from the variable {name:?}, which is not a number"))),
             Some(Number::Real(_)) if matches!(self, Self::Hash { .. }) => {
                 Err(PlanError::new(format!("hash wants a whole number, which the variable {name:?} is not")))
             }
@@ -192,7 +192,7 @@ impl Derived {
     }
 }
 
-/// Appends the values that requests `k count` to `(k + 1) count` draw: an array, or with commas between them.
+/// Appends the values drawn by requests `k count` to `(k + 1) count`, as an array or separated by commas.
 fn list(values: &Values<'_>, of: VariableId, count: u64, encoding: Encoding, out: &mut Vec<u8>) {
     let json = encoding == Encoding::Json;
     out.extend_from_slice(if json { b"[" } else { b"" });
@@ -226,9 +226,9 @@ impl Number {
     }
 }
 
-/// Refuses variables that are made of themselves, directly or through others.
+/// Refuses cyclic derivations.
 pub fn refuse_circles(variables: &Variables) -> Result<(), PlanError> {
-    // 0: not seen, 1: on the way here, 2: free of circles.
+    // 0: not seen, 1: on the current path, 2: free of cycles.
     let mut seen = vec![0u8; variables.entries.len()];
     let mut way = Vec::new();
     (0..variables.entries.len()).try_for_each(|index| visit(variables, index, &mut seen, &mut way))
@@ -241,10 +241,7 @@ fn visit(variables: &Variables, index: usize, seen: &mut [u8], way: &mut Vec<usi
             let begin = way.iter().position(|other| *other == index).unwrap_or_default();
             let names: Vec<_> =
                 way[begin..].iter().chain([&index]).map(|i| variables.entries[*i].name.as_str()).collect();
-            return Err(PlanError::new(format!(
-                "variables are made of each other in a circle: {}",
-                names.join(" -> ")
-            )));
+            return Err(PlanError::new(format!("cyclic variables: {}", names.join(" -> "))));
         }
         _ => {}
     }

@@ -1,7 +1,7 @@
-//! Whole documents of a corpus, such as the parameters of one request, and what is inside them.
+//! Whole documents of a corpus, such as the parameters of a request, and values inside them.
 //!
-//! Files are mapped, so that there may be more documents than memory holds. A value inside is found by passing over the
-//! rest of its document.
+//! Files are mapped, so that documents may exceed memory. A value is found by skipping the rest of its
+//! document.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::plan::PlanError;
 use crate::util::draw::Draw;
 use crate::workload::corpus::{Corpora, Corpus};
 
-/// The documents of a corpus, and which of them a request takes.
+/// Documents of a corpus, and how a request selects one.
 #[derive(Clone, Debug)]
 pub struct Documents {
     corpus: Arc<Corpus>,
@@ -27,22 +27,23 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// `{corpus: name, order: random | sequential}`: request k takes any document, or document k.
+    /// Creates a variable from `{corpus: name, order: random | sequential}`. Request k takes a random
+    /// document, or document k.
     pub fn new(argument: &Value, corpora: &Corpora) -> Result<Self, PlanError> {
         let form = Form::new("document", argument, &["corpus", "order"])?;
         let corpus = corpora.get(form.text("corpus")?)?;
         if corpus.documents() == 0 {
-            return Err(PlanError::new(format!("the corpus {:?} has no documents", form.text("corpus")?)));
+            return Err(PlanError::new(format!("the corpus {:?} is empty", form.text("corpus")?)));
         }
         Ok(Self { corpus, sequential: form.word("order", &["random", "sequential"])? == "sequential" })
     }
 
-    /// Whether request k takes document k.
+    /// Returns whether request k takes document k.
     pub fn is_sequential(&self) -> bool {
         self.sequential
     }
 
-    /// Appends the document as its corpus has it.
+    /// Appends the document as stored in its corpus.
     pub fn append(&self, draw: &Draw, salt: u64, out: &mut Vec<u8>) {
         let documents = self.corpus.documents();
         let number = if self.sequential { draw.k % documents } else { below(documents - 1, draw, salt) };
@@ -51,11 +52,11 @@ impl Documents {
 
     fn append_number(&self, number: u64, out: &mut Vec<u8>) {
         self.corpus.append(number, 1, b"", out);
-        // The corpus ends lines.
+        // The corpus appends a line end.
         out.truncate(out.len() - usize::from(out.last() == Some(&b'\n')));
     }
 
-    /// Appends the document, encoded for its place.
+    /// Appends the document in an encoding.
     pub fn write(&self, draw: &Draw, salt: u64, encoding: Encoding, out: &mut Vec<u8>) {
         let start = out.len();
         self.append(draw, salt, out);
@@ -66,33 +67,33 @@ impl Documents {
 /// A value inside a document.
 #[derive(Clone, Debug)]
 pub struct DocumentPart {
-    /// Names of members, and numbers of elements, from the outside in.
+    /// Names of members and indices of elements, from the outermost.
     path: Vec<String>,
-    /// What takes its place in documents that do not have it.
+    /// Default for documents without the value.
     otherwise: Option<Encoded>,
 }
 
 impl DocumentPart {
-    /// `{of: name, field: a.b, otherwise: 0}` without the name.
+    /// Parses `{of: name, field: a.b, otherwise: 0}`, except `of`.
     pub fn new(form: &Form<'_>) -> Result<Self, PlanError> {
         let path = form.text("field")?.split('.').map(str::to_owned).collect();
         Ok(Self { path, otherwise: form.present("otherwise").map(Encoded::new) })
     }
 
-    /// Refuses a field that the first document does not have, where nothing takes its place.
+    /// Refuses a field that the first document lacks, unless there is a default.
     pub fn check(&self, documents: &Documents) -> Result<(), PlanError> {
         let mut first = Vec::new();
         documents.append_number(0, &mut first);
         if self.otherwise.is_none() && self.find(&first).is_none() {
             let field = self.path.join(".");
             return Err(PlanError::new(format!(
-                "the corpus's first document has no field {field:?}; say otherwise: with what takes its place"
+                "the corpus's first document lacks the field {field:?}; give a default with otherwise"
             )));
         }
         Ok(())
     }
 
-    /// Appends the part of the document that `draw` gives, null where it has none.
+    /// Appends the value from the document that `draw` selects, or the default, or null.
     pub fn write(&self, documents: &Documents, draw: &Draw, salt: u64, encoding: Encoding, out: &mut Vec<u8>) {
         let start = out.len();
         documents.append(draw, salt, out);
@@ -106,7 +107,7 @@ impl DocumentPart {
         encode(start, encoding, out);
     }
 
-    /// Where the part is in a document.
+    /// Returns the range of the value in a document.
     fn find(&self, document: &[u8]) -> Option<Range<usize>> {
         let mut json = std::str::from_utf8(document).ok()?;
         for name in &self.path {
@@ -118,7 +119,7 @@ impl DocumentPart {
     }
 }
 
-/// Encodes the JSON after `start` for its place.
+/// Encodes the JSON after `start` in place.
 fn encode(start: usize, encoding: Encoding, out: &mut Vec<u8>) {
     if encoding == Encoding::Json {
         return;
@@ -130,7 +131,7 @@ fn encode(start: usize, encoding: Encoding, out: &mut Vec<u8>) {
     }
 }
 
-/// Looks for a member of an object, or for an element of an array.
+/// Finds a member of an object or an element of an array.
 struct Member<'n>(&'n str);
 
 impl<'de> DeserializeSeed<'de> for Member<'_> {
@@ -219,7 +220,7 @@ mod tests {
         let variables = variables(&folder, &forms).unwrap();
         let line = |k: usize| LINES.lines().nth(k).unwrap().to_owned();
         assert_eq!(written(&variables, "set", 1, Encoding::Json), line(1));
-        // After the last comes the first.
+        // The sequence restarts after the last document.
         assert_eq!(written(&variables, "set", 5, Encoding::Json), line(2));
         for k in 0..6 {
             assert_eq!(written(&variables, "n", k, Encoding::Json), (k % 3).to_string());
@@ -254,7 +255,9 @@ mod tests {
     fn a_part_that_is_not_there_is_refused() {
         let folder = Folder::new("refused");
         let error = |form: Value| variables(&folder, &json!({ "v": form })).unwrap_err().message;
-        assert!(error(json!({"part": {"of": "set", "field": "bdy"}})).contains("first document has no field \"bdy\""));
+        assert!(
+            error(json!({"part": {"of": "set", "field": "bdy"}})).contains("first document lacks the field \"bdy\"")
+        );
         assert!(error(json!({"part": {"of": "sets", "field": "n"}})).contains("did you mean \"set\"?"));
         assert!(error(json!({"document": {"corpus": "set"}})).contains("did you mean \"sets\"?"));
         let of_number = json!({"a": {"constant": 1}, "v": {"part": {"of": "a", "field": "n"}}});

@@ -1,4 +1,4 @@
-//! A value that is known before it is written, in each of the encodings: writing it costs a copy, not an escape.
+//! A constant value in all encodings: writing it is a copy without escaping.
 
 use serde_json::Value;
 
@@ -25,13 +25,13 @@ impl Encoded {
         encoded
     }
 
-    /// Replaces the value by a text. Allocates nothing once the buffers are large enough.
+    /// Replaces the value by text. Allocates only to grow a buffer.
     pub fn set_text(&mut self, text: &str) {
         for bytes in [&mut self.json, &mut self.json_text, &mut self.percent, &mut self.text, &mut self.field] {
             bytes.clear();
         }
         self.text.extend_from_slice(text.as_bytes());
-        // A line's end would begin another field (RFC 9110, section 5.5).
+        // A line end would start another header field (RFC 9110, section 5.5).
         self.field.extend(text.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));
         push_json_text(&mut self.json_text, text);
         push_percent(&mut self.percent, text);
@@ -40,7 +40,8 @@ impl Encoded {
         self.json.push(b'"');
     }
 
-    /// Takes the value that some JSON stands for. Allocates nothing but room, unless the JSON is a string with escapes.
+    /// Replaces the value by that of some JSON. Allocates only to grow a buffer, except for strings with
+    /// escapes.
     pub fn set_json(&mut self, json: &[u8]) -> Result<(), serde_json::Error> {
         if json.first() == Some(&b'"') {
             match serde_json::from_slice::<&str>(json) {
@@ -53,14 +54,14 @@ impl Encoded {
         Ok(())
     }
 
-    /// Takes JSON that is its own text: all but strings.
+    /// Sets JSON that equals its text, which is everything except strings.
     fn set_plain(&mut self, json: &[u8]) {
         self.set_text(&String::from_utf8_lossy(json));
         self.json.clear();
         self.json.extend_from_slice(json);
     }
 
-    /// The value itself.
+    /// Returns the value.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Values of other variables as they are in an encrypted collection. What is known beforehand is encrypted beforehand.
+//! Encrypted values of other variables, for encrypted collections. Constant values are encrypted in advance.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::workload::cipher::{Bound, Field};
 
 const SEVERAL: &str = "it has several values";
 
-/// `{of: name, key: ..., field: name, as: text}`, and of a range's end its `bound`.
+/// Parsed form `{of: name, key: ..., field: name, as: text}`, with `bound` for the end of a range.
 #[derive(Clone, Debug)]
 pub struct UnboundEncrypted {
     of: String,
@@ -22,7 +22,7 @@ pub struct UnboundEncrypted {
     bound: Option<Bound>,
 }
 
-/// The same, with its variable found.
+/// The form with its variable resolved.
 #[derive(Clone, Debug)]
 pub struct Encrypted {
     pub of: VariableId,
@@ -59,8 +59,8 @@ impl Encrypted {
         }
     }
 
-    /// The variable, with its values encrypted already, if they are known: it is drawn as the plain one is. The error says
-    /// which value has no encrypted form.
+    /// Returns the variable with its values encrypted in advance, if they are constant; it is drawn like the
+    /// plain one. The error names a value that cannot be encrypted.
     pub fn beforehand(&self, variables: &Variables, name: &str) -> Result<Option<Variable>, PlanError> {
         let Variable { salt, per, kind, .. } = &variables.entries[self.of.0];
         let kind = match kind {
@@ -71,7 +71,7 @@ impl Encrypted {
         Ok(Some(Variable { name: name.to_owned(), salt: *salt, per: *per, kind: kind.map_err(PlanError::new)? }))
     }
 
-    /// Refuses what cannot be encrypted when it is drawn.
+    /// Refuses variables that could not be encrypted when drawn.
     pub fn refuse_unfit(&self, variables: &Variables) -> Result<(), PlanError> {
         let Variable { name, kind, .. } = &variables.entries[self.of.0];
         let wrong = |what: &str| Err(PlanError::new(format!("the variable {name:?} cannot be encrypted: {what}")));
@@ -79,13 +79,13 @@ impl Encrypted {
             return wrong("its values come from answers, and are encrypted already");
         }
         match kind {
-            // Encrypted beforehand, with their own errors.
+            // Encrypted in advance, with separate errors.
             Kind::Constant(_) | Kind::Listed(_) => Ok(()),
             Kind::Documents(_) => wrong(SEVERAL),
             Kind::Derived(derived) if derived.repeats().is_some() => wrong(SEVERAL),
             _ if self.field.is_text() => match self.bound {
                 None => Ok(()),
-                Some(_) => wrong("texts have no order when they are encrypted"),
+                Some(_) => wrong("encrypted text cannot be compared by order"),
             },
             _ if self.field.is_number() => match variables.number(self.of, &Draw::new(0, 0, 0)) {
                 None => wrong("the field is one of numbers"),
@@ -102,7 +102,7 @@ impl Encrypted {
         }
     }
 
-    /// What the other variable has in this request.
+    /// Returns the plain value in this request.
     fn drawn(&self, values: &Values<'_>) -> Value {
         match values.variables.number(self.of, values.draw) {
             Some(Number::Whole(number)) => Value::from(number),
@@ -123,7 +123,7 @@ impl Encrypted {
                 out.extend_from_slice(hex.as_bytes());
                 out.extend_from_slice(quote);
             }
-            // A number that is too large to be mapped: no document has it.
+            // No document contains a number that is too large for the mapping.
             made => push_i64(out, made.ok().and_then(|made| made.as_i64()).unwrap_or(i64::MAX)),
         }
     }

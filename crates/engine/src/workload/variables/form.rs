@@ -1,18 +1,18 @@
-//! What a workload says about one variable, read key by key. Errors say what was expected.
+//! Definition of one variable in a workload, read key by key. Errors name the expected value.
 
 use serde_json::{Map, Value};
 
 use crate::plan::PlanError;
 use crate::util::suggestions::unknown;
 
-/// The mapping that follows a kind: `{items: 100, from: 1}`.
+/// The mapping of a variable's kind: `{items: 100, from: 1}`.
 pub struct Form<'a> {
     kind: &'a str,
     mapping: &'a Map<String, Value>,
 }
 
 impl<'a> Form<'a> {
-    /// Refuses what is not a mapping, and keys that are not `known`.
+    /// Refuses values that are not mappings, and keys that are not `known`.
     pub fn new(kind: &'a str, argument: &'a Value, known: &[&str]) -> Result<Self, PlanError> {
         let wrong = || PlanError::new(format!("{kind} wants a mapping of {}, not {argument}", known.join(", ")));
         let mapping = argument.as_object().ok_or_else(wrong)?;
@@ -22,17 +22,17 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The value of a key that is there and not null.
+    /// Returns the value of a key, if it is present and not null.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.mapping.get(key).filter(|value| !value.is_null())
     }
 
-    /// The value of a key that is there, which may be null.
+    /// Returns the value of a key, if it is present, including null.
     pub fn present(&self, key: &str) -> Option<&'a Value> {
         self.mapping.get(key)
     }
 
-    /// Says what a key's value has to be.
+    /// Returns the error for a wrong or missing value.
     pub fn wrong(&self, key: &str, wanted: &str) -> PlanError {
         match self.get(key) {
             Some(value) => PlanError::new(format!("{} wants {key} to be {wanted}, not {value}", self.kind)),
@@ -40,19 +40,19 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// A whole number of at least 1.
+    /// Returns an integer of at least 1.
     pub fn items(&self, key: &str) -> Result<u64, PlanError> {
         let value = self.get(key).and_then(Value::as_u64);
         value.filter(|items| (1..=1 << 53).contains(items)).ok_or_else(|| self.wrong(key, "a whole number above 0"))
     }
 
-    /// A whole number.
+    /// Returns an integer.
     pub fn whole(&self, key: &str, default: i64) -> Result<i64, PlanError> {
         let Some(value) = self.get(key) else { return Ok(default) };
         value.as_i64().ok_or_else(|| self.wrong(key, "a whole number"))
     }
 
-    /// A number that `fits`.
+    /// Returns a number that `fits`.
     pub fn number(
         &self,
         key: &str,
@@ -64,19 +64,19 @@ impl<'a> Form<'a> {
         number.filter(|number| fits(*number)).ok_or_else(|| self.wrong(key, wanted))
     }
 
-    /// A text.
+    /// Returns text.
     pub fn text(&self, key: &str) -> Result<&'a str, PlanError> {
         self.get(key).and_then(Value::as_str).ok_or_else(|| self.wrong(key, "a text"))
     }
 
-    /// One of some words; the first of them by default.
+    /// Returns one of several words; the first by default.
     pub fn word(&self, key: &str, words: &[&'static str]) -> Result<&'static str, PlanError> {
         let Some(value) = self.get(key) else { return Ok(words[0]) };
         let word = words.iter().find(|word| value.as_str() == Some(word));
         word.copied().ok_or_else(|| self.wrong(key, &format!("one of {}", words.join(", "))))
     }
 
-    /// True or false; false by default.
+    /// Returns a boolean; false by default.
     pub fn flag(&self, key: &str) -> Result<bool, PlanError> {
         let Some(value) = self.get(key) else { return Ok(false) };
         value.as_bool().ok_or_else(|| self.wrong(key, "true or false"))

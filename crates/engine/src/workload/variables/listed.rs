@@ -1,4 +1,4 @@
-//! Values that are listed: in the workload, in a file, or in the documents of a corpus.
+//! Listed values: from the workload, a file, or the documents of a corpus.
 
 use std::fs;
 
@@ -11,12 +11,12 @@ use crate::plan::PlanError;
 use crate::util::draw::Draw;
 use crate::workload::corpus::{Corpora, Corpus};
 
-/// A file's lines are held in memory; a longer file is a corpus.
+/// Maximum size of a file held in memory, bytes; use a corpus for a longer one.
 const MOST_BYTES: u64 = 256 << 20;
-/// This many documents of a corpus are read, evenly spread over it.
+/// Maximum number of documents read from a corpus, evenly spaced.
 const MOST_DOCUMENTS: u64 = 10_000;
 
-/// A list, and how one of it is taken.
+/// A list, and the selection of one value.
 #[derive(Clone, Debug)]
 pub struct Listed {
     values: Vec<Encoded>,
@@ -31,7 +31,7 @@ enum Selection {
 }
 
 impl Listed {
-    /// The value that `draw` gives.
+    /// Returns the value for `draw`.
     #[inline]
     pub fn value(&self, draw: &Draw, salt: u64) -> &Encoded {
         let index = match &self.order {
@@ -45,18 +45,18 @@ impl Listed {
         &self.values[index]
     }
 
-    /// The same choice among other values, each made of one of these; the error is that of the first that has none.
+    /// Returns a list with the same selection and `make` applied to each value, or the first error.
     pub fn map(&self, make: impl Fn(&Value) -> Result<Value, String>) -> Result<Self, String> {
         let values = self.values.iter().map(|value| Ok(Encoded::new(&make(&value.value())?)));
         Ok(Self { values: values.collect::<Result<_, String>>()?, order: self.order.clone() })
     }
 
-    /// Whether request k takes value k.
+    /// Returns whether request k takes value k.
     pub fn is_sequential(&self) -> bool {
         matches!(self.order, Selection::Sequential)
     }
 
-    /// `[...]`, `{values: [...], weights: [...]}` or `{values: [...], order: random | sequential}`.
+    /// Parses `[...]`, `{values: [...], weights: [...]}` or `{values: [...], order: random | sequential}`.
     pub fn choice(argument: &Value) -> Result<Self, PlanError> {
         let wrong = |what: &str| PlanError::new(format!("choice {what}: {argument}"));
         let (values, weights, order) = match argument {
@@ -96,7 +96,7 @@ impl Listed {
         }
     }
 
-    /// `{file: path, order: random | sequential}`: each line that is not empty is a text.
+    /// Parses `{file: path, order: random | sequential}`: each non-empty line is a text.
     pub fn lines(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("lines", argument, &["file", "order"])?;
         let path = form.text("file")?;
@@ -112,12 +112,13 @@ impl Listed {
         let lines = text.lines().filter(|line| !line.is_empty());
         let values: Vec<Encoded> = lines.map(|line| Encoded::new(&Value::from(line))).collect();
         if values.is_empty() {
-            return Err(wrong(&"the file has no line that is not empty"));
+            return Err(wrong(&"all lines of the file are empty"));
         }
         Ok(Self { values, order: order(&form)? })
     }
 
-    /// `{corpus: name, field: a.b, order: random | sequential}`: the field's values in documents of a corpus.
+    /// Parses `{corpus: name, field: a.b, order: random | sequential}`: the field's values in documents of a
+    /// corpus.
     pub fn field(argument: &Value, corpora: &Corpora) -> Result<Self, PlanError> {
         let form = Form::new("field", argument, &["corpus", "field", "order"])?;
         let (name, field) = (form.text("corpus")?, form.text("field")?);
@@ -137,7 +138,7 @@ fn order(form: &Form<'_>) -> Result<Selection, PlanError> {
     })
 }
 
-/// The values of a field in up to [`MOST_DOCUMENTS`] documents; those without it are left out.
+/// Returns the values of a field in up to [`MOST_DOCUMENTS`] documents; skips documents without it.
 fn sample(corpus: &Corpus, field: &str) -> Result<Vec<Encoded>, PlanError> {
     let documents = corpus.documents();
     let taken = documents.min(MOST_DOCUMENTS);

@@ -1,7 +1,7 @@
-//! Values that a request draws: a variable is a pure function of a [`Draw`] and of its own name.
+//! Variables: values drawn by requests. A value is a pure function of a [`Draw`] and the variable's name.
 //!
-//! So a request that names a variable twice gets the same value twice, and a variable that is added to a workload
-//! changes no other. What can be encoded beforehand is: drawing a choice costs a copy, not an escape.
+//! A variable used twice in a request has the same value twice, and a new variable does not change the
+//! others. Constant values are encoded in advance: drawing a choice is a copy without escaping.
 
 mod captured;
 mod counted;
@@ -71,50 +71,50 @@ const KINDS: [&str; 24] = [
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     entries: Vec<Variable>,
-    /// The driver, if its clients keep nothing of an answer: captured variables cannot be found then.
+    /// Name of the driver, if its clients cannot capture values. Captured variables are refused then.
     keeps_nothing: Option<String>,
 }
 
-/// One of the variables of a [`Variables`]; meaningless to another.
+/// Index of a variable in its [`Variables`]; meaningless in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VariableId(usize);
 
-/// How a value is written.
+/// Encoding of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// As a JSON value of its own type.
+    /// JSON value with its type.
     Json,
-    /// As text inside a JSON string.
+    /// Text inside a JSON string.
     JsonText,
-    /// As text inside a path or a query string.
+    /// Text inside a path or a query string.
     Percent,
-    /// As text, as it is.
+    /// Plain text.
     Text,
-    /// As text inside a field of a head.
+    /// Text inside a header field.
     Field,
 }
 
-/// All that a request's values come from.
+/// Sources of a request's values.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
-    /// How they are drawn.
+    /// The variables.
     pub variables: &'a Variables,
-    /// Which request it is.
+    /// The request's key.
     pub draw: &'a Draw,
-    /// What its client has taken from answers.
+    /// The client's captured values.
     pub captured: &'a Captured,
 }
 
 #[derive(Clone, Debug)]
 struct Variable {
     name: String,
-    /// Separates this variable's bits from those of the other variables that the request draws.
+    /// Separates this variable's draws from those of the request's other variables.
     salt: u64,
     per: Per,
     kind: Kind,
 }
 
-/// What a value belongs to.
+/// Scope of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Per {
     Request,
@@ -130,13 +130,13 @@ enum Kind {
     Listed(Listed),
     Letters(RandomLetters),
     Dates(Dates),
-    /// The user's instant of the simulated clock.
+    /// The user's simulated time.
     Instant(Format),
-    /// The number of the pass through the loop that counts in this place of [`Draw::passes`], from the second number on.
+    /// The number of passes through the loop at this index in [`Draw::passes`], plus the second number.
     Loop(usize, i64),
     Documents(Documents),
     Derived(Derived),
-    /// What an answer gave, in this slot of [`Captured`].
+    /// A captured value, in this slot of [`Captured`].
     Captured(usize),
 }
 
@@ -148,12 +148,12 @@ enum Number {
 }
 
 impl Variables {
-    /// Reads `{"low": {"uniform": [5, 10]}, "who": {"sequential": {}, "per": "user"}, ...}`.
+    /// Parses `{"low": {"uniform": [5, 10]}, "who": {"sequential": {}, "per": "user"}, ...}`.
     pub fn parse(forms: &Map<String, Value>) -> Result<Self, PlanError> {
         Self::with_corpora(forms, &Corpora::default())
     }
 
-    /// The same, where some are fields of documents. `{"captured": null}` is taken from answers.
+    /// Like [`Self::parse`], with fields of corpora. `{"captured": null}` declares a captured variable.
     pub fn with_corpora(forms: &Map<String, Value>, corpora: &Corpora) -> Result<Self, PlanError> {
         let within = |name: &str, error: PlanError| error.within(format_args!("variable \"{name}\""));
         let (mut slots, mut loops) = (0, 0);
@@ -177,7 +177,7 @@ impl Variables {
             return Err(PlanError::new(format!("{loops} variables count loops: {LOOPS} are possible")));
         }
         let mut variables = Self { entries, keeps_nothing: None };
-        // Those that are made of others can be bound when all names are known.
+        // Bind derived variables after all names are known.
         for index in 0..variables.entries.len() {
             if let Kind::Derived(derived) = &variables.entries[index].kind {
                 let name = variables.entries[index].name.clone();
@@ -192,7 +192,7 @@ impl Variables {
                 derived.refuse_unfit(&variables).map_err(|error| within(&entry.name, error))?;
             }
         }
-        // What is known already costs nothing when it is drawn.
+        // Encrypt constant values in advance.
         for index in 0..variables.entries.len() {
             let Variable { name, kind, .. } = &variables.entries[index];
             if let Kind::Derived(Derived::Encrypted(encrypted)) = kind
@@ -204,13 +204,14 @@ impl Variables {
         Ok(variables)
     }
 
-    /// Makes `find` refuse variables that are captured from answers, and those made of them: the clients of this driver
-    /// keep nothing of an answer, and would send an empty value.
+    /// Makes `find` refuse captured variables and variables derived from them. Clients of this driver capture
+    /// nothing and would send empty values.
     pub fn refuse_captured(&mut self, driver: &str) {
         self.keeps_nothing = Some(driver.to_owned());
     }
 
-    /// The variable of that name; the error names the nearest, or says that its values are not available.
+    /// Returns the variable with a name. The error suggests the nearest name, or says that its values are
+    /// unavailable.
     pub fn find(&self, name: &str) -> Result<VariableId, PlanError> {
         let position = self.entries.iter().position(|entry| entry.name == name);
         let names = self.entries.iter().map(|entry| entry.name.as_str());
@@ -223,7 +224,7 @@ impl Variables {
         }
     }
 
-    /// Whether a variable's values come from answers, or are made of one that does.
+    /// Returns whether a variable is captured, or derived from a captured one.
     fn rests_on_answers(&self, id: VariableId) -> bool {
         match &self.entries[id.0].kind {
             Kind::Captured(_) => true,
@@ -232,17 +233,17 @@ impl Variables {
         }
     }
 
-    /// The variable's name.
+    /// Returns the variable's name.
     pub fn name(&self, id: VariableId) -> &str {
         &self.entries[id.0].name
     }
 
-    /// How many slots a client's [`Captured`] needs.
+    /// Returns the number of slots in a client's [`Captured`].
     pub fn slots(&self) -> usize {
         self.entries.iter().filter(|entry| matches!(entry.kind, Kind::Captured(_))).count()
     }
 
-    /// The slot of a variable whose values come from answers.
+    /// Returns the slot of a captured variable.
     pub fn slot(&self, id: VariableId) -> Option<usize> {
         match self.entries[id.0].kind {
             Kind::Captured(slot) => Some(slot),
@@ -250,7 +251,7 @@ impl Variables {
         }
     }
 
-    /// The number that `draw` gives the variable; `None` if its values are not numbers.
+    /// Returns the variable's number for `draw`; `None` if it is not a number.
     fn number(&self, id: VariableId, draw: &Draw) -> Option<Number> {
         let Variable { salt, per, kind, .. } = &self.entries[id.0];
         match kind {
@@ -266,7 +267,7 @@ impl Variables {
 }
 
 impl Values<'_> {
-    /// Appends the value of a variable. Allocates nothing but room in `out`.
+    /// Appends the value of a variable. Allocates only to grow `out`.
     pub fn write(&self, id: VariableId, encoding: Encoding, out: &mut Vec<u8>) {
         let Variable { salt, per, kind, .. } = &self.variables.entries[id.0];
         let draw = &per.draw(self.draw);
@@ -292,7 +293,7 @@ impl Values<'_> {
 }
 
 impl Per {
-    /// The draw in which what the value belongs to takes the request's place.
+    /// Returns the key of the draw for the value's scope.
     #[inline]
     fn draw(self, draw: &Draw) -> Draw {
         match self {
@@ -356,8 +357,7 @@ impl Kind {
             && let Self::Whole(whole) = &kind
             && (matches!(whole, Whole::Counter(_)) || whole.records().is_some_and(Records::grow))
         {
-            let cause =
-                "counters, and what is chosen among the records that they number, have a value for each request";
+            let cause = "counters, and draws from records that they number, have one value per request";
             return Err(PlanError::new(format!("{cause}: leave \"per\" out")));
         }
         Ok((per, kind))

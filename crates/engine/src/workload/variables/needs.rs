@@ -1,4 +1,5 @@
-//! What the requests of an operation need besides a draw: values from answers, or a number among all of a stream's requests.
+//! Inputs of an operation's requests besides the draw: captured values, or a number among all of a stream's
+//! requests.
 
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use super::{Kind, Per, VariableId, Variables};
 use crate::plan::PlanError;
 
 impl Variables {
-    /// The variables from answers that an operation's requests carry: their slots and their names.
+    /// Returns the captured variables in an operation's requests: slots and names.
     pub fn needs(&self, form: &Value) -> Vec<(usize, String)> {
         let mut slots = Vec::new();
         self.rests_on(form, &mut |id| {
@@ -20,7 +21,7 @@ impl Variables {
         slots
     }
 
-    /// The variables in the texts of an operation, each once.
+    /// Returns the variables in an operation's text, each once.
     pub fn named_in(&self, form: &Value) -> Vec<VariableId> {
         let mut named = Vec::new();
         self.named(form, &mut named);
@@ -29,7 +30,8 @@ impl Variables {
         named
     }
 
-    /// A variable of an operation that counts the requests of its stream, which users who go their own ways cannot.
+    /// Returns a variable that counts the requests of a stream, if the operation has one. Users with
+    /// branching journeys cannot use it.
     pub fn counts_requests(&self, form: &Value) -> Option<&str> {
         let mut counting = None;
         self.rests_on(form, &mut |id| {
@@ -48,8 +50,8 @@ impl Variables {
         counting.map(|id| self.name(id))
     }
 
-    /// The loop counters that an operation's requests carry: their places in
-    /// [`Draw::passes`](crate::util::draw::Draw::passes) and their names.
+    /// Returns the loop counters in an operation's requests: indices in
+    /// [`Draw::passes`](crate::util::draw::Draw::passes), and names.
     pub fn loops(&self, form: &Value) -> Vec<(usize, String)> {
         let mut loops = Vec::new();
         self.rests_on(form, &mut |id| {
@@ -60,7 +62,7 @@ impl Variables {
         loops
     }
 
-    /// The place of a variable that counts a loop.
+    /// Returns the index of a variable that counts a loop.
     pub fn loop_slot(&self, name: &str) -> Result<usize, PlanError> {
         match self.entries[self.find(name)?.0].kind {
             Kind::Loop(place, _) => Ok(place),
@@ -68,7 +70,7 @@ impl Variables {
         }
     }
 
-    /// Visits the variables in the texts of a form, and those that they are made of.
+    /// Visits the variables in the text of a form, and the variables that they derive from.
     fn rests_on(&self, form: &Value, visit: &mut impl FnMut(VariableId)) {
         let mut named = Vec::new();
         self.named(form, &mut named);

@@ -1,4 +1,4 @@
-//! Numbers with a fraction, by several laws.
+//! Real numbers from several distributions.
 
 use std::f64::consts::TAU;
 
@@ -9,7 +9,7 @@ use crate::plan::PlanError;
 use crate::util::draw::Draw;
 use crate::util::math;
 
-/// A law.
+/// A distribution.
 #[derive(Clone, Debug)]
 pub enum Real {
     Uniform { low: f64, width: f64 },
@@ -18,7 +18,7 @@ pub enum Real {
 }
 
 impl Real {
-    /// `{mean: m}`.
+    /// Parses `{mean: m}`.
     pub fn exponential(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("exponential", argument, &["mean"])?;
         Ok(Self::Exponential {
@@ -26,7 +26,7 @@ impl Real {
         })
     }
 
-    /// `{mean: m, deviation: s}`.
+    /// Parses `{mean: m, deviation: s}`.
     pub fn normal(form: &Form<'_>) -> Result<Self, PlanError> {
         Ok(Self::Normal {
             mean: form.number("mean", None, f64::is_finite, "a number")?,
@@ -34,7 +34,7 @@ impl Real {
         })
     }
 
-    /// The number that `draw` gives.
+    /// Returns the number for `draw`.
     #[inline]
     pub fn number(&self, draw: &Draw, salt: u64) -> f64 {
         match self {

@@ -1,8 +1,8 @@
-//! Texts with holes: `${name}` in a request's path or body, filled per request.
+//! Templates: text with holes such as `${name}` in a request's path or body, filled per request.
 //!
-//! A template is compiled once into literals and holes, each hole with the encoding that its place wants; rendering
-//! copies the one and draws the other. A JSON string that is exactly one hole becomes the value in its own type:
-//! `{"gte": "${low}"}` asks for a number. `$${` stands for a literal `${`.
+//! A template is compiled once into literals and holes with their encodings. Rendering copies the literals
+//! and draws the holes. A JSON string that is exactly one hole becomes a value with its own type: `{"gte":
+//! "${low}"}` yields a number. `$${` stands for a literal `${`.
 
 use serde_json::Value;
 
@@ -10,12 +10,12 @@ use crate::plan::PlanError;
 use crate::util::encode::{push_json_text, push_percent};
 use crate::workload::variables::{Encoding, Values, VariableId, Variables};
 
-/// A compiled text; see the module.
+/// A compiled template.
 #[derive(Clone, Debug, Default)]
 pub struct Template {
     /// All literals, one after the other.
     literals: Vec<u8>,
-    /// The holes, each with the length of `literals` that stands before it.
+    /// The holes, each with the length of `literals` before it.
     holes: Vec<Hole>,
 }
 
@@ -26,43 +26,43 @@ struct Hole {
     encoding: Encoding,
 }
 
-/// What a text with holes consists of.
+/// A literal or a hole.
 enum Piece<'a> {
     Text(&'a str),
     Hole(&'a str),
 }
 
 impl Template {
-    /// The template of a JSON value. Keys may have holes, too; they stay strings.
+    /// Compiles a JSON value. Keys may have holes too, but remain strings.
     pub fn json(value: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let mut template = Self::default();
         template.push_json(value, variables)?;
         Ok(template)
     }
 
-    /// The template of a text that stands inside a JSON string.
+    /// Compiles text inside a JSON string.
     pub(crate) fn json_text(text: &str, variables: &Variables) -> Result<Self, PlanError> {
         let mut template = Self::default();
         template.push_text(text, variables, Encoding::JsonText, push_json_text)?;
         Ok(template)
     }
 
-    /// Appends bytes as they are.
+    /// Appends bytes unchanged.
     pub fn push_literal(&mut self, bytes: impl AsRef<[u8]>) {
         self.literals.extend_from_slice(bytes.as_ref());
     }
 
-    /// Appends `text`, which stands inside a JSON string.
+    /// Appends `text` as part of a JSON string.
     pub fn push_json_text(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         self.push_text(text, variables, Encoding::JsonText, push_json_text)
     }
 
-    /// Appends `text`, which is one part of a path or of a query string: literals and holes are percent-encoded.
+    /// Appends `text` as a segment of a path or query string: literals and holes are percent-encoded.
     pub fn push_segment(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         self.push_text(text, variables, Encoding::Percent, push_percent)
     }
 
-    /// Appends `text`, which is a whole path: its literals stand as they are, its holes are percent-encoded.
+    /// Appends `text` as a whole path: literals stay unchanged, holes are percent-encoded.
     pub fn push_path(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         if let Some(bad) = text.chars().find(|c| !c.is_ascii_graphic()) {
             return Err(PlanError::new(format!("path {text:?} contains {bad:?}; percent-encode it")));
@@ -70,12 +70,12 @@ impl Template {
         self.push_text(text, variables, Encoding::Percent, |literals, text| literals.extend_from_slice(text.as_bytes()))
     }
 
-    /// Appends `text` as it stands, holes too.
+    /// Appends `text` with unencoded literals and holes.
     pub fn push_verbatim(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         self.push_text(text, variables, Encoding::Text, |literals, text| literals.extend_from_slice(text.as_bytes()))
     }
 
-    /// Appends `text`, which is the value of a field in a head: nothing in it can end the field.
+    /// Appends `text` as a header field's value, in which no value can end the field.
     pub fn push_field(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         if let Some(bad) = text.chars().find(|c| c.is_control()) {
             return Err(PlanError::new(format!("{text:?} contains {bad:?}, which a header cannot carry")));
@@ -115,17 +115,17 @@ impl Template {
         Ok(())
     }
 
-    /// The template's bytes if it has no hole.
+    /// Returns the bytes of a template without holes.
     pub fn fixed(&self) -> Option<&[u8]> {
         self.holes.is_empty().then_some(&self.literals)
     }
 
-    /// The variables in its holes.
+    /// Iterates over the variables in its holes.
     pub fn variables(&self) -> impl Iterator<Item = VariableId> {
         self.holes.iter().map(|hole| hole.variable)
     }
 
-    /// Appends the text that `values` make of the template. Allocates nothing but room in `out`.
+    /// Appends the text of the template with `values`. Allocates only to grow `out`.
     pub fn render(&self, values: &Values, out: &mut Vec<u8>) {
         let mut done = 0;
         for Hole { at, variable, encoding } in &self.holes {
@@ -159,7 +159,7 @@ impl Template {
     }
 }
 
-/// The names in the holes of a text; none for a text that is not a template.
+/// Returns the names in the holes of a text; empty for an invalid template.
 pub(crate) fn names(text: &str) -> Vec<&str> {
     let pieces = pieces(text).unwrap_or_default();
     pieces.into_iter().filter_map(|piece| if let Piece::Hole(name) = piece { Some(name) } else { None }).collect()

@@ -1,4 +1,4 @@
-//! Texts: random letters of a length, and instants written in a format.
+//! Text variables: random letters, and formatted times.
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub struct RandomLetters {
 }
 
 impl RandomLetters {
-    /// `{length: 100}` or `{length: [10, 200]}`.
+    /// Parses `{length: 100}` or `{length: [10, 200]}`.
     pub fn new(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("text", argument, &["length"])?;
         let wrong = || form.wrong("length", "a number of characters up to 1048576, or [shortest, longest]");
@@ -50,7 +50,7 @@ impl RandomLetters {
     }
 }
 
-/// Instants between two, in a format.
+/// Random times in a range, formatted.
 #[derive(Clone, Debug)]
 pub struct Dates {
     /// Milliseconds since 1970.
@@ -59,7 +59,7 @@ pub struct Dates {
     format: Format,
 }
 
-/// How an instant is written.
+/// Format of a time.
 #[derive(Clone, Debug)]
 pub enum Format {
     Millis,
@@ -80,8 +80,8 @@ pub enum Piece {
 }
 
 impl Dates {
-    /// `{from: 2015-01-01, to: 2016-01-01, format: "%Y-%m-%d %H:%M:%S"}`; `to` itself is not reached. Formats are
-    /// those of strftime, or `epoch_second` or `epoch_millis`, which are numbers.
+    /// Parses `{from: 2015-01-01, to: 2016-01-01, format: "%Y-%m-%d %H:%M:%S"}`; `to` is excluded. Formats
+    /// are strftime formats, or `epoch_second` or `epoch_millis`, which are numbers.
     pub fn new(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("date", argument, &["from", "to", "format"])?;
         let instant = |key| {
@@ -101,7 +101,7 @@ impl Dates {
 }
 
 impl Format {
-    /// The `format` of a form: `{format: "%H"}`.
+    /// Parses the `format` of a form: `{format: "%H"}`.
     pub fn new(form: &Form) -> Result<Self, PlanError> {
         let format = match form.get("format").map(|_| form.text("format")).transpose()? {
             None => pieces("%Y-%m-%dT%H:%M:%S.%LZ"),
@@ -113,7 +113,7 @@ impl Format {
         format.ok_or_else(|| form.wrong("format", wanted))
     }
 
-    /// Appends an instant, milliseconds since 1970.
+    /// Appends a time, given in milliseconds since 1970.
     pub fn write(&self, millis: i64, encoding: Encoding, out: &mut Vec<u8>) {
         let pieces = match self {
             Self::Millis => return push_i64(out, millis),
@@ -151,7 +151,7 @@ impl Format {
     }
 }
 
-/// The year, the month and the day of an instant of the years 0 to 9999; the first day of year 0 for any other.
+/// Returns year, month and day of a time in the years 0 to 9999; the first day of year 0 for any other.
 #[inline]
 fn date(milliseconds: i64) -> (u64, u64, u64) {
     let date = calendar::at(milliseconds).unwrap_or_default().date();

@@ -1,4 +1,4 @@
-//! Whole numbers, by several laws: most pick one of `items` things, numbered from `from`.
+//! Integers from several distributions. Most draw one of `items` items, numbered from `from`.
 
 use serde_json::Value;
 
@@ -10,10 +10,10 @@ use crate::util::draw::{Draw, mix};
 use crate::util::math;
 use crate::workload::text::fnv;
 
-/// How often an item that does not exist is drawn again.
+/// Maximum number of redraws of an item that does not exist.
 const REDRAWS: usize = 10_000;
 
-/// A law.
+/// A distribution.
 #[derive(Clone, Debug)]
 pub enum Whole {
     Uniform { low: i64, span: u64 },
@@ -26,15 +26,15 @@ pub enum Whole {
 }
 
 impl Whole {
-    /// `{from: 0}`: the request's number, from there.
+    /// Parses `{from: 0}`: the request's number, plus `from`.
     pub fn sequential(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("sequential", argument, &["from"])?;
         Ok(Self::Sequential { from: form.whole("from", 0)? })
     }
 
-    /// `{items: n, exponent: .99, form: exact | ycsb, scrambled: false, from: 0, expected: 0, inserted: COUNTER}`: the
-    /// law holds over the items and those that are `expected` to be inserted; an item that does not exist is drawn
-    /// again.
+    /// Parses `{items: n, exponent: .99, form: exact | ycsb, scrambled: false, from: 0, expected: 0,
+    /// inserted: COUNTER}`. The distribution covers the items and the `expected` inserts; an item that does
+    /// not exist is redrawn.
     pub fn zipfian(argument: &Value) -> Result<Self, PlanError> {
         let known = ["items", "exponent", "form", "scrambled", "from", "expected", "inserted"];
         let form = Form::new("zipfian", argument, &known)?;
@@ -56,8 +56,8 @@ impl Whole {
         Ok(Self::Zipfian { records, space, zipf, scrambled })
     }
 
-    /// `{items: n, growth: 0, exponent: .99, form: exact | ycsb, from: 0, inserted: COUNTER}`: the newest item is the
-    /// most likely; each request adds `growth` items, or those that have been inserted are added.
+    /// Parses `{items: n, growth: 0, exponent: .99, form: exact | ycsb, from: 0, inserted: COUNTER}`. The
+    /// newest item is the most likely. Each request adds `growth` items, or the inserted ones are added.
     pub fn latest(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("latest", argument, &["items", "growth", "exponent", "form", "from", "inserted"])?;
         let records = Records::new(&form)?;
@@ -66,20 +66,20 @@ impl Whole {
             return Err(PlanError::new("latest wants growth or inserted, not both"));
         }
         let zipf = zipf(&form, records.items())?;
-        // YCSB's generator draws one item fewer than there are, so that its oldest never comes.
+        // YCSB's generator draws one item fewer, so that the oldest never occurs.
         let zipf = if matches!(zipf, Zipf::Ycsb(_)) { zipf.of(older(records.items())) } else { zipf };
         Ok(Self::Latest { records, growth, zipf })
     }
 
-    /// `{items: n, hot_items: .2, hot_share: .8, from: 0}`: the share `hot_share` of requests goes to the first
-    /// `hot_items` of the items, by their share.
+    /// Parses `{items: n, hot_items: .2, hot_share: .8, from: 0}`. A share `hot_share` of the requests goes
+    /// to the first `hot_items` (a share) of the items.
     pub fn hotspot(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("hotspot", argument, &["items", "hot_items", "hot_share", "from"])?;
         let items = form.items("items")?;
         let share = |key, default| form.number(key, Some(default), |s| (0.0..=1.0).contains(&s), "a share from 0 to 1");
         let hot = (items as f64 * share("hot_items", 0.2)?) as u64;
         let share = share("hot_share", 0.8)?;
-        // Where one of the sets is empty all requests go to the other.
+        // If one of the sets is empty, all requests go to the other.
         let share = if hot == 0 {
             0.0
         } else if hot == items {
@@ -90,8 +90,8 @@ impl Whole {
         Ok(Self::Hotspot { from: form.whole("from", 0)?, items, hot, share })
     }
 
-    /// `{mean: m, items: n, from: 0, newest_first: false, inserted: COUNTER}`: item i in proportion to exp(-i / mean),
-    /// counted from the oldest or from the newest; those that have been inserted are added to the newest.
+    /// Parses `{mean: m, items: n, from: 0, newest_first: false, inserted: COUNTER}`. Item i is drawn in
+    /// proportion to exp(-i / mean), counted from the oldest or the newest. Inserted items are the newest.
     pub fn exponential(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("exponential", argument, &["mean", "items", "from", "newest_first", "inserted"])?;
         let mean = form.number("mean", None, |mean| mean > 0.0 && mean.is_finite(), "a number above 0")?;
@@ -102,7 +102,7 @@ impl Whole {
         Ok(Self::Exponential { records, mean, newest_first })
     }
 
-    /// The records that the law chooses from, if they may be inserted.
+    /// Returns the records to draw from, if records may be inserted.
     pub fn records(&self) -> Option<&Records> {
         match self {
             Self::Zipfian { records, .. } | Self::Latest { records, .. } | Self::Exponential { records, .. } => {
@@ -122,7 +122,7 @@ impl Whole {
         }
     }
 
-    /// The number that `draw` gives.
+    /// Returns the number for `draw`.
     #[inline]
     pub fn number(&self, draw: &Draw, salt: u64) -> i64 {
         match self {
@@ -149,7 +149,7 @@ impl Whole {
             }
             Self::Exponential { records, mean, newest_first } => {
                 let there = records.there(draw);
-                // The inverse of the distribution function of an exponential number that is below `there`.
+                // Inverse distribution function of an exponential number truncated at `there`.
                 let mass = -math::exp_m1(-(there as f64) / mean);
                 let item = ((-math::ln_1p(-draw.unit(salt) * mass) * mean) as u64).min(there - 1);
                 records.number(if *newest_first { there - 1 - item } else { item })
@@ -158,8 +158,7 @@ impl Whole {
     }
 }
 
-/// Draws until an item exists. Where hardly any of them do, the first items replace the rest, so that
-/// no draw takes long.
+/// Draws until an item exists. If very few items exist, falls back to the first ones to limit the time.
 fn zipfian(records: &Records, space: u64, zipf: &Zipf, scrambled: bool, draw: &Draw, salt: u64) -> i64 {
     let mut salt = salt;
     let mut item = 0;
@@ -174,7 +173,7 @@ fn zipfian(records: &Records, space: u64, zipf: &Zipf, scrambled: bool, draw: &D
     records.number(fnv(item) % records.items())
 }
 
-/// How many items YCSB's generator of the latest item draws from, where there are `items`.
+/// Returns the number of items that YCSB's generator of the latest item draws from, for `items` items.
 fn older(items: u64) -> u64 {
     (items - 1).max(1)
 }
@@ -189,8 +188,8 @@ fn zipf(form: &Form<'_>, items: u64) -> Result<Zipf, PlanError> {
     Ok(Zipf::Ycsb(Ycsb::new(items, exponent)))
 }
 
-/// A uniform integer in [0, last], by the high half of a product (Lemire 2019); its bias is below 2^-40 for every
-/// range of fewer than 2^24 values.
+/// Returns a uniform integer in [0, last], from the high half of a product (Lemire 2019). Its bias is below
+/// 2^-40 for ranges of fewer than 2^24 values.
 pub fn below(last: u64, draw: &Draw, salt: u64) -> u64 {
     ((u128::from(draw.bits(salt)) * (u128::from(last) + 1)) >> 64) as u64
 }

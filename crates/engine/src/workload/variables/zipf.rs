@@ -1,17 +1,17 @@
-//! Zipf's law over n items: item i, from 0, is drawn in proportion to (i + 1)^-exponent.
+//! Zipf distribution over n items: item i, from 0, is drawn in proportion to (i + 1)^-exponent.
 //!
-//! [`Exact`] draws just that, by rejection-inversion (Hoermann and Derflinger 1996), for any exponent above 0. [`Ycsb`]
-//! is the approximation by Gray et al. 1994 that the Yahoo! Cloud Serving Benchmark uses, for exponents below 1: its
-//! figures can be compared with that benchmark's. Neither set-up nor draw depends on n.
+//! [`Exact`] draws from it by rejection-inversion (Hoermann and Derflinger 1996), for any exponent above 0.
+//! [`Ycsb`] is the approximation by Gray et al. 1994 in the Yahoo! Cloud Serving Benchmark, for exponents
+//! below 1, for results comparable with that benchmark. Set-up and draws take constant time in n.
 
 use crate::util::draw::{Draw, mix};
 use crate::util::math;
 
 /// Scrambled YCSB keys are ranks among this many items, regardless of the number of keys.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
-/// The sum that YCSB has for those, at an exponent of .99.
+/// YCSB's zeta sum for these items, at an exponent of .99.
 const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;
-/// A sum over this many items can be continued by Euler and Maclaurin's formula with an error below 1e-10.
+/// From this many items, a sum can be continued by the Euler-Maclaurin formula with an error below 1e-10.
 const FEW: u64 = 100;
 /// YCSB's exponent.
 pub const YCSB_EXPONENT: f64 = 0.99;
@@ -24,7 +24,7 @@ pub enum Zipf {
 }
 
 impl Zipf {
-    /// The same over another number of items.
+    /// Returns the same distribution over another number of items.
     pub fn of(&self, n: u64) -> Self {
         match self {
             Self::Exact(exact) => Self::Exact(Exact::new(n, exact.exponent)),
@@ -33,7 +33,7 @@ impl Zipf {
         }
     }
 
-    /// An item in [0, n).
+    /// Draws an item in [0, n).
     #[inline]
     pub fn item(&self, draw: &Draw, salt: u64) -> u64 {
         match self {
@@ -43,20 +43,20 @@ impl Zipf {
     }
 }
 
-/// See the module.
+/// Exact Zipf distribution.
 #[derive(Clone, Copy, Debug)]
 pub struct Exact {
     n: f64,
     exponent: f64,
-    /// The integral of the hat at n + 1/2, and the width from there to its begin.
+    /// Integral of the hat at n + 1/2, and the width from its start to there.
     last: f64,
     width: f64,
-    /// Within this distance of an item's right end every point is accepted.
+    /// Points within this distance of an item's right end are always accepted.
     squeeze: f64,
 }
 
 impl Exact {
-    /// For n of at least 1.
+    /// Creates the distribution, for n of at least 1.
     pub fn new(n: u64, exponent: f64) -> Self {
         let n = n as f64;
         let last = integral(n + 0.5, exponent);
@@ -67,7 +67,7 @@ impl Exact {
 
     fn item(&self, draw: &Draw, salt: u64) -> u64 {
         let mut salt = salt;
-        // Fewer than one in ten points is rejected, for any exponent.
+        // Fewer than one point in ten is rejected, for any exponent.
         loop {
             let under = self.last + draw.unit(salt) * self.width;
             let x = inverse(under, self.exponent);
@@ -82,7 +82,7 @@ impl Exact {
     }
 }
 
-/// The integral of x^-exponent from 1 to x, steady where the exponent is 1.
+/// Returns the integral of x^-exponent from 1 to x, numerically stable near exponent 1.
 fn integral(x: f64, exponent: f64) -> f64 {
     let log = math::ln(x);
     let scaled = (1.0 - exponent) * log;
@@ -90,42 +90,42 @@ fn integral(x: f64, exponent: f64) -> f64 {
     log * factor
 }
 
-/// The inverse of [`integral`].
+/// Inverse of [`integral`].
 fn inverse(area: f64, exponent: f64) -> f64 {
     let scaled = (area * (1.0 - exponent)).max(-1.0);
     let factor = if scaled.abs() > 1e-8 { math::ln_1p(scaled) / scaled } else { 1.0 - scaled / 2.0 };
     math::exp(area * factor)
 }
 
-/// See the module.
+/// YCSB's approximation.
 #[derive(Clone, Copy, Debug)]
 pub struct Ycsb {
     n: f64,
     zeta: f64,
     alpha: f64,
     eta: f64,
-    /// Below this, u zeta(n) is item 1.
+    /// Upper bound of u zeta(n) for item 1.
     second: f64,
 }
 
 impl Ycsb {
-    /// For n of at least 1 and an exponent in (0, 1).
+    /// Creates the distribution, for n of at least 1 and an exponent in (0, 1).
     pub fn new(n: u64, exponent: f64) -> Self {
         Self::with_zeta(n, exponent, zeta(n, exponent))
     }
 
-    /// The same for more items. As in YCSB, `eta` keeps the number of items that the law began with.
+    /// Returns the distribution over more items. As in YCSB, `eta` keeps the original number of items.
     pub fn grown(&self, n: u64) -> Self {
         let exponent = 1.0 - 1.0 / self.alpha;
         let from = self.n as u64;
-        // The sum is continued from what is known: this is done for each request of a law that grows.
+        // Continue the known sum, because each request of a growing distribution does this.
         let zeta = if from < FEW { zeta(FEW.min(n), exponent) } else { self.zeta };
         let zeta = extended(zeta, from.max(FEW.min(n)), n, exponent);
         let eta = eta(self.n, exponent, self.second, zeta);
         Self { n: n as f64, zeta, eta, ..*self }
     }
 
-    /// What YCSB draws before it scrambles.
+    /// Returns the distribution from which YCSB draws before scrambling.
     pub fn before_scrambling() -> Self {
         Self::with_zeta(SCRAMBLED_ITEMS, YCSB_EXPONENT, SCRAMBLED_ZETA)
     }
@@ -137,13 +137,13 @@ impl Ycsb {
         Self { n, zeta, alpha: 1.0 / (1.0 - exponent), eta, second }
     }
 
-    /// The item that a number in [0, 1) stands for.
+    /// Returns the item for a number in [0, 1).
     pub fn item(&self, unit: f64) -> u64 {
         let scaled = unit * self.zeta;
         if scaled < 1.0 {
             0
         } else if scaled < self.second {
-            // A single item is all there is to draw.
+            // With one item, the result is always item 0.
             1.min(self.n as u64 - 1)
         } else {
             let item = self.n * math::powf(self.eta * unit - self.eta + 1.0, self.alpha);
@@ -152,20 +152,20 @@ impl Ycsb {
     }
 }
 
-/// Gray's coefficient for a law over `n` items, where the first two of them have the weight `second` of `zeta`.
+/// Returns Gray's coefficient for `n` items. The first two items have the weight `second` of `zeta`.
 fn eta(n: f64, exponent: f64, second: f64, zeta: f64) -> f64 {
     (1.0 - math::powf(2.0 / n, 1.0 - exponent)) / (1.0 - second / zeta)
 }
 
-/// The sum of i^-exponent for i from 1 to n: the first thousand one by one, the others by Euler and Maclaurin, which
-/// leaves an error below 1e-12.
+/// Returns the sum of i^-exponent for i from 1 to n: the first thousand terms directly, the others by the
+/// Euler-Maclaurin formula with an error below 1e-12.
 fn zeta(n: u64, exponent: f64) -> f64 {
     let head = n.min(1000);
     let sum: f64 = (1..=head).rev().map(|i| math::powf(i as f64, -exponent)).sum();
     extended(sum, head, n, exponent)
 }
 
-/// The sum up to `n`, from the one up to `head`, which is `n` or at least a thousand.
+/// Returns the sum up to `n`, given the sum up to `head`, which is `n` or at least a thousand.
 fn extended(sum: f64, head: u64, n: u64, exponent: f64) -> f64 {
     let term = |i: f64| math::powf(i, -exponent);
     let (from, to) = (head as f64, n as f64);
@@ -181,7 +181,7 @@ mod tests {
 
     const N: u64 = 100_000;
 
-    /// Chi-squared over the first items and all others together.
+    /// Returns chi-squared over the first items and all others together.
     fn chi_squared(zipf: &Zipf, n: u64, exponent: f64, bins: usize) -> f64 {
         let mut counts = vec![0.0; bins + 1];
         for k in 0..N {

@@ -1,8 +1,8 @@
-//! Taxi trips like those of New York's public records of 2015: the same fields, formats and marginals.
+//! Taxi trips with the fields, formats and marginal distributions of New York's public records of 2015.
 //!
-//! The figures below are quantiles and shares of 1,000 real trips. Pickups are spread evenly over the year, which
-//! those 1,000 (all of one night) are not. Distance and fare are drawn from one rank, so long trips cost more and
-//! take longer; what was paid is the sum of its parts.
+//! The tables are quantiles and shares of 1,000 real trips, all of one night. Pickups are spread evenly over
+//! the year instead. Distance and fare are drawn from one rank, so that long trips cost more and take longer.
+//! The total is the sum of its parts.
 
 use std::f64::consts::TAU;
 
@@ -55,7 +55,7 @@ const FARE: [(f64, f64); 17] = [
     (1.0, 71.0),
 ];
 
-/// (share of trips paid by card, tip as a share of what is paid without it)
+/// (share of trips paid by card, tip divided by the total without tip)
 const TIP: [(f64, f64); 10] = [
     (0.0, 0.0),
     (0.118, 0.0),
@@ -103,7 +103,7 @@ const PICKUP_LATITUDE: [(f64, f64); 11] = [
     (1.0, 40.895),
 ];
 
-/// Where trips end, in degrees.
+/// Bounds of drop-offs, degrees.
 const LONGITUDES: (f64, f64) = (-74.034, -73.627);
 const LATITUDES: (f64, f64) = (40.577, 40.907);
 
@@ -111,7 +111,7 @@ const LATITUDES: (f64, f64) = (40.577, 40.907);
 const MILES_EAST: f64 = 52.5;
 const MILES_NORTH: f64 = 69.0;
 
-/// What the meter and the law add to a fare, and under which rate: (share of trips, parts).
+/// Surcharges, by rate: (share of trips, parts).
 const RATES: [(f64, Rate); 6] = [
     (0.898, Rate { extra: 50, mta_tax: 50, improvement: 30, rate_code: b'1', trip_type: b'1' }),
     (0.082, Rate { extra: 50, mta_tax: 50, improvement: 0, rate_code: b'1', trip_type: b'1' }),
@@ -143,7 +143,7 @@ const DAY: u64 = 24 * 60 * 60;
 /// Days of 2015, and the first of 2016, on which trips may end.
 const DAYS: usize = 366;
 
-/// The generator; its tables are made once.
+/// Generator of trips; its tables are built once.
 #[derive(Debug)]
 pub struct NycTaxiTrip {
     seed: u64,
@@ -158,7 +158,7 @@ pub struct NycTaxiTrip {
 }
 
 impl NycTaxiTrip {
-    /// The generator of one seed.
+    /// Creates the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -197,7 +197,8 @@ impl Generate for NycTaxiTrip {
         let rank = unit();
         let miles = self.distance.at(rank);
         let distance = (miles * 100.0).round() as u64;
-        // The meter steps in half dollars; a noise of 6 % of the ranks leaves the correlation of .91 of real trips.
+        // The meter steps in half dollars; noise of 6 % of the ranks yields the correlation of .91 of real
+        // trips.
         let dollars = (self.fare.at(folded(rank, 0.06 * (2.0 * unit() - 1.0))) * 2.0).round() / 2.0;
         let fare = (dollars * 100.0) as u64;
         let rate = pick(&RATES, unit());
@@ -211,9 +212,9 @@ impl Generate for NycTaxiTrip {
 
         let place = unit();
         let longitude = self.longitude.at(place);
-        // The city lies from south-west to north-east; its coordinates correlate by .37.
+        // The city extends from south-west to north-east; its coordinates correlate by .37.
         let latitude = self.latitude.at(folded(place, 0.7 * (2.0 * unit() - 1.0)));
-        // A trip leads somewhere at about three quarters of its length as the crow flies, in any direction.
+        // The straight-line distance is about three quarters of the trip's length, in any direction.
         let crow = miles * (0.45 + 0.285 * (unit() + unit()));
         let (north, east) = (unit() * TAU).sin_cos();
 
@@ -260,7 +261,7 @@ impl Generate for NycTaxiTrip {
     }
 }
 
-/// Folds a coordinate that lies outside back in.
+/// Reflects a coordinate outside the bounds back inside.
 fn within((low, high): (f64, f64), coordinate: f64) -> f64 {
     let folded = if coordinate < low { 2.0 * low - coordinate } else { coordinate };
     let folded = if folded > high { 2.0 * high - folded } else { folded };
@@ -275,8 +276,8 @@ fn push_location(out: &mut Vec<u8>, longitude: f64, latitude: f64) {
     out.push(b']');
 }
 
-/// The records hold single-precision coordinates printed in double precision: multiples of 2^-18 (about 0.4 m) with
-/// up to 14 decimal places.
+/// The records contain single-precision coordinates printed in double precision: multiples of 2^-18 (about
+/// 0.4 m) with up to 14 decimal places.
 fn push_degrees(out: &mut Vec<u8>, degrees: f64) {
     let steps = (degrees * f64::from(1 << 18)) as u64;
     push_u64(out, steps >> 18);

@@ -1,4 +1,4 @@
-//! The generated trips against the figures of the real ones.
+//! Compares generated trips with statistics of real ones.
 
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fn share(trips: &[Value], holds: impl Fn(&Value) -> bool) -> f64 {
     trips.iter().filter(|trip| holds(trip)).count() as f64 / trips.len() as f64
 }
 
-/// A text with its digits and letters made alike: what is left is its format.
+/// Returns the format of a text, by unifying digits and letters.
 fn format_of(line: &str) -> String {
     let mut shape: String = line.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     while shape.contains("00") {

@@ -1,4 +1,4 @@
-//! Events that are made up instead of received: the lines of a log, in the order of their instants.
+//! Event generators: lines of a synthetic log, in order of time.
 
 mod adbids;
 
@@ -11,27 +11,27 @@ use crate::pacing::schedule::Stride;
 use crate::plan::PlanError;
 use crate::util::suggestions::unknown;
 
-/// What a generator of events is made from.
+/// Parameters of an event generator.
 #[derive(Debug)]
 pub struct GeneratorOptions<'a> {
-    /// Fixes everything random, together with a document's number.
+    /// Determines all random values, together with a document's number.
     pub seed: u64,
     /// New documents per second, over all generators: document *k* begins at `rate.inverse(k)` seconds.
     pub rate: Profile,
-    /// How many documents there are, over all generators; without it there is no end.
+    /// Number of documents, over all generators; unlimited if `None`.
     pub documents: Option<u64>,
-    /// The instant of the events at the load's start: milliseconds since 1970.
+    /// Event time at the load's start, milliseconds since 1970.
     pub start: i64,
-    /// Which documents are this generator's own: all of their events are its, too.
+    /// The documents of this generator, with all of their events.
     pub share: Stride,
-    /// What the plan says `with`.
+    /// Options from the plan's `with`.
     pub with: &'a Map<String, Value>,
 }
 
-/// Makes the lines of a log, one after the other.
+/// Generator of a log's lines.
 pub trait Generate: Send {
-    /// Appends the next line, without its end, and returns when it is due after the load's start, which is never before
-    /// the line before it; `None` when there are no more.
+    /// Appends the next line, without its end. Returns its due time after the load's start, which never
+    /// decreases; `None` at the end.
     fn next(&mut self, out: &mut Vec<u8>) -> Option<Duration>;
 }
 
@@ -42,7 +42,7 @@ const GENERATORS: [(&str, New); 1] = [("adbids", |order| {
     Ok(Box::new(adbids::Adbids::new(order)))
 })];
 
-/// An error where something is said to a generator that takes no options.
+/// Refuses options for a generator without options.
 fn plain(with: &Map<String, Value>) -> Result<(), PlanError> {
     match with.keys().next() {
         Some(key) => Err(PlanError::new(format!("unknown option \"{key}\"; this generator has none"))),
@@ -50,7 +50,7 @@ fn plain(with: &Map<String, Value>) -> Result<(), PlanError> {
     }
 }
 
-/// The generator of that name; the error names the nearest.
+/// Creates the generator with a name; the error suggests the nearest name.
 pub fn generator(name: &str, order: &GeneratorOptions<'_>) -> Result<Box<dyn Generate>, PlanError> {
     match GENERATORS.iter().find(|(known, _)| *known == name) {
         Some((_, new)) => new(order),

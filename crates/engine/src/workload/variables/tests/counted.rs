@@ -1,8 +1,8 @@
-//! What variables draw that count, or that choose from what others have counted.
+//! Tests of counters, and of variables that draw from inserted records.
 
 use super::*;
 
-/// The numbers that request after request draws, where `settled` numbers of the counter are known.
+/// Returns the numbers drawn by successive requests with `settled` known inserts.
 fn chosen(form: Value, settled: u64) -> Vec<i64> {
     let forms = json!({"new": {"counter": {"from": 100}}, "v": form});
     let variables = Variables::parse(forms.as_object().unwrap()).unwrap();
@@ -68,7 +68,7 @@ fn the_newest_item_is_the_most_likely_of_a_law_that_counts_from_it() {
     let law = json!({"exponential": {"items": 100, "mean": 5, "newest_first": true}});
     let chosen = chosen(law, 0);
     let newest = chosen.iter().filter(|number| **number == 99).count();
-    assert!((3400..3900).contains(&newest), "{newest} of 20,000, of which 18.1 % are 3625");
+    assert!((3400..3900).contains(&newest), "{newest} of 20,000; 18.1 % are 3625");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What encrypted variables draw, and which are refused.
+//! Tests of the values that encrypted variables draw, and of refused forms.
 
 use serde_json::json;
 
@@ -69,8 +69,8 @@ fn what_cannot_be_encrypted_is_refused_before_it_is_drawn() {
         (json!({"text": {"length": 3}}), &number, "none", "the field is one of numbers"),
         (json!({"uniform": [0.0, 1.0]}), &number, "none", "draw whole numbers or a choice"),
         (json!({"choice": [1, 1.5]}), &number, "none", "at most 0 decimals"),
-        (json!({"choice": ["a"]}), &json!("text"), "low", "have no order"),
-        (json!({"text": {"length": 3}}), &json!("text"), "low", "have no order"),
+        (json!({"choice": ["a"]}), &json!("text"), "low", "cannot be compared by order"),
+        (json!({"text": {"length": 3}}), &json!("text"), "low", "cannot be compared by order"),
         (json!({"constant": "now-1d"}), &day, "low", "wants a date like"),
         (json!({"uniform": [1, 2]}), &day, "low", "wants a date like"),
         (json!({"captured": {}}), &json!("text"), "none", "come from answers"),

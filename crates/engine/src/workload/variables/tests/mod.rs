@@ -1,4 +1,4 @@
-//! What variables draw, and which are refused.
+//! Tests of the values that variables draw, and of refused forms.
 
 mod counted;
 mod encrypted;
@@ -25,7 +25,7 @@ fn written(variables: &Variables, k: u64, encoding: Encoding) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The statistic of a chi-squared test of `counts` against `shares` of [`N`].
+/// Returns the chi-squared statistic of `counts` against `shares` of [`N`].
 fn chi_squared(counts: &[f64], shares: &[f64]) -> f64 {
     counts.iter().zip(shares).map(|(count, share)| (count - share * N as f64).powi(2) / (share * N as f64)).sum()
 }
@@ -168,7 +168,7 @@ fn an_unknown_variable_gets_its_nearest_neighbour() {
     assert_eq!(variables.find("lo").unwrap_err().message, "unknown variable \"lo\"; did you mean \"low\"?");
 }
 
-/// What the variable `v` of some forms writes for a draw.
+/// Returns the text of the variable `v` for a draw.
 fn drawn(forms: Value, draw: &Draw) -> String {
     let variables = Variables::parse(forms.as_object().unwrap()).unwrap();
     let mut out = Vec::new();
@@ -182,7 +182,7 @@ fn numbers(form: Value) -> Vec<f64> {
     (0..N).map(|k| written(&variables, k, Encoding::Json).parse().unwrap()).collect()
 }
 
-/// The statistic of a test of Kolmogorov and Smirnov of numbers against a distribution function.
+/// Returns the Kolmogorov-Smirnov statistic of numbers against a distribution function.
 fn kolmogorov(mut drawn: Vec<f64>, distribution: impl Fn(f64) -> f64) -> f64 {
     drawn.sort_by(f64::total_cmp);
     let n = drawn.len() as f64;
@@ -193,7 +193,7 @@ fn kolmogorov(mut drawn: Vec<f64>, distribution: impl Fn(f64) -> f64) -> f64 {
     drawn.iter().enumerate().map(gap).fold(0.0, f64::max) * n.sqrt()
 }
 
-/// The counts of `items` numbered from `from`.
+/// Returns the counts of `items` items numbered from `from`.
 fn counts(form: Value, from: f64, items: usize) -> Vec<f64> {
     let mut counts = vec![0.0; items];
     for number in numbers(form) {
@@ -219,7 +219,7 @@ fn an_exponential_choice_of_items_is_cut_off_behind_the_last() {
 
 #[test]
 fn normal_numbers_have_mean_deviation_and_symmetry() {
-    // The normal distribution function at (x - 100) / 15, by its values at half deviations (tables).
+    // The normal distribution function at (x - 100) / 15, at half deviations (tables).
     let numbers = numbers(json!({"normal": {"mean": 100, "deviation": 15}}));
     let ends = [-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0];
     let mut counts = [0.0; 8];
@@ -263,7 +263,8 @@ fn the_latest_item_is_the_likeliest_and_items_are_added() {
 #[test]
 fn scrambled_keys_are_spread_as_ycsb_spreads_them() {
     let counts = counts(json!({"zipfian": {"items": 1000, "form": "ycsb", "scrambled": true}}), 0.0, 1000);
-    // Item 0 of 10^10 comes with 1 / 26.469, item 1 with .5^.99 / 26.469; they hash to ...377211 and ...966620.
+    // Item 0 of 10^10 has probability 1 / 26.469, item 1 has .5^.99 / 26.469; they hash to ...377211 and
+    // ...966620.
     let share = counts[211] / N as f64;
     assert!((share - 1.0 / 26.469).abs() < 0.005, "{share}");
     assert!(counts[620] > 0.017 * N as f64);
@@ -362,12 +363,12 @@ fn variables_that_are_made_of_each_other_are_refused() {
     let refused = |forms: Value| Variables::parse(forms.as_object().unwrap()).unwrap_err().message;
     assert_eq!(
         refused(json!({"a": {"derived": "${b}"}, "b": {"derived": "x${c}"}, "c": {"linear": {"of": "b"}}})),
-        "variables are made of each other in a circle: b -> c -> b"
+        "cyclic variables: b -> c -> b"
     );
-    assert_eq!(refused(json!({"v": {"derived": "${v}"}})), "variables are made of each other in a circle: v -> v");
+    assert_eq!(refused(json!({"v": {"derived": "${v}"}})), "cyclic variables: v -> v");
     assert_eq!(
         refused(json!({"a": {"text": {"length": 2}}, "v": {"hash": {"of": "a"}}})),
-        "variable \"v\": it is made of the variable \"a\", which is not a number"
+        "variable \"v\": it is derived from the variable \"a\", which is not a number"
     );
     assert_eq!(
         refused(json!({"low": {"constant": 2}, "v": {"derived": "${lov}"}})),
@@ -420,7 +421,7 @@ fn several_values_are_a_list_and_the_next_request_has_the_next() {
     let different: std::collections::BTreeSet<_> = words.iter().collect();
     assert_eq!(different.len(), 100);
     let itself = json!({"v": {"several": {"of": "v", "count": 2}}});
-    assert!(Variables::parse(itself.as_object().unwrap()).unwrap_err().message.contains("in a circle: v -> v"));
+    assert!(Variables::parse(itself.as_object().unwrap()).unwrap_err().message.contains("cyclic variables: v -> v"));
     assert!(error(json!({"several": {"of": "v", "count": 0}})).contains("a whole number above 0"));
 }
 

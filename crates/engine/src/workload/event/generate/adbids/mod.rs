@@ -1,9 +1,9 @@
-//! The log of an advertiser: bids, a tenth of which are won, and one in a hundred wins is clicked.
+//! Log of an advertiser: bids, of which one in ten wins. One win in a hundred is clicked.
 //!
-//! Kinds of events, shares, delays and the distributions of all fields are those that a study of 2017 published. Bid
-//! number *k* is a pure function of (seed, start, rate, *k*), and with it its win and its click, so that generators that
-//! stride the bids make the same log together as one alone. A generator keeps the wins and clicks that are still to
-//! come, and gives all events in the order of their times.
+//! Kinds of events, shares, delays and the distributions of all fields follow a study published in 2017. Bid
+//! number *k*, with its win and click, is a pure function of (seed, start, rate, *k*). Generators that stride
+//! the bids therefore produce the same log together as a single one. A generator keeps its pending wins and
+//! clicks, and emits all events in order of time.
 
 mod places;
 
@@ -35,19 +35,19 @@ const PRICE: Exponential = Exponential::new(10.0, 20_000.0);
 const WIN_DELAY: Exponential = Exponential::new(100.0, 300.0);
 const CLICK_DELAY: Exponential = Exponential::new(100.0, 3600.0);
 
-/// Three kinds of devices, and three systems of each, all alike; the study names the kinds only.
+/// Three kinds of devices with three systems each, equally frequent. The study names only the kinds.
 const DEVICES: [(&str, [&str; 3]); 3] = [
     ("mobile", ["Android", "iOS", "Windows Phone"]),
     ("desktop", ["Windows", "macOS", "Linux"]),
     ("tablet", ["Android", "iOS", "Windows"]),
 ];
 
-/// Weights; nothing is known of most people.
+/// Weights; the gender of most people is unknown.
 const GENDERS: [(u32, &str); 4] = [(100, ""), (50, "male"), (55, "female"), (1, "other")];
 const AGES: [(u32, &str); 8] =
     [(100, ""), (10, "12-17"), (20, "18-24"), (30, "25-34"), (20, "35-44"), (15, "45-54"), (10, "55-64"), (5, "65+")];
 
-/// An exponential distribution with mean `max / rate`, redrawn while it exceeds `max`, by inversion.
+/// Exponential distribution with mean `max / rate`, redrawn while it exceeds `max`, by inversion.
 #[derive(Clone, Copy, Debug)]
 struct Exponential {
     rate: f64,
@@ -59,43 +59,43 @@ impl Exponential {
         Self { rate, max }
     }
 
-    /// The value below which the share `unit`, in [0, 1), lies.
+    /// Returns the quantile of `unit`, in [0, 1).
     #[inline]
     fn at(self, unit: f64) -> f64 {
-        // 1 - e^-rate is the share of draws that need no other.
+        // 1 - e^-rate is the share of draws that are not redrawn.
         let kept = -math::exp_m1(-self.rate);
         -math::ln(1.0 - unit * kept) * (self.max / self.rate)
     }
 
-    /// The same as a place in a list of `max` entries.
+    /// Returns the quantile as an index in a list of `max` entries.
     #[inline]
     fn place(self, unit: f64) -> usize {
         (self.at(unit) as usize).min(self.max as usize - 1)
     }
 }
 
-/// A win or a click that is still to come; the first ones come first.
+/// A pending win or click, ordered by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pending {
-    /// Nanoseconds since 1970, as `bid` is.
+    /// Nanoseconds since 1970, as is `bid`.
     time: i64,
     bid: i64,
-    /// What the bid was won for, thousandths; a click costs nothing.
+    /// Price of a win, thousandths; `None` for a click.
     price: Option<u64>,
 }
 
-/// A generator of the log, or of one share of it.
+/// Generator of the log, or of one share of it.
 #[derive(Debug)]
 pub struct Adbids {
     seed: u64,
     stream: u64,
     start: i64,
-    /// What an id has after the nanoseconds since 1970 of its bid.
+    /// Suffix of ids, after the bid's nanoseconds since 1970.
     log: u64,
     rate: Profile,
     documents: u64,
     share: Stride,
-    /// The next bid: its number and its nanoseconds since 1970; `None` after the last.
+    /// Number and time of the next bid, ns since 1970; `None` after the last.
     next: Option<(u64, i64)>,
     /// When the last event was due, nanoseconds since 1970.
     last: i64,
@@ -104,7 +104,7 @@ pub struct Adbids {
 }
 
 impl Adbids {
-    /// The generator of an order's share.
+    /// Creates the generator of a share.
     pub fn new(order: &GeneratorOptions<'_>) -> Self {
         let stream = hash_name("adbids");
         let start = order.start * 1_000_000;
@@ -112,8 +112,8 @@ impl Adbids {
             seed: order.seed,
             stream,
             start,
-            // Two logs may have bids of the same instants: those of two seeds, one that runs ahead of the clock and the one
-            // that follows it, and those of generators whose clocks differ.
+            // Two logs may have bids at the same times: with different seeds, with clocks that differ, or
+            // when one log runs ahead of the clock.
             log: mix(mix(order.seed ^ stream) ^ start as u64) >> 44,
             rate: order.rate.clone(),
             documents: order.documents.unwrap_or(u64::MAX),
@@ -127,7 +127,7 @@ impl Adbids {
         adbids
     }
 
-    /// The instant of a bid; `None` for a number that has no bid.
+    /// Returns the number and time of a bid; `None` beyond the last.
     fn bid(&self, number: u64) -> Option<(u64, i64)> {
         let seconds = (number < self.documents).then(|| self.rate.inverse(number as f64))??;
         Some((number, self.start + (seconds * SECOND as f64) as i64))
@@ -217,7 +217,7 @@ impl Adbids {
         out.push(b'}');
     }
 
-    /// Appends the id of the bid of that instant, which no other bid has.
+    /// Appends the unique id of the bid at `time`.
     fn push_id(&self, time: i64, out: &mut Vec<u8>) {
         push_u64(out, time as u64);
         push_u64(out, self.log);
@@ -225,8 +225,8 @@ impl Adbids {
 }
 
 impl Generate for Adbids {
-    /// With a number of documents, the wins and clicks that are still to come when the last bid is made are due with it
-    /// and keep their own times, so that nobody waits an hour for the last click.
+    /// With a number of documents, wins and clicks pending at the last bid are due with it, but keep their
+    /// own times. Otherwise the last click could be due an hour later.
     fn next(&mut self, out: &mut Vec<u8>) -> Option<Duration> {
         let pending = self.pending.peek().map(|Reverse(pending)| *pending);
         match (self.next, pending) {
@@ -248,7 +248,7 @@ impl Generate for Adbids {
     }
 }
 
-/// Writes instants; the last second's text is kept, since events come in the order of their times.
+/// Formats times. It keeps the text of the last second, since events are in order of time.
 #[derive(Debug)]
 struct Clock {
     second: i64,
@@ -298,7 +298,7 @@ fn nanoseconds(seconds: f64) -> i64 {
     (seconds * SECOND as f64) as i64
 }
 
-/// The entry whose share of all weights `unit` falls into.
+/// Returns the entry selected by `unit` in proportion to the weights.
 fn weighted(entries: &[(u32, &'static str)], unit: f64) -> &'static str {
     let all: u32 = entries.iter().map(|(weight, _)| weight).sum();
     let mut place = unit * f64::from(all);

@@ -1,7 +1,7 @@
-//! Where bids come from: countries and regions, the most frequent ones first.
+//! Origins of bids: countries and regions by descending frequency.
 //!
-//! The study says how many of each there are, that the first three countries are US, GB and FR, and how frequent New
-//! York is, which makes it the fourth region of its country. The other names are those of ISO 3166.
+//! The study gives the number of countries and regions. The first three countries are US, GB and FR. New
+//! York's frequency makes it the fourth region of its country. The other names come from ISO 3166.
 
 /// 118 countries.
 pub const COUNTRIES: [&str; 118] = [
@@ -31,7 +31,7 @@ const REGIONS: [&str; 18] = [
     "YT",
 ];
 
-/// The regions of a country, a place in [`COUNTRIES`].
+/// Returns the regions of a country, given by its index in [`COUNTRIES`].
 pub fn regions(country: usize) -> &'static [&'static str] {
     match country {
         0 => &STATES,

@@ -9,7 +9,7 @@ use crate::plan::Level;
 const START: i64 = 1_488_369_600 * SECOND;
 const WHOLE: Stride = Stride { index: 0, of: 1 };
 
-/// The generator of a share of a log with an even rate.
+/// Creates the generator of a share of a log with a constant rate.
 fn generator(seed: u64, rate: f64, documents: u64, share: Stride) -> Adbids {
     let rate = Profile::new(&Level::Constant(rate)).unwrap();
     Adbids::new(&GeneratorOptions {
@@ -22,7 +22,7 @@ fn generator(seed: u64, rate: f64, documents: u64, share: Stride) -> Adbids {
     })
 }
 
-/// All lines, with the nanoseconds after which they are due.
+/// Returns all lines, with their due times in ns.
 fn log(mut generator: Adbids) -> Vec<(i64, String)> {
     let mut log = Vec::new();
     let mut out = Vec::new();
@@ -32,7 +32,7 @@ fn log(mut generator: Adbids) -> Vec<(i64, String)> {
     log
 }
 
-/// The events of one kind.
+/// Returns the events of one kind.
 fn of_kind(log: &[(i64, String)], kind: &str) -> Vec<Value> {
     let events = log.iter().map(|(_, line)| serde_json::from_str(line).unwrap());
     events.filter(|event| text(event, "/type") == kind).collect()
@@ -42,7 +42,7 @@ fn text<'a>(event: &'a Value, pointer: &str) -> &'a str {
     event.pointer(pointer).and_then(Value::as_str).unwrap()
 }
 
-/// Whether a share of `n` draws is what `expected` says, within 4.5 standard errors of a share.
+/// Asserts that a share of `n` draws is within 4.5 standard errors of `expected`.
 #[track_caller]
 fn assert_share(share: usize, n: usize, expected: f64, what: &str) {
     let share = share as f64 / n as f64;
@@ -53,7 +53,8 @@ fn assert_share(share: usize, n: usize, expected: f64, what: &str) {
     );
 }
 
-/// Whether values are those of the truncated exponential distribution: its distribution function at four values.
+/// Asserts that values have a truncated exponential distribution, by its distribution function at four
+/// values.
 #[track_caller]
 fn assert_exponential(values: &[f64], rate: f64, max: f64, what: &str) {
     assert!(values.iter().all(|value| (0.0..=max).contains(value)), "{what} is between 0 and {max}");
@@ -77,7 +78,7 @@ fn a_bid_has_the_published_fields_and_its_win_and_click_name_it() {
     let log = log(generator(1, 1000.0, 20_000, WHOLE));
     let bids: BTreeMap<String, Value> =
         of_kind(&log, "bid").into_iter().map(|bid| (text(&bid, "/id").to_owned(), bid)).collect();
-    assert_eq!(bids.len(), 20_000, "each bid has an id of its own");
+    assert_eq!(bids.len(), 20_000, "each bid has a unique id");
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     for bid in bids.values() {
         assert_eq!(
@@ -167,7 +168,7 @@ fn shares_and_delays_are_the_published_ones() {
     assert_exponential(&delays(&wins), 100.0, 300.0, "the delay of a win");
     assert_exponential(&delays(&clicks), 100.0, 3600.0, "the delay of a click");
     let won: BTreeSet<&str> = wins.iter().map(|win| text(win, "/bid_id")).collect();
-    assert!(clicks.iter().all(|click| won.contains(text(click, "/bid_id"))), "only what is won is clicked");
+    assert!(clicks.iter().all(|click| won.contains(text(click, "/bid_id"))), "only won bids are clicked");
 }
 
 #[test]
@@ -176,7 +177,7 @@ fn fields_have_the_published_distributions() {
     let bids = of_kind(&log(generator(13, 10_000.0, BIDS as u64, WHOLE)), "bid");
     let count = |pointer: &str, value: &str| bids.iter().filter(|bid| text(bid, pointer) == value).count();
 
-    // The shares that the study's own figures give.
+    // Shares from the study's own figures.
     let american = count("/targeting/geo/country", "US");
     assert_share(american, BIDS, 0.5715, "US");
     assert_share(count("/targeting/geo/country", "GB"), BIDS, 0.245, "GB");
