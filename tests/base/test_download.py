@@ -86,7 +86,7 @@ def test_a_file_is_fetched_once_and_keeps_its_name(server, tmp_path):
     assert path.read_bytes() == CONTENT
     assert path.name.endswith("-data set.json")
     assert path == download.place(server.url, tmp_path, SHA256)
-    assert told == ["Fetching data%20set.json: 1,000 KiB to fetch"]
+    assert told == ["Downloading data%20set.json: 1,000 KiB"]
     assert fetch(server, tmp_path, SHA256) == path
     assert server.asked == [None]
     assert left(tmp_path) == [".json", ".lock"]

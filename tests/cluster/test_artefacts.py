@@ -205,7 +205,7 @@ def test_root_whose_files_are_private_still_makes_a_cache_that_others_can_read(c
 def test_the_lines_of_a_download_tell_its_size(cache, mirror, distribution):
     lines: list[str] = []
     artefacts.install(distribution, lines.append)
-    assert lines == ["Downloading example 1.0: 391 KiB to fetch"]
+    assert lines == ["Downloading example 1.0: 391 KiB"]
 
 
 def test_a_killed_download_leaves_nothing_that_passes_for_whole(cache, mirror, distribution):

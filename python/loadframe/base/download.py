@@ -98,9 +98,9 @@ def _continue(url: str, partial: Path, report: Callable[[str], None]) -> None:
         length = answer.headers.get("content-length")
         rest = int(length) if length and length.isdigit() else None
         with _writable(partial):
-            folders.require_room(partial.parent, rest or 0, f"fetching {url}")
+            folders.require_room(partial.parent, rest or 0, f"downloading {url}")
             _stamp(partial).write_text(_version(answer))
-            name = f"Fetching {urlsplit(url).path.rsplit('/', 1)[-1]}"
+            name = f"Downloading {urlsplit(url).path.rsplit('/', 1)[-1]}"
             with (
                 partial.open("r+b" if begun else "wb") as file,
                 Download(name, None if rest is None else begun + rest, report) as progress,

@@ -85,7 +85,7 @@ class Download:
             self._bar.start()
         else:
             size = "an unknown number of bytes" if self._total is None else format_size(self._total)
-            self._report(f"{self._what}: {size} to download")
+            self._report(f"{self._what}: {size}")
         return self
 
     def __exit__(
