@@ -89,7 +89,7 @@ def test_a_data_stream_is_one_with_what_its_templates_say(logs):
 def test_a_pattern_of_data_streams_is_left_out_by_name_and_the_rest_is_imported(logs):
     imported, _ = logs
     assert [entry for entry in imported.left_out if "logs-*" in entry] == [
-        "data stream logs-*: it is a pattern; what is written makes the streams that it names"
+        "data stream logs-*: it is a pattern; writes create the matching streams"
     ]
 
 

@@ -60,7 +60,7 @@ def test_what_is_loaded_before_becomes_phases_and_a_strict_mapping(written, load
 
 
 @pytest.mark.parametrize(
-    ("content", "what"), [("{}", "no fields"), ('{"properties": 3}', "expected an object"), ("[", "not JSON")]
+    ("content", "what"), [("{}", "lacks fields"), ('{"properties": 3}', "expected an object"), ("[", "invalid JSON")]
 )
 def test_a_definition_of_another_format_is_refused_with_its_place(written, triple, content, what):
     with pytest.raises(BadInput, match=what) as caught:
@@ -69,7 +69,7 @@ def test_a_definition_of_another_format_is_refused_with_its_place(written, tripl
 
 
 def test_documents_that_are_not_there_are_refused(written, triple, tmp_path):
-    with pytest.raises(BadInput, match="no such file"):
+    with pytest.raises(BadInput, match="does not exist"):
         import_queries(written("fares.json", STEPS), replace(triple, documents=tmp_path / "gone.json"))
 
 
@@ -107,10 +107,10 @@ def test_what_is_not_known_is_named_in_the_head(written):
 @pytest.mark.parametrize(
     ("searches", "what"),
     [
-        ([{"query": {"match_all": {}}}], "the search has none"),
+        ([{"query": {"match_all": {}}}], "body: missing"),
         (
             [{"body": ALL}, {"body": ALL, "index": "other"}],
-            "differs from another one only by keys that are not imported",
+            "two searches differ only in keys that are not imported",
         ),
     ],
 )
@@ -127,19 +127,19 @@ def _words(lines):
 @pytest.mark.parametrize(
     ("content", "where", "what"),
     [
-        ("", "q.json:1:1", "not JSON"),
-        ('[\n {"search_queries": [}]', "q.json:2:22", "not JSON"),
+        ("", "q.json:1:1", "invalid JSON"),
+        ('[\n {"search_queries": [}]', "q.json:2:22", "invalid JSON"),
         ("[]", "q.json", "expected a list of steps"),
         ('{"a": 1}', "q.json", "expected a list of steps"),
         ("[3]", "q.json, step 1", "expected an object"),
-        ("[{}]", "q.json, step 1", "no searches"),
+        ("[{}]", "q.json, step 1", "lacks searches"),
         ('[{"search_queries": 3}]', "q.json, step 1", "expected a list"),
         ('[{"search_queries": [{"body": "x"}]}]', "search_queries[0]", "expected an object"),
-        ('[{"search_queries": [{"body": {}}], "execution_time_secs": 0}]', "step 1", "measures nothing"),
+        ('[{"search_queries": [{"body": {}}], "execution_time_secs": 0}]', "step 1", "the step lasts 0 s"),
         ('[{"search_queries": [{"body": {}}], "warmup_time_secs": -1}]', "step 1", "at least 0"),
         ('[{"search_queries": [{"body": {}}], "warmup_time_secs": "soon"}]', "step 1", "at least 0"),
         ('[{"search_queries": [{"body": {"a": NaN}}]}]', "q.json", "NaN"),
-        ('[{"search_queries": [{"body": {"a": 1e999}}]}]', "q.json", "too large"),
+        ('[{"search_queries": [{"body": {"a": 1e999}}]}]', "q.json", "out of range"),
         ('[{"search_queries": [{"body": {"a": ' + "9" * 5000 + "}}]}]", "q.json", "64 bits"),
         ('["\\ud800"]', "q.json", "surrogate"),
         ("[" * 100_000, "q.json", "nested deeper"),

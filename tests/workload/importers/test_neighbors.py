@@ -75,8 +75,8 @@ def test_a_model_is_trained_and_waited_for():
     train, wait = (data["operations"][name] for name in ("train-model", "train-model-2"))
     assert (train["request"]["method"], train["request"]["path"]) == ("POST", "/_plugins/_knn/models/model-1/_train")
     assert wait["repeat"]["until"] == {"state": "created"}
-    assert "delete-model: delete-knn-model, because no operation has made it" in left_out
-    assert "fill-nested: its vectors outer.place are parts of nested documents" in left_out
+    assert "delete-model: delete-knn-model, because no operation creates it" in left_out
+    assert "fill-nested: its vectors outer.place belong to nested documents" in left_out
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_files_of_vectors_are_parameters(values, columns, parameters):
 
 def test_without_right_answers_there_is_no_recall():
     _, left_out = imported(**local(data_set_format="bigann", data_set_path="base.fbin"))
-    assert "nearest: its recall, because no set names the right answers" in left_out
+    assert "nearest: its recall, because the ground truth is missing" in left_out
     data, left_out = imported(calculate_recall=False)
     assert "assert" not in data["operations"]["nearest"]
     assert not any("recall" in entry for entry in left_out)
@@ -177,18 +177,18 @@ def test_a_search_within_a_distance_has_no_recall():
     _, valid = import_rally(NEAREST, "search", {}, values=values).valid()
     near = valid.data["operations"]["nearest"]["search"]["body"]["query"]["knn"]["place"]
     assert near == {"vector": "${nearest_vector}", "max_distance": 3.5}
-    assert any("filled up with -1" in entry for entry in valid.left_out)
+    assert any("padded with -1" in entry for entry in valid.left_out)
 
 
 @pytest.mark.parametrize(
     ("values", "what"),
     [
-        ({"data_set_corpus": ""}, "no set of vectors is named"),
-        ({"data_set_corpus": "glyph"}, "the track has no corpus glyph"),
-        ({"data_set_path": "a.hdf5"}, "data_set_corpus names another set"),
-        (local(data_set_path="a.csv"), "'a.csv:train' is not a file of vectors"),
-        (local(data_set_path="a.hdf5", data_set_format="npy"), "npy is not known: hdf5, bigann or parquet"),
-        ({"bulk_size": 0}, "a bulk operation has documents"),
+        ({"data_set_corpus": ""}, "the vector data set is missing"),
+        ({"data_set_corpus": "glyph"}, "unknown corpus glyph"),
+        ({"data_set_path": "a.hdf5"}, "data_set_corpus exclude each other"),
+        (local(data_set_path="a.csv"), "'a.csv:train' is not a vector file"),
+        (local(data_set_path="a.hdf5", data_set_format="npy"), "unknown format npy"),
+        ({"bulk_size": 0}, "must be at least 1"),
     ],
 )
 def test_what_is_wrong_with_a_set_is_named_with_its_line(values, what):

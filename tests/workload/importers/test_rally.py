@@ -173,9 +173,9 @@ def test_whatever_could_not_be_imported_is_named_in_the_file(track, written):
     imported = import_rally(track.parent, None, {})
     text = imported.text()
     for words in (
-        "track.py: what its code registers; it was not run, which --allow-code allows",
-        "operation by-plugin: its parameters are made by the code of its parameter source random-prices",
-        "operation learn: operations of the type start-ml-job",
+        "track.py: its code did not run; allow it with --allow-code",
+        "operation by-plugin: its parameters need the code of its parameter source random-prices",
+        "operation learn: unsupported type start-ml-job",
         "operation delete-index: delete-index, because",
         "operation create-index: create-index, because",
     ):
@@ -193,7 +193,7 @@ def test_parameters_of_the_track_are_set(track, loaded):
 def test_documents_with_an_address_are_fetched_unless_a_file_is_named(track, loaded, tmp_path):
     imported = import_rally(track, None, {})
     assert loaded(imported).parameters == {"documents": 1000, "file_shop": ""}
-    assert any("`file_shop` can name a file" in remark for remark in imported.remarks)
+    assert any("set `file_shop` to" in remark for remark in imported.remarks)
     (tmp_path / "mine.json.bz2").write_bytes(bz2.compress(b'{"price": 1}\n'))
     resolved = loaded(imported, file_shop=str(tmp_path / "mine.json.bz2")).for_family("elasticsearch", 1)
     assert [corpus["files"] for corpus in resolved.corpora.values()] == [[str(tmp_path / "mine.json.bz2")]]
@@ -232,7 +232,7 @@ def test_lines_of_actions_among_the_documents_are_told_and_other_archives_are_to
     imported = import_rally(path, None, {})
     corpus = loaded(imported).file.corpora["x"]
     assert (corpus.files, corpus.actions) == (("./x.json",), True)
-    assert "Get https://example.org/x.json.zip and unpack it to x.json." in imported.remarks
+    assert "Download https://example.org/x.json.zip and unpack it to x.json." in imported.remarks
 
 
 def test_action_lines_name_the_index_that_documents_go_to(written, loaded):
@@ -270,24 +270,24 @@ def test_the_words_of_opensearch_benchmark_are_understood(written, loaded):
 @pytest.mark.parametrize(
     ("content", "where", "what"),
     [
-        ("{\n{% if %}", "track.json:2", "not a valid template"),
+        ("{\n{% if %}", "track.json:2", "invalid template"),
         ("{\n\n{{ 1/0 }}", "track.json:3", "division"),
         ('{"a": {{ "x" | shout }}}', "track.json:1", "No filter named"),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "track.json:1", "unsafe"),
         ('{% include "../../etc/passwd" %}', "", "passwd, which is outside"),
         ('{{ rally.collect(parts="../outside.json") }}', "", "which is outside"),
-        ('{{ rally.collect(parts="track.json") }}', "track.json", "without end"),
+        ('{{ rally.collect(parts="track.json") }}', "track.json", "rally.collect is recursive"),
         ("{% include 'track.json' %}", "track.json", "recursion"),
         ("{% for i in range(10**9) %}x{% endfor %}", "track.json:1", "[Rr]ange"),
-        ('{"a": 1,\n}', "track.json:2", "not JSON once it is rendered"),
+        ('{"a": 1,\n}', "track.json:2", "invalid JSON after rendering"),
         ("[" * 5000, "track.json", "nested deeper"),
         ("[]", "track.json", "expected an object"),
-        ("{}", "track.json", "no challenge and no schedule"),
-        ('{"schedule": 3}', "track.json:1", "nothing of its schedule"),
-        ('{"schedule": [{"operation": 3}]}', "track.json:1", "nothing of its schedule"),
-        ('{"schedule": [{"operation": "nothing-like-it"}]}', "track.json", "nothing of its schedule"),
-        ('{"schedule": [{"operation": {"operation-type": "bulk"}}]}', "track.json:1", "nothing of its schedule"),
-        ('{"indices": [{"name": "a", "body": "none.json"}], "schedule": []}', "none.json", "no such file"),
+        ("{}", "track.json", "lacks a challenge and a schedule"),
+        ('{"schedule": 3}', "track.json:1", "no task of the schedule"),
+        ('{"schedule": [{"operation": 3}]}', "track.json:1", "no task of the schedule"),
+        ('{"schedule": [{"operation": "nothing-like-it"}]}', "track.json", "no task of the schedule"),
+        ('{"schedule": [{"operation": {"operation-type": "bulk"}}]}', "track.json:1", "no task of the schedule"),
+        ('{"indices": [{"name": "a", "body": "none.json"}], "schedule": []}', "none.json", "does not exist"),
         ('{"indices": [{"name": "a", "body": "/etc/passwd"}], "schedule": []}', "", "which is outside"),
         ('{"challenges": [{"name": "a"}, {"name": "b"}]}', "track.json", "several challenges and no default"),
     ],
@@ -301,7 +301,7 @@ def test_a_track_that_is_wrong_is_refused_with_its_place(written, content, where
 
 
 def test_unknown_parameters_and_challenges_are_told_the_nearest(track):
-    with pytest.raises(BadInput, match="no such parameter") as caught:
+    with pytest.raises(BadInput, match="does not use this parameter") as caught:
         import_rally(track, None, {"bulk_sise": "3"})
     assert "bulk_size" in str(caught.value.remedy)
     with pytest.raises(BadInput, match="no challenge 'usul'") as caught:
@@ -311,10 +311,10 @@ def test_unknown_parameters_and_challenges_are_told_the_nearest(track):
 
 def test_a_template_without_end_is_ended(written):
     loop = "{% for i in range(99999) %}{% for j in range(99999) %}{% set x = i %}{% endfor %}{% endfor %}"
-    with pytest.raises(BadInput, match="its templates need more than 1 s of CPU time") as caught:
+    with pytest.raises(BadInput, match="the templates need more than 1 s of CPU time") as caught:
         import_rally(written("track.json", loop), None, {}, limits=isolated.Limits(cpu=1))
     assert "--time-limit" in caught.value.remedy
-    with pytest.raises(BadInput, match="its templates need more than 256 MiB of memory") as caught:
+    with pytest.raises(BadInput, match="the templates need more than 256 MiB of memory") as caught:
         large = written("track.json", "{{ 'a' * 10 ** 10 }}")
         import_rally(large, None, {}, limits=isolated.Limits(memory=2**28))
     assert "--memory-limit" in caught.value.remedy
@@ -402,7 +402,7 @@ def test_templates_whose_names_start_with_a_dot_are_read_and_other_hidden_files_
 
 def test_a_root_holds_the_track(written):
     track = written("a/track.json", simple({"operation-type": "search", "body": {}}))
-    with pytest.raises(BadInput, match="not a folder that holds"):
+    with pytest.raises(BadInput, match="the folder does not contain"):
         import_rally(track, None, {}, root=written("b/x.json", {}).parent)
 
 
@@ -492,11 +492,11 @@ def test_a_slip_is_named_with_its_line_and_what_is_meant(written):
 }""",
     )
     left_out = import_rally(file, None, {}).left_out
-    assert f"operation typo: operations of the type serach; did you mean 'search'? ({file}:5)" in left_out
-    assert f"operation lok: operations of the type lok; did you mean 'look'? ({file}:10)" in left_out
+    assert f"operation typo: unsupported type serach; did you mean 'search'? ({file}:5)" in left_out
+    assert f"operation lok: unsupported type lok; did you mean 'look'? ({file}:10)" in left_out
     assert f"task look: target-througput, did you mean 'target-throughput'? ({file}:8)" in left_out
     assert f"operation look: cahce, did you mean 'cache'? ({file}:4)" in left_out
-    assert "operation juggle: operations of the type juggle" in left_out
+    assert "operation juggle: unsupported type juggle" in left_out
 
 
 def test_documents_beside_the_track_are_read_where_they_are(written):

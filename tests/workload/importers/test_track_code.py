@@ -112,7 +112,7 @@ def test_nothing_is_drawn_for_operations_of_an_unknown_type_which_are_left_out_b
     for allowed in (True, False):
         imported = import_rally(path, None, {}, allow_code=allowed)
         assert list(loaded(imported).file.operations) == ["all"]
-        assert any("odd: operations of the type of-a-plugin" in left for left in imported.left_out)
+        assert any("odd: unsupported type of-a-plugin" in left for left in imported.left_out)
         assert "this was drawn" not in imported.text()
 
 
@@ -134,7 +134,7 @@ def test_what_is_always_the_same_stands_in_the_operation_and_is_no_hole(file):
 
 def test_what_the_code_registers_and_no_workload_has_is_named(folder):
     allowed = import_rally(folder, None, {}, allow_code=True)
-    assert "Code of the track was run: track.py." in allowed.text()
+    assert "The import ran code of the track: track.py." in allowed.text()
     refused = import_rally(folder, None, {}).left_out if _removes_sources(folder) else ()
     for left_out in (allowed.left_out, refused):
         assert "operations of the runner restart-node of track.py" in left_out
@@ -153,17 +153,17 @@ def test_without_permission_no_code_is_run_also_none_of_the_current_folder(folde
     (folder / "jinja2.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
     monkeypatch.chdir(folder)
     left_out = import_rally(folder, None, {}).left_out
-    assert "track.py: what its code registers; it was not run, which --allow-code allows" in left_out
+    assert "track.py: its code did not run; allow it with --allow-code" in left_out
     assert not (folder / "ran").exists()
 
 
 @pytest.mark.parametrize(
     ("code", "what", "line"),
     [
-        ("import socket\nsocket.create_connection(('127.0.0.1', 9))", "it asks for a network", 2),
-        ("import subprocess\nsubprocess.run(['true'])", "it asks for another process", 2),
-        ("open('left-behind', 'w')", "it asks to write a file", 1),
-        ("x = 1\nraise ValueError('no')", "its code fails: ValueError: no", 2),
+        ("import socket\nsocket.create_connection(('127.0.0.1', 9))", "code of a track must not use the network", 2),
+        ("import subprocess\nsubprocess.run(['true'])", "code of a track must not start processes", 2),
+        ("open('left-behind', 'w')", "code of a track must not write files", 1),
+        ("x = 1\nraise ValueError('no')", "the track's code raised ValueError: no", 2),
         ("import no_such_module_at_all", "ModuleNotFoundError", 1),
         ("raise SystemExit(0)", "SystemExit", 1),
         ("def register(registry):\n    registry.unknown()", "AttributeError", 2),
@@ -182,10 +182,10 @@ def test_code_that_fails_or_asks_for_what_it_does_not_get_is_refused_with_its_li
 
 def test_code_without_end_is_ended(folder):
     (folder / "track.py").write_text("while True: pass")
-    with pytest.raises(BadInput, match="its code needs more than 1 s of CPU time"):
+    with pytest.raises(BadInput, match="the code needs more than 1 s of CPU time"):
         isolated.run(folder / "track.py", {}, [], isolated.Limits(cpu=1))
     (folder / "track.py").write_text("x = 'a' * 10**11")
-    with pytest.raises(BadInput, match="its code needs more than 1024 MiB of memory") as caught:
+    with pytest.raises(BadInput, match="the code needs more than 1024 MiB of memory") as caught:
         isolated.run(folder / "track.py", {}, [])
     assert "--memory-limit" in caught.value.remedy
 
@@ -193,11 +193,11 @@ def test_code_without_end_is_ended(folder):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("raise LookupError('no such term')", "its code fails: LookupError: no such term"),
-        ("return {'body': {1, 2}}", "its code fails: TypeError"),
-        ("return [1]", "the parameters of a request are a dictionary, not list"),
-        ("return {'body': {str(next(COUNT)): 1}}", "bodies of different keys"),
-        ("return {'body': {}, 'results-per-page': next(COUNT)}", "gives results-per-page anew for each request"),
+        ("raise LookupError('no such term')", "the track's code raised LookupError: no such term"),
+        ("return {'body': {1, 2}}", "the track's code raised TypeError"),
+        ("return [1]", "params() must return a dictionary; got list"),
+        ("return {'body': {str(next(COUNT)): 1}}", "bodies with different keys"),
+        ("return {'body': {}, 'results-per-page': next(COUNT)}", "changes results-per-page between requests"),
     ],
 )
 def test_an_operation_whose_source_gives_nothing_that_can_be_listed_is_left_out_by_name(folder, body, reason):
@@ -217,7 +217,7 @@ def test_an_operation_whose_source_gives_nothing_that_can_be_listed_is_left_out_
     (entry,) = (entry for entry in imported.left_out if entry.startswith("operation cheap: "))
     assert reason in entry
     (other,) = (entry for entry in imported.left_out if entry.startswith("operation pages: "))
-    assert "registers none of that name" in other
+    assert "does not register this name" in other
     assert list(imported.data["operations"]) == ["same"]
 
 
@@ -266,7 +266,7 @@ def register(registry):
     track = written("w/workload.json", {"indices": [{"name": "a", "body": ""}], "test_procedures": procedures})
     imported = import_rally(track, None, {}, allow_code=True)
     assert list(loaded(imported).file.operations) == ["look", "anew"]
-    assert imported.left_out == ("what its code says by register_future_thing name of workload.py",)
+    assert imported.left_out == ("the registration register_future_thing name of workload.py",)
     assert any("look (fare)" in remark and "--randomization-enabled" in remark for remark in imported.remarks)
 
 
@@ -363,5 +363,5 @@ def test_no_more_is_drawn_of_what_cannot_be_imported(written, loaded):
     track = {"indices": [{"name": "a"}], "schedule": [{"operation": operation} for operation in operations]}
     imported = import_rally(written("track.json", track), None, {}, allow_code=True)
     assert list(loaded(imported).file.operations) == ["look"]
-    assert "operation made: its documents are made by code" in imported.left_out
-    assert "operation varies: its parameter source gives batch-size anew for each request" in imported.left_out
+    assert "operation made: code generates its documents" in imported.left_out
+    assert "operation varies: its parameter source changes batch-size between requests" in imported.left_out

@@ -1,7 +1,7 @@
-"""Importers: workloads in the formats of other tools, made into workload files of this one.
+"""Importers: convert workloads of other tools to workload files.
 
-They read files and make text. What a format has and the workload language does not is named in that text, never
-silently dropped. Nothing is downloaded, and no code of an imported workload is run unless that is allowed.
+The head of the file lists everything that was not imported. Importers download nothing. They run code of an imported
+workload only if the user allows it.
 """
 
 from loadframe.workload.importers.imported import Imported

@@ -1,4 +1,4 @@
-"""What an import makes: a workload's data, what was left out of it, and both as the text of a workload file."""
+"""The result of an import: a workload's data, the omissions, and both as the text of a workload file."""
 
 import json
 import re
@@ -23,29 +23,30 @@ _MAPPING = "tag:yaml.org,2002:map"
 
 @dataclass(frozen=True)
 class Imported:
-    """A workload that was made from a file of another format."""
+    """A workload converted from another format."""
 
-    #: The workload file's sections.
+    #: Sections of the workload file.
     data: dict[str, Any]
-    #: What the head of the file says of it, a paragraph each.
+    #: Paragraphs for the head of the file.
     remarks: tuple[str, ...]
-    #: What could not be imported, by name, with the reason.
+    #: Parts that could not be imported: name and reason.
     left_out: tuple[str, ...]
-    #: The file that it was made from.
+    #: The imported file.
     source: str
-    #: Where entries come from, by section and name: the file and the line, for messages.
+    #: Returns the origin (file and line) of an entry, by section and name, for messages.
     place: Callable[[str, str], str | None] = lambda _section, _name: None
-    #: Files that belong beside the workload file: their lines, by their relative paths.
+    #: Lines of additional files, by path relative to the workload file.
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def text(self) -> str:
-        """Return the workload file; BadInput if what was imported makes no valid workload."""
+        """Return the text of the workload file; see `valid`."""
         return self.valid()[0]
 
     def valid(self) -> tuple[str, "Imported"]:
-        """Return the text of a valid workload file, and what was imported into it.
+        """Return the text of a valid workload file, and the import without invalid entries.
 
-        An entry that the workload language refuses is left out, with what needs it. BadInput if nothing is left.
+        Removes each entry that fails validation, with the phases that use it, and adds it to `left_out`. BadInput if no
+        phase is left, or if the error is not about a removable entry.
         """
         imported = self
         with TemporaryDirectory(prefix="loadframe-import-") as folder:
@@ -61,9 +62,9 @@ class Imported:
                     return text, imported
 
     def _without(self, error: BadInput, text: str, path: Path) -> "Imported":
-        """Return the workload without the entry that an error is about; BadInput if that entry cannot be left out."""
+        """Return the import without the entry of an error; BadInput if the entry cannot be removed."""
         what = error.what.replace(f"{path}:", "line ")
-        refused = BadInput(f"its workload cannot be run: {what}", where=self.source, remedy=error.remedy)
+        refused = BadInput(f"the imported workload is invalid: {what}", where=self.source, remedy=error.remedy)
         line = re.fullmatch(rf"{re.escape(str(path))}:([0-9]+).*", str(error.where))
         section, name = _entry_at(text, int(line[1])) if line else ("", "")
         if section not in _REMOVABLE or name not in _names(self.data.get(section)):
@@ -81,18 +82,18 @@ class Imported:
     def _head(self) -> str:
         paragraphs = [f"Imported from {self.source}.", *self.remarks]
         if self.left_out:
-            paragraphs.append("Left out:")
+            paragraphs.append("Not imported:")
         lines = [line for paragraph in paragraphs for line in ("", *_wrapped(paragraph, ""))][1:]
         lines += [line for entry in self.left_out for line in _wrapped(entry, "  - ")]
         return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 
-#: What entries of a section are called.
+#: Sections with removable entries, and the word for an entry.
 _REMOVABLE = {"operations": "operation", "variables": "variable", "corpora": "corpus", "phases": "phase"}
 
 
 def _entry_at(text: str, number: int) -> tuple[str, str]:
-    """Return the section and the name of the entry that a line of a written workload belongs to, empty for none."""
+    """Return section and name of the entry that contains a line of a generated workload file; empty without one."""
     lines = text.splitlines()[:number]
     section = next((line.partition(":")[0] for line in reversed(lines) if re.match(r"[a-z_]+:", line)), "")
     begins = re.compile(r"- \{?name: (\S+?)[,}]?(?: |$)" if section == "phases" else r"  (\S+?):(?: |$)")
@@ -105,20 +106,20 @@ def _names(section: Any) -> list[str]:
 
 
 def _removed(data: dict[str, Any], section: str, name: str) -> dict[str, Any]:
-    """Return a workload's data without an entry, and without the streams and phases that need a missing operation."""
+    """Return a workload's data without an entry; with an operation, also remove its streams and phases."""
     if section == "phases":
         return {**data, "phases": [phase for phase in data["phases"] if phase["name"] != name]}
     entries = {key: value for key, value in data[section].items() if key != name}
     data = {**data, section: entries}
     if section == "operations":
-        data["phases"] = [kept for phase in data["phases"] if (kept := needing_none(phase, name)) is not None]
+        data["phases"] = [kept for phase in data["phases"] if (kept := without_operation(phase, name)) is not None]
     return data
 
 
-def needing_none(load: dict[str, Any], operation: str) -> dict[str, Any] | None:
-    """Return a phase or a stream without the streams of an operation; None if nothing is left of it."""
+def without_operation(load: dict[str, Any], operation: str) -> dict[str, Any] | None:
+    """Return a phase or stream without an operation; None if nothing is left."""
     if "streams" in load:
-        streams = [kept for stream in load["streams"] if (kept := needing_none(stream, operation)) is not None]
+        streams = [kept for stream in load["streams"] if (kept := without_operation(stream, operation)) is not None]
         return {**load, "streams": streams} if streams else None
     if load.get("operation") == operation:
         return None
@@ -129,11 +130,11 @@ def needing_none(load: dict[str, Any], operation: str) -> dict[str, Any] | None:
 
 
 class Hole(str):
-    """A text that is one `${variable}`, put there by an importer."""
+    """A single placeholder `${variable}`, inserted by an importer."""
 
 
 def literal(data: Any) -> Any:
-    """Return data in which a `${` means itself and no hole, but for what an importer put there."""
+    """Escape `${` in all texts of some data, except in a `Hole`."""
     if isinstance(data, Hole):
         return data
     if isinstance(data, str):
@@ -144,7 +145,7 @@ def literal(data: Any) -> Any:
 
 
 def name_of(text: str, taken: Iterable[str] = ()) -> str:
-    """Return a name that the workload language takes, as near to a text as can be, and unlike those that are taken."""
+    """Return a valid name derived from a text, with a number appended if it is taken."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", text).lstrip("-.")[:70] or "unnamed"
     known = set(taken)
     return name if name not in known else next(n for i in _FROM_2 if (n := f"{name}-{i}") not in known)
@@ -159,28 +160,28 @@ def _wrapped(text: str, bullet: str) -> list[str]:
 
 
 class _Block(dict[str, Any]):
-    """A mapping that is written with a line for each key."""
+    """A mapping to write in block style, one key per line."""
 
 
 class _Flow(dict[str, Any]):
-    """A mapping that is written within braces."""
+    """A mapping to write in flow style, in braces."""
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Writes what the reader reads back: quotes what would be a number, repeats instead of referring."""
+    """Writes YAML that reads back unchanged: quotes texts that look like other types, and uses no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    # A Hole is a text of a kind of its own, which the writer in C does not take.
+    # str(): the C writer does not accept a subclass of str such as Hole.
     return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style=None if _plain(str(text)) else '"')
 
 
 @lru_cache(maxsize=8192)
 def _plain(text: str) -> bool:
-    """Tell whether a text without quotes is read as a text."""
+    """Return whether a text reads back as a text without quotes."""
     try:
         return isinstance(scalar(text), str)
     except ValueError:
@@ -203,7 +204,7 @@ def _section(key: str, value: Any) -> str:
 
 
 def _styled(value: Any) -> Any:
-    """Return data whose mappings are written in one line where they fit into one."""
+    """Return data with short mappings in flow style and long ones in block style."""
     if isinstance(value, list):
         return [_styled(entry) for entry in value]
     if not isinstance(value, dict):

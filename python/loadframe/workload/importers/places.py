@@ -1,4 +1,4 @@
-"""Where the parts of a JSON text stand: by the path of each object and each key, as messages have it.
+"""Positions of objects and keys in a JSON text, by their path in messages.
 
 The path of the key `size` in the third entry of the list under `operations` is `, operations[2], size`.
 """
@@ -8,15 +8,15 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 
-#: Levels of objects and lists that have a place of their own; what lies deeper has that of what is around it.
+#: Nesting levels with recorded positions; deeper parts have the position of the innermost recorded one.
 _DEPTH = 8
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{},]')
 
 
 def offsets(text: str) -> dict[str, int]:
-    """Return where each object and each key of a JSON text begins, in characters, by its path."""
+    """Return the offset in characters of each object and key of a JSON text, by path."""
     places = {"": 0}
-    #: Of each level around: its path, and how many entries came before if it is a list.
+    #: Enclosing levels: path, and for a list the index of the current entry.
     around: list[tuple[str, int | None]] = []
     path = ""
     for token in _TOKEN.finditer(text):
@@ -40,13 +40,13 @@ def offsets(text: str) -> dict[str, int]:
 
 
 def lines(text: str) -> dict[str, int]:
-    """Return the line of each object and each key of a JSON text, by its path."""
+    """Return the line of each object and key of a JSON text, by path."""
     begins = list(accumulate((len(line) for line in text.splitlines(keepends=True)), initial=0))
     return {path: bisect_right(begins, offset) for path, offset in offsets(text).items()}
 
 
 def nearest(path: str, places: Mapping[str, str]) -> str | None:
-    """Return the place of a path, or of the nearest part around it that has one; None if no part has."""
+    """Return the place of a path, or of the innermost enclosing part that has one; None without one."""
     while path not in places:
         if not path:
             return None

@@ -1,9 +1,7 @@
-"""The MPI benchmarker's files: a list of steps, each with searches, a warm-up, a duration and a pause; and, if they are
-given, what it loads before: the definition of an index and its documents.
+"""Importer for files of the MPI benchmarker: query steps, and optionally an index definition with documents.
 
-Ranks become clients: each sends a search, waits for the answer, pauses, and sends the next, in a permuted order of
-the step's searches. The definition becomes a collection with a strict mapping, without a request cache,
-with a shard for each node unless their number is given.
+Each step becomes a phase, and ranks become clients with a permuted mix. The index definition becomes a collection with
+a strict mapping, a disabled request cache, and by default one shard per node.
 """
 
 import json
@@ -16,47 +14,48 @@ from loadframe.workload.importers.imported import Imported, literal, name_of
 from loadframe.workload.importers.source import Part, json_of, text_of
 from loadframe.yamlfile import shown
 
-#: Seconds; what a step has that does not say.
+#: Default times of a step, in seconds.
 WARMUP, EXECUTION, SLEEP = 60, 300, 0
-#: Documents of a bulk request, where it is not said.
+#: Default number of documents per bulk request.
 BULK_SIZE = 1000
-#: The benchmarker waits for a green cluster before each step without a bound.
+#: Before each step, the benchmarker waits for a green cluster, without a timeout.
 READY_WITHIN = "10m"
 
 _ALONE = (
-    "The format does not describe the documents. Run it on a cluster that holds them, under the name of the parameter "
-    "`collection`: loadframe bench THIS_FILE --hosts HOST:PORT --reuse --set collection=NAME"
+    "The format does not describe the documents. Run the workload on a cluster that holds them, and set the parameter "
+    "`collection` to their index: loadframe bench THIS_FILE --hosts HOST:PORT --reuse --set collection=NAME"
 )
 _LOADED = (
-    "`load` sends all documents of the file once, as many in a request as `bulk_size` says. The mapping is strict: a "
-    "document with a field that it lacks is refused."
+    "`load` sends all documents of the file once, in requests of `bulk_size` documents. The mapping is strict: it "
+    "rejects documents with unknown fields."
 )
 _RANKS = (
-    "`clients` are the benchmarker's ranks, each of which sends its step's searches in turn, in its own order. The "
-    "request cache is off, and each step waits for the cluster, as the benchmarker does."
+    "`clients` is the number of ranks. As in the benchmarker, each client cycles through the searches of a step in its "
+    "own order, the request cache is off, and each step waits for the cluster."
 )
 
 
 @dataclass(frozen=True)
 class Triple:
-    """What the benchmarker's ingestion takes besides queries: its files, and what it may be told."""
+    """Input of the benchmarker's ingestion: index definition, documents and options."""
 
     index: Path
     documents: Path
     bulk_size: int = BULK_SIZE
-    #: None: one for each node.
+    #: None: one per node.
     shards: int | None = None
 
 
 def import_queries(path: Path, loaded: Triple | None = None) -> Imported:
-    """Make a workload of a query file, and of what is loaded before; BadInput, with the place, for other formats."""
+    """Import a query file, and optionally the data to load; BadInput, with its place, for invalid input."""
     where = str(path)
     steps = json_of(text_of(path), where)
     if not isinstance(steps, list) or not steps:
-        raise BadInput(f"expected a list of steps, not {shown(steps)}", where=where, remedy="give a query file")
+        what = f"expected a list of steps, not {shown(steps)}"
+        raise BadInput(what, where=where, remedy="name a query file of the MPI benchmarker")
     operations: dict[str, Any] = {}
     names: dict[str, str] = {}
-    #: The keys that are not imported of each search, by its body.
+    #: The keys of each search that are not imported, as JSON, by the body of the search.
     dropped: dict[str, str] = {}
     phases = []
     left_out: list[str] = []
@@ -66,20 +65,20 @@ def import_queries(path: Path, loaded: Triple | None = None) -> Imported:
         mix: dict[str, int] = {}
         for query in part.parts("search_queries"):
             if query.get("body") is None:
-                raise query.error("body", "the search has none", "give its query as the body, {} for all documents")
+                raise query.error("body", "missing", "add a body with the query, or {} for all documents")
             body = query.mapping("body")
             left_out += [f"{query.where}: {key}" for key in query.rest()]
             known = json.dumps(body, sort_keys=True)
             lost = json.dumps({key: query.data[key] for key in query.rest()}, sort_keys=True)
             if dropped.setdefault(known, lost) != lost:
-                what = "the search differs from another one only by keys that are not imported"
-                raise query.error(", ".join(query.rest()) or "body", what, "remove those keys, or the search")
+                what = "two searches differ only in keys that are not imported"
+                raise query.error(", ".join(query.rest()) or "body", what, "remove these keys or the search")
             if known not in names:
                 names[known] = name_of(f"query_{len(names) + 1}")
                 operations[names[known]] = _search(body)
             mix[names[known]] = mix.get(names[known], 0) + 1
         if not mix:
-            raise part.error("search_queries", "the step has no searches", "give it one")
+            raise part.error("search_queries", "the step lacks searches", "add a search")
         phases.append(_phase(f"step_{number:0{digits}}", mix, part))
         left_out += [f"step {number}: {key}" for key in part.rest()]
     data: dict[str, Any] = {
@@ -97,19 +96,19 @@ def import_queries(path: Path, loaded: Triple | None = None) -> Imported:
 
 
 def _mappings(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the fields of an index definition, and what else it says, which the benchmarker ignores."""
+    """Return the fields of an index definition, and its other keys, which the benchmarker ignores."""
     where = str(path)
     definition = Part(json_of(text_of(path), where), where)
     fields = definition.mapping("properties")
     if not fields:
-        raise definition.error("properties", "the definition has no fields", "give the fields and their types")
+        raise definition.error("properties", "the definition lacks fields", "add the fields with their types")
     return literal(fields), [f"{where}: {key}" for key in definition.rest()]
 
 
 def _with_load(data: dict[str, Any], loaded: Triple, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a workload that fills its collection first."""
+    """Return a workload's data with a collection, a corpus, and phases that load it."""
     if not loaded.documents.is_file():
-        raise BadInput("there is no such file", where=str(loaded.documents), remedy="check the path")
+        raise BadInput("the file does not exist", where=str(loaded.documents), remedy="check the path")
     file = str(loaded.documents.resolve())
     definition = {
         "settings": {"number_of_shards": "${shards}", "requests.cache.enable": False},
@@ -147,7 +146,7 @@ def _phase(name: str, mix: dict[str, int], step: Part) -> dict[str, Any]:
     duration = step.number("execution_time_secs", EXECUTION)
     pause = step.number("sleep_between_requests_secs", SLEEP)
     if not duration:
-        raise step.error("execution_time_secs", "a step of no time measures nothing", "give it more than 0")
+        raise step.error("execution_time_secs", "the step lasts 0 s", "set a time above 0")
     load = {"operation": next(iter(mix))} if len(mix) == 1 else {"mix": mix, "order": "permuted"}
     think = {"think_time": _seconds(pause)} if pause else {}
     return {

@@ -1,4 +1,4 @@
-"""Reads files to import: limits their size, expects UTF-8, and names the place of every error in JSON."""
+"""Reads JSON files to import: limits their size, checks encoding and types, and reports the place of errors."""
 
 import json
 import math
@@ -10,24 +10,25 @@ from typing import Any
 from loadframe.base.errors import BadInput
 from loadframe.yamlfile import did_you_mean, shown
 
-#: Files that people write are smaller.
+#: Limits above the size of hand-written files.
 MAX_BYTES = 16 * 2**20
 MAX_DEPTH = 50
 MAX_VALUES = 500_000
 
 
 def text_of(path: Path, most: int = MAX_BYTES) -> str:
-    """Return a file's text; BadInput if it does not exist, has more than `most` bytes or is not UTF-8."""
+    """Return a file's text; BadInput if it is missing, larger than `most` bytes, or not UTF-8."""
     try:
         if not path.is_file():
-            what = "this is a folder" if path.is_dir() else "there is no such file"
+            what = "this is a folder" if path.is_dir() else "the file does not exist"
             raise BadInput(what, where=str(path), remedy="check the path")
         with path.open("rb") as file:
             content = file.read(most + 1)
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
-        raise BadInput(f"cannot be read: {error}", where=str(path), remedy="check the path") from None
+        raise BadInput(f"cannot read the file: {error}", where=str(path), remedy="check the path") from None
     if len(content) > most:
-        raise BadInput(f"larger than {most // 2**20} MiB", where=str(path), remedy="give a smaller file")
+        what = f"the file is larger than {most // 2**20} MiB"
+        raise BadInput(what, where=str(path), remedy="use a smaller file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -37,9 +38,9 @@ def text_of(path: Path, most: int = MAX_BYTES) -> str:
 
 
 def json_of(text: str, where: str, place: Callable[[int], str] | None = None) -> Any:
-    """Return what a JSON text says; BadInput, with line and column, for what is not JSON or cannot be kept as such.
+    """Parse JSON. BadInput for a syntax error, with line and column, and for excessive nesting, size or numbers.
 
-    `place` tells where a character of the text, by its number, came from, if that is not the text itself.
+    `place` maps an offset in a rendered text to its origin.
     """
     try:
         data = json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
@@ -48,7 +49,7 @@ def json_of(text: str, where: str, place: Callable[[int], str] | None = None) ->
         line = text.splitlines()[error.lineno - 1 : error.lineno] or [""]
         near = shown(line[0][max(0, error.colno - 20) : error.colno + 20])
         at = f"{where}:{error.lineno}:{error.colno}" if place is None else place(error.pos)
-        what = f"this is not JSON{'' if place is None else ' once it is rendered'}: {error.msg}, near {near}"
+        what = f"invalid JSON{'' if place is None else ' after rendering'}: {error.msg}, near {near}"
         raise BadInput(what, where=at, remedy="correct the file") from None
     except RecursionError:
         raise BadInput(f"nested deeper than {MAX_DEPTH} levels", where=where, remedy="correct the file") from None
@@ -64,20 +65,20 @@ def _no_constant(name: str) -> Any:
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError("a number is too large")
+        raise ValueError("number out of range")
     return number
 
 
 def _whole(text: str) -> int:
-    # The length is checked first: Python refuses to read numbers of thousands of digits.
+    # Check the length first: int() refuses thousands of digits.
     number = int(text) if len(text) < 100 else 2**64
     if not -(2**63) <= number < 2**64:
-        raise ValueError("a whole number does not fit into 64 bits")
+        raise ValueError("whole number out of range: it exceeds 64 bits")
     return number
 
 
 def _check(data: Any) -> None:
-    """Refuse what is nested too deep, has too many values, or holds half characters."""
+    """Refuse excessive nesting, too many values, and lone surrogates, with ValueError."""
     level, values = [data], 0
     for _ in range(MAX_DEPTH + 1):
         values += len(level)
@@ -86,7 +87,7 @@ def _check(data: Any) -> None:
         for value in level:
             for text in [value] if isinstance(value, str) else value if isinstance(value, dict) else ():
                 if _HALF.search(text):
-                    raise ValueError("half of a surrogate pair is not a character")
+                    raise ValueError("invalid character: half of a surrogate pair")
         level = [
             inner
             for value in level
@@ -101,14 +102,14 @@ def _check(data: Any) -> None:
 _HALF = re.compile("[\ud800-\udfff]")
 
 
-#: What keys begin with that hold comments, since JSON has none.
+#: Prefixes of keys that serve as comments.
 _COMMENT = ("#", "//", "_comment")
 
 
 class Part:
-    """A mapping of an imported file with the place of it, for messages; keys are asked for with their type.
+    """An object of an imported file, with its place for messages and typed access to its keys.
 
-    It remembers which keys were asked for, so that the others can be named.
+    It records which keys were read, so that `rest` can report the others.
     """
 
     def __init__(self, data: Any, where: str) -> None:
@@ -116,20 +117,20 @@ class Part:
             raise BadInput(f"expected an object, not {shown(data)}", where=where, remedy="correct the file")
         self.data: dict[str, Any] = data
         self.where = where
-        self.asked: set[str] = set()
+        self.read_keys: set[str] = set()
 
     def error(self, key: str, what: str, remedy: str = "correct the file") -> BadInput:
-        """Return the error to raise for what stands under a key."""
+        """Return the error to raise for the value of a key."""
         return BadInput(f"{key}: {what}", where=f"{self.where}, {key}", remedy=remedy)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value of any type; null counts as not given."""
-        self.asked.add(key)
+        """Return a value of any type and mark the key as read; null counts as missing."""
+        self.read_keys.add(key)
         value = self.data.get(key)
         return default if value is None else value
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Return a text that is not empty; BadInput if it is something else, or missing without a default."""
+        """Return a non-empty text; BadInput for other types, and if it is missing without a default."""
         value = self.get(key, default)
         if value is None:
             hint = did_you_mean(key, self.data)
@@ -139,7 +140,7 @@ class Part:
         return value
 
     def number(self, key: str, default: float | None = None, least: float = 0) -> float | None:
-        """Return a number of at least `least`, which may be written as a text; BadInput for anything else."""
+        """Return a number of at least `least`, also from a text; BadInput for other values."""
         value = self.get(key)
         if value is None:
             return default
@@ -152,14 +153,14 @@ class Part:
         return number
 
     def whole(self, key: str, default: int, least: float = 0) -> int:
-        """Return a whole number of at least `least`; BadInput for anything else."""
+        """Return a whole number of at least `least`; BadInput for other values."""
         number = self.number(key, default, least)
         if number is None or not float(number).is_integer():
             raise self.error(key, f"expected a whole number, not {shown(self.data[key])}")
         return int(number)
 
     def flag(self, key: str, default: bool | None = None) -> bool | None:
-        """Return true or false, which may be written as a text; BadInput for anything else."""
+        """Return a boolean, also from a text; BadInput for other values."""
         value = self.get(key, default)
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
@@ -168,14 +169,14 @@ class Part:
         return value
 
     def mapping(self, key: str) -> dict[str, Any]:
-        """Return a mapping, empty if it is missing; BadInput for anything else."""
+        """Return a mapping, empty if it is missing; BadInput for other types."""
         value = self.get(key, {})
         if not isinstance(value, dict):
             raise self.error(key, f"expected an object, not {shown(value)}")
         return value
 
     def texts(self, key: str) -> list[str]:
-        """Return a list of texts, or a single one as a list; empty if it is missing; BadInput for anything else."""
+        """Return a list of texts (a single text as a list), empty if it is missing; BadInput for other types."""
         value = self.get(key, [])
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -183,17 +184,17 @@ class Part:
         return texts
 
     def listed(self, key: str) -> list[Any]:
-        """Return a list, empty if it is missing; BadInput for anything else."""
+        """Return a list, empty if it is missing; BadInput for other types."""
         value = self.get(key, [])
         if not isinstance(value, list):
             raise self.error(key, f"expected a list, not {shown(value)}")
         return value
 
     def parts(self, key: str) -> Iterator["Part"]:
-        """Yield the objects of a list as parts; BadInput if it is not a list or holds something else."""
+        """Yield the objects of a list as parts; BadInput if it is not a list of objects."""
         for index, entry in enumerate(self.listed(key)):
             yield Part(entry, f"{self.where}, {key}[{index}]")
 
     def rest(self, known: Iterable[str] = ()) -> list[str]:
-        """Return the keys that were not asked for, that are not among the known ones and that are not comments."""
-        return sorted(key for key in set(self.data) - self.asked - set(known) if not key.startswith(_COMMENT))
+        """Return the unread keys, except the known ones and comments."""
+        return sorted(key for key in set(self.data) - self.read_keys - set(known) if not key.startswith(_COMMENT))

@@ -1,8 +1,7 @@
-"""YCSB's properties files for its CoreWorkload, with that workload's defaults, laws and numbers of records.
+"""Importer for YCSB properties files of CoreWorkload, with its defaults and distributions.
 
-Its verbs become neutral ones, which every family of stores has: a record is a document whose id is its key. It holds
-the key as a field, too, for stores that scan by a field. Requests choose the same records as in YCSB: the tests run
-YCSB's own classes beside the engine.
+Operations become neutral verbs. A record is a document whose id is its key; a field repeats the key for stores that
+scan by a field. Requests select the same records as YCSB: the tests compare them with YCSB's own classes.
 """
 
 import math
@@ -19,9 +18,9 @@ from loadframe.yamlfile import did_you_mean, shown
 
 
 def parse(text: str, where: str) -> dict[str, tuple[str, str]]:
-    """Return each key's value and its place, `file:line`; the last value of a key holds, as in Java.
+    """Return value and place (`file:line`) of each key. As in Java, the last value of a key applies.
 
-    BadInput for a line that sets nothing.
+    BadInput for a line that is not a property.
     """
     properties: dict[str, tuple[str, str]] = {}
     lines = iter(enumerate(text.splitlines(), start=1))
@@ -35,26 +34,26 @@ def parse(text: str, where: str) -> dict[str, tuple[str, str]]:
             continue
         pair = re.fullmatch(r"([\w./-]+)\s*[=:\s]\s*(.*)", line)
         if pair is None:
-            what = f"{shown(line)} sets nothing"
+            what = f"{shown(line)} is not a property"
             raise BadInput(what, where=f"{where}:{number}", remedy="write key=value")
         properties[pair[1]] = (pair[2].strip(), f"{where}:{number}")
     return properties
 
 
 class Properties:
-    """Properties with their places. Each is read with its type; those that were read are remembered."""
+    """Properties with their places and typed access. It records which properties were read, for `rest`."""
 
     def __init__(self, given: Mapping[str, tuple[str, str]]) -> None:
         self._given = given
         self._read: set[str] = set()
 
     def text(self, key: str, default: str) -> str:
-        """Return a property's text."""
+        """Return the text of a property."""
         self._read.add(key)
         return self._given.get(key, (default, ""))[0]
 
     def number(self, key: str, default: float) -> float:
-        """Return a number of at least 0; BadInput for anything else."""
+        """Return a number of at least 0; BadInput for other values."""
         try:
             number = parse_rate(float(self.text(key, str(default))))
         except (BadInput, ValueError, OverflowError):
@@ -62,21 +61,21 @@ class Properties:
         return number
 
     def whole(self, key: str, default: int, *, least: int = 0) -> int:
-        """Return a whole number below 2^53; BadInput for anything else."""
+        """Return a whole number from `least` to below 2^53; BadInput for other values."""
         number = self.number(key, default)
         if not number.is_integer() or not least <= number < 2**53:
             raise self.error(key, f"expected a whole number of at least {least}", f"its default is {default}")
         return int(number)
 
     def flag(self, key: str, default: bool) -> bool:
-        """Return true or false; BadInput for anything else."""
+        """Return a boolean; BadInput for other values."""
         return self.word(key, str(default).lower(), ("true", "false")) == "true"
 
     def word(self, key: str, default: str, words: tuple[str, ...]) -> str:
-        """Return one of some words; BadInput with the nearest for anything else."""
+        """Return one of the given words, in lower case; BadInput for other values."""
         word = self.text(key, default).lower()
         if word not in words:
-            raise self.error(key, "is not valid here", did_you_mean(word, words))
+            raise self.error(key, f"expected one of {', '.join(words)}", did_you_mean(word, words))
         return word
 
     def error(self, key: str, what: str, remedy: str) -> BadInput:
@@ -85,7 +84,7 @@ class Properties:
         return BadInput(f"{key}={value}: {what}", where=where, remedy=remedy)
 
     def rest(self) -> list[str]:
-        """Return the properties that were not read, as they were written."""
+        """Return the unread properties as `key=value`."""
         return [f"{key}={value}" for key, (value, _) in self._given.items() if key not in self._read]
 
 
@@ -93,13 +92,13 @@ class Properties:
 _PROPORTIONS = {"read": 0.95, "update": 0.05, "insert": 0.0, "scan": 0.0, "readmodifywrite": 0.0}
 _DISTRIBUTIONS = ("uniform", "zipfian", "latest", "hotspot", "exponential", "sequential")
 _LENGTHS = ("constant", "uniform", "zipfian", "histogram")
-#: The packages that CoreWorkload was in, until 0.15 and since.
+#: The names of CoreWorkload in YCSB versions.
 _CORE = ("site.ycsb.workloads.CoreWorkload", "com.yahoo.ycsb.workloads.CoreWorkload", "CoreWorkload")
-#: More would not be a file that people read.
+#: Limits that keep the workload file readable.
 _MAX_FIELDS, _MAX_LENGTH = 100, 10_000
 _MAX_BYTES = 2**20
 
-#: Properties that only YCSB has: other formats have keys such as `table`, `target` or `workload`, too.
+#: Properties that identify a YCSB file; keys such as `table` or `target` also occur in other formats.
 _OWN = {
     *("recordcount", "operationcount", "insertcount", "insertstart", "maxexecutiontime", "threadcount"),
     *("fieldcount", "fieldlength", "minfieldlength", "fieldnameprefix", "fieldlengthdistribution"),
@@ -109,41 +108,38 @@ _OWN = {
 }
 _CASSANDRA_STRESS = re.compile(r"^(columnspec|table_definition|keyspace_definition)\s*:", re.MULTILINE)
 _AS_WORKLOAD = (
-    "write a workload file: the table under collections with its columns, each query as a cql operation, the columns' "
+    "write a workload file: define the table in collections, each query as a cql operation, and the columns' "
     "distributions as variables"
 )
 
 _REMARKS = (
-    "The first phases load the records, the last is YCSB's transaction phase. The field `number` holds the number that "
-    "a record's key is made of; the field `key` is the key, which scans go by where ids have no order.",
+    "The first phases load the records; the last is YCSB's transaction phase. The field `number` holds the record's "
+    "number, from which the key is derived. The field `key` holds the key, for stores that cannot scan by id.",
 )
-#: Properties that say how YCSB itself is built and reports; nothing is lost with them.
+#: Properties of YCSB's own reporting, which do not affect the load.
 _NO_MATTER = {"status", "measurementtype", "exporter", "exportfile", "histogram.buckets"}
 
 
 def import_ycsb(path: Path, overrides: Mapping[str, str]) -> Imported:
-    """Make a workload of a properties file; `overrides` go before what it says, as `-p key=value` does.
+    """Import a properties file; `overrides` take precedence, like YCSB's `-p key=value`.
 
-    BadInput, with the line, for a file that is not one, for another workload class than CoreWorkload, and for values
-    that YCSB would not take either.
+    BadInput, with the line, for other formats, for workload classes other than CoreWorkload, and for invalid values.
     """
     text = text_of(path, _MAX_BYTES)
     if _CASSANDRA_STRESS.search(text):
-        raise BadInput(
-            "this is a profile of cassandra-stress, which cannot be imported", where=str(path), remedy=_AS_WORKLOAD
-        )
+        raise BadInput("importing profiles of cassandra-stress is not supported", where=str(path), remedy=_AS_WORKLOAD)
     given = parse(text, str(path)) | {key: (value, f"-p {key}") for key, value in overrides.items()}
     if not _OWN.intersection(given) and given.get("workload", ("", ""))[0].rpartition(".")[2] != "CoreWorkload":
         raise BadInput(
-            "this is not a properties file of YCSB: it sets none of the core workload's properties",
+            "this is not a YCSB properties file: it sets no property of CoreWorkload",
             where=str(path),
-            remedy="give a file with properties such as recordcount=1000, or set one with -p",
+            remedy="use a file with properties such as recordcount=1000, or set one with -p",
         )
     return _Core(Properties(given), path).imported()
 
 
 class _Core:
-    """CoreWorkload's properties, turned into the sections of a workload file."""
+    """Converts CoreWorkload's properties to the sections of a workload file."""
 
     def __init__(self, properties: Properties, path: Path) -> None:
         self.properties = properties
@@ -159,7 +155,7 @@ class _Core:
         self.seconds = properties.number("maxexecutiontime", 0)
 
     def imported(self) -> Imported:
-        """Return the workload; every property that it does not take up is named."""
+        """Return the workload; lists each property that is not imported."""
         data = {
             "workload": name_of(self.path.stem),
             "description": "YCSB: " + ", ".join(f"{share:g} {verb}" for verb, share in self.shares.items()),
@@ -177,28 +173,28 @@ class _Core:
         if name not in _CORE:
             raise self.properties.error(
                 "workload",
-                "only CoreWorkload can be imported; another class sends other requests, which this file does not say",
-                f"write the workload in Loadframe's language, or give a file of {_CORE[0]}",
+                "only CoreWorkload is supported; the requests of other classes are not in this file",
+                f"write a workload file, or use a properties file for {_CORE[0]}",
             )
 
     def _fields(self) -> list[str]:
         prefix = self.properties.text("fieldnameprefix", "field")
         if not prefix.isidentifier():
             remedy = "use letters, digits and _"
-            raise self.properties.error("fieldnameprefix", "cannot begin the name of a field", remedy)
+            raise self.properties.error("fieldnameprefix", "not a valid start of a field name", remedy)
         return [f"{prefix}{index}" for index in range(self._bounded("fieldcount", 10, _MAX_FIELDS))]
 
     def _bounded(self, key: str, default: int, most: int) -> int:
         number = self.properties.whole(key, default, least=1)
         if number > most:
-            raise self.properties.error(key, "too large for a workload file", f"at most {most}")
+            raise self.properties.error(key, f"expected at most {most}", "set a smaller number")
         return number
 
     def _shares(self) -> dict[str, float]:
-        """Return the verbs that are sent, with their shares."""
+        """Return the proportions of the verbs, without those of 0."""
         shares = {verb: self.properties.number(f"{verb}proportion", share) for verb, share in _PROPORTIONS.items()}
         if not any(shares.values()):
-            raise self.properties.error("readproportion", "all proportions are 0", "give one operation more than 0")
+            raise self.properties.error("readproportion", "all proportions are 0", "set one proportion above 0")
         return {verb: round(share, 12) for verb, share in shares.items() if share}
 
     def _collection(self) -> dict[str, Any]:
@@ -216,7 +212,7 @@ class _Core:
         }
 
     def _variables(self) -> dict[str, Any]:
-        """Return the numbers of records, the keys made of them, and the texts of the fields."""
+        """Return the variables for record numbers, keys, field texts and scan lengths."""
         numbers: dict[str, Any] = {"loaded": {"sequential": {"from": 0}}}
         if self.shares.keys() & {"read", "update", "scan", "readmodifywrite"}:
             numbers["chosen"] = self._chosen()
@@ -245,19 +241,20 @@ class _Core:
         return [min(shortest, self.length), self.length] if distribution == "uniform" else self.length
 
     def _chosen(self) -> dict[str, Any]:
-        """Return how the number of a record is drawn, by the distribution of requests."""
+        """Return the variable that selects a record, by `requestdistribution`."""
         distribution = self.properties.word("requestdistribution", "uniform", _DISTRIBUTIONS)
         hot_items = self.properties.number("hotspotdatafraction", 0.2)
         hot_share = self.properties.number("hotspotopnfraction", 0.8)
         percentile = self.properties.number("exponential.percentile", 95)
         share = self.properties.number("exponential.frac", 0.8571428571)
         if not 0 < percentile < 100:
-            raise self.properties.error("exponential.percentile", "expected a number between 0 and 100", "such as 95")
-        # The share `share` of the records gets `percentile` percent of the requests.
+            what = "expected a number above 0 and below 100"
+            raise self.properties.error("exponential.percentile", what, "write a number such as 95")
+        # The fraction `share` of the records gets `percentile` percent of the requests.
         mean = self.records * share / -math.log(1 - percentile / 100)
         items = {"items": self.records}
         growing = {**items, "inserted": "inserted"} if "insert" in self.shares else items
-        # CoreWorkload draws among twice as many new records as it expects, and one more, since its bound is inclusive.
+        # CoreWorkload draws among twice the expected number of new records plus one (its bound is inclusive).
         expected = int(self.operations * self.shares.get("insert", 0) * 2) + 1
         ways: dict[str, Any] = {
             "uniform": [0, self.records - 1],
@@ -299,7 +296,7 @@ class _Core:
         }
         if not self._reads_all():
             whole = [verb for verb in ("scan", "readmodifywrite") if verb in self.shares]
-            self.left_out += [f"readallfields=false: that a {verb} reads one field; it reads all" for verb in whole]
+            self.left_out += [f"readallfields=false for {verb}: it reads all fields" for verb in whole]
         return {
             "load": self._write("loaded", texts),
             "refresh": {"elasticsearch": {"refresh": {"collection": self.table}}},
@@ -318,26 +315,26 @@ class _Core:
         target = self.properties.number("target", 0)
         pacing: dict[str, Any] = {"clients": "${clients}"}
         if target:
-            # YCSB's clients take turns at even intervals.
+            # YCSB spaces requests evenly.
             pacing = {"rate": f"{target:.15g}/s", "arrivals": "constant"}
-            self.left_out.append(f"target={target:g}: that it is a ceiling; requests are due at this rate")
+            self.left_out.append(f"target={target:g} as an upper limit: it is the rate of an open loop instead")
         only = next(iter(self.shares)) if len(self.shares) == 1 else None
-        what: dict[str, Any] = {"operation": only} if only else {"mix": self.shares}
+        operations: dict[str, Any] = {"operation": only} if only else {"mix": self.shares}
         return [
             {"name": "load", "prepares": True, **load},
             {"name": "refresh", "prepares": True, "operation": "refresh", "clients": 1, "requests": 1},
-            {"name": "transactions", **what, **pacing, **self._end()},
+            {"name": "transactions", **operations, **pacing, **self._end()},
         ]
 
     def _end(self) -> dict[str, Any]:
-        """Return what ends the transaction phase."""
+        """Return the end condition of the transaction phase."""
         if self.seconds:
             if self.operations:
                 self.left_out.append(f"operationcount: the phase ends after its {self.seconds:g} s")
             return {"duration": f"{self.seconds:.15g}s"}
         if not self.operations:
-            remedy = "give -p operationcount=... or -p maxexecutiontime=... (seconds)"
-            raise self.properties.error("operationcount", "the transaction phase would never end", remedy)
+            remedy = "set -p operationcount=... or -p maxexecutiontime=... (seconds)"
+            raise self.properties.error("operationcount", "the transaction phase lacks an end", remedy)
         return {"requests": self.operations}
 
     def _name_the_rest(self) -> None:

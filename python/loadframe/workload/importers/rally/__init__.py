@@ -1,8 +1,8 @@
-"""Rally's tracks and OpenSearch Benchmark's workloads, which are the same under other names.
+"""Importer for tracks of Rally and workloads of OpenSearch Benchmark, which share a format.
 
-A track is rendered (`template`, within the bounds of `isolated`), its indices and corpora are read (`track`), its
-operations become forms (`operations`) and the schedule of one of its challenges becomes phases (`schedule`). The code
-of a track, track.py, is run only if that is allowed (`sources`, `code`): what it would make is left out by name.
+Steps: render the templates (`template`, in the process of `isolated`); read indices and corpora (`track`); convert
+operations to forms (`operations`) and a challenge's schedule to phases (`schedule`). Code of a track runs only if
+allowed (`sources`, `code`); otherwise the import lists the parts that need it as not imported.
 """
 
 from collections.abc import Mapping, Set
@@ -19,7 +19,7 @@ from loadframe.workload.importers.rally.track import Track, documents_of
 from loadframe.workload.importers.source import Part, json_of, text_of
 from loadframe.yamlfile import scalar
 
-#: A track's keys that this package reads, and those that say nothing of the load.
+#: Keys of a track that are imported, and keys without effect on the load.
 _SECTIONS = ("indices", "data-streams", "corpora", "operations", "challenges", "challenge", "schedule", "parameters")
 _NO_MATTER = (
     "version",
@@ -45,26 +45,27 @@ def import_rally(
     limits: isolated.Limits = isolated.DEFAULT,
     requests: str | None = None,
 ) -> Imported:
-    """Make a workload of a track's file or folder, with one of its challenges and some of its parameters set.
+    """Import one challenge of a track, given by its file or folder.
 
-    `parameters` are written as on a command line, and go before `values`, which are JSON.
-    Its templates may read the files of `root`, by default the checkout that the track is in. `test_mode` makes
-    everything small, as Rally's does. `allow_code` lets its Python code run, in a process of its own, within `limits`;
-    the requests that it makes go into files of the folder `requests`, beside the workload file, if there are many.
-    BadInput, with the place, for what is not a track, for code that fails, and for parameters and challenges that it
-    does not have.
+    `parameters` are texts from the command line and take precedence over `values` (JSON). Templates may read files
+    below `root`, by default the checkout of the track. `test_mode` shrinks corpora and tasks, like Rally's.
+
+    `allow_code` runs the track's Python code in a separate process, within `limits`. Requests that it generates go to
+    files in the folder `requests` next to the workload file, if they are many.
+
+    BadInput, with its place, for other formats, failing code, and unknown parameters and challenges.
     """
-    told = dict(values or {})
+    settings = dict(values or {})
     for name, text in parameters.items():
         try:
-            told[name] = scalar(text)
+            settings[name] = scalar(text)
         except ValueError as error:
-            raise BadInput(str(error), where=f"--set {name}", remedy="give another value") from None
+            raise BadInput(str(error), where=f"--set {name}", remedy="set another value") from None
     file = template.track_file(path)
     around = template.root_of(file, root)
-    part = Part(isolated.expand(file, around, told, limits), str(path))
+    part = Part(isolated.expand(file, around, settings, limits), str(path))
     folder = file.parent
-    track = Track(part, folder, lambda: isolated.locate(file, around, told, limits), test_mode)
+    track = Track(part, folder, lambda: isolated.locate(file, around, settings, limits), test_mode)
     track.read()
     chosen = choose(part, challenge)
     sources = Sources(track, limits, requests)
@@ -82,9 +83,9 @@ def import_rally(
     drawn = {form["document"]["corpus"] for form in track.variables.values() if "document" in form}
     rows = {key: corpus for key, corpus in track.corpora.items() if key in drawn}
     corpora = {key: corpus for key, corpus in track.corpora.items() if key in used}
-    asked = set(names(corpora | rows))
+    used_names = set(names(corpora | rows))
     documents = {"documents": documents_of(corpora)} if corpora else {}
-    files = {name: value for name, value in track.parameters.items() if name in asked}
+    files = {name: value for name, value in track.parameters.items() if name in used_names}
     data = {
         "workload": name_of(name),
         "description": literal(f"{description} ({chosen.text('name', 'default')})"),
@@ -96,14 +97,14 @@ def import_rally(
         "phases": schedule.phases,
     }
     remarks = [
-        f"The challenge is {chosen.text('name', 'default')}.",
+        f"Challenge: {chosen.text('name', 'default')}.",
         *([_TEST_MODE] if test_mode else []),
         *([_DOCUMENTS] if corpora else []),
         *_about_data(track, files.keys()),
         *track.remarks,
     ]
     if sources.ran:
-        remarks.append(f"Code of the track was run: {' and '.join(sources.ran)}. What it made stands here as data.")
+        remarks.append(f"The import ran code of the track: {' and '.join(sources.ran)}. Its output is stored as data.")
 
     def place(section: str, name: str) -> str | None:
         where = schedule.origins.get(name) if section == "operations" else None
@@ -113,17 +114,17 @@ def import_rally(
 
 
 def parameters_of(file: Path) -> dict[str, Any]:
-    """Return the parameters of a track that a JSON file gives; BadInput, with the line, for anything else."""
+    """Read track parameters from a JSON file; BadInput, with the line, if it is not a JSON object."""
     parameters = json_of(text_of(file), str(file))
     if not isinstance(parameters, dict):
         raise BadInput("expected an object of parameters", where=str(file), remedy='write {"name": value, ...}')
     return parameters
 
 
-_DOCUMENTS = "The parameter `documents` is the most documents of each corpus: --set documents=1000 makes a small run."
+_DOCUMENTS = "The parameter `documents` limits the documents per corpus: use --set documents=1000 for a small run."
 _TEST_MODE = (
-    "It was imported in test mode: the first documents of each corpus, one request of each client, no warm-up, and "
-    "10 s at most. Its figures say nothing of the store's performance."
+    "Imported in test mode: the first documents of each corpus, one request per client, no warm-up, and at most 10 s. "
+    "Do not use the results to judge performance."
 )
 
 
@@ -133,13 +134,13 @@ def _about_data(track: Track, parameters: Set[str]) -> list[str]:
     fetched = ", ".join(f"`{name}`" for name in sorted(parameters - {"data", *here}))
     if fetched:
         remarks.append(
-            f"Documents with a web address are fetched once; {fetched} can name a file of this machine instead."
+            f"Documents with a URL are downloaded once. To use local files instead, set {fetched} to their paths."
         )
     if here:
         names_here = ", ".join(f"`{name}`" for name in sorted(here))
-        remarks.append(f"Vectors are read from files of this machine, whose paths are the parameters {names_here}.")
+        remarks.append(f"Vectors are read from local files. Their paths are the parameters {names_here}.")
     if "data" in parameters:
         default = "this file's folder" if track.parameters["data"] == "." else "the track's folder"
-        where = f"The parameter `data` is the folder that holds the documents; without --set it is {default}."
+        where = f"The parameter `data` is the folder of the documents (default: {default})."
         remarks += [where, *dict.fromkeys(track.downloads)]
     return remarks

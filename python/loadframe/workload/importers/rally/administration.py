@@ -1,4 +1,4 @@
-"""A track's operations that change the store or ask about it: forms where the language has them, otherwise calls."""
+"""Converts a track's administrative operations to forms, or to plain requests without a matching form."""
 
 import re
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from loadframe.workload.importers.rally.track import TEMPLATES
 from loadframe.workload.importers.source import Part
 
 _DEFINITION = ("settings", "mappings", "aliases")
-#: What `wait_for_health` says, in the words of the interface.
 _COMPOSING = ("data_stream", "composed_of")
+#: Parameters of the health API that `wait_for_health` covers.
 _HEALTH = {"wait_for_status", "wait_for_nodes", "wait_for_no_relocating_shards"}
-_OWN_COLLECTIONS = "because every run makes its collections anew"
-#: Clusters are empty at first: what no operation has made does not exist.
-_NONE = "because no operation has made it"
+_OWN_COLLECTIONS = "because every run recreates its collections"
+#: Clusters start empty, so objects exist only if an operation created them.
+_NONE = "because no operation creates it"
 
 
 def create_index(make: Making, part: Part, name: str) -> list[Form]:
-    """Return the making of an index that the track does not declare; declared ones are collections."""
+    """Convert the creation of an index; declared indices are skipped, because they are collections."""
     target = make.target(part)
     if part.data.get("body") is not None and target not in make.track.collections:
         body = part.mapping("body")
@@ -32,12 +32,12 @@ def create_index(make: Making, part: Part, name: str) -> list[Form]:
         if settings:
             definition = collection.setdefault("elasticsearch", {})
             definition["settings"] = {**definition.get("settings", {}), **literal(settings)}
-    make.leave_out(name, "create-index, because collections are made before the first phase")
+    make.leave_out(name, "create-index, because collections are created before the first phase")
     return []
 
 
 def delete_index(make: Making, part: Part, name: str) -> list[Form]:
-    """Return the removal of an index that an operation made."""
+    """Convert the deletion of an index; skipped unless an operation created the index."""
     target = make.target(part)
     part.get("only-if-exists")
     if not make.has_made("index", target):
@@ -47,17 +47,17 @@ def delete_index(make: Making, part: Part, name: str) -> list[Form]:
 
 
 def create_data_stream(make: Making, part: Part, name: str) -> list[Form]:
-    """Return the making of a data stream that the track does not declare; declared ones are collections."""
+    """Convert the creation of a data stream; declared ones are skipped, because they are collections."""
     target = part.get("data-stream")
     if not isinstance(target, str) or target in make.track.collections:
-        make.leave_out(name, "create-data-stream, because collections are made before the first phase")
+        make.leave_out(name, "create-data-stream, because collections are created before the first phase")
         return []
     make.note("data stream", target)
     return make.request(part, "PUT", f"/_data_stream/{make.target(part)}")
 
 
 def delete_data_stream(make: Making, part: Part, name: str) -> list[Form]:
-    """Return the removal of a data stream that an operation made."""
+    """Convert the deletion of a data stream; skipped unless an operation created it."""
     part.get("only-if-exists")
     target = make.target(part)
     if not make.has_made("data stream", target):
@@ -67,7 +67,7 @@ def delete_data_stream(make: Making, part: Part, name: str) -> list[Form]:
 
 
 def shrink(make: Making, part: Part, name: str) -> list[Form]:
-    """Return the shrinking of one index."""
+    """Convert the shrinking of one index; skipped for several."""
     source, target = part.text("source-index", make.track.only_collection()), part.text("target-index")
     body = part.mapping("target-body")
     part.get("shrink-node")
@@ -76,14 +76,14 @@ def shrink(make: Making, part: Part, name: str) -> list[Form]:
         return []
     for key in body:
         if key != "settings":
-            make.leave_out(name, f"{key} of the index that it makes")
+            make.leave_out(name, f"{key} of the target index")
     make.note("index", target)
     settings = {"settings": literal(body["settings"])} if body.get("settings") else {}
     return [{"shrink": {"from": source, "to": literal(target), **settings}}]
 
 
 def health(make: Making, part: Part, name: str) -> list[Form]:
-    """Return the wait for a status, or a request for the health if it asks for more."""
+    """Convert to `wait_for_health`, or to a health request for other parameters."""
     target, parameters = part.get("index"), part.mapping("request-params")
     again = part.flag("retry-until-success", False)
     form: dict[str, Any] = {"collection": target} if isinstance(target, str) else {}
@@ -97,12 +97,12 @@ def health(make: Making, part: Part, name: str) -> list[Form]:
         if str(parameters.get("wait_for_no_relocating_shards")).lower() == "true":
             form["still"] = True
         return [{"wait_for_health": form}]
-    (asked,) = make.request(part, "GET", f"/_cluster/health/{target}" if form else "/_cluster/health")
-    return [asked | (repeated(part, _healthy(parameters)) if again else {})]
+    (request,) = make.request(part, "GET", f"/_cluster/health/{target}" if form else "/_cluster/health")
+    return [request | (repeated(part, _healthy(parameters)) if again else {})]
 
 
 def _healthy(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the condition on a cluster's health that Rally checks for the given parameters."""
+    """Return the health condition that Rally checks for the given parameters."""
     colours = ["green", "yellow", "red"]
     status = parameters.get("wait_for_status")
     good = colours[: colours.index(status) + 1] if status in colours else colours
@@ -111,9 +111,9 @@ def _healthy(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def repeated(part: Part, until: dict[str, Any]) -> Form:
-    """Return how a request is repeated until something holds of its answer, or without that until it succeeds.
+    """Return a `repeat` until the conditions hold, or without conditions until success.
 
-    Rally has no limit; here it is a day.
+    Rally has no timeout; this one is a day.
     """
     every = part.number("retry-wait-period", 0.5) or 0.5
     part.get("retries"), part.get("retry-until-success")
@@ -121,37 +121,37 @@ def repeated(part: Part, until: dict[str, Any]) -> Form:
 
 
 def retried(part: Part, form: Form) -> Form:
-    """Return a request that is repeated until it succeeds; other forms are as they are."""
+    """Return a plain request with a repeat until success; other forms are unchanged."""
     return form | repeated(part, {}) if "request" in form else form
 
 
 def index_stats(make: Making, part: Part, name: str) -> list[Form]:
-    """Return the request for statistics, repeated until its condition holds if it says so."""
-    (asked,) = make.request(part, "GET", f"/{make.target(part)}/_stats")
+    """Convert an index-stats request, with a repeat until its condition holds if it requests retries."""
+    (request,) = make.request(part, "GET", f"/{make.target(part)}/_stats")
     condition = Part(part.mapping("condition"), f"{part.where}, condition")
     again = part.flag("retry-until-success", False)
     if not condition.data:
-        return [asked]
+        return [request]
     if not again:
-        make.leave_out(name, "its condition, because it is asked once")
-        return [asked]
-    return [asked | repeated(part, {condition.text("path"): condition.get("expected-value")})]
+        make.leave_out(name, "its condition, because the request is sent once")
+        return [request]
+    return [request | repeated(part, {condition.text("path"): condition.get("expected-value")})]
 
 
 def waiting(path: Callable[[Part], str], until: dict[str, Any]) -> Callable[[Making, Part, str], list[Form]]:
-    """Return what makes a request that is repeated until something holds of its answer."""
+    """Return a converter to a request that repeats until a condition holds."""
 
     def waiting(make: Making, part: Part, _: str) -> list[Form]:
-        part.asked.update(("completion-recheck-wait-period", "completion-recheck-attempts", "wait-for-completion"))
-        (asked,) = make.request(part, "GET", path(part))
-        return [asked | repeated(part, until)]
+        part.read_keys.update(("completion-recheck-wait-period", "completion-recheck-attempts", "wait-for-completion"))
+        (request,) = make.request(part, "GET", path(part))
+        return [request | repeated(part, until)]
 
     return waiting
 
 
 def force_merge(make: Making, part: Part, _: str) -> list[Form]:
-    """Return a merge, which may take long."""
-    # Without a number, or with -1, the store merges as its policy says.
+    """Convert a force merge, with a timeout of 1 h."""
+    # Without a number, or with -1, the store follows its merge policy.
     most = max(0, part.whole("max-num-segments", 0, least=-1))
     forms = make.on_collection(part, "force_merge", "_forcemerge", **({"max_segments": most} if most else {}))
     if most and "request" in forms[0]:
@@ -160,11 +160,11 @@ def force_merge(make: Making, part: Part, _: str) -> list[Form]:
 
 
 def templates(section: str) -> Callable[[Making, Part, str], list[Form]]:
-    """Return what makes the templates of a section of the track, or those that code made."""
+    """Return a converter that creates the templates of a track section, or those generated by code."""
 
     def templates(make: Making, part: Part, _: str) -> list[Form]:
-        if given := part.get("templates"):
-            return [_made_template(make, part, section, entry) for entry in given]
+        if generated := part.get("templates"):
+            return [_generated_template(make, part, section, entry) for entry in generated]
         wanted = part.get("template")
         part.get("settings"), part.get("body")
         forms = []
@@ -177,7 +177,7 @@ def templates(section: str) -> Callable[[Making, Part, str], list[Form]]:
 
 
 def delete_templates(section: str) -> Callable[[Making, Part, str], list[Form]]:
-    """Return what removes the templates of a section that operations made."""
+    """Return a converter that deletes the templates of a section that operations created."""
 
     def delete_templates(make: Making, part: Part, name: str) -> list[Form]:
         for key in ("only-if-exists", "delete-matching-indices", "index-pattern"):
@@ -185,7 +185,7 @@ def delete_templates(section: str) -> Callable[[Making, Part, str], list[Form]]:
         wanted = part.get("template")
         made = sorted(template for template in make.made.get(section, ()) if wanted in (None, template))
         if not made:
-            make.leave_out(name, f"the removal of templates, {_NONE}")
+            make.leave_out(name, "the deletion of templates, because no operation creates them")
         if section == "composable-templates":
             return [{"delete_template": {"name": template}} for template in made]
         return [form for template in made for form in make.request(part, "DELETE", TEMPLATES[section] + template)]
@@ -193,8 +193,8 @@ def delete_templates(section: str) -> Callable[[Making, Part, str], list[Form]]:
     return delete_templates
 
 
-def _made_template(make: Making, part: Part, section: str, entry: Any) -> Form:
-    """Return what makes a template that code made: a pair of its name and its body."""
+def _generated_template(make: Making, part: Part, section: str, entry: Any) -> Form:
+    """Convert a template generated by code: a pair of name and body."""
     if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
         raise part.error("templates", "expected pairs of a name and a body")
     return _template(make, part, section, *entry)
@@ -203,8 +203,8 @@ def _made_template(make: Making, part: Part, section: str, entry: Any) -> Form:
 def _template(make: Making, part: Part, section: str, name: str, body: Any) -> Form:
     make.note(section, name)
     definition = body.get("template", {}) if isinstance(body, dict) else None
-    said = set(body) if isinstance(body, dict) else set()
-    composed = section == "composable-templates" and said <= {"index_patterns", "template", "priority", *_COMPOSING}
+    keys = set(body) if isinstance(body, dict) else set()
+    composed = section == "composable-templates" and keys <= {"index_patterns", "template", "priority", *_COMPOSING}
     patterns = body.get("index_patterns") if isinstance(body, dict) else None
     if not composed or not patterns or not isinstance(definition, dict) or not set(definition) <= set(_DEFINITION):
         (form,) = make.request(part, "PUT", TEMPLATES[section] + name, body)
@@ -219,7 +219,7 @@ def _template(make: Making, part: Part, section: str, name: str, body: Any) -> F
 
 
 def repository(make: Making, part: Part, _: str) -> list[Form]:
-    """Return the creation of a repository for snapshots."""
+    """Convert the creation of a snapshot repository."""
     name, body = part.text("repository"), part.mapping("body")
     make.note("/_snapshot", name)
     settings = body.get("settings")
@@ -232,7 +232,7 @@ def repository(make: Making, part: Part, _: str) -> list[Form]:
 
 
 def snapshot(make: Making, part: Part, name: str) -> list[Form]:
-    """Return the making of a snapshot."""
+    """Convert the creation of a snapshot."""
     form: dict[str, Any] = {"repository": part.text("repository"), "name": part.text("snapshot")}
     body = part.mapping("body")
     form["wait"] = part.flag("wait-for-completion", False)
@@ -244,7 +244,7 @@ def snapshot(make: Making, part: Part, name: str) -> list[Form]:
 
 
 def field_capabilities(make: Making, part: Part, _: str) -> list[Form]:
-    """Return the request for the fields that an index has."""
+    """Convert a field-caps request."""
     fields = part.get("fields", "*")
     (form,) = make.request(part, "GET", f"/{make.target(part)}/_field_caps")
     wanted = fields if isinstance(fields, str) else ",".join(map(str, fields))
@@ -253,10 +253,10 @@ def field_capabilities(make: Making, part: Part, _: str) -> list[Form]:
 
 
 def raw(make: Making, part: Part, name: str) -> list[Form]:
-    """Return any call of the interface."""
+    """Convert a raw request; an EQL search becomes an `eql` form."""
     method, body = part.text("method", "GET").upper(), part.get("body")
     if method not in ("GET", "HEAD", "POST", "PUT", "DELETE"):
-        raise part.error("method", f"{method} is not known")
+        raise part.error("method", f"unsupported method {method}", "use GET, HEAD, POST, PUT or DELETE")
     if isinstance(body, list | str):
         make.leave_out(name, "raw-request, because its body is not a JSON object")
         return []
@@ -271,7 +271,7 @@ def raw(make: Making, part: Part, name: str) -> list[Form]:
 
 
 def call(method: str, path: str, key: str, behind: str = "") -> Callable[[Making, Part, str], list[Form]]:
-    """Return what makes a call whose path ends with the name that stands under a key, with the body if there is one."""
+    """Return a converter to a request for `path` plus the name in `key` (and a suffix), with an optional body."""
 
     def call(make: Making, part: Part, _: str) -> list[Form]:
         name = part.text(key)
@@ -284,7 +284,7 @@ def call(method: str, path: str, key: str, behind: str = "") -> Callable[[Making
 
 
 def removal(path: str, key: str) -> Callable[[Making, Part, str], list[Form]]:
-    """Return what removes, by its path, something that an operation made."""
+    """Return a converter to a DELETE request; skipped unless an operation created the object."""
     delete = call("DELETE", path, key)
 
     def removal(make: Making, part: Part, name: str) -> list[Form]:

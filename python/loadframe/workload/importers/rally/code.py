@@ -1,8 +1,7 @@
-"""A track's code, track.py: what it registers, and what its parameter sources give for the first requests.
+"""Code of a track (track.py): the names it registers, and the requests of its parameter sources.
 
-`registered` reads it without running it. `run` runs it, and is to be called only in the process of `isolated`, and
-only when that is allowed. Networks, other processes and changes of files are refused to it; that stops code that
-means well, not code that means harm.
+`registered` parses the code. `run` executes it; call it only in the process of `isolated`, and only if the user allows
+it. An audit hook refuses network access, subprocesses and file changes. It stops mistakes, not malicious code.
 """
 
 import ast
@@ -26,23 +25,23 @@ from loadframe.base.errors import BadInput
 from loadframe.workload.importers.rally import toolkit
 from loadframe.workload.importers.source import text_of
 
-#: The files that hold a track's code.
+#: Files with code of a track.
 FILES = ("track.py", "workload.py")
-#: What a track's code can register, by the end of the method's name.
+#: Kinds of registrations: the suffixes of the methods `register_...`.
 KINDS = (
     *("param_source", "runner", "scheduler", "track_processor", "workload_processor"),
     *("standard_value_source", "query_randomization_info", "other"),
 )
-#: Parameters that may differ from request to request.
+#: Parameters that may differ between requests.
 VARY = ("body", "index", "query")
-#: Requests that are drawn of a source however long that takes.
+#: Minimum requests to draw from a source, regardless of the time limit.
 _LEAST = 200
-_WITHOUT = "import the track without --allow-code, which leaves out what its code makes"
+_WITHOUT = "import the track without --allow-code, which skips the operations that need its code"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A parameter source, by name, and the operation that asks it for the parameters of its first requests."""
+    """A request for draws: a parameter source, the operation that uses it, and the number of requests to draw."""
 
     source: str
     operation: str
@@ -53,8 +52,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Draws:
-    """The requests of a parameter source; `ended` if it has no more, `full` if more would be too large, `slow` if they
-    would take too long, `failed` with the reason if it gave none."""
+    """Requests of a parameter source, and why drawing stopped.
+
+    `ended`: the source is exhausted. `full`: size limit. `slow`: time limit. `failed`: reason of an error.
+    """
 
     values: list[dict[str, Any]]
     ended: bool = False
@@ -65,31 +66,31 @@ class Draws:
 
 @dataclass
 class Budget:
-    """Most bytes of the requests of one source and of those kept of all, and seconds that drawing may take."""
+    """Limits for drawing: bytes of the requests per source, bytes of packed requests in total, and seconds."""
 
     of_source: int = 2**26
     kept: int = 2**27
     seconds: float = 15.0
 
     def share(self, sources: int) -> float:
-        """Return the seconds for the next one of some sources."""
+        """Return the seconds for the next source when `sources` are left."""
         return self.seconds / sources
 
 
 @dataclass(frozen=True)
 class Ran:
-    """The names that the code registered, by kind, and what was drawn, in the order of what was wanted."""
+    """Result of running a track's code: registered names by kind, and draws in the order of `wanted`."""
 
     registered: dict[str, list[str]]
     draws: tuple[Draws, ...]
 
 
 class RefusedError(PermissionError):
-    """A track's code asked for something that is refused to it."""
+    """A track's code attempted a forbidden action."""
 
 
 def registered(file: Path) -> dict[str, list[str]]:
-    """Return the names that a track's code registers, by kind, where they are literals."""
+    """Return the names that a track's code registers as literals, by kind; empty lists if it does not parse."""
     names: dict[str, list[str]] = {kind: [] for kind in KINDS}
     try:
         tree = ast.parse(text_of(file))
@@ -104,9 +105,9 @@ def registered(file: Path) -> dict[str, list[str]]:
 
 
 def run(file: Path, track: Mapping[str, Any], wanted: Sequence[Wanted], budget: Budget) -> Ran:
-    """Run a track's code, and draw from its parameter sources; BadInput, with the line, if it fails.
+    """Run a track's code and draw from its parameter sources; BadInput, with the line, if loading the code fails.
 
-    The values of the draws are packed: `unpacked` returns them.
+    Installs stubs and an audit hook in this process. The values of the draws are packed; see `unpacked`.
     """
     folder = file.parent.resolve()
     toolkit.install()
@@ -114,8 +115,8 @@ def run(file: Path, track: Mapping[str, Any], wanted: Sequence[Wanted], budget: 
     sys.path[:0] = [str(folder), str(folder.parent)]
     sys.addaudithook(_refuse)
     registry = _Registry()
-    told = _Told(file, folder)
-    with told:
+    wrap_errors = _WrapErrors(file, folder)
+    with wrap_errors:
         random.seed(_SEED)
         register = _module(file, folder)["register"]
         register(registry)
@@ -123,17 +124,18 @@ def run(file: Path, track: Mapping[str, Any], wanted: Sequence[Wanted], budget: 
     draws = []
     for left, one in zip(range(len(wanted), 0, -1), wanted, strict=True):
         began = _elapsed()
-        draws.append(_draws(registry.param_source.get(one.source), one, facts, told, budget, budget.share(left)))
+        source = registry.param_source.get(one.source)
+        draws.append(_draws(source, one, facts, wrap_errors, budget, budget.share(left)))
         budget.seconds = max(0.0, budget.seconds - (_elapsed() - began))
     return Ran({kind: [str(name) for name in getattr(registry, kind)] for kind in KINDS}, tuple(draws))
 
 
-#: Sources that draw at random draw the same at each import.
+#: Seed of random sources, so that each import draws the same requests.
 _SEED = 0
 
 
 class _Registry:
-    """What `register(registry)` is given."""
+    """The registry passed to the track's `register(registry)`."""
 
     def __init__(self) -> None:
         self.meta_data = {"rally_version": None, "benchmark_version": None, "async_runner": True}
@@ -144,7 +146,7 @@ class _Registry:
         self.workload_processor: list[str] = []
         self.standard_value_source: list[str] = []
         self.query_randomization_info: list[str] = []
-        #: What no tool that is known here takes.
+        #: Registrations of unknown kinds.
         self.other: list[str] = []
 
     def register_param_source(self, name: str, source: Any, **_: Any) -> None:
@@ -163,7 +165,7 @@ class _Registry:
         self.workload_processor.append(type(processor).__name__)
 
     def register_standard_value_source(self, operation: str, field: str, _source: Any) -> None:
-        """Take what OpenSearch Benchmark draws a field's values with where it randomizes queries, as it seldom does."""
+        """Record a source of random query values, which OpenSearch Benchmark uses only with --randomization-enabled."""
         self.standard_value_source.append(f"{operation} ({field})")
 
     def register_query_randomization_info(self, operation: str, *_: Any, **__: Any) -> None:
@@ -175,8 +177,8 @@ class _Registry:
         return lambda *arguments, **_: self.other.append(" ".join([name, *(str(one) for one in arguments[:1])]))
 
 
-class _Told:
-    """Turns whatever a track's code raises into a BadInput that names the line."""
+class _WrapErrors:
+    """Context manager that converts exceptions of a track's code, except MemoryError, to BadInput with the line."""
 
     def __init__(self, file: Path, folder: Path) -> None:
         self.file = file
@@ -187,12 +189,12 @@ class _Told:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
         if error is not None and not isinstance(error, MemoryError):
-            what = f"its code fails: {type(error).__name__}: {str(error)[:300]}"
+            what = f"the track's code raised {type(error).__name__}: {str(error)[:300]}"
             raise BadInput(what, where=_place(error, self.file, self.folder), remedy=_WITHOUT) from None
 
 
 def _place(error: BaseException, file: Path, folder: Path) -> str:
-    """Return the last line of the track's own files that an error went through."""
+    """Return file and line of the innermost frame in the track's files."""
     place, trace = str(file), error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
@@ -203,7 +205,7 @@ def _place(error: BaseException, file: Path, folder: Path) -> str:
 
 
 def _module(file: Path, folder: Path) -> dict[str, Any]:
-    """Run the code as the module `track` of a package named after the folder, from which it may import the rest."""
+    """Run the code as a module of a package named after the folder, so that it can import its siblings."""
     if folder.name not in sys.modules:
         package = ModuleType(folder.name)
         package.__path__ = [str(folder)]
@@ -218,18 +220,18 @@ def _module(file: Path, folder: Path) -> dict[str, Any]:
 
 
 def _elapsed() -> float:
-    """Return seconds of the clock. Sources that wait for something take no CPU time."""
+    """Return wall-clock seconds, because a source that waits uses no CPU time."""
     return time.monotonic()
 
 
-def _draws(source: Any, wanted: Wanted, track: Any, told: _Told, budget: Budget, seconds: float) -> Draws:
+def _draws(source: Any, wanted: Wanted, track: Any, wrap_errors: _WrapErrors, budget: Budget, seconds: float) -> Draws:
     if source is None:
-        return Draws([], failed="the track's code registers none of that name")
+        return Draws([], failed="the track's code does not register this name")
     packed: list[dict[str, Any]] = []
     first: dict[str, Any] = {}
     size, until = 0, _elapsed() + seconds
     try:
-        with told:
+        with wrap_errors:
             random.seed(_SEED)
             drawn = _drawn(source, wanted, track)
             for given in islice(drawn, wanted.most):
@@ -252,16 +254,16 @@ def _draws(source: Any, wanted: Wanted, track: Any, told: _Told, budget: Budget,
 
 
 def _is_lost(first: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-    """Tell whether an operation with these requests cannot be imported, so that no more need be drawn."""
-    given = {key: one for key, one in value.items() if one is not None and key not in VARY}
-    before = {key: one for key, one in first.items() if one is not None and key not in VARY}
-    return isinstance(value.get("body"), str) or given != before
+    """Return whether these requests cannot be imported, which makes further draws useless."""
+    fixed = {key: one for key, one in value.items() if one is not None and key not in VARY}
+    fixed_before = {key: one for key, one in first.items() if one is not None and key not in VARY}
+    return isinstance(value.get("body"), str) or fixed != fixed_before
 
 
 def _packed(first: dict[str, Any], value: dict[str, Any], text: str) -> tuple[dict[str, Any], int]:
-    """Return a request as its changes to the first one, or whole if that is shorter, with its length as JSON.
+    """Return a request as a diff to the first one, or whole if that is shorter, with its length as JSON.
 
-    Sources often repeat thousands of values in each request.
+    Requests of a source often share thousands of values.
     """
     changes = list(_changes(first, value, ()))
     length = len(json.dumps(changes))
@@ -281,13 +283,13 @@ def _changes(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[t
 
 
 def unpacked(packed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the requests that were packed. They share what is the same in all: do not change them."""
+    """Return the original requests. They share common parts: do not modify them."""
     first = packed[0]["whole"] if packed else {}
     return [one["whole"] if "whole" in one else _changed(first, one["changes"]) for one in packed]
 
 
 def _changed(value: Any, changes: Sequence[tuple[Sequence[str | int], Any]]) -> Any:
-    """Return a value with changes in it; only the containers on their paths are copied."""
+    """Return a value with changes applied; copies only the containers on their paths."""
     inner: dict[str | int, list[tuple[Sequence[str | int], Any]]] = {}
     for path, new in changes:
         if not path:
@@ -300,7 +302,7 @@ def _changed(value: Any, changes: Sequence[tuple[Sequence[str | int], Any]]) -> 
 
 
 def _drawn(source: Any, wanted: Wanted, track: Any) -> Iterator[dict[str, Any]]:
-    """Yield the parameters of one request after the other, those of each client in turn."""
+    """Yield the parameters of successive requests, alternating between clients."""
     if isinstance(source, FunctionType):
         while True:
             yield _awaited(source(track, dict(wanted.params), operation_name=wanted.operation))
@@ -323,7 +325,7 @@ def _has(made: Any, method: str) -> bool:
 
 @cache
 def _runner() -> asyncio.Runner:
-    """Return the one event loop of the process: a new one for each request would take longer than most sources."""
+    """Return the event loop of the process. A new loop per request would take longer than most sources."""
     return asyncio.Runner()
 
 
@@ -331,12 +333,12 @@ def _awaited(given: Any) -> dict[str, Any]:
     if inspect.iscoroutine(given):
         given = _runner().run(given)
     if not isinstance(given, dict):
-        raise TypeError(f"the parameters of a request are a dictionary, not {type(given).__name__}")
+        raise TypeError(f"params() must return a dictionary; got {type(given).__name__}")
     return given
 
 
 def _facts(track: Mapping[str, Any], folder: Path) -> Any:
-    """Return the track as its code expects it: an object with attributes, in the words of Rally."""
+    """Return the track as an object with Rally's attribute names."""
 
     def named(key: str, **renamed: str) -> list[Any]:
         entries = [entry for entry in track.get(key) or () if isinstance(entry, dict)]
@@ -376,19 +378,19 @@ def _object(entry: Mapping[str, Any], renamed: Mapping[str, str]) -> SimpleNames
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse what a parameter source has no business with."""
+    """Refuse audit events of forbidden actions, with RefusedError."""
     what = _REFUSED.get(event)
     if what is None and event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES:
-        what = "to write a file"
+        what = "write files"
     if what is not None:
-        raise RefusedError(f"it asks {what} ({event}), and that is refused to the code of a track")
+        raise RefusedError(f"code of a track must not {what} ({event})")
 
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _REFUSED: Mapping[str, str] = {
-    **{f"socket.{call}": "for a network" for call in ("connect", "bind", "sendto", "sendmsg", "getaddrinfo")},
-    **{f"socket.gethostby{what}": "for a network" for what in ("name", "addr")},
-    **dict.fromkeys(("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"), "for another process"),
-    **{f"os.{call}": "to change files" for call in ("remove", "rename", "mkdir", "rmdir", "link", "symlink", "chmod")},
-    "os.kill": "to end a process",
+    **{f"socket.{call}": "use the network" for call in ("connect", "bind", "sendto", "sendmsg", "getaddrinfo")},
+    **{f"socket.gethostby{what}": "use the network" for what in ("name", "addr")},
+    **dict.fromkeys(("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"), "start processes"),
+    **{f"os.{call}": "change files" for call in ("remove", "rename", "mkdir", "rmdir", "link", "symlink", "chmod")},
+    "os.kill": "end processes",
 }

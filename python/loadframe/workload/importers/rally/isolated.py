@@ -1,6 +1,6 @@
-"""Reads a track in a process of its own, with limits on its time and its memory.
+"""Renders a track and runs its code in a separate process, with limits on time and memory.
 
-Templates can loop without end, and so can the code of a track, which runs nowhere else and only when it is allowed.
+Templates and code of a track may loop forever. Code runs only here, and only if the user allows it.
 """
 
 import json
@@ -18,31 +18,31 @@ from typing import Any
 from loadframe.base.errors import BadInput
 from loadframe.workload.importers.rally import code, template
 
-#: Bytes of the answer.
+#: Maximum size of the result, in bytes.
 ANSWER = 2**29
-#: The share of the memory that the requests of one parameter source may fill, and what is kept of those of all.
+#: Divisors of the memory limit: for the requests of one parameter source, and for the packed requests of all.
 _SHARE, _KEPT = 16, 32
-#: The share of the CPU time that may pass while requests are drawn.
+#: Fraction of the CPU time for drawing requests.
 _DRAWING = 0.7
-#: Seconds of CPU time between the limit and the end of a process that does not heed it.
+#: Seconds of CPU time from the soft limit (SIGXCPU) to the hard limit (SIGKILL).
 _GRACE = 5
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a track may take: seconds of CPU time, bytes of memory, and draws.
+    """Limits for a track: seconds of CPU time, bytes of memory, and requests to draw.
 
-    The clock may take longer, since machines are busy.
+    The wall-clock limit is longer, since the machine may be busy.
     """
 
     cpu: int = 20
     memory: int = 2**30
-    #: Requests of one operation whose parameters are drawn.
+    #: Maximum requests to draw per operation.
     draws: int = 100_000
 
     @property
     def clock(self) -> int:
-        """Seconds of the clock."""
+        """Seconds of wall-clock time."""
         return 30 + 2 * self.cpu
 
 
@@ -50,37 +50,37 @@ DEFAULT = Limits()
 
 
 def expand(path: Path, root: Path, parameters: Mapping[str, Any], limits: Limits = DEFAULT) -> dict[str, Any]:
-    """Do what `template.expand` does, but within limits; BadInput, too, where they are exceeded."""
+    """Run `template.expand` within limits; BadInput also if a limit is exceeded."""
     request = {"job": "expand", "path": str(path), "root": str(root), "parameters": dict(parameters)}
-    track: dict[str, Any] = _ask(request, path, "its templates need", "correct its loops", limits)
+    track: dict[str, Any] = _run_isolated(request, path, "the templates need", "fix their loops", limits)
     return track
 
 
 def locate(path: Path, root: Path, parameters: Mapping[str, Any], limits: Limits = DEFAULT) -> dict[str, str]:
-    """Do what `template.locate` does, but within limits; BadInput, too, where they are exceeded."""
+    """Run `template.locate` within limits; BadInput also if a limit is exceeded."""
     request = {"job": "locate", "path": str(path), "root": str(root), "parameters": dict(parameters)}
-    places: dict[str, str] = _ask(request, path, "its templates need", "correct its loops", limits)
+    places: dict[str, str] = _run_isolated(request, path, "the templates need", "fix their loops", limits)
     return places
 
 
 def registered(file: Path) -> dict[str, list[str]]:
-    """Do what `code.registered` does, but within limits: no code of a track is run."""
+    """Run `code.registered` within limits. It parses the track's code without running it."""
     request = {"job": "registered", "path": str(file)}
-    names: dict[str, list[str]] = _ask(request, file, "reading it needs", "shorten it", DEFAULT)
+    names: dict[str, list[str]] = _run_isolated(request, file, "parsing the file needs", "shorten it", DEFAULT)
     return names
 
 
 def run(file: Path, track: Mapping[str, Any], wanted: Sequence[code.Wanted], limits: Limits = DEFAULT) -> code.Ran:
-    """Do what `code.run` does, but within limits; BadInput, too, where they are exceeded."""
+    """Run `code.run` within limits; BadInput also if a limit is exceeded."""
     request = {"job": "run", "path": str(file), "track": track, "wanted": [vars(one) for one in wanted]}
-    ran = _ask(request, file, "its code needs", "import the track without --allow-code", limits)
+    ran = _run_isolated(request, file, "the code needs", "import the track without --allow-code", limits)
     draws = (code.Draws(**{**one, "values": code.unpacked(one["values"])}) for one in ran["draws"])
     return code.Ran(ran["registered"], tuple(draws))
 
 
-def _ask(request: dict[str, Any], path: Path, what: str, remedy: str, limits: Limits) -> Any:
-    # Only the answer is read; what the track's code prints is discarded. -P keeps Python from taking
-    # modules from the current folder, which may be the track's.
+def _run_isolated(request: dict[str, Any], path: Path, what: str, remedy: str, limits: Limits) -> Any:
+    # The output of the track's code is discarded. -P keeps Python from importing modules from the current folder, which
+    # may be the track's.
     with TemporaryFile("w+", encoding="utf-8") as output:
         try:
             ended = subprocess.run(
@@ -95,7 +95,7 @@ def _ask(request: dict[str, Any], path: Path, what: str, remedy: str, limits: Li
                 env={name: value for name, value in os.environ.items() if name in _ENVIRONMENT},
             )
         except subprocess.TimeoutExpired:
-            raise _exceeded(what, f"{limits.clock} s of the clock", "--time-limit", path, remedy) from None
+            raise _exceeded(what, f"{limits.clock} s of wall-clock time", "--time-limit", path, remedy) from None
         output.seek(0)
         try:
             answer = json.load(output)
@@ -104,11 +104,11 @@ def _ask(request: dict[str, Any], path: Path, what: str, remedy: str, limits: Li
                 raise _exceeded(what, f"{limits.cpu} s of CPU time", "--time-limit", path, remedy) from None
             if ended.returncode == -signal.SIGXFSZ:
                 raise _too_much(what, path, remedy) from None
-            # The allocators of libraries end the process where Python raises a MemoryError.
+            # Native allocators may crash the process where Python raises MemoryError.
             if ended.returncode in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS):
                 raise _out_of_memory(what, limits, path, remedy) from None
-            how = f"ended with status {ended.returncode}"
-            raise BadInput(f"the process that reads it {how}", where=str(path), remedy=remedy) from None
+            what = f"the import process exited with status {ended.returncode}"
+            raise BadInput(what, where=str(path), remedy=remedy) from None
     if answer.get("exceeded") == "memory":
         raise _out_of_memory(what, limits, path, remedy)
     if answer.get("exceeded") == "answer":
@@ -123,14 +123,14 @@ def _out_of_memory(what: str, limits: Limits, path: Path, remedy: str) -> BadInp
 
 
 def _too_much(what: str, path: Path, remedy: str) -> BadInput:
-    return BadInput(f"{what} more than {ANSWER >> 20} MiB for what it makes", where=str(path), remedy=remedy)
+    return BadInput(f"{what} more than {ANSWER >> 20} MiB for the result", where=str(path), remedy=remedy)
 
 
 def _exceeded(what: str, bound: str, option: str, path: Path, remedy: str) -> BadInput:
-    return BadInput(f"{what} more than {bound}", where=str(path), remedy=f"raise it with {option}, or {remedy}")
+    return BadInput(f"{what} more than {bound}", where=str(path), remedy=f"raise the limit with {option}, or {remedy}")
 
 
-#: What the process gets to know of its user's environment: nothing that could be a secret.
+#: Environment variables that the process inherits; others may hold secrets.
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR")
 
 
@@ -139,7 +139,7 @@ def _main() -> None:
     memory, cpu = request["memory"], request["cpu"]
     for kind, bound in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, ANSWER)):
         resource.setrlimit(kind, (bound, bound))
-    # A process that does not heed the signal at the first of the two is killed at the second.
+    # Soft limit: SIGXCPU. Hard limit: SIGKILL.
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + _GRACE))
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -151,7 +151,7 @@ def _main() -> None:
         text = json.dumps({"exceeded": "memory"})
     output.write(text if len(text) < ANSWER else json.dumps({"exceeded": "answer"}))
     output.close()
-    # A track's code may have begun threads; nothing of it goes on.
+    # Exit without waiting for threads of the track's code.
     os._exit(0)
 
 

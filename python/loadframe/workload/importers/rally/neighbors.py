@@ -1,6 +1,6 @@
-"""OpenSearch Benchmark's operations on sets of vectors: bulk requests, searches for nearest neighbours, their recall.
+"""Converts OpenSearch Benchmark's vector operations: bulk requests, nearest-neighbour searches and recall.
 
-A set is a file, or a corpus of the track. It becomes a corpus of columns, whose row i is document i.
+A data set (a file or a corpus of the track) becomes a corpus with `columns`, whose row i is document i.
 """
 
 import re
@@ -14,33 +14,33 @@ from loadframe.workload.importers.rally.administration import repeated
 from loadframe.workload.importers.rally.making import Form, Making
 from loadframe.workload.importers.source import Part
 
-#: The data set of an HDF5 file that is meant, by what it is for; as in the files of ann-benchmarks.
+#: Names of HDF5 data sets in files of ann-benchmarks.
 _DOCUMENTS, _QUERIES, _NEIGHBORS = "train", "test", "neighbors"
-#: As many queries are sent where their number is not known; files of ann-benchmarks have as many.
+#: Default number of queries, as in files of ann-benchmarks.
 _UNKNOWN = 10_000
-#: What says nothing of the requests.
+#: Keys without effect on the requests.
 _NO_MATTER = ("retries", "detailed-results", "parents_data_set_path", "filter_percentage")
-#: Mappings that refuse fields which they do not name.
+#: Values of `dynamic` with which a mapping rejects unknown fields.
 _STRICT = ("strict", "strict_allow_templates")
-#: The field for the number of a document. It is stored and not indexed.
+#: The mapping of the document number: stored, not indexed.
 _ID = {"type": "long", "index": False, "doc_values": False}
 _KNN = "/_plugins/_knn"
 
 
 def bulk(make: Making, part: Part, name: str) -> list[Form]:
-    """Return the bulk operation that indexes a set of vectors."""
+    """Convert to a bulk operation that indexes a vector data set."""
     field, target = part.text("field"), make.target(part)
     size = part.whole("bulk_size", 0)
     if not size:
-        raise part.error("bulk_size", "a bulk operation has documents", "give their number per request")
-    part.asked.update(_NO_MATTER)
+        raise part.error("bulk_size", "must be at least 1", "set the number of documents per request")
+    part.read_keys.update(_NO_MATTER)
     if "." in field:
-        make.leave_out(name, f"its vectors {field} are parts of nested documents")
+        make.leave_out(name, f"its vectors {field} belong to nested documents")
         return []
     if attributes := part.get("filter_attributes"):
         texts = ", ".join(map(str, attributes)) if isinstance(attributes, list) else attributes
         make.leave_out(name, f"the attributes {texts} of its documents; searches that filter by them find nothing")
-    _name_id(make, part, name, "documents have their number as `_id` and `id`")
+    _report_id_field(make, part, name, "documents have their number as `_id` and `id`")
     source = _source(make, part, "", _DOCUMENTS)
     limit = make.track.limited(part.whole("num_vectors", -1, least=-1), source.count)
     columns = {"columns": {field: source.text}, **limit, "at_most": "${documents}"}
@@ -50,83 +50,85 @@ def bulk(make: Making, part: Part, name: str) -> list[Form]:
     return [{"bulk": {"collection": collection, "corpus": corpus, "size": size, "id": "id"}}]
 
 
-def _name_id(make: Making, part: Part, name: str, instead: str) -> None:
-    """Name the field of ids that it asks for, which has another name here."""
+def _report_id_field(make: Making, part: Part, name: str, instead: str) -> None:
+    """Report a custom id field, which is not imported."""
     field = part.get("id-field-name")
     if field and field != "_id":
         make.leave_out(name, f"the field {field} for ids; {instead}")
 
 
 def _admit_id(make: Making, collection: str) -> None:
-    """Let a strict mapping have the number of each document."""
+    """Add the field `id` to a strict mapping, and report it."""
     definition = make.track.collections[collection].get("elasticsearch", {})
     mappings = definition.get("mappings", {})
     properties = mappings.get("properties", {}) if isinstance(mappings, dict) else {}
     if isinstance(mappings, dict) and mappings.get("dynamic") in _STRICT and "id" not in properties:
         extended = {**mappings, "properties": {**properties, "id": dict(_ID)}}
         make.track.collections[collection] = {"elasticsearch": {**definition, "mappings": extended}}
-        make.track.remark(f"The mapping of {collection} has a field `id` more: each vector is stored with its number.")
+        make.track.remark(f"The mapping of {collection} has an additional field `id` for the number of each vector.")
 
 
 class _Source:
-    """A set of vectors: how a column names it, and how many it has if that is known."""
+    """A vector data set: the text of its column, and the number of vectors if known."""
 
     def __init__(self, text: str, count: int | None) -> None:
         self.text = text
         self.count = count
 
 
-def _given(part: Part, prefix: str) -> tuple[str, str, str]:
-    """Return the format, the path and the corpus of a set; texts are empty where they are not given."""
-    keys = [f"{prefix}data_set_{what}" for what in ("format", "path", "corpus")]
-    part.asked.update((*keys, f"{prefix}data_set_name"))
+def _data_set(part: Part, prefix: str) -> tuple[str, str, str]:
+    """Return format, path and corpus of a data set; empty texts for missing keys."""
+    keys = [f"{prefix}data_set_{key}" for key in ("format", "path", "corpus")]
+    part.read_keys.update((*keys, f"{prefix}data_set_name"))
     values = [part.data.get(key) or "" for key in keys]
     for key, value in zip(keys, values, strict=True):
         if not isinstance(value, str):
             raise part.error(key, "expected a text")
     if values[1] and values[2]:
-        raise part.error(keys[1], f"{keys[2]} names another set", "give one of them")
+        raise part.error(keys[1], f"{keys[1]} and {keys[2]} exclude each other", "remove one of them")
     return values[0], values[1], values[2]
 
 
 def _source(make: Making, part: Part, prefix: str, inside: str) -> _Source:
-    """Return a set of vectors; BadInput if it is not given, or in a format that is not read."""
-    kind, path, corpus = _given(part, prefix)
+    """Return a vector data set and add the parameter of its path; BadInput if missing or in an unknown format."""
+    kind, path, corpus = _data_set(part, prefix)
     count = None
     if corpus:
         documents = next((entry for entry in make.track.sets if entry.of == corpus), None)
         if documents is None:
-            raise part.error(f"{prefix}data_set_corpus", f"the track has no corpus {corpus}")
+            raise part.error(f"{prefix}data_set_corpus", f"unknown corpus {corpus}")
         path, count = make.track.file_of(documents), documents.documents if inside == _DOCUMENTS else None
         shown = make.track.parameters.get(path.removeprefix("${").removesuffix("}"), path)
     elif path:
         shown, path = path, make.track.file_parameter(Path(path).name.partition(".")[0], path)
     else:
-        what = f"no set of vectors is named; set the parameter that it, or {prefix}data_set_corpus, is made of"
-        raise part.error(f"{prefix}data_set_path", what)
+        remedy = f"set the track parameter for it, or for {prefix}data_set_corpus"
+        raise part.error(f"{prefix}data_set_path", "the vector data set is missing", remedy)
     if kind in ("hdf5", "parquet"):
         column = inside if kind == "hdf5" else part.text(f"{prefix}data_set_name")
         path, shown = f"{path}:{column}", f"{shown}:{column}"
     elif kind != "bigann":
-        raise part.error(f"{prefix}data_set_format", f"{kind or 'nothing'} is not known: hdf5, bigann or parquet")
+        what = f"unknown format {kind}" if kind else "the format is missing"
+        raise part.error(f"{prefix}data_set_format", what, "use hdf5, bigann or parquet")
     if (wrong := vectors.wrong_source(shown)) is not None:
         raise part.error(f"{prefix}data_set_path", wrong)
     return _Source(path, count)
 
 
 def search(make: Making, part: Part, name: str) -> list[Form]:
-    """Return a search for the nearest neighbours of the vectors of a set, with recall if the set has right answers.
+    """Convert a search for the nearest neighbours of a data set's vectors, with recall if it has ground truth.
 
-    An operation without a set becomes an ordinary search.
+    An operation without a data set becomes an ordinary search.
     """
     if not any(key.startswith("data_set_") for key in part.data):
         return searches.search(make, part, name)
-    part.asked.update(_NO_MATTER)
+    part.read_keys.update(_NO_MATTER)
     body, field, target = part.mapping("body"), part.text("field"), make.target(part)
     k = part.whole("k", 0)
     bounds = {key: part.number(key) for key in ("max_distance", "min_score") if part.get(key) is not None}
     if bool(k) == bool(bounds):
-        raise part.error("k", "a search for neighbours has one of k, max_distance and min_score")
+        what = "a neighbour search needs k, or max_distance or min_score, but not both"
+        raise part.error("k", what, "keep one of them")
     columns = {"vector": _source(make, part, "", _QUERIES).text}
     if neighbors := _neighbors(make, part, name, k):
         columns["neighbors"] = neighbors
@@ -154,7 +156,7 @@ def search(make: Making, part: Part, name: str) -> list[Form]:
 
 
 def _with_ids(make: Making, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body whose hits have their ids, which recall is computed from."""
+    """Return a body whose hits include ids, which recall needs."""
     if body.get("stored_fields") == "_none_":
         make.leave_out(name, "stored_fields of its body, because recall needs the ids of hits")
         body = {key: value for key, value in body.items() if key != "stored_fields"}
@@ -164,7 +166,7 @@ def _with_ids(make: Making, name: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _around(part: Part, field: str, near: dict[str, Any], kind: Any, filtered: Any) -> dict[str, Any]:
-    """Return the query for neighbours within those that its field and its filter want around it."""
+    """Return the neighbour query, wrapped as its nested field and filter type require."""
     query: dict[str, Any] = {"knn": {field: near}}
     if "." in field:
         return {"nested": {"path": field.partition(".")[0], "query": query}}
@@ -173,34 +175,35 @@ def _around(part: Part, field: str, near: dict[str, Any], kind: Any, filtered: A
     if kind == "boolean":
         return {"bool": {"filter": filtered, "must": [query]}}
     if kind != "script":
-        raise part.error("filter_type", f"{kind} is not known: efficient, post_filter, boolean or script")
+        remedy = "use efficient, post_filter, boolean or script"
+        raise part.error("filter_type", f"unknown filter type {kind}", remedy)
     values = {"field": field, "query_value": near["vector"], "space_type": "l2"}
     script = {"source": "knn_score", "lang": "knn", "params": values}
     return {"script_score": {"query": {"bool": {"filter": filtered}}, "script": script}}
 
 
 def _neighbors(make: Making, part: Part, name: str, k: int) -> str | None:
-    """Return the set with the ids of the right answers; None, with the reason named, if recall cannot use it."""
+    """Return the column with the ids of true neighbours; None, with the reason reported, if recall cannot use it."""
     wanted = part.flag("calculate-recall", True)
-    _name_id(make, part, name, "recall goes by `_id`, which is each vector's number in what this file loads")
-    kind, path, corpus = _given(part, "neighbors_")
+    _report_id_field(make, part, name, "recall compares `_id`, which is the number of the vector")
+    kind, path, corpus = _data_set(part, "neighbors_")
     if not wanted:
         return None
     if not k:
-        make.leave_out(name, "its recall, because the lists of neighbours within a distance are filled up with -1")
+        make.leave_out(name, "its recall, because lists of neighbours within a distance are padded with -1")
         return None
     inside = _NEIGHBORS
     if path or corpus:
         given = part if kind else Part({**part.data, "neighbors_data_set_format": part.data.get("data_set_format")}, "")
         return _source(make, given, "neighbors_", inside).text
     if part.data.get("data_set_format") != "hdf5":
-        make.leave_out(name, "its recall, because no set names the right answers")
+        make.leave_out(name, "its recall, because the ground truth is missing")
         return None
     return _source(make, part, "", inside).text
 
 
 def _drawn(make: Making, part: Part, name: str, columns: dict[str, str]) -> tuple[Hole, Hole | None]:
-    """Return the variables for a query's vector, and for the ids of its neighbours if columns has them."""
+    """Add variables for a query's vector and for the ids of its neighbours (if in `columns`); return their holes."""
     count = part.whole("num_vectors", -1, least=-1)
     limit = {"at_most": count} if count > 0 else {}
     corpus = make.track.corpus(f"{name}-queries", {"columns": columns, **limit})
@@ -214,25 +217,25 @@ def _drawn(make: Making, part: Part, name: str, columns: dict[str, str]) -> tupl
 
 
 def _requests(make: Making, part: Part, name: str) -> int:
-    """Return how many requests the vectors of a set are."""
+    """Return the number of requests for a data set, and report a default number."""
     count = part.whole("num_vectors", -1, least=-1)
     if count <= 0:
         count = _UNKNOWN
         make.track.remark(
-            f"{name} sends {count:,} queries, as many as the files of ann-benchmarks have; with another number, change "
-            "`requests` of its phase."
+            f"{name} sends {count:,} queries, the number in files of ann-benchmarks. If your file has another number, "
+            "change `requests` of its phase."
         )
     return count * max(1, part.whole("repetitions", 1))
 
 
 def warm_up(make: Making, part: Part, _: str) -> list[Form]:
-    """Return the request that loads the graphs of an index into memory, repeated until it succeeds on every shard."""
+    """Convert the request that loads the graphs of an index into memory, repeated until all shards succeed."""
     (form,) = make.request(part, "GET", f"{_KNN}/warmup/{make.target(part)}")
     return [form | repeated(part, {"_shards.failed": 0})]
 
 
 def train(make: Making, part: Part, _: str) -> list[Form]:
-    """Return the request that trains a model, and the wait until the model is there."""
+    """Convert the training of a model: the request, and a wait for its completion."""
     model = part.text("model_id")
     make.note(f"{_KNN}/models", model)
     (begin,) = make.request(part, "POST", f"{_KNN}/models/{model}/_train", part.mapping("body"))

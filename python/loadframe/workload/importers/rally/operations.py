@@ -1,4 +1,4 @@
-"""A track's operations as operations of a workload: each becomes some forms, or is left out by name."""
+"""Converts operations of a track to operations of a workload, and reports unsupported ones."""
 
 import json
 from collections.abc import Callable, Collection
@@ -9,7 +9,7 @@ from loadframe.workload.importers.rally.making import Form, Making
 from loadframe.workload.importers.rally.track import Track
 from loadframe.workload.importers.source import Part
 
-#: What every operation may say and no workload needs.
+#: Keys of operations without effect on the load.
 _NO_MATTER = (
     *(
         "name",
@@ -24,26 +24,26 @@ _NO_MATTER = (
     ),
     *("response-compression-enabled", "request-timeout", "assertions", "mode", "poll-period", "run-on-serverless"),
 )
-#: Conflicts of a hundred documents, where their number is not said.
+#: Default conflict probability, in percent.
 _CONFLICTS = 25
-_PAUSE = "a pause between phases; a pause between the requests of a client is its think_time"
+_PAUSE = "sleep is not supported; use think_time for pauses between the requests of a client"
 
 
 class Operations:
-    """Turns the operations of a track into forms."""
+    """Converts operations of a track to forms."""
 
     def __init__(self, track: Track, declared: Collection[str]) -> None:
         self.make = Making(track)
-        #: The names of the operations that the track declares.
+        #: Names of the operations that the track declares.
         self.declared = declared
 
     def forms(self, part: Part, name: str) -> list[Form]:
-        """Return an operation's forms: none if it was left out, several if it stands for several requests."""
-        part.asked.update(_NO_MATTER)
+        """Return the forms of an operation: none if unsupported, several for several requests. Reports omissions."""
+        part.read_keys.update(_NO_MATTER)
         if self.leave_out_unknown(part, name):
             return []
         forms = _KINDS[part.text("operation-type", name)](self.make, part, name)
-        if "retry-until-success" not in part.asked and part.flag("retry-until-success", False):
+        if "retry-until-success" not in part.read_keys and part.flag("retry-until-success", False):
             forms = [administration.retried(part, form) for form in forms]
         for key in part.rest() if forms else ():
             self.make.track.leave_out_key(f"operation {name}", key, part)
@@ -53,7 +53,7 @@ class Operations:
         return forms
 
     def leave_out_unknown(self, part: Part, name: str) -> bool:
-        """Leave out an operation of an unknown type by name; return whether it is one."""
+        """Report an operation of an unknown type; return whether it is one."""
         kind = part.text("operation-type", name)
         if kind in _KINDS:
             return False
@@ -63,58 +63,56 @@ class Operations:
 
 
 def is_known(kind: str) -> bool:
-    """Whether operations of that type can be imported."""
+    """Return whether a type of operation is supported."""
     return kind in _KINDS
 
 
 def _bulk(make: Making, part: Part, name: str) -> list[Form]:
     if part.get("body") is not None:
-        make.leave_out(name, "its documents are made by code")
+        make.leave_out(name, "code generates its documents")
         return []
     size = part.whole("bulk-size", 0)
     if not size:
-        raise part.error("bulk-size", "a bulk operation has documents", "give their number per request")
+        raise part.error("bulk-size", "must be at least 1", "set the number of documents per request")
     share = part.number("ingest-percentage", 100) or 0
     if not 0 < share <= 100:
-        raise part.error("ingest-percentage", "expected a number above 0, at most 100")
+        raise part.error("ingest-percentage", "expected a number above 0 and at most 100")
     part.get("batch-size")
     conflicts, sent = _conflicts(part), _sent(make, part)
     forms = []
     for documents in make.track.documents(part.texts("corpora"), part.texts("indices")):
         target = documents.target
         if target is None:
-            make.leave_out(name, f"the corpus {documents.of}, which names no index")
+            make.leave_out(name, f"the corpus {documents.of}, because it does not name an index")
             continue
         corpus = documents.corpus
         if share < 100 and documents.documents is None:
-            make.leave_out(
-                name, f"its ingest-percentage, because {documents.of} does not say how many documents it has"
-            )
+            make.leave_out(name, f"its ingest-percentage, because the number of documents of {documents.of} is unknown")
             continue
         if share < 100:
             corpus = make.track.share(documents, share)
         if conflicts and make.track.is_stream(make.track.collection(target)):
-            make.leave_out(name, f"its conflicts, because {target} is a data stream, which only takes new documents")
+            make.leave_out(name, f"its conflicts, because {target} is a data stream, which only accepts new documents")
             continue
         if conflicts and make.track.corpora[corpus].get("actions"):
-            make.leave_out(name, f"its conflicts, because {documents.of} has actions of its own")
+            make.leave_out(name, f"its conflicts, because {documents.of} has its own action lines")
             continue
         collection = make.track.collection(target)
         options = {"action": "create"} if make.track.is_stream(collection) else conflicts
         forms.append({"bulk": {"collection": collection, "corpus": corpus, "size": size, **options, **sent}})
     if not forms:
-        make.leave_out(name, "the track has no documents for it")
+        make.leave_out(name, "the track lacks documents for it")
     return forms
 
 
 def _sent(make: Making, part: Part) -> Form:
-    """Return the parameters of the address of a bulk operation's requests, as the form has them."""
+    """Return the request options of a bulk operation: pipeline, routing, refresh and query parameters."""
     sent = {key: part.data[key] for key in ("pipeline", "routing", "refresh") if part.get(key) is not None}
     more = make.parameters(part)
     for key in ("timeout", "wait-for-active-shards", "require-alias"):
         if (value := part.get(key)) is not None:
             more.setdefault(key.replace("-", "_"), value)
-    # What stands in request-params goes before.
+    # request-params take precedence.
     sent.update({key: more.pop(key) for key in ("pipeline", "routing", "refresh") if key in more})
     if sent.get("refresh") in ("true", "false", ""):
         sent["refresh"] = sent["refresh"] != "false"
@@ -122,18 +120,18 @@ def _sent(make: Making, part: Part) -> Form:
 
 
 def _conflicts(part: Part) -> Form:
-    """Return what a bulk operation says of documents that meet others with their id; percents become shares."""
+    """Return the conflict options of a bulk operation, with percentages converted to fractions."""
     kind = part.get("conflicts")
     percent = part.number("conflict-probability", _CONFLICTS) or 0
     action, recency = part.get("on-conflict", "index"), part.number("recency", 0) or 0
     if kind is None:
         return {}
     if kind not in ("sequential", "random"):
-        raise part.error("conflicts", f"{kind} is not known", "say sequential or random")
+        raise part.error("conflicts", f"unknown value {kind}", "use sequential or random")
     if action not in ("index", "update"):
-        raise part.error("on-conflict", f"{action} is not known", "say index or update")
+        raise part.error("on-conflict", f"unknown value {action}", "use index or update")
     if percent > 100 or recency > 1:
-        raise part.error("conflict-probability", "expected at most 100, and a recency of at most 1")
+        raise part.error("conflict-probability", "expected at most 100, and recency at most 1")
     return {
         "conflicts": kind,
         "conflict_probability": percent / 100,

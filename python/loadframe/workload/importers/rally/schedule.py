@@ -1,4 +1,4 @@
-"""A challenge's schedule as phases: each task with its clients, its pace, its warm-up and its end."""
+"""Converts the schedule of a challenge to phases: clients, rate, warm-up and end of each task."""
 
 import math
 import re
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.base.errors import BadInput
-from loadframe.workload.importers.imported import name_of, needing_none
+from loadframe.workload.importers.imported import name_of, without_operation
 from loadframe.workload.importers.rally.making import Form
 from loadframe.workload.importers.rally.operations import Operations
 from loadframe.workload.importers.rally.sources import Sources
@@ -14,27 +14,30 @@ from loadframe.workload.importers.rally.track import Track
 from loadframe.workload.importers.source import Part
 from loadframe.yamlfile import did_you_mean
 
-#: Operations that prepare: a track measures what comes with the first other one, or else its bulk operations.
+#: Kinds of preparation. The measured part starts with the first other operation, or else with the bulk operations.
 _PREPARE = (
     *("bulk", "refresh", "force_merge", "flush", "request", "wait_for_health", "put_template", "delete_template"),
     *("create_collection", "delete_collection", "shrink", "create_repository", "snapshot"),
 )
 _MEASURED_REQUESTS = ("/_search", "/_sql", "/_query", "/_field_caps")
-#: Keys of a task that a workload does not need.
+#: Keys of a task without effect on the load.
 _NO_MATTER = ("tags", "meta", "run-on-serverless", "ignore-response-error-level", "type")
-#: Keys that only some tasks are read for.
+#: Keys that are read only for some tasks.
 _TIMES = ("target-throughput", "target-interval", "ramp-up-time-period")
 #: Keys that parallel tasks inherit from their group.
 _INHERITED = ("warmup-iterations", "iterations", "warmup-time-period", "time-period", "ramp-up-time-period", "clients")
 
 
-#: Seconds; no task takes longer in test mode.
+#: Maximum duration of a task in test mode, in seconds.
 _SMALL_DURATION = 10.0
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a schedule: one of its operation's requests, paced."""
+    """A task of a schedule: one form of its operation, with load model, warm-up and end.
+
+    `warmup` and `duration` are in seconds; `pacing` holds keys of a stream.
+    """
 
     name: str
     operation: str
@@ -48,19 +51,19 @@ class Task:
 
     @property
     def reads(self) -> bool:
-        """Whether it reads a corpus, which ends it."""
+        """Whether it reads a corpus and ends with it."""
         return "bulk" in self.form
 
     @property
     def measured(self) -> bool:
-        """Whether tracks exist to measure it: a search, rather than what prepares one."""
+        """Whether it is a measured request, such as a search, rather than preparation."""
         kind = next(key for key in self.form if key != "timeout")
         path = str(self.form[kind].get("path", ""))
         return kind not in _PREPARE or (kind == "request" and any(part in path for part in _MEASURED_REQUESTS))
 
 
 class Schedule:
-    """Turns the tasks of a challenge into operations and phases of a workload."""
+    """Converts the tasks of a challenge to operations and phases of a workload."""
 
     def __init__(self, track: Track, sources: Sources) -> None:
         self.track = track
@@ -73,15 +76,15 @@ class Schedule:
             except BadInput as error:
                 track.refuse("an operation", error)
         self.operations: dict[str, Form] = {}
-        #: Where operations come from, as parts of the track.
+        #: Path of each operation's origin in the track.
         self.origins: dict[str, str] = {}
-        #: What the track calls operations, by their names here.
+        #: Names of operations in the track, by their names here.
         self._named: dict[str, str] = {}
         self.phases: list[dict[str, Any]] = []
         self._tasks: list[list[Task]] = []
 
     def read(self, challenge: Part) -> None:
-        """Read a challenge's schedule; BadInput, with the place, if nothing of it can be imported."""
+        """Convert a challenge's schedule; BadInput, with its place, if no task can be imported."""
         for entry in self.track.entries(challenge, "schedule", "task"):
             try:
                 if "parallel" in entry.data:
@@ -95,15 +98,15 @@ class Schedule:
         self._leave_out_twins()
         if not self.phases:
             where = self.track.place(f"{challenge.where}, schedule")
-            raise BadInput("nothing of its schedule could be imported", where=where, remedy=self._why())
+            raise BadInput("no task of the schedule can be imported", where=where, remedy=self._why())
         self._prepare()
 
     def _why(self) -> str:
-        return "; ".join(self.track.left_out[:5]) or "give a challenge with a schedule"
+        return "; ".join(self.track.left_out[:5]) or "choose a challenge with a schedule"
 
     def _read(self, entry: Part, around: dict[str, Any]) -> list[Task]:
         part = Part(around | entry.data, entry.where)
-        part.asked.update(("name", "operation", "schedule", *_NO_MATTER, *_INHERITED))
+        part.read_keys.update(("name", "operation", "schedule", *_NO_MATTER, *_INHERITED))
         given = part.get("operation")
         if isinstance(given, str):
             operation = self.declared.get(given) or Part({"operation-type": given}, part.where)
@@ -128,15 +131,15 @@ class Schedule:
         drawn = drawn or self.make.make.ends.get(name, 0)
         task = part.text("name", name)
         tasks = [self._task(part, task, name, form, drawn, operation.where) for form in forms]
-        part.asked.update(_TIMES)
+        part.read_keys.update(_TIMES)
         for key in part.rest() if forms else ():
             self.track.leave_out_key(f"task {task}", key, part)
         return tasks
 
     def _task(self, part: Part, name: str, operation: str, form: Form, drawn: int, where: str) -> Task:
-        """Return a task; `drawn` is how many requests its operation has before it ends, 0 without an end."""
+        """Return a task; adds its operation. `drawn` is the number of requests of a finite parameter source, else 0."""
         clients = max(1, part.whole("clients", 1))
-        # Without a number of iterations a task ends with its parameter source. Iterations are those of each client.
+        # Without iterations, a task ends with its parameter source. Iterations count per client.
         requests = drawn if drawn and part.get("iterations") is None else max(1, part.whole("iterations", 1)) * clients
         small = self.track.test_mode
         duration = part.number("time-period", 0) or 0
@@ -153,7 +156,7 @@ class Schedule:
         )
 
     def _operation(self, name: str, form: Form, where: str) -> str:
-        """Return the name of an operation with this form, which is added if it is new."""
+        """Return the name of an operation with this form; add the operation if it is new."""
         stem = name_of(name)
         for known, other in self.operations.items():
             if other == form and (known == stem or re.fullmatch(re.escape(stem) + r"-[0-9]+", known)):
@@ -165,7 +168,7 @@ class Schedule:
         return key
 
     def _leave_out_twins(self) -> None:
-        """Leave out operations that equal another one only because parts of them are not imported."""
+        """Remove and report operations that equal another only because parts of them are not imported."""
         dropped = {key: self.make.make.dropped.get(name, []) for key, name in self._named.items()}
         for key in [key for key, lost in dropped.items() if lost]:
             form = self.operations[key]
@@ -173,12 +176,12 @@ class Schedule:
             twin = next((other for other in twins if dropped[other] != dropped[key]), None)
             if twin is None:
                 continue
-            self.track.leave_out(f"operation {key}: without {'; '.join(dropped[key])} it is the same as {twin}")
+            self.track.leave_out(f"operation {key}: without {'; '.join(dropped[key])}, it is identical to {twin}")
             del self.operations[key]
             kept = [
                 (load, [task for task in tasks if task.operation != key])
                 for phase, tasks in zip(self.phases, self._tasks, strict=True)
-                if (load := needing_none(phase, key)) is not None
+                if (load := without_operation(phase, key)) is not None
             ]
             self.phases, self._tasks = [load for load, _ in kept], [tasks for _, tasks in kept]
 
@@ -191,16 +194,16 @@ class Schedule:
             return {"clients": clients}
         kind = part.get("schedule", "deterministic")
         if kind not in ("deterministic", "poisson"):
-            self.track.leave_out(f"task {name}: its schedule {kind}; arrivals are even")
+            self.track.leave_out(f"task {name}: its schedule {kind}; arrivals are evenly spaced")
         level: Any = f"{rate:.12g}/s"
         if ramp and clients > 1:
-            # The clients begin one after the other, each with its share of the throughput.
+            # Clients start one after the other, each with its fraction of the throughput.
             level = {"from": f"{rate / clients:.12g}/s", "stages": [{"to": level, "over": f"{ramp:.15g}s"}]}
-        # Rally's usual schedule is even, which is not what files in this language mean where they do not say it.
+        # Rally's default is even spacing; the default of workload files is Poisson.
         return {"rate": level, "arrivals": "poisson" if kind == "poisson" else "constant"}
 
     def _rate(self, part: Part, name: str, form: Form) -> float | None:
-        """Return the requests per second of all clients together; None for as many as they can."""
+        """Return the total requests per second; None for unthrottled clients."""
         target, interval = part.get("target-throughput"), part.number("target-interval", 0)
         if self.track.test_mode:
             return None
@@ -211,7 +214,7 @@ class Schedule:
             if match[2] == "docs" and "bulk" in form:
                 rate /= form["bulk"]["size"]
             elif match[2] != "ops":
-                self.track.leave_out(f"task {name}: target-throughput {target}; it is as fast as its clients")
+                self.track.leave_out(f"task {name}: target-throughput {target}; its clients are not throttled")
                 return None
         else:
             rate = part.number("target-throughput", 0) or 0
@@ -224,7 +227,7 @@ class Schedule:
         self._add(task.name, [task], {**load, **self._warmup([task]), **_end_of(task)})
 
     def _parallel(self, part: Part) -> None:
-        part.asked.update(_INHERITED)
+        part.read_keys.update(_INHERITED)
         around = {key: part.data[key] for key in _INHERITED if key in part.data and key != "clients"}
         tasks = []
         for entry in self.track.entries(part, "tasks", "task"):
@@ -232,7 +235,7 @@ class Schedule:
                 tasks += self._read(entry, around)
             except BadInput as error:
                 self.track.refuse(f"task {_label(entry)}", error)
-        told = part.get("completed-by")
+        completed_by = part.get("completed-by")
         for key in part.rest(("tags", "meta")):
             self.track.leave_out(f"parallel tasks: {key}")
         if len(tasks) == 1:
@@ -240,20 +243,21 @@ class Schedule:
         if len(tasks) < 2:
             return
         if "clients" in part.data:
-            self.track.leave_out("parallel tasks: clients of all together; each task has its own")
+            self.track.leave_out("parallel tasks: their common number of clients; each task has its own clients")
         names: list[str] = []
         for task in tasks:
             if task.warmup_requests and not task.duration:
-                self.track.leave_out(f"task {task.name}: its warm-up iterations, because others run beside it")
+                self.track.leave_out(f"task {task.name}: its warm-up iterations, because it runs in parallel")
             names.append(name_of(task.name, names))
         streams = [
             {"name": name, "operation": task.operation, **task.pacing} for name, task in zip(names, tasks, strict=True)
         ]
         ends = [_end_of(task) for task in tasks]
-        last = next((name for name, task in zip(names, tasks, strict=True) if task.name == told), None)
-        end: dict[str, Any] = {"ends_with": "any" if told == "any" else last} if told == "any" or last else {}
-        if told is not None and not end:
-            self.track.leave_out(f"parallel tasks: that they end with {told}, which is not imported")
+        last = next((name for name, task in zip(names, tasks, strict=True) if task.name == completed_by), None)
+        ending = "any" if completed_by == "any" else last
+        end: dict[str, Any] = {"ends_with": ending} if ending else {}
+        if completed_by is not None and not end:
+            self.track.leave_out(f"parallel tasks: completed-by {completed_by}, because that task is not imported")
         if not end and all(one == ends[0] for one in ends):
             end = ends[0]
         else:
@@ -262,11 +266,11 @@ class Schedule:
         self._add("-".join(names)[:60], tasks, {**end, **self._warmup(tasks), "streams": streams})
 
     def _warmup(self, tasks: list[Task]) -> dict[str, Any]:
-        """Return the one warm-up of tasks that run together."""
+        """Return the warm-up of parallel tasks: the longest one; report differing ones."""
         longest = max(task.warmup for task in tasks)
         if len({task.warmup for task in tasks}) > 1:
             names = ", ".join(task.name for task in tasks)
-            self.track.leave_out(f"parallel tasks {names}: that each has a warm-up of its own; all have the longest")
+            self.track.leave_out(f"parallel tasks {names}: their different warm-ups; all use the longest")
         return {"warmup": f"{longest:.15g}s"} if longest else {}
 
     def _add(self, name: str, tasks: list[Task], load: dict[str, Any]) -> None:
@@ -274,32 +278,32 @@ class Schedule:
         self._tasks.append(tasks)
 
     def _prepare(self) -> None:
-        """Mark the phases before the first one that is measured."""
-        for wanted in ("measured", "reads"):
-            first = [any(getattr(task, wanted) for task in tasks) for tasks in self._tasks]
-            if any(first):
-                for index in range(first.index(True)):
+        """Mark the phases before the first measured one as preparing."""
+        for attribute in ("measured", "reads"):
+            matches = [any(getattr(task, attribute) for task in tasks) for tasks in self._tasks]
+            if any(matches):
+                for index in range(matches.index(True)):
                     name = self.phases[index].pop("name")
                     self.phases[index] = {"name": name, "prepares": True, **self.phases[index]}
                 return
 
 
 def _end_of(task: Task) -> dict[str, Any]:
-    """Return how a task ends, as phases and streams say it."""
+    """Return the end condition of a task as keys of a phase or stream."""
     if task.duration:
         return {"duration": f"{task.duration:.15g}s"}
     return {"until": "exhausted"} if task.reads else {"requests": task.requests}
 
 
 def _label(task: Part) -> str:
-    """Return what a task is called in messages."""
+    """Return the name of a task for messages."""
     operation = task.data.get("operation")
     named = operation.get("name", operation.get("operation-type")) if isinstance(operation, dict) else operation
-    return str(task.data.get("name", named) or "without a name")
+    return str(task.data.get("name", named) or "(unnamed)")
 
 
 def _by_clients(task: Part, procedure: Part) -> list[Part]:
-    """Return a task as it is, or once for each entry of its `clients_list`, as OpenSearch Benchmark repeats it."""
+    """Return a task, repeated for each entry of its `clients_list` (OpenSearch Benchmark)."""
     if "clients_list" not in task.data:
         return [task]
     numbers = task.listed("clients_list")
@@ -309,7 +313,7 @@ def _by_clients(task: Part, procedure: Part) -> list[Part]:
 
 
 def choose(track: Part, wanted: str | None) -> Part:
-    """Return the challenge of that name, or the default one; BadInput, with the names that it has, if it lacks it."""
+    """Return a challenge by name, or the default one; BadInput for an unknown name, and without a default."""
     challenges = [
         *track.parts("challenges"),
         *track.parts("test_procedures"),
@@ -324,15 +328,15 @@ def choose(track: Part, wanted: str | None) -> Part:
         challenges.append(Part({"name": "default", "schedule": track.data["schedule"]}, track.where))
     named = {challenge.text("name", "default"): challenge for challenge in challenges}
     if not named:
-        raise BadInput("the track has no challenge and no schedule", where=track.where, remedy="give a whole track")
+        what = "the track lacks a challenge and a schedule"
+        raise BadInput(what, where=track.where, remedy="import a complete track")
     if wanted is not None:
         if wanted not in named:
-            raise BadInput(
-                f"the track has no challenge {wanted!r}", where=track.where, remedy=did_you_mean(wanted, named)
-            )
+            what = f"unknown challenge {wanted!r}"
+            raise BadInput(what, where=track.where, remedy=did_you_mean(wanted, named))
         return named[wanted]
     defaults = [challenge for challenge in challenges if challenge.flag("default", False)]
     if not defaults and len(named) > 1:
-        remedy = f"say --challenge with one of {', '.join(named)}"
+        remedy = f"choose one with --challenge: {', '.join(named)}"
         raise BadInput("the track has several challenges and no default", where=track.where, remedy=remedy)
     return defaults[0] if defaults else challenges[0]

@@ -1,8 +1,8 @@
-"""What the parameter sources of a track's code gave, made into an operation whose parameters are drawn from lists.
+"""Converts drawn requests of a track's parameter sources to operations with variables.
 
-Where all requests have the same value, it stands in the operation. Where they differ, a variable takes its place that
-has the values in the order of the requests, so that values that belong together stay together: few are listed in the
-workload file, and many are lines of a file of their own.
+Values that are equal in all requests become constants. Others become variables that yield the values in the order of
+the requests, so that values of one request stay together. Few requests are listed in the workload file; many go to a
+separate file.
 """
 
 import json
@@ -18,31 +18,31 @@ from loadframe.workload.importers.rally.code import FILES, VARY, Draws, Wanted
 from loadframe.workload.importers.rally.track import Track
 from loadframe.workload.importers.source import Part
 
-#: As many requests of an operation are listed in the workload file; more have a file of their own.
+#: Maximum requests per operation to list in the workload file; more go to a separate file.
 LISTED = 200
-#: As many are drawn for a task that does not say how many requests it has.
+#: Requests to draw for a task of unknown length.
 _UNKNOWN = 10_000
 
 
 @dataclass
 class Sources:
-    """The parameter sources of a track, if its code may be run."""
+    """The parameter sources of a track, and the requests drawn from them."""
 
     track: Track
     limits: isolated.Limits = isolated.DEFAULT
-    #: The folder, beside the workload file, of files of requests; without one no more are drawn than can be listed.
+    #: Folder for files of requests, next to the workload file; without it, only LISTED requests are drawn.
     folder: str | None = None
-    #: The files of requests, by their name: the lines.
+    #: Lines of the files of requests, by path.
     files: dict[str, list[str]] = field(default_factory=dict)
-    #: What was drawn, by the operation that it is for.
+    #: Drawn requests, by operation (see `_key`).
     drawn: dict[str, Draws] = field(default_factory=dict)
-    #: What its code registers, by kind.
+    #: Names that the code registers, by kind.
     registered: dict[str, list[str]] = field(default_factory=dict)
-    #: The files of code, if they were run.
+    #: Files of code that ran.
     ran: list[str] = field(default_factory=list)
 
     def read(self, folder: Path, wanted: list[Wanted], *, allowed: bool) -> None:
-        """Read the code in a track's folder, and run it if that is allowed; name what it registers and is lost."""
+        """Read the code in a track's folder, or run it if allowed; report registrations that are not imported."""
         for name in (name for name in FILES if (folder / name).is_file()):
             file = folder / name
             if allowed:
@@ -53,37 +53,38 @@ class Sources:
                     self.drawn[_key(one.operation, one.params)] = draws
             else:
                 names = isolated.registered(file)
-                self.track.leave_out(f"{name}: what its code registers; it was not run, which --allow-code allows")
+                self.track.leave_out(f"{name}: its code did not run; allow it with --allow-code")
             for kind, registered in names.items():
                 self.registered.setdefault(kind, []).extend(registered)
             if fields := names["standard_value_source"]:
                 self.track.remark(
-                    f"{name} draws values for {', '.join(fields)}. OpenSearch Benchmark uses them only with "
-                    "--randomization-enabled; here the queries have the values that the workload gives."
+                    f"{name} registers random values for {', '.join(fields)}. OpenSearch Benchmark uses them only with "
+                    "--randomization-enabled; here, queries use the fixed values of the track."
                 )
             for kind, what in _LOST.items():
                 for lost in dict.fromkeys(names[kind]):
                     self.track.leave_out(f"{what} {lost} of {name}")
 
     def operation(self, part: Part, name: str) -> tuple[Part, int] | str:
-        """Return an operation with the parameters that its source gave, and how many requests those are, 0 for any
-        number; or the reason why it has none.
+        """Return an operation with drawn parameters and its number of requests (0: endless), or why that is impossible.
+
+        Adds variables, corpora and files for parameters that differ between requests.
         """
         draws = self.drawn.get(_key(name, part.data))
         if draws is None:
-            return f"its parameters are made by the code of its parameter source {part.data['param-source']}"
+            return f"its parameters need the code of its parameter source {part.data['param-source']}"
         if draws.failed or not draws.values:
-            return f"its parameter source: {draws.failed or 'it gives no parameters'}"
+            return f"its parameter source: {draws.failed or 'it returns nothing'}"
         requests = [{key: value for key, value in one.items() if value is not None} for one in draws.values]
         rows = _Rows(len(requests)) if len(requests) > LISTED else None
         folded: dict[str, Any] = {}
         for key in dict.fromkeys(key for one in requests for key in one):
             values = [one.get(key) for one in requests]
             if key not in VARY and any(value != values[0] for value in values):
-                return f"its parameter source gives {key} anew for each request"
+                return f"its parameter source changes {key} between requests"
             folded[key] = self._folded(values, f"{name}_{key}", rows) if key in VARY else values[0]
         if isinstance(folded.get("body"), Hole) and rows is None:
-            return "its parameter source gives bodies of different keys"
+            return "its parameter source returns bodies with different keys"
         if rows is not None and rows.columns:
             self._keep(name, rows)
         if not draws.ended:
@@ -92,21 +93,21 @@ class Sources:
         return Part(given, part.where), len(requests) if draws.ended else 0
 
     def _remark_on_the_end(self, name: str, draws: Draws) -> None:
-        """Say that an operation begins again with its first request, and what would have more drawn."""
-        count = f"{name} begins again after the first {len(draws.values):,} requests of its parameter source"
+        """Report that an operation repeats its drawn requests, and the option to draw more."""
+        count = f"{name} repeats the first {len(draws.values):,} requests of its parameter source"
         if draws.full:
-            self.track.remark(f"{count}: more need a higher --memory-limit.")
+            self.track.remark(f"{count}. To draw more, raise --memory-limit.")
         elif draws.slow:
-            self.track.remark(f"{count}: more need a higher --time-limit.")
+            self.track.remark(f"{count}. To draw more, raise --time-limit.")
         elif self.folder is None and len(draws.values) >= LISTED:
-            self.track.remark(f"{count}: with --output as many are drawn as the task needs.")
+            self.track.remark(f"{count}. To draw as many as the task needs, use --output.")
         elif len(draws.values) >= self.limits.draws:
-            self.track.remark(f"{count}: --draws raises that.")
+            self.track.remark(f"{count}. To draw more, raise --draws.")
         elif len(draws.values) >= _UNKNOWN:
-            self.track.remark(f"{count}, because the task does not say how many it needs.")
+            self.track.remark(f"{count}, because the number of requests of the task is unknown.")
 
     def _keep(self, name: str, rows: "_Rows") -> None:
-        """Give a corpus of requests to an operation, and the variables that draw from it."""
+        """Add a file and a corpus with the requests of an operation, and the variables that read from it."""
         corpus = name_of(f"{name}-requests", self.track.corpora)
         file = f"{self.folder}/{corpus}.ndjson"
         self.files[file] = rows.lines()
@@ -132,39 +133,39 @@ class Sources:
 
 @dataclass
 class _Rows:
-    """The values that differ from request to request: a column for each place in the request."""
+    """Values that differ between requests: one column per place in the request."""
 
     count: int
     columns: list[list[Any]] = field(default_factory=list)
-    #: The variable that draws from a column, by the column's name.
+    #: The variable that reads a column, by the column's name.
     holes: dict[str, str] = field(default_factory=dict)
 
     def add(self, values: list[Any]) -> str:
-        """Add a column, and return its name."""
+        """Add a column and return its name."""
         self.columns.append(values)
         return f"v{len(self.columns)}"
 
     def lines(self) -> list[str]:
-        """Return a JSON object for each request."""
+        """Return one JSON object per request."""
         names = [f"v{number}" for number in range(1, len(self.columns) + 1)]
         rows = zip(*self.columns, strict=True)
         return [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
 
 
-#: What is lost, by the kind that its code registers it as.
+#: Descriptions of registrations that are not imported, by kind.
 _LOST = {
     "runner": "operations of the runner",
     "scheduler": "the schedule",
     "track_processor": "the track processor",
     "workload_processor": "the workload processor",
-    "other": "what its code says by",
+    "other": "the registration",
 }
 
 
 def wanted(challenge: Part, declared: Mapping[str, Part], most: int, is_known: Callable[[str], bool]) -> list[Wanted]:
-    """Return which parameter sources a challenge's tasks need, each operation once, for at most `most` requests.
+    """Return the parameter sources that a challenge's tasks need, once per operation, with at most `most` requests.
 
-    Nothing is drawn for operations whose type is not known, since they are left out.
+    Skips operations of unsupported types.
     """
     sources: dict[str, Wanted] = {}
     for task in _tasks(challenge.data.get("schedule")):
@@ -185,7 +186,7 @@ def wanted(challenge: Part, declared: Mapping[str, Part], most: int, is_known: C
 
 
 def _needed(task: Mapping[str, Any], clients: int) -> int:
-    """Return how many requests a task sends, with its warm-up; a guess where it does not say."""
+    """Return the number of requests of a task including warm-up; a default if it is unknown."""
 
     def number(key: str) -> float:
         value = task.get(key)

@@ -1,11 +1,11 @@
-"""Renders a track's Jinja2 templates: with the helpers that tracks rely on, in a sandbox, within the track's checkout.
+"""Renders the Jinja2 templates of a track in a sandbox that reads only the track's checkout.
 
-A mark stands before the first character of a line that is neither white space nor within a tag, so that the removal of
-white space around tags works as without marks. What templates keep for later (macros, blocks that are set, called or
-filtered) has no marks, because templates may look into it.
+To map rendered text to lines, a mark precedes the first character of each line outside of tags. It follows white space,
+so that white-space control of tags is unaffected. Bodies of macros and of set, call and filter blocks have no marks,
+because templates may process their text.
 
-`rally.collect(parts="...")` is replaced by the parts' text before anything is rendered, so that all parts share one
-scope; wherever else a track names it, it includes them. Run it in a process of its own: see `isolated`.
+`{{ rally.collect(parts="...") }}` is replaced by the text of the parts before rendering, so that all parts share one
+scope; other uses of `collect` include the parts. Rendering may not terminate: run it through `isolated`.
 """
 
 import os
@@ -30,39 +30,40 @@ from loadframe.workload.importers import places
 from loadframe.workload.importers.source import MAX_BYTES, json_of, text_of
 from loadframe.yamlfile import did_you_mean
 
-#: The files that a track or workload begins with.
+#: Names of the main file of a track or workload.
 TRACKS = ("track.json", "workload.json")
-REMEDY = "say --root with the folder that holds all its files"
-#: The folder that tracks of a checkout share.
+REMEDY = "set --root to the folder with all files of the track"
+#: The shared folder of the tracks in a checkout.
 _SHARED = "common_operations"
-#: How many folders around a track may have what tracks share.
+#: Number of parent folders to search for the shared folder.
 _NEAR = 3
 
 
 def track_file(path: Path) -> Path:
-    """Return the file of a track, which is given by its folder or by itself; BadInput if it does not exist."""
+    """Return the main file of a track, given by its folder or the file itself; BadInput if it does not exist."""
     if not path.exists():
-        raise BadInput("there is no such track", where=str(path), remedy="check the path")
+        raise BadInput("the track does not exist", where=str(path), remedy="check the path")
     if not path.is_dir():
         return path
     for name in TRACKS:
         if (path / name).is_file():
             return path / name
-    raise BadInput("it has neither a track.json nor a workload.json", where=str(path), remedy="check it")
+    what = "the folder has neither track.json nor workload.json"
+    raise BadInput(what, where=str(path), remedy="name the folder or file of a track")
 
 
 def root_of(file: Path, root: Path | None = None) -> Path:
-    """Return the folder that a track's templates may read: `root`, or the checkout around the track's file.
+    """Return the folder that a track's templates may read: `root`, or the checkout of the track.
 
-    That is the nearest folder around it with a `.git`, or else the nearest that has `common_operations`, or else the
-    next one if it has several tracks, but never the user's home or what is around it; otherwise the track's own folder.
-    BadInput for a `root` that does not hold the track.
+    The checkout is the nearest parent with `.git`, else the nearest parent with `common_operations`, else the parent
+    folder if it has several tracks. It is never the user's home or a folder above it. The default is the track's
+    folder. BadInput for a `root` that does not contain the track.
     """
     folder = file.parent.resolve()
     if root is not None:
         if not root.is_dir() or not folder.is_relative_to(root.resolve()):
-            what = f"it is not a folder that holds {folder}"
-            raise BadInput(what, where=f"--root {root}", remedy="name a folder around the track")
+            what = f"the folder does not contain {folder}"
+            raise BadInput(what, where=f"--root {root}", remedy="name a folder that contains the track")
         return root.resolve()
     around = [folder, *_below_home(folder)]
     for outer in around:
@@ -71,8 +72,8 @@ def root_of(file: Path, root: Path | None = None) -> Path:
     for outer in around[1 : 1 + _NEAR]:
         if (outer / _SHARED).is_dir():
             return outer
-    beside = around[1:2]
-    return beside[0] if beside and _holds_several(beside[0]) else folder
+    parent = around[1:2]
+    return parent[0] if parent and _holds_several(parent[0]) else folder
 
 
 def _below_home(folder: Path) -> list[Path]:
@@ -89,7 +90,7 @@ def _holds_several(folder: Path) -> bool:
     return len(tracks) > 1
 
 
-#: Characters for private use, which no track has.
+#: Private-use characters that delimit marks.
 _BEGIN, _END = "\ue000", "\ue001"
 _TAG = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", re.DOTALL)
 _KEEPS = re.compile(r"\{%[-+]?\s*(macro\b|call\b|filter\b|set\b(?!.*=))", re.DOTALL)
@@ -98,7 +99,7 @@ _MARK = re.compile(f"{_BEGIN}([0-9]+):([0-9]+){_END}")
 
 
 def marked(text: str, file: int) -> str:
-    """Return a template with marks of the file of that number; unchanged if it has the characters of marks itself."""
+    """Return a template with marks for a file number; unchanged if it already has mark characters."""
     if _BEGIN in text or _END in text:
         return text
     pieces: list[str] = []
@@ -123,19 +124,19 @@ def _marked_data(data: str, file: int, line: int) -> str:
 
 @dataclass(frozen=True)
 class Origins:
-    """Where a rendered text came from: its pieces begin at `offsets`, each with its file's number and its line."""
+    """Origins of a rendered text: offsets of its pieces, and file number and line of each piece."""
 
     offsets: list[int]
     places: list[tuple[int, int]]
 
     def place(self, offset: int) -> tuple[int, int] | None:
-        """Return the file's number and the line that a character of the text came from; None if no mark is before."""
+        """Return file number and line of a character of the text; None before the first mark."""
         index = bisect_right(self.offsets, offset) - 1
         return self.places[index] if index >= 0 else None
 
 
 def unmarked(text: str) -> tuple[str, Origins]:
-    """Return a rendered text without its marks, and where it came from."""
+    """Return a rendered text without its marks, and its origins."""
     pieces, offsets, places = [], [], []
     at = length = 0
     for mark in _MARK.finditer(text):
@@ -165,7 +166,7 @@ _HELPERS = """\
 
 @dataclass(frozen=True)
 class _Chunk:
-    """A piece of the assembled template, and where it came from."""
+    """A piece of the assembled template, with its file and line."""
 
     text: str
     file: Path
@@ -173,29 +174,29 @@ class _Chunk:
 
 
 class Templates:
-    """Renders the files of one track with some parameters; templates see no file outside the root folder."""
+    """Renders the files of a track with parameters; templates can only read files below the root folder."""
 
     def __init__(self, folder: Path, root: Path, parameters: Mapping[str, Any]) -> None:
         self.folder = folder.resolve()
         self.root = root.resolve()
         self.parameters = parameters
-        #: The names that the templates read so far would take from outside.
-        self.asked: set[str] = set()
-        #: The files that were read with marks, which have the numbers of their places here.
+        #: Undeclared names of the templates read so far: the parameters they use.
+        self.used_names: set[str] = set()
+        #: Files read with marks; the index is the file number. None: read without marks.
         self._marked: list[Path] | None = None
         self._parts = 0
 
     @cached_property
     def environment(self) -> SandboxedEnvironment:
-        """Where templates are rendered."""
+        """The environment for rendering, with the parameters."""
         environment = self._environment()
         known = set(environment.globals)
         environment.globals.update({key: value for key, value in self.parameters.items() if key not in known})
         return environment
 
     @cached_property
-    def _asking(self) -> SandboxedEnvironment:
-        """An environment without the parameters, which tells which ones a template asks for."""
+    def _without_parameters(self) -> SandboxedEnvironment:
+        """An environment without the parameters, to find the names that a template uses."""
         return self._environment()
 
     def _environment(self) -> SandboxedEnvironment:
@@ -207,19 +208,19 @@ class Templates:
         return environment
 
     def json(self, path: Path) -> Any:
-        """Return the data of a rendered file; BadInput, with the place, if it is not valid."""
+        """Render a file and parse it as JSON; BadInput, with file and line if known, for errors."""
         text = self._text(path)
         try:
             return json_of(text, f"{path} (rendered)")
         except BadInput:
             located = self._located(path)
-            # With marks it fails at the same character, whose place is known then.
+            # Render again with marks to find the line of the character where parsing failed.
             if located is None or located[0] != text:
                 raise
             return json_of(text, str(path), lambda offset: self._place(located[1], offset) or str(path))
 
     def places(self, path: Path) -> dict[str, str]:
-        """Return the file and the line of each object and each key of a file, by its path in what it renders to."""
+        """Return file and line of each object and key, by path in the rendered JSON; empty if rendering fails."""
         located = self._located(path)
         if located is None:
             return {}
@@ -228,33 +229,33 @@ class Templates:
         return {part: place for part, place in located_parts.items() if place is not None}
 
     def check_parameters(self) -> None:
-        """Refuse parameters that no template reads; BadInput with the nearest one."""
+        """Refuse parameters that no template uses; call it after rendering."""
         for name in self.parameters:
-            if name not in self.asked:
-                raise BadInput(
-                    "the track has no such parameter", where=f"--set {name}", remedy=did_you_mean(name, self.asked)
-                )
+            if name not in self.used_names:
+                remedy = did_you_mean(name, self.used_names)
+                raise BadInput("the track does not use this parameter", where=f"--set {name}", remedy=remedy)
 
     def _text(self, path: Path) -> str:
         chunks = self._assembled(path, ())
         source = "".join(chunk.text for chunk in chunks)
         try:
-            self.asked |= meta.find_undeclared_variables(self._asking.parse(source))
+            self.used_names |= meta.find_undeclared_variables(self._without_parameters.parse(source))
             return self._rendered(source, path)
         except jinja2.TemplateSyntaxError as error:
             file = error.filename or "<template>"
             where = _where(chunks, error.lineno) if file.startswith("<") else f"{file}:{error.lineno}"
-            what = f"this is not a valid template: {error.message}"
-            raise BadInput(what, where=where, remedy="correct it") from None
+            what = f"invalid template: {error.message}"
+            raise BadInput(what, where=where, remedy="correct the template") from None
         except _FAILURES as error:
             where = _where(chunks, _line(error.__traceback__))
-            what = f"the template fails: {type(error).__name__}: {str(error)[:300]}"
-            raise BadInput(what, where=where, remedy="set what it needs with --set, or correct it") from None
+            what = f"rendering failed: {type(error).__name__}: {str(error)[:300]}"
+            remedy = "set the parameters it needs with --set, or correct the template"
+            raise BadInput(what, where=where, remedy=remedy) from None
 
     def _located(self, path: Path) -> tuple[str, Origins] | None:
-        """Return what a file renders to, and where that came from; None if it cannot be rendered with marks."""
+        """Render a file with marks; return the text and its origins, or None if rendering fails."""
         self._marked, self._parts = [], 0
-        # Jinja keeps what it has read, which has no marks.
+        # Disable Jinja's cache: it holds templates without marks.
         self.environment.cache = None
         try:
             return unmarked(self._text(path))
@@ -270,17 +271,17 @@ class Templates:
         for piece in self.environment.from_string(source).generate():
             length += len(piece)
             if length > MAX_BYTES * (1 if self._marked is None else 2):
-                what = f"it renders to more than {MAX_BYTES // 2**20} MiB"
-                raise BadInput(what, where=str(path), remedy="give a track that people wrote")
+                what = f"the rendered track exceeds {MAX_BYTES // 2**20} MiB"
+                raise BadInput(what, where=str(path), remedy="check the loops of its templates")
             pieces.append(piece)
         return "".join(pieces)
 
     def _assembled(self, path: Path, around: tuple[Path, ...]) -> list[_Chunk]:
-        """Return a file's text with the parts that it collects in place."""
+        """Return a file's text with collected parts inserted."""
         self._parts += 1
         if path in around or self._parts > _MAX_PARTS:
-            what = "the track's parts collect each other without end"
-            raise BadInput(what, where=str(path), remedy="correct its rally.collect")
+            what = f"rally.collect is recursive, or collects more than {_MAX_PARTS} parts"
+            raise BadInput(what, where=str(path), remedy="correct the calls of rally.collect")
         text = self._read(path)
         chunks, at = [], 0
         for match in _COLLECT.finditer(text):
@@ -298,7 +299,7 @@ class Templates:
         return marked(text, len(self._marked) - 1)
 
     def _included(self, name: str) -> tuple[str, str, None] | None:
-        """Return the text and the path of a template that another one includes or imports."""
+        """Return text and path of an included or imported template; None if it does not exist."""
         path = self.inside(self.folder / name)
         return (self._read(path), str(path), None) if path.is_file() else None
 
@@ -315,22 +316,22 @@ class Templates:
         return [os.path.relpath(path.resolve(), self.folder) for path in self._files(self.folder, pattern)]
 
     def inside(self, path: Path) -> Path:
-        """Return a path in the root folder; BadInput for one outside, or hidden there.
+        """Return a path below the root folder; BadInput for a path outside or a hidden one.
 
-        The name of a JSON file may start with a dot, as those of system templates do; its folders are not hidden.
+        A JSON file may start with a dot, as system templates do; its folders must not.
         """
         resolved = path.resolve()
         if not resolved.is_relative_to(self.root):
-            what = f"the track asks for {path}, which is outside {self.root}"
+            what = f"the track reads {path}, which is outside {self.root}"
             raise BadInput(what, where=str(self.folder), remedy=REMEDY)
         parts = resolved.relative_to(self.root).parts
         if any(part.startswith(".") for part in (parts[:-1] if resolved.suffix == ".json" else parts)):
-            what = f"the track asks for {path}, which is hidden"
-            raise BadInput(what, where=str(self.folder), remedy="give the file another name")
+            what = f"the track reads {path}, which is hidden"
+            raise BadInput(what, where=str(self.folder), remedy="rename the file or folder")
         return path
 
 
-#: What templates raise while they are rendered, besides Jinja's own errors.
+#: Exceptions that rendering a template may raise.
 _FAILURES = (
     jinja2.TemplateError,
     ArithmeticError,
@@ -344,13 +345,13 @@ _FAILURES = (
 
 
 def _is_meant(path: Path, pattern: str) -> bool:
-    """Tell whether a pattern matches a path as Rally's glob does: `*` matches no name that starts with a dot."""
+    """Return whether a pattern matches a path by the rules of Rally's glob: `*` skips names with a leading dot."""
     dotted = [part for part in pattern.split("/") if part.startswith(".")]
     return all(any(fnmatchcase(part, one) for one in dotted) for part in path.parts if part.startswith("."))
 
 
 def _line(traceback: TracebackType | None) -> int:
-    """Return the last line of the assembled template that a traceback goes through, 1 if it never does."""
+    """Return the innermost line of the assembled template in a traceback; 1 without one."""
     line = 1
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == "<template>":
@@ -360,7 +361,7 @@ def _line(traceback: TracebackType | None) -> int:
 
 
 def _where(chunks: list[_Chunk], line: int) -> str:
-    """Return the file and the line that a line of the assembled template came from."""
+    """Return the original file and line of a line of the assembled template."""
     at = 1
     for chunk in chunks:
         lines = chunk.text.count("\n")
@@ -405,31 +406,31 @@ _FILTERS = {
 
 
 def expand(path: Path, root: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a track as data, with the files that it names for its indices and templates read in.
+    """Render a track and the files that it names for indices and templates; return the track as data.
 
-    `path` is the track's file, and `root` the folder outside which no file is read. It may take as long and as much
-    memory as the templates make it; `isolated.expand` bounds both. BadInput, with the place, for whatever is wrong.
+    `path` is the track's file; only files below `root` are read. Time and memory are unlimited here; use
+    `isolated.expand` for untrusted tracks. BadInput, with its place, for errors.
     """
     templates = Templates(path.parent, root, parameters)
     track = templates.json(path)
     if not isinstance(track, dict):
-        raise BadInput("expected an object", where=str(path), remedy="give a track")
+        raise BadInput("expected a JSON object", where=str(path), remedy="name the file of a track")
     for key, file in _NAMED.items():
         entries = track.get(key)
         for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, dict) and isinstance(entry.get(file), str):
-                # An empty name is the same as none, for Rally and for OpenSearch Benchmark.
+                # Like Rally and OpenSearch Benchmark, treat an empty name as missing.
                 entry[file] = templates.json(templates.inside(path.parent / entry[file])) if entry[file] else None
     templates.check_parameters()
     return track
 
 
 def locate(path: Path, root: Path, parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Return the file and the line of each part of a track, by its path as messages have it: `, operations[2]`."""
+    """Return file and line of each part of a track, by its path in messages, such as `, operations[2]`."""
     return Templates(path.parent, root, parameters).places(path)
 
 
-#: Sections whose entries name a file, under which key.
+#: Sections whose entries name a file, and the key of the name.
 _NAMED = {
     "indices": "body",
     "templates": "template",

@@ -1,7 +1,6 @@
-"""What a track's code finds when it imports from Rally or OpenSearch Benchmark, or from a store's client.
+"""Stubs of Rally, OpenSearch Benchmark and store clients, for loading a track's code.
 
-Parameters can be made without them. There are the base classes of parameter sources, and for every other name
-a class or a module that does nothing, so that code which defines runners, too, can be loaded; only within the
+The base classes of parameter sources work; all other names are classes or modules that do nothing. Used only in the
 process of `isolated`.
 """
 
@@ -16,7 +15,7 @@ PACKAGES = ("esrally", "osbenchmark", "elasticsearch", "opensearchpy")
 
 
 class ParamSource:
-    """The base of parameter sources: gives the operation's own parameters."""
+    """Base class of parameter sources; returns the operation's parameters."""
 
     infinite = True
 
@@ -27,11 +26,11 @@ class ParamSource:
         self.kwargs = kwargs
 
     def partition(self, _index: int, _total: int) -> "ParamSource":
-        """Return the source of one of the clients."""
+        """Return the source for one client."""
         return self
 
     def params(self) -> dict[str, Any]:
-        """Return a request's parameters."""
+        """Return the parameters of a request."""
         return self._params
 
     def _client_params(self) -> dict[str, Any]:
@@ -39,19 +38,19 @@ class ParamSource:
 
 
 class SearchParamSource(ParamSource):
-    """The base of those that make searches: their parameters are in `query_params`."""
+    """Base class of sources of searches, with parameters in `query_params`."""
 
     def __init__(self, track: Any, params: dict[str, Any], **kwargs: Any) -> None:
         super().__init__(track, params, **kwargs)
         self.query_params = dict(params)
 
     def params(self) -> dict[str, Any]:
-        """Return a request's parameters."""
+        """Return the parameters of a request."""
         return self.query_params
 
 
 class _TemplateSource(ParamSource):
-    """The base of those that make templates: pairs of a name and a body are in `template_definitions`."""
+    """Base class of sources of templates, with pairs of name and body in `template_definitions`."""
 
     kind = ""
 
@@ -62,24 +61,24 @@ class _TemplateSource(ParamSource):
         self.template_definitions = [one for one in definitions if wanted is None or one[0] == wanted]
 
     def params(self) -> dict[str, Any]:
-        """Return the templates to make."""
+        """Return the templates to create."""
         return {"templates": self.template_definitions, "request-params": self._params.get("request-params", {})}
 
 
 class CreateIndexTemplateParamSource(_TemplateSource):
-    """Makes legacy templates."""
+    """Source of legacy templates."""
 
     kind = "templates"
 
 
 class CreateComponentTemplateParamSource(_TemplateSource):
-    """Makes component templates."""
+    """Source of component templates."""
 
     kind = "component_templates"
 
 
 class CreateComposableTemplateParamSource(_TemplateSource):
-    """Makes composable templates."""
+    """Source of composable templates."""
 
     kind = "composable_templates"
 
@@ -90,7 +89,7 @@ _REAL = {
 
 
 class _Hollow(ModuleType):
-    """A module that has any name: a class for a capital letter, otherwise a module."""
+    """A module that provides any attribute: a class for capitalized names, otherwise a module."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -108,7 +107,7 @@ class _Hollow(ModuleType):
 
 
 def _anything(self: Any, *_: Any, **__: Any) -> None:
-    """Take any arguments."""
+    """Accept any arguments."""
 
 
 def _hollow(name: str) -> ModuleType:
@@ -120,7 +119,7 @@ def _hollow(name: str) -> ModuleType:
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds the packages that are replaced here, and all modules in them."""
+    """Import hook for the stub packages and all their modules."""
 
     def find_spec(self, fullname: str, _path: Any, _target: Any = None) -> ModuleSpec | None:
         return ModuleSpec(fullname, self, is_package=True) if fullname.partition(".")[0] in PACKAGES else None
@@ -133,5 +132,5 @@ class _Finder(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Replace the packages in this process."""
+    """Install the import hook in this process."""
     sys.meta_path.insert(0, _Finder())

@@ -1,4 +1,4 @@
-"""What a track has in the store and in files: indices, data streams, templates and corpora."""
+"""Indices, data streams, templates and corpora of a track."""
 
 import json
 import re
@@ -19,10 +19,10 @@ _DEFINITION = ("settings", "mappings", "aliases")
 
 
 def shape(name: str, templates: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the definition that templates give an index of a name, with `data_stream` if they make it one.
+    """Return the definition that templates give to an index name, with `data_stream` for a data stream.
 
-    `templates` has the bodies by name, by the section that declares them. The store would take the composable template
-    of the highest priority, with its components, and without one all others in their order. None if none fits.
+    `templates` maps sections to bodies by name. As in the store, the matching composable template of the highest
+    priority applies, with its components; otherwise all legacy templates in order. None if no template matches.
     """
     composable = [body for body in templates.get("composable-templates", {}).values() if _fits(name, body)]
     if composable:
@@ -57,7 +57,7 @@ def _merged(definitions: list[Any]) -> dict[str, Any]:
 
 
 def _over(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return one mapping with the values of another one put over it, also within."""
+    """Return a recursive merge of two mappings, in which the second takes precedence."""
     both = dict(one)
     for key, value in other.items():
         inner = one.get(key)
@@ -65,29 +65,29 @@ def _over(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return both
 
 
-#: The paths of templates, by the section that declares them.
+#: API paths of templates, by section.
 TEMPLATES = {
     "templates": "/_template/",
     "component-templates": "/_component_template/",
     "composable-templates": "/_index_template/",
 }
-#: Archives that corpora are not read from.
+#: Archives that a corpus cannot read.
 _PACKED = (".xz", ".zip", ".tar", ".tgz", ".7z")
 _COMPRESSED = (*_PACKED, ".gz", ".bz2", ".zst")
 
-#: Formats of vectors, of which the servers have no files with the first ones.
+#: Vector formats, for which servers lack small files for test mode.
 _VECTORS = ("hdf5", "bigann", "parquet")
 
-#: Documents of each corpus in test mode, of which the servers of public tracks have files of their own.
+#: Documents per corpus in test mode; servers of public tracks have files of this size.
 SMALL = 1000
-#: How alike two words are, from 0 to 1, one of which may be a slip for the other.
+#: Similarity, from 0 to 1, above which an unknown word may be a typo.
 _SLIP = 0.8
-#: Bytes of an action line; longer lines are documents.
+#: Maximum bytes of an action line; longer lines are documents.
 _LONGEST_ACTION = 2**16
-#: What stands for all documents where a corpus does not say how many it has.
+#: Stands for all documents if a corpus does not declare their number.
 ALL = 10**12
 
-#: Keys of a corpus that a workload does not need.
+#: Keys of a corpus without effect on the load.
 _NO_MATTER = (
     *("documents", "meta", "uncompressed-bytes", "compressed-bytes", "source-format", "target-type"),
     *("target-index", "target-data-stream", "base-url", "source-url", "name"),
@@ -96,7 +96,7 @@ _NO_MATTER = (
 
 @dataclass(frozen=True)
 class DocumentSet:
-    """A file of documents: the name of its corpus here, the corpus that has it, and where it goes."""
+    """A file of documents: its corpus here, its corpus in the track, its target index, and its number of documents."""
 
     corpus: str
     of: str
@@ -106,53 +106,53 @@ class DocumentSet:
 
 @dataclass
 class Track:
-    """A track's parts, in the terms of a workload file; what has no counterpart is named in `left_out`."""
+    """Sections of a track, converted to sections of a workload file; `left_out` lists unsupported parts."""
 
     part: Part
-    #: The folder of the track's file.
+    #: Folder of the track's file.
     folder: Path
-    #: Tells the file and the line of each of the track's parts, by its path.
+    #: Returns the file and line of each part of the track, by path.
     locate: Callable[[], Mapping[str, str]]
-    #: Whether everything is to be small, to be tried once.
+    #: Whether to shrink everything for a trial run.
     test_mode: bool = False
     collections: dict[str, Any] = field(default_factory=dict)
     corpora: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, Any] = field(default_factory=dict)
     sets: list[DocumentSet] = field(default_factory=list)
-    #: The parameters of corpora, with their defaults.
+    #: Parameters of corpora, with their defaults.
     parameters: dict[str, Any] = field(default_factory=dict)
-    #: Corpora that are the first percents of another one: by its name and the percent.
+    #: Corpora with the first documents of another one, by its name and the percentage.
     shares: dict[tuple[str, float], str] = field(default_factory=dict)
-    #: The bodies of templates by name, by kind: `templates`, ...
+    #: Bodies of templates by name, by section: `templates`, ...
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: How to get the documents that cannot be fetched and read as they are.
+    #: Instructions for documents that the user must download.
     downloads: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
     def leave_out(self, entry: str) -> None:
-        """Name what is not imported, once."""
+        """Report a part that is not imported, once."""
         if entry not in self.left_out:
             self.left_out.append(entry)
 
     def refuse(self, name: str, error: BadInput) -> None:
-        """Leave something out because of what is wrong with it, with the line of the track's file."""
+        """Report a part that is not imported because of an error, with file and line."""
         self.leave_out(f"{name}: {error.what} ({self.place(str(error.where))})")
 
     def leave_out_key(self, name: str, key: str, part: Part) -> None:
-        """Name a key that is not imported; one that looks like a slip, with its line and the key that is meant."""
-        meant = _nearest(key, part.asked - part.data.keys())
+        """Report a key that is not imported; for a likely typo, with its line and a suggestion."""
+        meant = _nearest(key, part.read_keys - part.data.keys())
         slip = f", did you mean {meant!r}? ({self.place(f'{part.where}, {key}')})" if meant else ""
         self.leave_out(f"{name}: {key}{slip}")
 
     def unknown(self, kind: str, known: Iterable[str], where: str) -> str:
-        """Return what is said of operations of an unknown type, or of a name that the track does not declare."""
+        """Return the message for an operation of an unknown type or an undeclared name."""
         meant = _nearest(kind, known)
         slip = f"; did you mean {meant!r}? ({self.place(where)})" if meant else ""
-        return f"operations of the type {kind}{slip}"
+        return f"unsupported type {kind}{slip}"
 
     def place(self, where: str) -> str:
-        """Return the file and the line of a part of the track, as far as they are known."""
+        """Return file and line of a part of the track, or the part itself if they are unknown."""
         path = where.removeprefix(self.part.where)
         if path == where or not path:
             return where
@@ -166,7 +166,7 @@ class Track:
             return {}
 
     def entries(self, part: Part, key: str, what: str) -> Iterator[Part]:
-        """Yield the objects of a list as parts; what is not an object is left out by name."""
+        """Yield the objects of a list as parts; report other entries as not imported."""
         try:
             listed = part.listed(key)
         except BadInput as error:
@@ -179,12 +179,12 @@ class Track:
                 self.refuse(f"{what} {index + 1}", error)
 
     def remark(self, words: str) -> None:
-        """Say something at the head of the file, once."""
+        """Add a paragraph to the head of the file, once."""
         if words not in self.remarks:
             self.remarks.append(words)
 
     def read(self) -> None:
-        """Read the sections; what is wrong in them is left out by name."""
+        """Convert indices, templates, data streams and corpora; report invalid ones as not imported."""
         readers: tuple[tuple[str, str, Callable[[Part], None]], ...] = (
             ("indices", "index", self._index),
             *((kind, "template", self._template_of(kind)) for kind in TEMPLATES),
@@ -201,26 +201,26 @@ class Track:
                     self.refuse(f"{what} {part.data.get('name', '')}".rstrip(), error)
 
     def only_collection(self) -> str | None:
-        """Return the collection that is meant where the track names none: the only one, if it has one."""
+        """Return the only collection, which applies if none is named; None if there are several."""
         return next(iter(self.collections)) if len(self.collections) == 1 else None
 
     def collection(self, name: str) -> str:
-        """Return a collection of that name, which is made if the track does not declare it."""
+        """Add a collection if the track does not declare it, and return its name."""
         if name not in self.collections:
             definition = shape(name, self.templates)
             if definition is None:
-                self.leave_out(f"index {name}: the templates that would shape it; it has the store's defaults")
+                self.leave_out(f"index {name}: a definition; no template matches, so it uses the store's defaults")
             self.collections[name] = {"elasticsearch": literal(definition)} if definition else {}
         return name
 
     def is_stream(self, name: str) -> bool:
-        """Tell whether a collection is a data stream."""
+        """Return whether a collection is a data stream."""
         return bool(self.collections.get(name, {}).get("elasticsearch", {}).get("data_stream"))
 
     def _data_stream(self, stream: Part) -> None:
         name = stream.text("name")
         if "*" in name or "," in name:
-            self.leave_out(f"data stream {name}: it is a pattern; what is written makes the streams that it names")
+            self.leave_out(f"data stream {name}: it is a pattern; writes create the matching streams")
             return
         definition = {"data_stream": True, **(shape(name, self.templates) or {})}
         definition.pop("aliases", None)
@@ -240,7 +240,7 @@ class Track:
         index.get("auto-managed")
         mappings = body.get("mappings")
         if isinstance(mappings, dict) and isinstance(types, list) and len(types) == 1 and types[0] in mappings:
-            self.leave_out(f"index {name}: its mapping type {types[0]}, which today's stores do not have")
+            self.leave_out(f"index {name}: its mapping type {types[0]}, which current stores do not support")
             body = {**body, "mappings": mappings[types[0]]}
         definition = {key: body[key] for key in _DEFINITION if isinstance(body.get(key), dict)}
         for key in [key for key in body if key not in definition] + index.rest():
@@ -267,7 +267,7 @@ class Track:
         target = target or whole["target-index"] or whole["target-data-stream"] or self.only_collection() or written
         if written is not None and written != target:
             what = f"its action lines write to the index {written}, not to {target}"
-            raise documents.error("source-file", what, f"name {written} as its target-index")
+            raise documents.error("source-file", what, f"set target-index to {written}")
         count = documents.whole("document-count", 0) or None
         base = documents.get("base-url") or whole["base-url"]
         url = documents.get("source-url") or (f"{base.rstrip('/')}/{file}" if isinstance(base, str) else None)
@@ -284,7 +284,7 @@ class Track:
             self.leave_out(f"corpus {name}: {key}")
 
     def _source(self, key: str, file: str, url: str | None) -> dict[str, Any]:
-        """Return where a corpus comes from: its address, or a file in the folder that is the parameter `data`."""
+        """Return the source keys of a corpus (URL or file below `data`); add parameters and download instructions."""
         packed = next((end for end in _PACKED if file.endswith(end)), "")
         if url is not None and url.startswith(("https://", "http://")) and not packed:
             parameter = "file_" + re.sub(r"[^A-Za-z0-9_]", "_", key)
@@ -296,11 +296,11 @@ class Track:
         if is_here or "data" not in self.parameters:
             self.parameters["data"] = str(self.folder.resolve()) if is_here else "."
         if url is not None:
-            self.downloads.append(f"Get {url}{f' and unpack it to {source}' if packed else ''}.")
+            self.downloads.append(f"Download {url}{f' and unpack it to {source}' if packed else ''}.")
         return {"files": ["${data}/" + literal(source)]}
 
     def file_of(self, documents: DocumentSet) -> str:
-        """Return the one file of a corpus; what is fetched is a parameter whose default is its address."""
+        """Return the file of a corpus; for a URL, its parameter, whose default becomes the URL."""
         source = self.corpora[documents.corpus]
         if "files" in source:
             return str(source["files"][0])
@@ -309,7 +309,7 @@ class Track:
         return parameter
 
     def file_parameter(self, name: str, path: str) -> str:
-        """Return a parameter, as it is written where it is used, whose default is a path."""
+        """Add a parameter whose default is a path, and return its placeholder."""
         stem = "file_" + re.sub(r"[^A-Za-z0-9_]", "_", name)
         taken = [key for key, value in self.parameters.items() if value != path]
         key = next(key for key in (stem, *(f"{stem}_{n}" for n in range(2, 10**6))) if key not in taken)
@@ -317,26 +317,26 @@ class Track:
         return f"${{{key}}}"
 
     def is_path(self, parameter: str) -> bool:
-        """Tell whether the default of a parameter is a file of this machine."""
+        """Return whether the default of a parameter is a local file."""
         value = str(self.parameters[parameter])
         return bool(value) and not value.startswith(("https://", "http://"))
 
     def limited(self, wanted: int, count: int | None) -> dict[str, int]:
-        """Return the limit of a corpus of which `wanted` documents are to be taken, all of them if that is below 1."""
+        """Return the `documents` key of a corpus limited to `wanted` documents (below 1: no limit)."""
         limits = [
             limit for limit in (wanted if wanted > 0 else None, count, SMALL if self.test_mode else None) if limit
         ]
         return {"documents": min(limits)} if limits else {}
 
     def corpus(self, name: str, corpus: dict[str, Any]) -> str:
-        """Add a corpus under a name like that, and return its name; one that is the same is taken again."""
+        """Add a corpus under a name derived from `name`, or reuse an identical one; return its name."""
         known = next((key for key, other in self.corpora.items() if other == corpus), None)
         key = name_of(name, self.corpora) if known is None else known
         self.corpora[key] = corpus
         return key
 
     def variable(self, name: str, variable: dict[str, Any]) -> str:
-        """Add a variable under a name like that, and return its name; one that is the same is taken again."""
+        """Add a variable under a name derived from `name`, or reuse an identical one; return its name."""
         stem = "_" + re.sub(r"[^A-Za-z0-9_]+", "_", name)[-60:].strip("_")
         stem = stem if stem[1:2].isdigit() else stem[1:] or "value"
         stem = f"{stem}_" if stem in (*self.parameters, "documents", "nodes") else stem
@@ -348,7 +348,7 @@ class Track:
         return key
 
     def share(self, documents: DocumentSet, percent: float) -> str:
-        """Return the corpus of the first percents of the documents, whose number is known."""
+        """Add a corpus with the first `percent` of some documents, whose number must be known; return its name."""
         key = (documents.corpus, percent)
         if key not in self.shares:
             self.shares[key] = name_of(f"{documents.corpus}-{percent:.15g}-percent", self.corpora)
@@ -357,24 +357,24 @@ class Track:
         return self.shares[key]
 
     def documents(self, names: list[str], targets: list[str]) -> Iterator[DocumentSet]:
-        """Yield the files of the named corpora and indices; without names, of all."""
+        """Yield the document files of the named corpora and indices; an empty list selects all."""
         for documents in self.sets:
             if (not names or documents.of in names) and (not targets or documents.target in targets):
                 yield documents
 
 
 def _nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that a word is a slip for; None if none is that near."""
+    """Return the known word most similar to a likely typo; None without one."""
     return next(iter(get_close_matches(word, sorted(known), n=1, cutoff=_SLIP)), None)
 
 
 def documents_of(corpora: Mapping[str, Mapping[str, Any]]) -> int:
-    """Return how many documents the largest of some corpora has."""
+    """Return the number of documents of the largest corpus."""
     return max((corpus.get("documents", ALL) for corpus in corpora.values()), default=ALL)
 
 
 def _first_index(path: Path) -> str | None:
-    """Return the index that the first action line of a file of documents names; None if it is packed or names none."""
+    """Return the index in the first action line of a file; None if it is compressed, missing or names no index."""
     if path.name.endswith(_COMPRESSED) or not path.is_file():
         return None
     with path.open("rb") as file:
@@ -388,7 +388,7 @@ def _first_index(path: Path) -> str | None:
 
 
 def _small(file: str) -> str:
-    """Return the name of the file with the first documents of another one, as Rally's test mode has it."""
+    """Return the name of the small version of a file, as in Rally's test mode."""
     stem, _, packed = file.rpartition(".") if file.endswith(_COMPRESSED) else (file, "", "")
     before, dot, ending = stem.rpartition(".")
     name = f"{before}-1k{dot}{ending}" if dot and "/" not in ending else f"{stem}-1k"
@@ -396,7 +396,7 @@ def _small(file: str) -> str:
 
 
 def _template(template: Part) -> tuple[str, dict[str, Any]]:
-    """Return a template's name and its body, which may be a part of its file."""
+    """Return the name and body of a template; `template-path` selects a part of its file."""
     body = template.mapping("template")
     inner = template.get("template-path")
     if isinstance(inner, str) and isinstance(body.get(inner), dict):
