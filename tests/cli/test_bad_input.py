@@ -208,7 +208,7 @@ def test_an_experiment_on_a_machine_that_lacks_what_it_needs_makes_no_run_and_ca
     monkeypatch.setenv("LOADFRAME_JAVA_HOME", "nowhere")
     done = loadframe("run", "e.yaml")
     assert done.returncode == 2
-    assert a_message(done.stderr, what="no Java", remedy="LOADFRAME_JAVA_HOME"), done.stderr
+    assert a_message(done.stderr, what="not a Java runtime", remedy="LOADFRAME_JAVA_HOME"), done.stderr
     assert list(Path("results/e/runs").iterdir()) == []
     Path("e.yaml").write_text(EXPERIMENT.replace("[1, 2]", "[1, 2, 4]"))
     again = loadframe("run", "e.yaml")
