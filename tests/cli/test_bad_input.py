@@ -212,7 +212,7 @@ def test_an_experiment_on_a_machine_that_lacks_what_it_needs_makes_no_run_and_ca
     assert list(Path("results/e/runs").iterdir()) == []
     Path("e.yaml").write_text(EXPERIMENT.replace("[1, 2]", "[1, 2, 4]"))
     again = loadframe("run", "e.yaml")
-    assert "no Java" in again.stderr, "the folder without runs does not stand in the way of a corrected file"
+    assert "not a Java runtime" in again.stderr, "the folder without runs does not stand in the way of a corrected file"
 
 
 def test_without_network_the_first_download_is_one_message(refused, cache, monkeypatch):

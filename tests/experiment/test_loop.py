@@ -189,7 +189,7 @@ def test_a_cluster_grows_to_more_nodes_in_its_block_and_is_filled_anew(tmp_path,
 def test_nothing_is_begun_on_a_machine_that_lacks_what_every_run_needs(experiment, folder, monkeypatch, tmp_path):
     monkeypatch.setenv("LOADFRAME_JAVA_HOME", str(tmp_path))
     witness = Witness()
-    with pytest.raises(BadInput, match="no Java"):
+    with pytest.raises(BadInput, match="not a Java runtime"):
         run_experiment(experiment, design(experiment), folder, witness)
     assert witness.heard == []
     assert list(folder.runs_path.iterdir()) == []
