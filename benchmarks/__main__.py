@@ -20,7 +20,7 @@ def main(names: list[str]) -> int:
         if name not in NAMES:
             nearest = difflib.get_close_matches(name, NAMES, n=1)
             remedy = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(NAMES)}"
-            raise BadInput(f"there is no measurement {name!r}", remedy=remedy)
+            raise BadInput(f"unknown measurement {name!r}", remedy=remedy)
     status = 0
     for name in names or NAMES:
         print(f"{name.replace('_', ' ')}", flush=True)

@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of random instants and damages")
     given = parser.parse_args()
     if unknown := [name for name in given.suites if name not in SUITES]:
-        parser.error(f"there is no suite {unknown[0]!r}; there are {', '.join(SUITES)}")
+        parser.error(f"unknown suite {unknown[0]!r}; choose from {', '.join(SUITES)}")
     results: list[Result] = []
     for name in given.suites or SUITES:
         for result in attempts(name, SUITES[name](given.seed)):

@@ -142,7 +142,7 @@ CASES = (
         "chunks without an end", endless(CHUNKED, b"4000\r\n" + b"x" * 0x4000 + b"\r\n"), "server", "connect", "timeout"
     ),
     # The second is not the answer to the next request.
-    case("an answer that nobody asked for", says(PLAIN + ok(b"{}", status=b"404 No")), "success", "connect"),
+    case("an unsolicited answer", says(PLAIN + ok(b"{}", status=b"404 No")), "success", "connect"),
 )
 
 
