@@ -66,7 +66,7 @@ def test_data_of_an_existing_cluster_is_replaced_or_used_only_on_request(node, h
 
     refused = loadframe(*BRIEF, *hosts, "--output", "runs/second")
     assert refused.returncode == 2
-    assert "the cluster has nyc_taxis already" in refused.stderr
+    assert "the cluster already has nyc_taxis" in refused.stderr
     assert "use --replace to drop and refill it, or --reuse to keep its data" in refused.stderr
     assert not (folder / "runs" / "second").exists()
     assert node.count("nyc_taxis") == 1000

@@ -65,7 +65,7 @@ def test_collections_that_are_there_are_dropped_only_on_request(session, node, t
     first = session()
     first.create_collections()
     prepare(first, tmp_path)
-    with pytest.raises(BadInput, match="the cluster has trips already"):
+    with pytest.raises(BadInput, match="the cluster already has trips"):
         session().create_collections()
     assert node.count("trips") == 30
     session().create_collections(replace=True)

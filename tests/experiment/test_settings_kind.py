@@ -144,8 +144,7 @@ def test_of_a_screening_only_what_stands_out_is_put_together(opened):
     (result,) = read_settings(folder.path).results
     assert result.winner == ("512m", 5, 10)
     assert any(
-        "cannot separate interactions: the effect of heap may be that of shards × hits"
-        in warning.cause
+        "cannot separate interactions: the effect of heap may be that of shards × hits" in warning.cause
         for warning in result.warnings
     )
     term = settings_document(read_settings(folder.path))["results"][0]["responses"][0]["terms"][0]
