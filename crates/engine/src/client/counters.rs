@@ -26,7 +26,7 @@ pub struct Counter {
     /// Highest count of the workers that have ended.
     total: AtomicU64,
     /// Settled count of all ranks together; set if there are several.
-    told: Option<AtomicU64>,
+    settled_by_all: Option<AtomicU64>,
 }
 
 /// Floor of one worker. It has its own cache line, because each worker writes its floor constantly.
@@ -40,15 +40,15 @@ impl Counter {
         Self {
             floors: (0..workers).map(|_| Floor::default()).collect(),
             total: AtomicU64::new(0),
-            told: together.then(AtomicU64::default),
+            settled_by_all: together.then(AtomicU64::default),
         }
     }
 
     /// Returns the number below which every insert is finished.
     #[inline]
     pub fn settled(&self) -> u64 {
-        if let Some(told) = &self.told {
-            return told.load(Ordering::Acquire);
+        if let Some(settled_by_all) = &self.settled_by_all {
+            return settled_by_all.load(Ordering::Acquire);
         }
         let (lowest, total) = self.state();
         if lowest == ENDED { total } else { lowest }
@@ -63,8 +63,8 @@ impl Counter {
 
     /// Sets the settled count of all ranks together.
     pub fn tell(&self, settled: u64) {
-        if let Some(told) = &self.told {
-            told.fetch_max(settled, Ordering::AcqRel);
+        if let Some(settled_by_all) = &self.settled_by_all {
+            settled_by_all.fetch_max(settled, Ordering::AcqRel);
         }
     }
 

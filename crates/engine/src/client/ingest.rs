@@ -27,14 +27,14 @@ impl<D: Driver> Worker<D> {
         let mut pause = PAUSE;
         let mut free = Instant::now();
         source.queue.join();
-        while let Some(mut taken) = self.next_batch(&stream, &source).await {
+        while let Some(mut in_flight) = self.next_batch(&stream, &source).await {
             // The generator's delay starts when both the batch and a client were ready.
-            let ready = taken.ready.map(|ready| ready.max(free));
+            let ready = in_flight.ready.map(|ready| ready.max(free));
             let late = ready.map_or(Duration::ZERO, |ready| Instant::now().saturating_duration_since(ready));
-            let sent = self.send(&stream, &mut connection, seat, &source, &mut taken, late).await;
-            match taken.left {
-                None => source.queue.done(&taken),
-                Some(_) => source.queue.put_back(taken, sent.stuck),
+            let sent = self.send(&stream, &mut connection, seat, &source, &mut in_flight, late).await;
+            match in_flight.left {
+                None => source.queue.done(&in_flight),
+                Some(_) => source.queue.put_back(in_flight, sent.stuck),
             }
             // Without a connection, other batches would fail too.
             if sent.unreachable {
@@ -60,7 +60,7 @@ impl<D: Driver> Worker<D> {
                 source.queue.close();
             }
             let until = match source.queue.take(now) {
-                Next::Batch(taken) => return Some(taken),
+                Next::Batch(in_flight) => return Some(in_flight),
                 Next::Wait(until) => until,
                 Next::Ended => return None,
             };
@@ -88,11 +88,11 @@ impl<D: Driver> Worker<D> {
         connection: &mut D::Connection,
         seat: ClientSeat,
         source: &Source,
-        taken: &mut InFlightBatch,
+        in_flight: &mut InFlightBatch,
         late: Duration,
-    ) -> Sent {
+    ) -> SendResult {
         let choice = &self.phase.stream_plans[stream.index].choices[0];
-        let scheduled = taken.oldest().unwrap_or_else(Instant::now);
+        let scheduled = in_flight.oldest().unwrap_or_else(Instant::now);
         // Waiting for events or for a free client does not count as the generator's delay.
         let start = Start { scheduled, started: scheduled + late };
         self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
@@ -102,21 +102,22 @@ impl<D: Driver> Worker<D> {
         let name = self.phase.driver.parts(&choice.operation).len();
         let most = self.phase.plan.streams[stream.index].retries;
         let (driver, context) = (&self.phase.driver, &self.phase.context);
-        let mut rest = RetryState::of(taken.left.take());
+        let mut retry_state = RetryState::of(in_flight.left.take());
         let mut parts = Vec::new();
         let mut retries = 0;
         loop {
-            let reply = driver.ingest(connection, &choice.operation, context, &taken.batch, rest.documents()).await;
-            let mut dispositions = dispositions(&reply, taken.batch.events.len(), rest.documents());
+            let reply =
+                driver.ingest(connection, &choice.operation, context, &in_flight.batch, retry_state.documents()).await;
+            let mut dispositions = dispositions(&reply, in_flight.batch.events.len(), retry_state.documents());
             let words = reply.outcome.as_ref().err().map_or("", |failure| failure.message.as_str());
-            source.settle(taken, &mut dispositions, words);
+            source.settle(in_flight, &mut dispositions, words);
             let part = |&(place, disposition): &(u32, Disposition)| {
                 let failed = match disposition {
                     Disposition::Left => return None,
                     Disposition::Taken => None,
                     Disposition::Refused => Some(ErrorClass::Item),
                 };
-                let sent = taken.batch.events[place as usize].arrived;
+                let sent = in_flight.batch.events[place as usize].arrived;
                 Some(ReplyPart { name, sent, done: reply.done, documents: u64::from(failed.is_none()), failed })
             };
             parts.extend(dispositions.iter().filter_map(part));
@@ -127,23 +128,23 @@ impl<D: Driver> Worker<D> {
                 .collect();
             if !left.is_empty() && retries < most {
                 retries += 1;
-                rest.after(&reply);
+                retry_state.after(&reply);
                 let times = self.times(stream, seat, start);
                 self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
                 continue;
             }
             let stuck = left.len() == dispositions.len();
-            taken.left = Some(left).filter(|left| !left.is_empty());
-            let mut reply = rest.settle(reply);
+            in_flight.left = Some(left).filter(|left| !left.is_empty());
+            let mut reply = retry_state.settle(reply);
             reply.parts.append(&mut parts);
-            let asked = self.record(stream, choice, seat, start, reply);
-            return Sent { stuck, unreachable: stuck && asked.failed == Some(ErrorClass::Connect) };
+            let recorded = self.record(stream, choice, seat, start, reply);
+            return SendResult { stuck, unreachable: stuck && recorded.failed == Some(ErrorClass::Connect) };
         }
     }
 }
 
 /// Result of sending a batch.
-struct Sent {
+struct SendResult {
     /// No event was settled.
     stuck: bool,
     /// The client could not connect.

@@ -85,14 +85,14 @@ impl<D: Driver> Worker<D> {
         };
         let start = Start { scheduled, started };
         let knows = |slot| self.phase.driver.memory(connection).is_some_and(|memory| memory.has(slot));
-        let asked = match choice.lacks(knows) {
+        let outcome = match choice.lacks(knows) {
             Some(name) => self.record(stream, choice, seat, start, unsent(name)),
             None => self.ask(stream, connection, seat, choice, &draw, start).await,
         };
         if let (Some(counter), Some(count)) = (choice.uses, &stream.count) {
             count.borrow_mut().settle(counter, draw.number, &self.phase.counters);
         }
-        asked
+        outcome
     }
 
     /// Sends a request, with its retries, and records it.
@@ -117,19 +117,19 @@ impl<D: Driver> Worker<D> {
             return self.record(stream, choice, seat, start, reply);
         }
         let (is_first, newest) = self.before(connection, choice, draw);
-        let mut rest = RetryState::default();
+        let mut retry_state = RetryState::default();
         let mut reply = loop {
-            let reply = driver.execute(connection, &choice.operation, context, draw, rest.documents()).await;
+            let reply = driver.execute(connection, &choice.operation, context, draw, retry_state.documents()).await;
             if retries == most || !RetryState::may_pass(&reply) {
-                break rest.settle(reply);
+                break retry_state.settle(reply);
             }
             let due = reply.done
                 + RetryState::pause(&reply, retries, draw.unit(salt::BACK_OFF + u64::from(retries.min(1000))));
             if self.ends(stream).is_some_and(|ends| due > ends) {
-                break rest.settle(reply);
+                break retry_state.settle(reply);
             }
             retries += 1;
-            rest.after(&reply);
+            retry_state.after(&reply);
             self.recorder.borrow_mut().attempt(choice.slot, times(), reply, &self.waiting.borrow());
             self.sleep_until(due).await;
         };

@@ -96,40 +96,40 @@ mod tests {
 
     #[test]
     fn only_the_documents_that_were_rejected_are_left_by_their_places_in_the_whole() {
-        let mut rest = RetryState::default();
+        let mut state = RetryState::default();
         let first = reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]);
-        assert!(RetryState::may_pass(&first) && rest.documents().is_none());
-        rest.after(&first);
-        assert_eq!(rest.documents(), Some(&[1, 4, 9][..]));
-        rest.after(&reply(1, Some(ErrorClass::Rejected), &[0, 2]));
-        assert_eq!(rest.documents(), Some(&[1, 9][..]));
+        assert!(RetryState::may_pass(&first) && state.documents().is_none());
+        state.after(&first);
+        assert_eq!(state.documents(), Some(&[1, 4, 9][..]));
+        state.after(&reply(1, Some(ErrorClass::Rejected), &[0, 2]));
+        assert_eq!(state.documents(), Some(&[1, 9][..]));
         // After a failure of the whole attempt all of its documents remain.
-        rest.after(&reply(0, Some(ErrorClass::Connect), &[]));
-        assert_eq!(rest.documents(), Some(&[1, 9][..]));
-        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), None);
+        state.after(&reply(0, Some(ErrorClass::Connect), &[]));
+        assert_eq!(state.documents(), Some(&[1, 9][..]));
+        assert_eq!(outcome(state.settle(reply(2, None, &[]))), None);
     }
 
     #[test]
     fn a_request_that_was_rejected_until_the_end_counts_what_is_still_rejected() {
-        let mut rest = RetryState::default();
-        rest.after(&reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
-        assert_eq!(outcome(rest.settle(reply(2, Some(ErrorClass::Rejected), &[2]))), Some(ErrorClass::Rejected));
-        let mut rest = RetryState::default();
-        rest.after(&reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
+        let mut state = RetryState::default();
+        state.after(&reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
+        assert_eq!(outcome(state.settle(reply(2, Some(ErrorClass::Rejected), &[2]))), Some(ErrorClass::Rejected));
+        let mut state = RetryState::default();
+        state.after(&reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
         let gone = reply(0, Some(ErrorClass::Timeout), &[]);
-        assert_eq!(outcome(rest.settle(gone)), Some(ErrorClass::Item), "seven got through");
+        assert_eq!(outcome(state.settle(gone)), Some(ErrorClass::Item), "seven got through");
     }
 
     #[test]
     fn documents_that_failed_for_what_they_are_stay_failed() {
-        let mut rest = RetryState::default();
+        let mut state = RetryState::default();
         let mixed = Reply { lost: true, ..reply(5, Some(ErrorClass::Item), &[0, 1]) };
         assert!(RetryState::may_pass(&mixed), "two of five were rejected");
-        rest.after(&mixed);
-        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), Some(ErrorClass::Item));
-        let mut rest = RetryState::default();
-        rest.after(&Reply { lost: false, ..mixed });
-        assert_eq!(outcome(rest.settle(reply(2, None, &[]))), None, "only rejected documents failed");
+        state.after(&mixed);
+        assert_eq!(outcome(state.settle(reply(2, None, &[]))), Some(ErrorClass::Item));
+        let mut state = RetryState::default();
+        state.after(&Reply { lost: false, ..mixed });
+        assert_eq!(outcome(state.settle(reply(2, None, &[]))), None, "only rejected documents failed");
         assert!(!RetryState::may_pass(&reply(5, Some(ErrorClass::Item), &[])));
         assert!(!RetryState::may_pass(&reply(5, None, &[])));
     }
@@ -150,11 +150,11 @@ mod tests {
 
     #[test]
     fn a_request_that_fails_as_a_whole_is_tried_again_as_a_whole() {
-        let mut rest = RetryState::default();
+        let mut state = RetryState::default();
         let gone = reply(0, Some(ErrorClass::Connect), &[]);
         assert!(RetryState::may_pass(&gone));
-        rest.after(&gone);
-        assert_eq!(rest.documents(), None);
-        assert_eq!(outcome(rest.settle(gone)), Some(ErrorClass::Connect));
+        state.after(&gone);
+        assert_eq!(state.documents(), None);
+        assert_eq!(outcome(state.settle(gone)), Some(ErrorClass::Connect));
     }
 }

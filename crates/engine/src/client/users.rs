@@ -227,16 +227,16 @@ impl<D: Driver> Worker<D> {
         place: u32,
         start: Start,
     ) {
-        let taken = {
+        let request = {
             let user = &mut pool.users.borrow_mut()[place as usize];
             let failed = user.write_failed();
             user.ask(scene).map(|asking| (asking, std::mem::take(&mut user.memory), failed))
         };
-        let Some((UserRequest { choice, mut draw, think_time, missing }, mut memory, failed)) = taken else { return };
+        let Some((UserRequest { choice, mut draw, think_time, missing }, mut memory, failed)) = request else { return };
         let choice = &self.phase.stream_plans[stream.index].choices[choice];
         (draw.turn, draw.roams) = (stream.turn(choice.number), true);
         // Skip the visibility check of a failed write.
-        let in_vain = failed && choice.visible.is_some();
+        let skips = failed && choice.visible.is_some();
         let lacks = choice.lacks(|slot| memory.has(slot));
         // Records carry the user's number, since any client may send its requests.
         let seat = ClientSeat { client: draw.user, ..seat };
@@ -245,22 +245,22 @@ impl<D: Driver> Worker<D> {
         }
         let mut leaves = false;
         let (done, failed) = match lacks {
-            _ if in_vain => (Instant::now(), None),
+            _ if skips => (Instant::now(), None),
             Some(_) if missing == Missing::Skip => (Instant::now(), None),
             Some(name) => {
                 leaves = missing == Missing::Leave;
-                let asked = self.record(stream, choice, seat, start, unsent(name));
-                (asked.done, Some((asked.failed, false)))
+                let outcome = self.record(stream, choice, seat, start, unsent(name));
+                (outcome.done, Some((outcome.failed, false)))
             }
             None => {
                 if let Some(kept) = self.phase.driver.memory(connection) {
                     std::mem::swap(kept, &mut memory);
                 }
-                let asked = self.ask(stream, connection, seat, choice, &draw, start).await;
+                let outcome = self.ask(stream, connection, seat, choice, &draw, start).await;
                 if let Some(kept) = self.phase.driver.memory(connection) {
                     std::mem::swap(kept, &mut memory);
                 }
-                (asked.done, Some((asked.failed, asked.was_sent)))
+                (outcome.done, Some((outcome.failed, outcome.was_sent)))
             }
         };
         let mut due = done;
@@ -288,7 +288,7 @@ impl<D: Driver> Worker<D> {
         let simulated_clock = self.phase.simulated_clocks[stream.index].as_ref();
         let (next, asks) = {
             let user = &mut pool.users.borrow_mut()[place as usize];
-            (user.advance(scene, now, due, |taken| self.taken(stream, taken)), user.asks(scene.journey))
+            (user.advance(scene, now, due, |steps| self.record_timed(stream, steps)), user.asks(scene.journey))
         };
         match next {
             Next::Due(due) => {
@@ -322,7 +322,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Records steps that are timed together as one request, sent when due.
-    fn taken(&self, stream: &Stream, TimedSteps { user, slot, began, done, failed }: TimedSteps) {
+    fn record_timed(&self, stream: &Stream, TimedSteps { user, slot, began, done, failed }: TimedSteps) {
         let why = |class| Failure::new(class, "one of the requests in it failed");
         let reply = Reply::new(began, done, failed.map_or(Ok(()), |class| Err(why(class))));
         let times = Times { scheduled: began, started: began, ends: self.ends(stream), client: user };

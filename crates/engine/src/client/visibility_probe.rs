@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::Worker;
 use crate::driver::{Driver, ReplyPart};
 use crate::ingest::Source;
-use crate::ingest::probes::{Outcome, Sought};
+use crate::ingest::probes::{NextProbes, Outcome};
 use crate::pacing::schedule::Stride;
 use crate::plan::Pacing;
 use crate::recording::recorder::Times;
@@ -28,18 +28,18 @@ impl<D: Driver> Worker<D> {
         loop {
             let mut changed = std::pin::pin!(probes.changed());
             changed.as_mut().enable();
-            match probes.sought() {
-                Sought::Ended => return,
-                Sought::Nothing => {
+            match probes.next_probes() {
+                NextProbes::Ended => return,
+                NextProbes::Nothing => {
                     changed.await;
                     due = due.max(Instant::now());
                     continue;
                 }
-                Sought::Events(_) => {}
+                NextProbes::Events(_) => {}
             }
             self.timer.sleep_until(due).await;
             // Include probes opened during the wait.
-            let Sought::Events(batch) = probes.sought() else { continue };
+            let NextProbes::Events(batch) = probes.next_probes() else { continue };
             let started = Instant::now();
             self.waiting.borrow_mut()[seat.place] = Some((look, due));
             let (reply, seen) = phase.driver.look_for(&mut connection, &choice.operation, &phase.context, &batch).await;
@@ -52,7 +52,7 @@ impl<D: Driver> Worker<D> {
                 reply,
                 &self.waiting.borrow(),
             );
-            for Outcome { arrived, failed } in probes.looked(&seen, batch.events.len(), done, failed) {
+            for Outcome { arrived, failed } in probes.record_query(&seen, batch.events.len(), done, failed) {
                 let times = Times { scheduled: arrived, started, ends, client: seat.client };
                 let part = ReplyPart { name: 0, sent: arrived, done, documents: u64::from(failed.is_none()), failed };
                 recorder.part(visible, times, &part);

@@ -35,7 +35,7 @@ struct Place {
 
 /// Fields extracted from a line.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct EventFields {
     /// Index of the kind in [`Reader::names`].
     pub kind: usize,
     /// Byte range of the id in the line.
@@ -77,7 +77,7 @@ impl Reader {
     }
 
     /// Parses a line without surrounding white space, or returns the reason of its dead letter.
-    pub fn read(&self, line: &[u8]) -> Result<Said, Reason> {
+    pub fn read(&self, line: &[u8]) -> Result<EventFields, Reason> {
         if std::str::from_utf8(line).is_err() {
             return Err(Reason::NoObject);
         }
@@ -112,7 +112,7 @@ impl Reader {
             instant(due).ok_or(Reason::OddTime)
         });
         let start = id.as_ptr() as usize - line.as_ptr() as usize;
-        Ok(Said { kind, id: start..start + id.len(), time, due: due.transpose()?, unit })
+        Ok(EventFields { kind, id: start..start + id.len(), time, due: due.transpose()?, unit })
     }
 }
 
@@ -151,11 +151,11 @@ mod tests {
     #[test]
     fn a_line_says_its_kind_its_id_and_its_time_wherever_they_stand() {
         let line = br#"{"n": [1], "time": 5, "id": "a\"b", "type": "bid"}"#;
-        let said = reader(None).read(line).unwrap();
-        assert_eq!((said.kind, &line[said.id], said.time, said.due), (0, &br#"a\"b"#[..], 5, None));
+        let fields = reader(None).read(line).unwrap();
+        assert_eq!((fields.kind, &line[fields.id], fields.time, fields.due), (0, &br#"a\"b"#[..], 5, None));
         let line = br#"{"type": "click", "time": 9, "of": {"time": 7, "bid": 12}}"#;
-        let said = reader(Some("/time")).read(line).unwrap();
-        assert_eq!((said.kind, &line[said.id], said.time, said.due), (1, &b"12"[..], 7, Some(9)));
+        let fields = reader(Some("/time")).read(line).unwrap();
+        assert_eq!((fields.kind, &line[fields.id], fields.time, fields.due), (1, &b"12"[..], 7, Some(9)));
     }
 
     #[test]
@@ -196,8 +196,8 @@ mod tests {
         // A line is not a time.
         assert_eq!(reader.read(line.as_bytes()), Err(Reason::OddTime));
         let events = json!({"type": "/a~1b/0", "kinds": {"x": {"id": "/é/n/1", "time": "/a~1b/1/t"}}});
-        let said = Reader::new(&from_value(events).unwrap(), None).unwrap().read(line.as_bytes()).unwrap();
-        assert_eq!((said.kind, &line[said.id], said.time), (0, "id", 7));
+        let fields = Reader::new(&from_value(events).unwrap(), None).unwrap().read(line.as_bytes()).unwrap();
+        assert_eq!((fields.kind, &line[fields.id], fields.time), (0, "id", 7));
     }
 
     #[test]
@@ -228,10 +228,10 @@ mod tests {
             }
             let value = Value::Object(line);
             let text = value.to_string();
-            let said = reader.read(text.as_bytes());
-            said_something += u64::from(said.is_ok());
+            let fields = reader.read(text.as_bytes());
+            said_something += u64::from(fields.is_ok());
             assert_eq!(
-                said.map(|said| (said.kind, text[said.id].to_owned(), said.time, said.due)),
+                fields.map(|fields| (fields.kind, text[fields.id].to_owned(), fields.time, fields.due)),
                 plainly(&value),
                 "{text}"
             );

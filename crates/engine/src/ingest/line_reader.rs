@@ -201,18 +201,18 @@ impl ReadChunk {
             return self.refuse(source, Reason::TooLong, &line[..source.plan.longest_line], from);
         }
         match source.reader.read(line) {
-            Ok(said) => {
+            Ok(fields) => {
                 self.lines += 1;
-                if let Some(unit) = said.unit {
-                    source.warn(unit, said.time);
+                if let Some(unit) = fields.unit {
+                    source.warn(unit, fields.time);
                 }
                 let start = line.as_ptr() as usize - buffer.as_ptr() as usize;
                 self.events.push(Event {
                     arrived: self.now,
                     line: start..start + line.len(),
-                    id: start + said.id.start..start + said.id.end,
-                    kind: said.kind,
-                    time: said.time,
+                    id: start + fields.id.start..start + fields.id.end,
+                    kind: fields.kind,
+                    time: fields.time,
                     arrival: self.arrival,
                 });
             }

@@ -212,7 +212,7 @@ impl Source {
         for number in 0..self.readers {
             let part = port.as_mut().map(|port| port.part(number));
             self.spawn(format!("source-{number}"), fail, move |source| {
-                let _ended = Reads(source);
+                let _ended = ReaderGuard(source);
                 if !source.queue.sleep_until(start) {
                     return Ok(());
                 }
@@ -315,10 +315,10 @@ impl Source {
     /// Settles events of a batch; `fates` gives their dispositions by index, `words` the store's message.
     /// Refused events whose dead letter cannot be written become [`Disposition::Left`]: nothing is
     /// acknowledged that is stored nowhere.
-    pub fn settle(&self, taken: &InFlightBatch, fates: &mut [(u32, Disposition)], words: &str) {
+    pub fn settle(&self, in_flight: &InFlightBatch, fates: &mut [(u32, Disposition)], words: &str) {
         let mut dead_letters = Bundle::default();
         for (place, _) in fates.iter().filter(|(_, disposition)| *disposition == Disposition::Refused) {
-            let line = taken.batch.line(&taken.batch.events[*place as usize]);
+            let line = in_flight.batch.line(&in_flight.batch.events[*place as usize]);
             self.dead_letters.add(&mut dead_letters, Reason::Refused, words, line, &self.name);
         }
         if self.write(&mut dead_letters) {
@@ -334,14 +334,14 @@ impl Source {
                 Disposition::Left => continue,
                 Disposition::Taken => {
                     indexed += 1;
-                    kinds[taken.batch.events[place as usize].kind] += 1;
+                    kinds[in_flight.batch.events[place as usize].kind] += 1;
                 }
                 Disposition::Refused => {}
             }
-            taken.settle(place as usize);
+            in_flight.settle(place as usize);
         }
         if let Some(probes) = &self.probes {
-            probes.acknowledged(taken, fates);
+            probes.acknowledged(in_flight, fates);
         }
         self.counts.indexed.fetch_add(indexed, Ordering::Relaxed);
         for (counter, count) in self.counts.kinds.iter().zip(kinds) {
@@ -351,9 +351,9 @@ impl Source {
 }
 
 /// Marks a reader as ended when dropped, also after a panic.
-struct Reads<'a>(&'a Source);
+struct ReaderGuard<'a>(&'a Source);
 
-impl Drop for Reads<'_> {
+impl Drop for ReaderGuard<'_> {
     fn drop(&mut self) {
         self.0.queue.reader_ended();
     }

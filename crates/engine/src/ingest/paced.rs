@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::chunk::Chunk;
 use super::dead_letters::{Bundle, Reason};
-use super::line::Said;
+use super::line::EventFields;
 use super::line_reader::wall;
 use super::{Offered, Source, files, instant};
 use crate::pacing::profile::Profile;
-use crate::plan::{Made, NEVER, PlanError};
+use crate::plan::{GeneratorPlan, NEVER, PlanError};
 use crate::workload::event::Event;
 use crate::workload::event::generate::{Generate, GeneratorOptions, generator as named};
 
@@ -21,7 +21,7 @@ const READING: usize = 64 << 10;
 
 /// Creates the generator that the plan names. `now`: the first event's time, milliseconds since 1970, if the
 /// plan sets none.
-pub fn generator(source: &Source, made: &Made, now: i64) -> Result<Box<dyn Generate>, PlanError> {
+pub fn generator(source: &Source, made: &GeneratorPlan, now: i64) -> Result<Box<dyn Generate>, PlanError> {
     let start = match &made.start {
         None => now,
         Some(text) => instant::iso(text).ok_or_else(|| {
@@ -54,7 +54,7 @@ fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
             while let Some(due) = generator.next(&mut line) {
                 let Some(due) = pace.wait(due) else { return Ok(()) };
                 match source.reader.read(&line) {
-                    Ok(said) => pace.event(&line, said, due),
+                    Ok(fields) => pace.event(&line, fields, due),
                     Err(reason) => pace.refuse(reason, &line, &source.name),
                 }
                 line.clear();
@@ -102,13 +102,13 @@ fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clo
         }
         // Every rank reads all lines, to keep the same clock, and uses its own share.
         let mine = (number - 1) % source.share.of == source.share.index;
-        let said = if too_long || text.len() > longest { Err(Reason::TooLong) } else { source.reader.read(text) };
-        match said {
-            Ok(said) => {
-                let due = clock.due(said.due.unwrap_or(said.time));
+        let fields = if too_long || text.len() > longest { Err(Reason::TooLong) } else { source.reader.read(text) };
+        match fields {
+            Ok(fields) => {
+                let due = clock.due(fields.due.unwrap_or(fields.time));
                 if mine {
                     let Some(due) = pace.wait(due) else { return Ok(()) };
-                    pace.event(text, said, due);
+                    pace.event(text, fields, due);
                 }
             }
             Err(reason) if mine => pace.refuse(reason, text, &format!("{name}:{number}")),
@@ -220,16 +220,16 @@ impl<'a> Pace<'a> {
         true
     }
 
-    fn event(&mut self, line: &[u8], said: Said, due: Duration) {
+    fn event(&mut self, line: &[u8], fields: EventFields, due: Duration) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(line);
         self.lines += 1;
         self.events.push(Event {
             arrived: self.start + due,
             line: start..self.bytes.len(),
-            id: start + said.id.start..start + said.id.end,
-            kind: said.kind,
-            time: said.time,
+            id: start + fields.id.start..start + fields.id.end,
+            kind: fields.kind,
+            time: fields.time,
             arrival: self.wall + due.as_millis() as i64,
         });
     }

@@ -40,7 +40,7 @@ pub struct Probes {
 #[derive(Debug, Default)]
 struct State {
     probes: Vec<Probe>,
-    counts: Looked,
+    counts: ProbeCounts,
     /// Arrival time of the newest event found by a query.
     newest: Option<Instant>,
     finished: bool,
@@ -48,7 +48,7 @@ struct State {
 
 /// Counts of visibility probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Looked {
+pub struct ProbeCounts {
     /// Acknowledged events selected as probes.
     pub sampled: u64,
     /// Probes found by a query.
@@ -59,7 +59,7 @@ pub struct Looked {
     pub up_to: u64,
 }
 
-impl Looked {
+impl ProbeCounts {
     /// Adds the counts of another rank.
     pub fn add(&mut self, other: Self) {
         self.sampled += other.sampled;
@@ -71,7 +71,7 @@ impl Looked {
 
 /// The next step of the polling client.
 #[derive(Debug)]
-pub enum Sought {
+pub enum NextProbes {
     /// Query these events. Their lines are left out; ids, kinds and times are included.
     Events(Batch),
     /// Wait: no probe is open.
@@ -100,15 +100,15 @@ impl Probes {
     }
 
     /// Opens probes for the sampled events of a batch that the store has acknowledged.
-    pub fn acknowledged(&self, taken: &InFlightBatch, dispositions: &[(u32, Disposition)]) {
+    pub fn acknowledged(&self, in_flight: &InFlightBatch, dispositions: &[(u32, Disposition)]) {
         let of = |&(place, before): &(u32, u64)| {
             dispositions.contains(&(place, Disposition::Taken)).then(|| {
-                let event = &taken.batch.events[place as usize];
+                let event = &in_flight.batch.events[place as usize];
                 let Event { arrived, kind, time, arrival, .. } = *event;
-                Probe { arrived, id: taken.batch.id(event).to_vec(), kind, time, arrival, before }
+                Probe { arrived, id: in_flight.batch.id(event).to_vec(), kind, time, arrival, before }
             })
         };
-        let probes: Vec<Probe> = taken.sampled.iter().filter_map(of).collect();
+        let probes: Vec<Probe> = in_flight.sampled.iter().filter_map(of).collect();
         if !probes.is_empty() {
             let mut state = self.state();
             state.counts.sampled += probes.len() as u64;
@@ -130,10 +130,10 @@ impl Probes {
     }
 
     /// Returns all open probes as one batch.
-    pub fn sought(&self) -> Sought {
+    pub fn next_probes(&self) -> NextProbes {
         let state = self.state();
         if state.probes.is_empty() {
-            return if state.finished { Sought::Ended } else { Sought::Nothing };
+            return if state.finished { NextProbes::Ended } else { NextProbes::Nothing };
         }
         let mut batch = Batch { kinds: self.kinds.clone(), ..Batch::default() };
         for Probe { arrived, id, kind, time, arrival, .. } in &state.probes {
@@ -149,13 +149,19 @@ impl Probes {
                 arrival: *arrival,
             });
         }
-        Sought::Events(batch)
+        NextProbes::Events(batch)
     }
 
     /// Records a query for the first `sought` probes, answered at `done`; `seen` tells which ones it found.
     /// Returns the probes that this closes: those found, and those past their time limit. `failed`: the error
     /// class of a failed query.
-    pub fn looked(&self, seen: &[bool], sought: usize, done: Instant, failed: Option<ErrorClass>) -> Vec<Outcome> {
+    pub fn record_query(
+        &self,
+        seen: &[bool],
+        queried: usize,
+        done: Instant,
+        failed: Option<ErrorClass>,
+    ) -> Vec<Outcome> {
         let mut state = self.state();
         let State { probes, counts, newest, .. } = &mut *state;
         let (mut over, mut place) = (Vec::new(), 0);
@@ -170,7 +176,7 @@ impl Probes {
                 return false;
             }
             // The query did not cover probes opened after it started.
-            let is_late = place <= sought && done.saturating_duration_since(*arrived) >= self.sampling.within;
+            let is_late = place <= queried && done.saturating_duration_since(*arrived) >= self.sampling.within;
             if is_late {
                 counts.unseen += 1;
                 over.push(Outcome { arrived: *arrived, failed: Some(failed.unwrap_or(ErrorClass::Unseen)) });
@@ -186,7 +192,7 @@ impl Probes {
     }
 
     /// Returns the counts so far.
-    pub fn counts(&self) -> Looked {
+    pub fn counts(&self) -> ProbeCounts {
         self.state().counts
     }
 }
@@ -212,17 +218,17 @@ mod tests {
         let (probes, start) = (probes(10), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         probes.state().probes.extend([probe(start, 4), probe(at(5), 9), probe(at(6), 20)]);
-        assert_eq!(probes.looked(&[false, true], 2, at(7), None), [Outcome { arrived: at(5), failed: None }]);
-        assert_eq!(probes.counts(), Looked { seen: 1, up_to: 10, ..Looked::default() });
+        assert_eq!(probes.record_query(&[false, true], 2, at(7), None), [Outcome { arrived: at(5), failed: None }]);
+        assert_eq!(probes.counts(), ProbeCounts { seen: 1, up_to: 10, ..ProbeCounts::default() });
         assert_eq!(probes.newest(), Some(at(5)));
         let unseen = Outcome { arrived: start, failed: Some(ErrorClass::Unseen) };
-        assert_eq!(probes.looked(&[false, false], 2, at(10), None), [unseen]);
+        assert_eq!(probes.record_query(&[false, false], 2, at(10), None), [unseen]);
         let unanswered = Outcome { arrived: at(6), failed: Some(ErrorClass::Connect) };
-        assert_eq!(probes.looked(&[], 1, at(16), Some(ErrorClass::Connect)), [unanswered]);
-        assert_eq!(probes.counts(), Looked { seen: 1, unseen: 2, up_to: 10, ..Looked::default() });
-        assert!(matches!(probes.sought(), Sought::Nothing));
+        assert_eq!(probes.record_query(&[], 1, at(16), Some(ErrorClass::Connect)), [unanswered]);
+        assert_eq!(probes.counts(), ProbeCounts { seen: 1, unseen: 2, up_to: 10, ..ProbeCounts::default() });
+        assert!(matches!(probes.next_probes(), NextProbes::Nothing));
         probes.finish();
-        assert!(matches!(probes.sought(), Sought::Ended));
+        assert!(matches!(probes.next_probes(), NextProbes::Ended));
     }
 
     #[test]
@@ -230,7 +236,7 @@ mod tests {
         let (probes, start) = (probes(1), Instant::now());
         probes.state().probes.extend([probe(start, 0), probe(start, 1)]);
         let late = start + Duration::from_secs(2);
-        assert_eq!(probes.looked(&[true], 1, late, None), [Outcome { arrived: start, failed: None }]);
+        assert_eq!(probes.record_query(&[true], 1, late, None), [Outcome { arrived: start, failed: None }]);
         assert_eq!(probes.state().probes.len(), 1);
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Source;
 use super::dead_letters::Reason;
-use super::probes::{Looked, Probes};
+use super::probes::{ProbeCounts, Probes};
 use super::queue::QueueState;
 
 /// Statistics of a source. `lines` = `accepted` + dead letters other than those refused by the store.
@@ -49,7 +49,7 @@ pub struct SourceStats {
     /// CPU time of each reader thread, seconds.
     pub reader_cpu: Vec<f64>,
     /// Counts of visibility probes, if there were any.
-    pub looked_for: Option<Looked>,
+    pub looked_for: Option<ProbeCounts>,
     /// Errors and warnings.
     pub trouble: Vec<String>,
 }

@@ -76,7 +76,7 @@ const LENGTHS: usize = 16;
 
 /// Events that could not be read back.
 #[derive(Debug)]
-pub struct Lost {
+pub struct UnreadableEvents {
     /// Number of events.
     pub events: usize,
     /// The cause.
@@ -151,11 +151,11 @@ impl Spill {
     }
 
     /// Reads and removes the oldest chunk; returns `None` if the spill is empty.
-    pub fn read(&mut self) -> Result<Option<Chunk>, Lost> {
+    pub fn read(&mut self) -> Result<Option<Chunk>, UnreadableEvents> {
         let Some(part) = self.files.iter_mut().find(|part| part.read < part.written) else { return Ok(None) };
         let read = part.next(self.origin).map_err(|error| {
             part.read = part.written;
-            Lost { events: part.events, error }
+            UnreadableEvents { events: part.events, error }
         });
         self.give_back();
         read.map(Some)

@@ -22,7 +22,7 @@ pub enum Step {
     /// Repeat steps.
     Repeat(Repeat),
     /// Draw one of several branches.
-    Choose(Vec<Way>),
+    Choose(Vec<Branch>),
     /// Choose one of two branches by a test of the user's state.
     When(When),
     /// Record steps together as one additional request.
@@ -85,7 +85,7 @@ pub struct Timed {
 /// A branch.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Way {
+pub struct Branch {
     /// Weight of the branch among all branches.
     pub weight: f64,
     /// Its steps; empty by default.

@@ -18,8 +18,8 @@ mod source;
 mod visible;
 
 pub use error::{PlanError, PlanErrorKind};
-pub use journey::{Ask, Clock, Comparison, Missing, Repeat, Step, Test, Timed, Way, When};
-pub use source::{Events, Kind, Listen, Made, Replay, Source};
+pub use journey::{Ask, Branch, Clock, Comparison, Missing, Repeat, Step, Test, Timed, When};
+pub use source::{Events, GeneratorPlan, Kind, Listen, Replay, Source};
 pub use visible::{Sampling, Visible};
 
 /// Upper limit of durations, s: 30 years. Clocks can still represent it.

@@ -25,7 +25,7 @@ pub struct Source {
     pub stdin: bool,
     /// Generate events.
     #[serde(default)]
-    pub generate: Option<Made>,
+    pub generate: Option<GeneratorPlan>,
     /// Replay files: lines are due at the intervals between their own times.
     #[serde(default)]
     pub replay: Option<Replay>,
@@ -86,7 +86,7 @@ pub struct Listen {
 /// Generated events.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Made {
+pub struct GeneratorPlan {
     /// The generator's name; see [`crate::workload::event::generate`].
     pub generator: String,
     /// New documents per second, over all ranks.

@@ -197,9 +197,10 @@ impl RankRecorder {
             return Some("a rank said twice how it ended".into());
         }
         let requests = |counts: &[[Counts; 2]]| counts.iter().flatten().map(|counts| counts.requests).sum::<u64>();
-        let (told, recorded) = (requests(&part.counts), requests(&self.tally.totals.counts));
-        (part.counts != self.tally.totals.counts)
-            .then(|| format!("the ranks' totals differ from the sum of their seconds: {told} requests and {recorded}"))
+        let (counted, recorded) = (requests(&part.counts), requests(&self.tally.totals.counts));
+        (part.counts != self.tally.totals.counts).then(|| {
+            format!("the ranks' totals differ from the sum of their seconds: {counted} requests and {recorded}")
+        })
     }
 }
 

@@ -16,7 +16,7 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     // A target without hosts needs no connections.
     let per_client = if plan.target.spread == Spread::Fixed { hosts.min(1) } else { hosts };
     let most = plan.target.connections.unwrap_or(u64::MAX);
-    let (mut clients, mut asked) = (0u64, Vec::new());
+    let (mut clients, mut demands) = (0u64, Vec::new());
     for (stream, profile) in plan.streams.iter().zip(profiles) {
         let (count, what) = match stream.pacing {
             Pacing::Closed { .. } => (profile.greatest() as u64, "clients"),
@@ -25,7 +25,7 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
             Pacing::Source { workers, .. } => (workers, "workers"),
         };
         clients = clients.saturating_add(count);
-        asked.push(format!("stream {:?}: {count} {what}", stream.name));
+        demands.push(format!("stream {:?}: {count} {what}", stream.name));
     }
     // All streams run simultaneously, and share the process and the connections.
     let needed = clients.saturating_mul(per_client).min(most).div_ceil(plan.ranks) + OTHERS;
@@ -33,7 +33,7 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
         return Err(PlanError::new(format!(
             "{} need {needed} file descriptors, and this process may have {limit}: raise the limit (ulimit -n), ask for \
              fewer, let them share \"connections\", or spread them over more generators",
-            asked.join(", ")
+            demands.join(", ")
         )));
     }
     Ok(())
@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(pacing: &serde_json::Value, hosts: &[&str]) -> Result<(), PlanError> {
+    fn provide_for(pacing: &serde_json::Value, hosts: &[&str]) -> Result<(), PlanError> {
         with(pacing, &json!({"driver": "search", "hosts": hosts}))
     }
 
@@ -73,13 +73,13 @@ mod tests {
 
     #[test]
     fn more_in_flight_than_file_descriptors_is_said_before_the_run() {
-        let error = asked(&json!({"open": {"rate": 1, "max_in_flight": 2_000_000_000}}), &["a:1"]).unwrap_err();
+        let error = provide_for(&json!({"open": {"rate": 1, "max_in_flight": 2_000_000_000}}), &["a:1"]).unwrap_err();
         assert!(error.message.contains("file descriptors") && error.message.contains("ulimit -n"), "{error}");
-        let error = asked(&json!({"closed": {"clients": 900_000_000}}), &["a:1"]).unwrap_err();
+        let error = provide_for(&json!({"closed": {"clients": 900_000_000}}), &["a:1"]).unwrap_err();
         assert!(error.message.contains("stream \"s\": 900000000 clients"), "{error}");
-        asked(&json!({"open": {"rate": 1}}), &["a:1"]).unwrap();
-        asked(&json!({"users": {"users": 900_000_000, "clients": 4}}), &["a:1"]).unwrap();
-        asked(&json!({"closed": {"clients": 900_000_000}}), &[]).unwrap();
+        provide_for(&json!({"open": {"rate": 1}}), &["a:1"]).unwrap();
+        provide_for(&json!({"users": {"users": 900_000_000, "clients": 4}}), &["a:1"]).unwrap();
+        provide_for(&json!({"closed": {"clients": 900_000_000}}), &[]).unwrap();
     }
 
     #[test]

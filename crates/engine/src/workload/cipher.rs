@@ -355,7 +355,9 @@ mod tests {
         for text in ["2015-02-30", "2015-01-31 00:00:00", "2015-1-31", "now"] {
             assert!(error(&day, json!(text)).contains("wants a date like %Y-%m-%d"), "{text}");
         }
-        assert!(field(json!("text")).bound(&json!("a"), Bound::Low).unwrap_err().contains("cannot be compared by order"));
+        assert!(
+            field(json!("text")).bound(&json!("a"), Bound::Low).unwrap_err().contains("cannot be compared by order")
+        );
         let rounded = field(json!({"number": {"unit": 100, "rounded": true}}));
         assert_eq!(rounded.value(&json!(17.160000000000004)), rounded.value(&json!(17.16)));
         assert!(Field::new("12", "f", &json!("text")).unwrap_err().message.contains("32 hexadecimal digits"));

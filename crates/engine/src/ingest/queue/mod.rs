@@ -285,9 +285,9 @@ impl Queue {
         // A batch is ready once it is full or its first event has waited for the flush time.
         let full_since = last.filter(|_| full);
         let ready = [full_since, due].into_iter().flatten().min().filter(|ready| *ready <= now);
-        let mut taken = InFlightBatch::together(&pieces, self.kinds.clone(), ready);
-        taken.sampled = sampled;
-        Next::Batch(taken)
+        let mut in_flight = InFlightBatch::together(&pieces, self.kinds.clone(), ready);
+        in_flight.sampled = sampled;
+        Next::Batch(in_flight)
     }
 
     /// Wakes another client if there is more to take, because this client stops waiting.
@@ -299,28 +299,28 @@ impl Queue {
 
     /// Returns a batch with its remaining events to the queue, for a retry after its back-off. `stuck`: the
     /// request stored no event.
-    pub fn put_back(&self, mut taken: InFlightBatch, stuck: bool) {
-        taken.ready = None;
+    pub fn put_back(&self, mut in_flight: InFlightBatch, stuck: bool) {
+        in_flight.ready = None;
         let mut state = self.state();
         state.away -= 1;
-        state.retrying -= usize::from(taken.back_off.is_some());
-        let doubled = taken.back_off.filter(|_| stuck).map(|before| before * 2);
+        state.retrying -= usize::from(in_flight.back_off.is_some());
+        let doubled = in_flight.back_off.filter(|_| stuck).map(|before| before * 2);
         let longest = LONGEST_BACK_OFF.max(BETWEEN_RETRIES * state.kept.len() as u32);
         let back_off = doubled.unwrap_or(SHORTEST_BACK_OFF).min(longest);
-        taken.back_off = Some(back_off);
-        taken.retry_at = Instant::now() + back_off;
-        state.kept.push(taken);
+        in_flight.back_off = Some(back_off);
+        in_flight.retry_at = Instant::now() + back_off;
+        state.kept.push(in_flight);
         drop(state);
         self.events.notify_one();
     }
 
     /// Removes a batch whose events are all settled.
-    pub fn done(&self, taken: &InFlightBatch) {
+    pub fn done(&self, in_flight: &InFlightBatch) {
         let mut state = self.state();
         state.away -= 1;
-        state.retrying -= usize::from(taken.back_off.is_some());
+        state.retrying -= usize::from(in_flight.back_off.is_some());
         let was_full = state.bytes >= self.most;
-        state.bytes -= taken.batch.bytes.len() as u64;
+        state.bytes -= in_flight.batch.bytes.len() as u64;
         let (room, last) = (was_full && state.bytes < self.most, state.away == 0);
         let retries = !state.kept.is_empty();
         // Try the spill again: a full disk may have room now.
@@ -347,7 +347,7 @@ impl Queue {
     /// Returns the queue length and totals.
     pub fn standing(&self) -> QueueState {
         let state = self.state();
-        let kept = |taken: &InFlightBatch| taken.left.as_ref().map_or(taken.batch.events.len(), Vec::len);
+        let kept = |in_flight: &InFlightBatch| in_flight.left.as_ref().map_or(in_flight.batch.events.len(), Vec::len);
         let kept: usize = state.kept.iter().map(kept).sum();
         QueueState {
             waiting: state.waiting + state.spilled + kept,
@@ -377,42 +377,42 @@ mod tests {
         queue
     }
 
-    fn taken(queue: &Queue, now: Instant) -> Option<InFlightBatch> {
-        if let Next::Batch(taken) = queue.take(now) { Some(taken) } else { None }
+    fn take_batch(queue: &Queue, now: Instant) -> Option<InFlightBatch> {
+        if let Next::Batch(in_flight) = queue.take(now) { Some(in_flight) } else { None }
     }
 
-    fn line(taken: Option<&InFlightBatch>) -> Option<u8> {
-        taken.map(|taken| taken.batch.bytes[0] - b'0')
+    fn line(in_flight: Option<&InFlightBatch>) -> Option<u8> {
+        in_flight.map(|in_flight| in_flight.batch.bytes[0] - b'0')
     }
 
     #[test]
     fn fresh_events_come_before_retries_unless_these_are_long_overdue() {
         let queue = queue(3, 0..6);
-        let stuck = taken(&queue, Instant::now()).unwrap();
+        let stuck = take_batch(&queue, Instant::now()).unwrap();
         queue.put_back(stuck, true);
         let soon = Instant::now() + SHORTEST_BACK_OFF;
-        assert_eq!(line(taken(&queue, soon).as_ref()), Some(1), "the retry is due, and waits for fresh events");
+        assert_eq!(line(take_batch(&queue, soon).as_ref()), Some(1), "the retry is due, and waits for fresh events");
         let late = soon + LONGEST_BACK_OFF;
-        let retried = taken(&queue, late).unwrap();
+        let retried = take_batch(&queue, late).unwrap();
         assert_eq!(line(Some(&retried)), Some(0));
         queue.put_back(retried, true);
         let later = late + 10 * LONGEST_BACK_OFF;
-        assert_eq!(line(taken(&queue, later).as_ref()), Some(2), "never two retries in a row");
-        assert_eq!(line(taken(&queue, later).as_ref()), Some(0));
+        assert_eq!(line(take_batch(&queue, later).as_ref()), Some(2), "never two retries in a row");
+        assert_eq!(line(take_batch(&queue, later).as_ref()), Some(0));
     }
 
     #[test]
     fn retries_leave_one_client_to_fresh_events_and_their_back_off_grows() {
         let queue = queue(3, 0..3);
-        let batches: Vec<InFlightBatch> = (0..3).filter_map(|_| taken(&queue, Instant::now())).collect();
+        let batches: Vec<InFlightBatch> = (0..3).filter_map(|_| take_batch(&queue, Instant::now())).collect();
         batches.into_iter().for_each(|batch| queue.put_back(batch, true));
         let Next::Wait(Some(due)) = queue.take(Instant::now()) else { panic!("no retry is due yet") };
-        let first = taken(&queue, due + LONGEST_BACK_OFF).unwrap();
-        let _second = taken(&queue, due + LONGEST_BACK_OFF).unwrap();
+        let first = take_batch(&queue, due + LONGEST_BACK_OFF).unwrap();
+        let _second = take_batch(&queue, due + LONGEST_BACK_OFF).unwrap();
         assert!(matches!(queue.take(due + LONGEST_BACK_OFF), Next::Wait(None)), "two of three clients retry");
         let before = first.back_off;
         queue.put_back(first, true);
-        let again = taken(&queue, due + 10 * LONGEST_BACK_OFF).unwrap();
+        let again = take_batch(&queue, due + 10 * LONGEST_BACK_OFF).unwrap();
         assert_eq!((before, line(Some(&again))), (Some(SHORTEST_BACK_OFF), Some(2)), "the longest-waiting batch");
         let kept = queue.state().kept[0].back_off;
         assert_eq!(kept, Some(2 * SHORTEST_BACK_OFF));

@@ -2,7 +2,7 @@
 
 use super::{Queue, State};
 use crate::ingest::chunk::Chunk;
-use crate::ingest::spill::Lost;
+use crate::ingest::spill::UnreadableEvents;
 
 impl Queue {
     /// Adds the events of a chunk; drops them if the queue is closed. Calls `accepted` before any client can
@@ -58,7 +58,7 @@ impl Queue {
             let mut state = self.state();
             let count = match &read {
                 Ok(chunk) => chunk.as_ref().map_or(0, |chunk| chunk.events.len()),
-                Err(Lost { events, .. }) => *events,
+                Err(UnreadableEvents { events, .. }) => *events,
             };
             state.spilled -= count;
             state.readable -= count;
@@ -67,7 +67,7 @@ impl Queue {
             match read {
                 Ok(Some(chunk)) => self.keep(state, chunk),
                 Ok(None) => {}
-                Err(Lost { events, error }) => {
+                Err(UnreadableEvents { events, error }) => {
                     drop(state);
                     say(format!("{events} events that were spilled to disk cannot be read back: {error}"));
                     self.events.notify_waiters();

@@ -182,8 +182,9 @@ impl Second {
             let greatest = samples.iter().map(|sample| sample.node).max().unwrap_or_default();
             let ours: Vec<u16> =
                 (0..=usize::from(greatest)).map(|node| number(hosts, &name(theirs, node)) as u16).collect();
-            let told = |sample: &Sample| Sample { rank: *rank as u32, node: ours[usize::from(sample.node)], ..*sample };
-            sum.samples.extend(samples.iter().map(told));
+            let renumbered =
+                |sample: &Sample| Sample { rank: *rank as u32, node: ours[usize::from(sample.node)], ..*sample };
+            sum.samples.extend(samples.iter().map(renumbered));
         }
         Ok(())
     }

@@ -43,8 +43,8 @@ impl Encrypted {
     pub fn open(form: &Value, seed: u64) -> Result<Self, PlanError> {
         let wrong = || PlanError::new("an encrypted corpus says of, key and fields");
         let fields = form.get("fields").and_then(Value::as_object);
-        let said = (form.get("of"), form.get("key").and_then(Value::as_str), fields);
-        let (Some(of), Some(key), Some(fields)) = said else { return Err(wrong()) };
+        let parts = (form.get("of"), form.get("key").and_then(Value::as_str), fields);
+        let (Some(of), Some(key), Some(fields)) = parts else { return Err(wrong()) };
         let field = |(name, how): (&String, &Value)| Ok((name.clone(), Field::new(key, name, how)?));
         Ok(Self {
             plain: Box::new(Corpus::open(of, seed)?),

@@ -141,8 +141,8 @@ impl Index {
     }
 
     /// Joins consecutive pieces, up to the first line that is not a document.
-    fn of(pieces: Vec<Piece>) -> Joined {
-        let mut joined = Joined { index: Self::default(), flaw: None };
+    fn of(pieces: Vec<Piece>) -> JoinedPieces {
+        let mut joined = JoinedPieces { index: Self::default(), flaw: None };
         for piece in pieces {
             let index = &mut joined.index;
             index.stretches.push((index.documents, index.offsets.len()));
@@ -214,13 +214,13 @@ impl Index {
     }
 }
 
-/// Joined pieces.
-struct Joined {
+/// Consecutive pieces, joined.
+struct JoinedPieces {
     index: Index,
     flaw: Option<u64>,
 }
 
-impl Joined {
+impl JoinedPieces {
     /// Returns the index, if it has the required documents.
     fn complete(self, named: &Path, map: &[u8], most: u64) -> Result<Index, PlanError> {
         if let Some(at) = self.flaw
@@ -253,10 +253,10 @@ fn empty(named: &Path) -> PlanError {
 
 /// Returns the candidate paths of an index: next to the file, then in the cache.
 fn places(plain: &Path, stamp: Stamp) -> Vec<PathBuf> {
-    let mut beside = plain.as_os_str().to_owned();
-    beside.push(".offsets");
+    let mut sibling = plain.as_os_str().to_owned();
+    sibling.push(".offsets");
     let cached = cache::folder().map(|folder| folder.join(cache::name(plain, stamp, ".offsets")));
-    [Some(PathBuf::from(beside)), cached].into_iter().flatten().collect()
+    [Some(PathBuf::from(sibling)), cached].into_iter().flatten().collect()
 }
 
 fn is_action(text: &[u8]) -> bool {

@@ -33,7 +33,7 @@ pub struct Encrypted {
 impl UnboundEncrypted {
     pub fn new(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("encrypted", argument, &["of", "key", "field", "as", "bound"])?;
-        let said = form.get("as").ok_or_else(|| form.wrong("as", "how the field is encrypted"))?;
+        let how = form.get("as").ok_or_else(|| form.wrong("as", "how the field is encrypted"))?;
         let bound = match form.word("bound", &["none", "low", "high"])? {
             "low" => Some(Bound::Low),
             "high" => Some(Bound::High),
@@ -41,7 +41,7 @@ impl UnboundEncrypted {
         };
         Ok(Self {
             of: form.text("of")?.to_owned(),
-            field: Arc::new(Field::new(form.text("key")?, form.text("field")?, said)?),
+            field: Arc::new(Field::new(form.text("key")?, form.text("field")?, how)?),
             bound,
         })
     }
