@@ -103,7 +103,7 @@ def test_an_experiment_that_gets_no_line_says_where_it_waited_and_for_how_long(f
     Path("e.yaml").write_text(Path("e.yaml").read_text().replace(real, "kind: sim") + "prepare: [clear]\n")
     done = loadframe("run", "e.yaml")
     assert done.returncode == 1
-    assert f"no line has come to 127.0.0.1:{port} for 0.5 s: send lines there" in done.stderr
+    assert f"no line arrived at 127.0.0.1:{port} within 0.5 s: send lines to it" in done.stderr
 
 
 def test_a_port_that_is_taken_is_refused_before_a_store_is_started(folder, port):

@@ -38,7 +38,7 @@ def test_which_events_are_looked_for_is_the_same_on_each_run(tmp_path):
     [
         ({"driver": "cql"}, "cannot query ingested events"),
         ({"sample": None}, "one in how long"),
-        ({"operations": {"take_in": {"get": {}}}, "driver": "null"}, "takes in no events"),
+        ({"operations": {"take_in": {"get": {}}}, "driver": "null"}, "does not ingest events"),
     ],
 )
 def test_what_cannot_be_looked_for_is_refused_before_the_load(tmp_path, parts, words):

@@ -78,7 +78,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// connection before it counts as sent. Connections are distributed over the `workers` threads by
     /// striding, like clients. Called before the load.
     fn cap(&mut self, _connections: u64, _workers: u64) -> Result<(), PlanError> {
-        Err(PlanError::new("this driver cannot cap its connections: leave \"connections\" out"))
+        Err(PlanError::new("this driver cannot limit its connections: remove \"connections\""))
     }
 
     /// Returns the nodes that clients of worker `worker` of `workers` can choose from, if a client uses one
@@ -136,7 +136,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         _batch: &Batch,
         _only: Option<&[u32]>,
     ) -> impl Future<Output = Reply> {
-        ready(Reply::unsent(Failure::new(ErrorClass::Client, "this operation takes in no events")))
+        ready(Reply::unsent(Failure::new(ErrorClass::Client, "this operation does not ingest events")))
     }
 
     /// Returns the last answer as JSON, if it is JSON and the client still has all of it.
@@ -159,7 +159,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         _context: &Context,
         _batch: &Batch,
     ) -> impl Future<Output = (Reply, Vec<bool>)> {
-        let failure = Failure::new(ErrorClass::Client, "this driver looks for no events");
+        let failure = Failure::new(ErrorClass::Client, "this driver cannot query ingested events");
         ready((Reply::unsent(failure), Vec::new()))
     }
 
@@ -191,7 +191,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     ) -> (Reply, Exchange) {
         let now = Instant::now();
         let request = self.render(connection, operation, context, draw).unwrap_or_default();
-        let answer = "not sent: the operation sends the events of a source, and the request is a sample".to_owned();
+        let answer = "not sent: this is a sample; the operation sends the events of a source".to_owned();
         (Reply::new(now, now, Ok(())), Exchange { request, answer })
     }
 

@@ -200,7 +200,7 @@ fn a_bad_plan_is_refused_before_anything_runs() {
         stream
     };
     for (stream, cause) in [
-        (with("mix", json!([])), "names no operation"),
+        (with("mix", json!([])), "exactly one of mix, journey and steps"),
         (with("mix", json!([["c", 1]])), "unknown operation \"c\""),
         (with("mix", json!([["a", 0]])), "weight 0"),
         (with("pacing", json!({"closed": {"clients": 0}})), "0 clients"),

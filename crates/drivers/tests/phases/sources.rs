@@ -417,10 +417,10 @@ fn what_cannot_be_is_said_before_anything_is_read() {
     assert!(said(&ingesting(json!({"files": ["/nowhere/at/all"]}), json!("exhausted"))).contains("/nowhere/at/all"));
     let mut plan = ingesting(json!({"listen": {"address": "127.0.0.1:0"}}), json!("exhausted"));
     plan["operations"]["take_in"] = json!({"something": "else"});
-    assert!(said(&plan).contains("takes in no events"));
+    assert!(said(&plan).contains("does not ingest events"));
     plan["operations"]["take_in"] = json!({"take_in": {}});
     plan["streams"][0]["pacing"] = json!({"closed": {"clients": 1}});
-    assert!(said(&plan).contains("has none"));
+    assert!(said(&plan).contains("lacks a source"));
 }
 
 #[test]

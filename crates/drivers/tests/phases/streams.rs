@@ -100,7 +100,7 @@ fn a_phase_that_no_stream_ends_is_refused() {
     let some = json!({"pacing": closed, "stop": {"requests": 1}});
     let mut plan = two(some.clone(), ended.clone());
     plan["ends_with"] = json!(["leadr"]);
-    assert!(refused(&plan).contains("\"leadr\", which it does not have"));
+    assert!(refused(&plan).contains("unknown stream \"leadr\""));
     plan["ends_with"] = json!([]);
     assert!(refused(&plan).contains("no stream ends the phase"));
     assert!(refused(&two(ended.clone(), some.clone())).contains("which ends with the phase"));

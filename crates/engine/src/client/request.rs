@@ -192,7 +192,7 @@ impl<D: Driver> Worker<D> {
                 let answered = matches!(failure.class, ErrorClass::Assertion | ErrorClass::Client);
                 let class = if answered { ErrorClass::Unseen } else { failure.class };
                 let message =
-                    format!("not seen after {} s and {looks} looks: {}", within.as_secs_f64(), failure.message);
+                    format!("not visible after {} s and {looks} polls: {}", within.as_secs_f64(), failure.message);
                 return Reply { sent, outcome: Err(Failure::new(class, message)), documents: 0, ..reply };
             }
             self.recorder.borrow_mut().saw_nothing(
@@ -292,7 +292,7 @@ fn write_failed(failed: ErrorClass) -> bool {
 
 /// Returns the failure of a request that lacks a captured value.
 pub fn unsent(name: &str) -> Reply {
-    let message = format!("not sent: no answer has given this user a value for \"{name}\" yet");
+    let message = format!("not sent: this user has not captured a value for \"{name}\" yet");
     Reply::unsent(Failure::new(ErrorClass::Assertion, message))
 }
 

@@ -136,7 +136,7 @@ impl DeadLetters {
             none => OpenOptions::new().append(true).create(true).open(path).map(|file| none.insert(file)),
         };
         let written = opened.and_then(|file| file.write_all(dead_letters.as_bytes()));
-        written.map_err(|error| format!("dead letters are lost: {}: {error}", path.display()))
+        written.map_err(|error| format!("cannot write dead letters: {}: {error}", path.display()))
     }
 
     /// Returns the number of letters with this reason.

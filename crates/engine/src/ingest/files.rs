@@ -22,7 +22,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>, String> {
     let say = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(say)?;
     if file.metadata().map_err(say)?.is_dir() {
-        return Err(format!("{}: it is a folder: give files", path.display()));
+        return Err(format!("{} is a folder: give files", path.display()));
     }
     stream(BufReader::with_capacity(1 << 20, file), path).map_err(say)
 }

@@ -131,8 +131,8 @@ impl Port {
             }
             if Instant::now() >= end {
                 let (address, seconds) = (self.address, patience.as_secs_f64());
-                let cause = "send lines there, such as by nc, or give it longer (wait)";
-                return Err(PlanError::new(format!("no line has come to {address} for {seconds} s: {cause}")));
+                let cause = "send lines to it, for example with nc, or increase wait";
+                return Err(PlanError::new(format!("no line arrived at {address} within {seconds} s: {cause}")));
             }
             std::thread::sleep(FIRST);
         }
@@ -277,7 +277,7 @@ async fn serve(source: Arc<Source>, stream: std::net::TcpStream, tls: Option<Tls
             };
             match accepted {
                 Ok(stream) => lines(&source, stream, from).await,
-                Err(error) => source.say(format!("a sender does not speak TLS as it should: {error}")),
+                Err(error) => source.say(format!("TLS handshake with a sender failed: {error}")),
             }
         }
     }

@@ -114,21 +114,21 @@ impl Source {
     fn checked(name: &str, plan: &plan::Source, phase: &plan::Plan) -> Result<Self, PlanError> {
         let ways = [plan.listen.is_some(), !plan.files.is_empty(), plan.stdin, plan.generate.is_some()];
         if ways.iter().filter(|way| **way).count() != 1 {
-            return Err(PlanError::new("it has to have one of listen, files, stdin and generate"));
+            return Err(PlanError::new("it needs exactly one of listen, files, stdin and generate"));
         }
         if phase.ranks > 1 && (plan.stdin || plan.listen.is_some()) {
             let way = if plan.stdin { "standard input is read" } else { "a port is listened on" };
             return Err(PlanError::new(format!("{way} by one process: {} ranks cannot share it", phase.ranks)));
         }
         if plan.listen.as_ref().is_some_and(|listen| listen.connections == 0) {
-            return Err(PlanError::new("connections of 0 let no sender in: give 1 or more"));
+            return Err(PlanError::new("connections must be at least 1; got 0"));
         }
         if plan.batch == 0 || plan.buffer == 0 || plan.longest_line == 0 {
-            return Err(PlanError::new("batch, buffer and longest_line of 0 let nothing through: give 1 or more"));
+            return Err(PlanError::new("batch, buffer and longest_line must be at least 1"));
         }
         if let Some(replay) = &plan.replay {
             if plan.files.is_empty() {
-                return Err(PlanError::new("only files can be replayed at their own times"));
+                return Err(PlanError::new("replay requires files"));
             }
             if !(replay.speed > 0.0 && replay.speed.is_finite()) {
                 return Err(PlanError::new(format!("a speed of {}: give more than 0", replay.speed)));
@@ -138,7 +138,7 @@ impl Source {
             return Err(PlanError::new("acknowledge requires listen: only TCP senders receive acknowledgements"));
         }
         if plan.wait.is_some() && plan.listen.is_none() {
-            return Err(PlanError::new("only the first line of a sender by TCP can be waited for: wait needs listen"));
+            return Err(PlanError::new("wait requires listen: only a TCP source can wait for its first line"));
         }
         if plan.spill > 0 && plan.listen.is_none() && !plan.stdin {
             let cause = "only TCP and standard input spill to disk: files and generators wait for room";

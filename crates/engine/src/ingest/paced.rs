@@ -25,7 +25,7 @@ pub fn generator(source: &Source, made: &GeneratorPlan, now: i64) -> Result<Box<
     let start = match &made.start {
         None => now,
         Some(text) => instant::iso(text).ok_or_else(|| {
-            PlanError::new(format!("start: {text:?} is not an instant, such as 2017-03-01T00:00:00Z"))
+            PlanError::new(format!("start must be a time such as 2017-03-01T00:00:00Z; got {text:?}"))
         })?,
     };
     let (rate, seed) = (Profile::new(&made.rate)?, made.seed.unwrap_or(source.seed));

@@ -127,7 +127,7 @@ impl Spill {
         }
         let disk = rustix::fs::fstatvfs(&part.file)?;
         if disk.f_bavail * disk.f_frsize < SPARED + length {
-            let cause = format!("the last {} MB of the disk are left to the record", SPARED >> 20);
+            let cause = format!("{} MB of the disk are reserved for the recording", SPARED >> 20);
             return Err(io::Error::new(io::ErrorKind::StorageFull, cause));
         }
         if let Err(error) = part.file.write_all_at(&frame, part.written) {

@@ -50,7 +50,9 @@ impl StartTime {
             false => (clock.at.checked_sub(by), clock.wall.checked_sub(by).unwrap_or(UNIX_EPOCH)),
         };
         let monotonic = clock.monotonic + ahead;
-        let at = at.ok_or_else(|| PlanError::new(format!("{monotonic} s of the monotonic clock was never")))?;
+        let at = at.ok_or_else(|| {
+            PlanError::new(format!("the start, {monotonic} s of the monotonic clock, is out of range"))
+        })?;
         Ok(Self { clock, at, monotonic, wall, offset: after(plan, monotonic)? })
     }
 
@@ -64,7 +66,7 @@ fn after(plan: &Plan, monotonic: f64) -> Result<Duration, PlanError> {
     let Some(began) = plan.began else { return Ok(Duration::ZERO) };
     match Duration::try_from_secs_f64(monotonic - began) {
         Ok(offset) if offset.as_secs_f64() < NEVER => Ok(offset),
-        _ => Err(PlanError::new(format!("the run began at {began} s of the monotonic clock, which is not past"))),
+        _ => Err(PlanError::new(format!("the start of the run, {began} s of the monotonic clock, is in the future"))),
     }
 }
 
@@ -109,7 +111,7 @@ mod tests {
         let error = StartTime::new(&plan(None), Some(1_790_000_000.0)).unwrap_err().message;
         assert!(error.contains("this machine's clock"), "{error}");
         let error = StartTime::new(&plan(Some(1e9)), None).unwrap_err().message;
-        assert!(error.contains("is not past"), "{error}");
+        assert!(error.contains("is in the future"), "{error}");
         assert!(StartTime::new(&plan(None), Some(f64::NAN)).is_err());
     }
 }

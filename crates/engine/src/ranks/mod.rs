@@ -89,7 +89,7 @@ impl RankRecorder {
             return Err(Refusal::Input(cause.into()));
         }
         if second.second != self.next {
-            return Err(Refusal::Input(format!("second {} comes where {} is due", second.second, self.next)));
+            return Err(Refusal::Input(format!("received second {}, expected {}", second.second, self.next)));
         }
         self.next += 1;
         // Number new hosts of one second in the plan's order, independent of the order of ranks.
@@ -187,14 +187,14 @@ impl RankRecorder {
             let named: Vec<String> = missing.iter().take(NAMED).map(u64::to_string).collect();
             let more = if missing.len() > NAMED { " and others" } else { "" };
             return Some(format!(
-                "{} of {} ranks did not say how they ended: rank {}{more}",
+                "{} of {} ranks did not report an outcome: rank {}{more}",
                 missing.len(),
                 self.plan.ranks,
                 named.join(", ")
             ));
         }
         if there.len() < part.by_rank.len() {
-            return Some("a rank said twice how it ended".into());
+            return Some("a rank reported its outcome twice".into());
         }
         let requests = |counts: &[[Counts; 2]]| counts.iter().flatten().map(|counts| counts.requests).sum::<u64>();
         let (counted, recorded) = (requests(&part.counts), requests(&self.tally.totals.counts));

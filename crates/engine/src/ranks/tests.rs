@@ -297,8 +297,8 @@ fn what_does_not_belong_together_is_refused() {
         Err(Refusal::Input(words)) => words,
         other => panic!("{other:?}"),
     };
-    assert_eq!(input(recorder.second(&seconds[1])), "second 1 comes where 0 is due");
-    assert!(input(recorder.second(&seconds[0][..20])).starts_with("this is not a second"));
+    assert_eq!(input(recorder.second(&seconds[1])), "received second 1, expected 0");
+    assert!(input(recorder.second(&seconds[0][..20])).starts_with("cannot parse a second"));
     let (foreign, _) = ranks(3, 1, start);
     assert!(input(recorder.second(&foreign[0])).contains("of another plan"));
     let mut sum = Second::from_bytes(&seconds[0]).unwrap();
@@ -310,7 +310,7 @@ fn what_does_not_belong_together_is_refused() {
     }
     parts.remove(0);
     let outcome = recorder.finish(parts).unwrap();
-    assert_eq!(outcome["failed"], "1 of 2 ranks did not say how they ended: rank 0");
+    assert_eq!(outcome["failed"], "1 of 2 ranks did not report an outcome: rank 0");
 }
 
 #[test]

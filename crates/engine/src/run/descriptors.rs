@@ -31,8 +31,8 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     let needed = clients.saturating_mul(per_client).min(most).div_ceil(plan.ranks) + OTHERS;
     if needed > limit {
         return Err(PlanError::new(format!(
-            "{} need {needed} file descriptors, and this process may have {limit}: raise the limit (ulimit -n), ask for \
-             fewer, let them share \"connections\", or spread them over more generators",
+            "{} need {needed} file descriptors, and this process may have {limit}: raise the limit (ulimit -n), use \
+             fewer clients, limit \"connections\", or use more ranks",
             demands.join(", ")
         )));
     }

@@ -49,7 +49,7 @@ fn words(panic: &PanicHookInfo<'_>) -> String {
     let payload = panic.payload();
     let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
     let place = panic.location().map(|place| format!(" ({}:{})", place.file(), place.line())).unwrap_or_default();
-    format!("{}{place}", text.unwrap_or("a panic without words"))
+    format!("{}{place}", text.unwrap_or("a panic without a message"))
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ fn steps_are_timed_together_beside_their_requests() {
     let operations = json!({"sum": {"say": ""}});
     assert!(refused(&plan(&operations, users(1, 1, 1, deep))).contains("\"z\" is timed within two others"));
     let taken = json!([{"timed": {"name": "sum", "steps": [ask("sum")]}}]);
-    assert!(refused(&plan(&operations, users(1, 1, 1, taken))).contains("an operation has the name \"sum\""));
+    assert!(refused(&plan(&operations, users(1, 1, 1, taken))).contains("\"sum\" is also the name of an operation"));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_clock_that_is_shared_over_ranks_waits_for_the_slowest_user_of_all() {
                 plan
             }
         ))
-        .contains("that tell each other of it")
+        .contains("ranks that communicate")
     );
     plan["threads"] = json!(2);
     let run = run_on_ranks(&plan, 3);
@@ -199,7 +199,7 @@ fn loops_have_counters_that_what_stands_in_them_carries() {
     let mut stream = json!({"pacing": {"closed": {"clients": 1}}, "stop": {"requests": 1}, "mix": [["a", 1]]});
     stream["name"] = json!("s");
     plan["streams"] = json!([stream]);
-    assert!(refused(&plan).contains("only users walk loops"), "{}", refused(&plan));
+    assert!(refused(&plan).contains("counts a loop: it requires users"), "{}", refused(&plan));
 }
 
 #[test]
@@ -383,12 +383,12 @@ fn a_journey_that_cannot_be_walked_is_refused() {
     };
     let steps = |steps: Value| with(&|stream| stream["steps"] = steps.clone());
     for (error, cause) in [
-        (steps(json!([{"think": 1}])), "asks for nothing"),
-        (steps(json!([])), "names no operation"),
+        (steps(json!([{"think": 1}])), "sends no request"),
+        (steps(json!([])), "exactly one of mix, journey and steps"),
         (steps(json!([ask("c")])), "unknown operation \"c\""),
         (steps(json!([ask("a")])), "\"count\" counts the requests"),
-        (steps(json!([ask("b"), {"pause": 5}])), "no simulated clock"),
-        (steps(json!([ask("b"), "together"])), "a clock that they share"),
+        (steps(json!([ask("b"), {"pause": 5}])), "requires a simulated clock"),
+        (steps(json!([ask("b"), "together"])), "requires a shared clock"),
         (steps(json!([{"repeat": {"times": 0, "steps": [ask("b")]}}])), "0 times"),
         (steps(json!([{"repeat": {"steps": [ask("b")]}}])), "missing field `times`"),
         (steps(json!([{"repeat": {"times": 2, "count": "total", "steps": [ask("b")]}}])), "\"total\" counts no loop"),
@@ -401,14 +401,14 @@ fn a_journey_that_cannot_be_walked_is_refused() {
             {"repeat": {"times": 2, "count": "pass", "steps": [ask("p")]}}]}}])),
             "the same variable",
         ),
-        (steps(json!([{"choose": [{"weight": 0, "steps": [ask("b")]}]}])), "a weight above 0"),
-        (steps(json!([ask("b"), {"when": {"test": {"known": "count"}}}])), "is drawn"),
+        (steps(json!([{"choose": [{"weight": 0, "steps": [ask("b")]}]}])), "weights above 0"),
+        (steps(json!([ask("b"), {"when": {"test": {"known": "count"}}}])), "is not captured"),
         (steps(json!([ask("b"), {"when": {"test": {"failed": ["clent"]}}}])), "\"client\""),
-        (with(&|stream| stream["clock"] = json!({"from": "2018-01-01"})), "no user moves the simulated clock"),
+        (with(&|stream| stream["clock"] = json!({"from": "2018-01-01"})), "never advances the simulated clock"),
         (with(&|stream| stream["stop"] = json!({"requests": 10})), "vary in their number of requests"),
         (with(&|stream| stream["stop"] = json!({"journeys": 0})), "0 journeys"),
         (with(&|stream| stream["pacing"] = json!({"users": {"users": 0, "clients": 1}})), "0 users"),
-        (with(&|stream| stream["pacing"] = json!({"closed": {"clients": 1}})), "only users walk"),
+        (with(&|stream| stream["pacing"] = json!({"closed": {"clients": 1}})), "journeys requires users"),
     ] {
         assert!(error.contains(cause), "{error:?} does not say {cause:?}");
     }
@@ -461,7 +461,7 @@ fn what_was_written_is_looked_for_until_it_is_seen_and_given_up_in_time() {
         let given_up = errors("never");
         for error in given_up.as_array().unwrap() {
             assert_eq!(error["class"], "unseen");
-            assert!(error["message"].as_str().unwrap().starts_with("not seen after 0.05 s and "), "{error}");
+            assert!(error["message"].as_str().unwrap().starts_with("not visible after 0.05 s and "), "{error}");
         }
         assert_ne!(given_up, json!([]));
         let sent = run.asked.iter().filter(|(asked, _)| asked.operation != "write").count() as u64;

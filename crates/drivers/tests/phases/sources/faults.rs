@@ -33,7 +33,7 @@ fn dead_letters_that_cannot_be_written_are_counted_and_the_file_is_named() {
         assert_eq!((count(&outcome, "lines"), count(&outcome, "indexed")), (3, 1));
         assert_eq!(outcome["sources"]["ads"]["dead_letters"], json!({"not a JSON object": 2}));
         let trouble = outcome["sources"]["ads"]["trouble"][0].as_str().unwrap();
-        assert!(trouble.contains("dead letters are lost") && trouble.contains(letters), "{trouble}");
+        assert!(trouble.contains("cannot write dead letters") && trouble.contains(letters), "{trouble}");
     }
 }
 

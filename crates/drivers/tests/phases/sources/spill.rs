@@ -127,7 +127,7 @@ fn a_disk_that_fills_up_keeps_room_for_the_record_of_the_run() {
     assert_eq!(count(&outcome, "indexed"), 50_000, "{outcome}");
     assert!((1..50_000).contains(&count(&outcome, "spilled_events")), "{outcome}");
     let trouble = outcome["sources"]["ads"]["trouble"][0].as_str().unwrap();
-    assert!(trouble.contains("64 MB of the disk are left to the record"), "{trouble}");
+    assert!(trouble.contains("64 MB of the disk are reserved for the recording"), "{trouble}");
     assert!(folder.0.join("histograms.hlog").exists());
 }
 

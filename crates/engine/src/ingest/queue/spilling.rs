@@ -37,7 +37,7 @@ impl Queue {
         state.spilled -= count;
         state.spill_full = true;
         self.keep(state, chunk);
-        let words = |error| format!("events cannot be spilled to disk, so senders wait while memory is full: {error}");
+        let words = |error| format!("cannot spill events to disk; senders wait while memory is full: {error}");
         written.map(drop).map_err(words)
     }
 
@@ -69,7 +69,7 @@ impl Queue {
                 Ok(None) => {}
                 Err(UnreadableEvents { events, error }) => {
                     drop(state);
-                    say(format!("{events} events that were spilled to disk cannot be read back: {error}"));
+                    say(format!("cannot read back {events} events spilled to disk: {error}"));
                     self.events.notify_waiters();
                 }
             }

@@ -127,11 +127,11 @@ impl Second {
 
     /// Parses the output of [`Self::to_bytes`], or returns the error.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        let second: Self = postcard::from_bytes(bytes).map_err(|error| format!("this is not a second: {error}"))?;
+        let second: Self = postcard::from_bytes(bytes).map_err(|error| format!("cannot parse a second: {error}"))?;
         let histograms =
             (second.cells.values()).flat_map(|part| [&part.response, &part.service, &part.failure, &part.setup]);
         if !histograms.chain([&second.lateness, &second.lag]).all(Sparse::is_valid) {
-            return Err("this is not a second: it has a histogram of another layout".into());
+            return Err("cannot parse a second: a histogram has another layout".into());
         }
         Ok(second)
     }

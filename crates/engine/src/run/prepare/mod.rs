@@ -106,7 +106,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
         }
         for name in users::timed(&stream.steps) {
             if plan.operations.contains_key(name) {
-                let cause = format!("an operation has the name {name:?}, too: give the steps another");
+                let cause = format!("{name:?} is also the name of an operation: rename the timed steps");
                 return Err(PlanError::new(cause).within(place()));
             }
             slots.push(Slot { stream: stream.name.clone(), operation: name.clone(), part: None, of_several: true });
@@ -117,7 +117,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             stream_plan.permuted_mix =
                 permuted_mix::places(&weights).map_err(|words| PlanError::new(words).within(place()))?;
             if !stream_plan.groups.is_empty() {
-                let cause = "operations that use a counter do not alternate with others: leave the order out";
+                let cause = "a permuted mix must not use a counter: remove the order";
                 return Err(PlanError::new(cause).within(place()));
             }
         }
@@ -210,7 +210,7 @@ impl Counters {
     ) -> Result<(), PlanError> {
         let used: HashSet<usize> = stream_plan.choices.iter().filter_map(|choice| choice.uses).collect();
         if used.len() > 1 && !stream_plan.thinks.is_empty() {
-            return Err(PlanError::new("its journey uses two counters: one is possible"));
+            return Err(PlanError::new("its journey uses two counters: use at most one"));
         }
         for counter in used {
             let (id, claimed) = &mut self.places[counter];
@@ -279,7 +279,7 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
         if [stream.mix.is_empty(), stream.journey.is_empty(), stream.steps.is_empty()].map(u8::from).iter().sum::<u8>()
             != 2
         {
-            return within("it names no operation, or two of a mix, a journey and steps".into());
+            return within("it needs exactly one of mix, journey and steps".into());
         }
         users::check(stream).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
         let steps = stream.journey.iter().map(|step| &step.operation).chain(users::operations(&stream.steps));
@@ -298,14 +298,14 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
         if stream.order == MixOrder::Permuted
             && (stream.mix.is_empty() || !matches!(stream.pacing, Pacing::Closed { .. }))
         {
-            return within("only clients of a closed loop walk round the operations of a mix".into());
+            return within("a permuted order requires a mix in a closed loop".into());
         }
         match stream.pacing {
             Pacing::Closed { clients: Level::Constant(clients), .. } if clients < 1.0 => {
                 return within(format!("{clients} clients send nothing: give 1 or more"));
             }
             Pacing::Closed { clients: Level::Stages { repeats: true, .. }, .. } => {
-                return within("its clients do not come again each day: only a rate repeats".into());
+                return within("repeats requires a rate: a number of clients cannot repeat".into());
             }
             Pacing::Closed { think_time, .. } | Pacing::Users { think_time, .. } => {
                 check_think(think_time).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
@@ -324,7 +324,7 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     for name in &plan.ends_with {
         match plan.streams.iter().find(|stream| stream.name == *name) {
-            None => return fail(format!("the phase ends with the stream {name:?}, which it does not have")),
+            None => return fail(format!("the phase ends with the unknown stream {name:?}")),
             // With several such streams, the others may end the phase.
             Some(stream) if matches!(stream.stop, Stop::Ended) && plan.ends_with.len() == 1 => {
                 return fail(format!("the phase ends with the stream {name:?}, which ends with the phase"));
@@ -348,7 +348,7 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
 fn check_think(time: Think) -> Result<(), PlanError> {
     match time {
         Think::Drawn(ThinkDraw::Uniform(low, high)) if low > high => {
-            Err(PlanError::new(format!("think time between {low:?} and {high:?}: give the bounds in their order")))
+            Err(PlanError::new(format!("think time between {low:?} and {high:?}: give the lower bound first")))
         }
         _ => Ok(()),
     }

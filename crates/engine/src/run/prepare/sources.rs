@@ -44,13 +44,12 @@ pub(super) fn has(stream: &Stream) -> bool {
 pub(super) fn suits(stream: &Stream, ingests: bool) -> Result<(), PlanError> {
     match (has(stream), ingests) {
         (true, false) => Err(PlanError::new(format!(
-            "it takes in no events, and the stream {:?} has a source: give it an operation that does",
+            "it does not ingest events, but the stream {:?} has a source: use an ingesting operation",
             stream.name
         ))),
-        (false, true) => Err(PlanError::new(format!(
-            "it takes in the events of a source, and the stream {:?} has none: give it one",
-            stream.name
-        ))),
+        (false, true) => {
+            Err(PlanError::new(format!("it ingests events, but the stream {:?} lacks a source: add one", stream.name)))
+        }
         _ => Ok(()),
     }
 }
@@ -65,17 +64,17 @@ pub(super) fn of<'a>(plan: &'a Plan) -> Result<Vec<Option<Arc<Source>>>, PlanErr
             return fail(crate::util::suggestions::unknown("source", name, plan.sources.keys().map(String::as_str)));
         };
         if !used.insert(name) {
-            return fail(format!("another stream has the source {name:?}, too: give each its own"));
+            return fail(format!("another stream also uses the source {name:?}: give each stream its own source"));
         }
         if stream.mix.len() != 1 {
-            return fail("the events of a source go to one operation: give one".into());
+            return fail("a stream with a source needs exactly one operation".into());
         }
         if *workers < plan.ranks {
-            return fail(format!("{workers} workers do not go round {} generators: give each one", plan.ranks));
+            return fail(format!("{workers} workers are too few for {} ranks: give each at least one", plan.ranks));
         }
         if matches!(stream.stop, Stop::Requests(_) | Stop::Journeys(_)) {
             return fail(
-                "a stream with a source lasts for a time, until the source is exhausted, or as the phase".into(),
+                "a stream with a source needs a duration, or until: exhausted, or must end with the phase".into(),
             );
         }
         let (operation, _) = &stream.mix[0];

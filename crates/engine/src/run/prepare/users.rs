@@ -76,8 +76,8 @@ pub fn check(stream: &Stream) -> Result<(), PlanError> {
     let fail = |what: String| Err(PlanError::new(what));
     let Pacing::Users { users, clients, .. } = stream.pacing else {
         return match (&stream.stop, stream.steps.is_empty(), stream.clock.is_some()) {
-            (Stop::Journeys(_), ..) => fail("only users walk a number of journeys: say requests or a duration".into()),
-            (_, false, _) | (_, _, true) => fail("steps and a clock are for users: its pacing has none".into()),
+            (Stop::Journeys(_), ..) => fail("journeys requires users: give requests or a duration".into()),
+            (_, false, _) | (_, _, true) => fail("steps and clock require users".into()),
             _ => Ok(()),
         };
     };
@@ -102,7 +102,7 @@ fn refuse_loops(plan: &Plan, stream: &Stream, context: &Context) -> Result<(), P
     let names = stream.mix.iter().map(|(name, _)| name).chain(stream.journey.iter().map(|step| &step.operation));
     for name in names {
         if let Some((_, variable)) = context.variables.loops(&plan.operations[name]).first() {
-            let cause = format!("its variable {variable:?} counts a loop, and only users walk loops");
+            let cause = format!("its variable {variable:?} counts a loop: it requires users");
             return Err(PlanError::new(cause).within(format!("operation {name:?}")));
         }
     }
@@ -149,11 +149,11 @@ pub fn join<D: Driver>(
     }
     let shared = clock.is_some_and(|clock| clock.scale.is_none());
     if shared && plan.ranks > 1 && !together {
-        let cause = "users share a clock on generators that tell each other of it: give it a scale, or use one rank";
+        let cause = "a shared clock requires ranks that communicate: give the clock a scale, or use one rank";
         return Err(PlanError::new(cause));
     }
     if shared && over > Duration::ZERO {
-        return Err(PlanError::new("users who share a clock begin together: leave \"over\" out"));
+        return Err(PlanError::new("users with a shared clock start together: remove \"over\""));
     }
     let rounds = if let Stop::Journeys(rounds) = stream.stop { Some(rounds) } else { None };
     stream_plan.journey = Some(Journey { directives, clock, users, rounds });

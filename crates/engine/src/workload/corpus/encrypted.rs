@@ -41,7 +41,7 @@ pub struct Encrypted {
 impl Encrypted {
     /// Parses `{"of": {a corpus}, "key": "...", "fields": {"a.b": "text", ...}}`. Encrypts nothing yet.
     pub fn open(form: &Value, seed: u64) -> Result<Self, PlanError> {
-        let wrong = || PlanError::new("an encrypted corpus says of, key and fields");
+        let wrong = || PlanError::new("an encrypted corpus requires of, key and fields");
         let fields = form.get("fields").and_then(Value::as_object);
         let parts = (form.get("of"), form.get("key").and_then(Value::as_str), fields);
         let (Some(of), Some(key), Some(fields)) = parts else { return Err(wrong()) };
@@ -70,7 +70,7 @@ impl Encrypted {
         let target = folder.join(&self.name);
         let away = |error: io::Error| match error.kind() {
             io::ErrorKind::StorageFull => {
-                PlanError::new(format!("{}: no room is left to encrypt documents in", folder.display()))
+                PlanError::new(format!("{}: no disk space left for encrypted documents", folder.display()))
             }
             _ => PlanError::new(format!("{}: {error}", folder.display())),
         };

@@ -122,7 +122,7 @@ impl Index {
                 Some(flaw) => {
                     let kept = keep_aside(&mut aside, named, map.len(), line.number, flaw, line.text);
                     kept.map_err(|error| {
-                        wrong(named, line.number, &format!("it cannot be kept aside ({error})"), line.text)
+                        wrong(named, line.number, &format!("it cannot be set aside ({error})"), line.text)
                     })?;
                     index.broken += 1;
                 }

@@ -41,12 +41,12 @@ pub fn unpacked_in(path: &Path, folder: &Path, revisions: Option<u64>) -> Result
     let wrong = |error: io::Error| {
         let no_dump = error.get_ref().is_some_and(|inner| inner.is::<NoDump>());
         let cause = match (error.kind(), format) {
-            (io::ErrorKind::UnexpectedEof, _) => "the file ends too early; it was cut short".to_owned(),
+            (io::ErrorKind::UnexpectedEof, _) => "the file is truncated".to_owned(),
             (io::ErrorKind::InvalidData, _) if no_dump => format!("the file is not a valid MediaWiki dump: {error}"),
             (io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other, Some(format)) => {
                 format!("the file is not valid {}: {error}", format.name())
             }
-            (io::ErrorKind::StorageFull, _) => format!("no room is left to unpack it in {}", folder.display()),
+            (io::ErrorKind::StorageFull, _) => format!("no disk space left to unpack it in {}", folder.display()),
             _ => error.to_string(),
         };
         PlanError::new(format!("{}: {cause}", path.display()))
@@ -232,7 +232,7 @@ mod tests {
             assert!(error.starts_with(&format!("{}: the file ", cut.display())), "{error}");
             let foreign = folder.file(name, b"{\"n\": 1}\n{\"n\": 2}\n");
             let error = unpacked_in(&foreign, &cache, None).unwrap_err().message;
-            assert!(error.contains("the file is not valid") || error.contains("cut short"), "{error}");
+            assert!(error.contains("the file is not valid") || error.contains("truncated"), "{error}");
         }
         let left: Vec<_> = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(left.iter().all(|path| path.extension().unwrap() == "lock"), "{left:?}");

@@ -89,7 +89,7 @@ impl Vectors {
 impl Column {
     fn open(form: &Value) -> Result<Self, PlanError> {
         let (Some(name), Some(file)) = (form["name"].as_str(), form["file"].as_str()) else {
-            return Err(PlanError::new(format!("a column has a name and a file, not {form}")));
+            return Err(PlanError::new(format!("a column requires a name and a file; got {form}")));
         };
         let path = Path::new(file);
         let fail = |cause: &dyn std::fmt::Display| PlanError::new(format!("{file}: {cause}"));
@@ -97,7 +97,7 @@ impl Column {
             Some("fvecs") => Components::Floats,
             Some("ivecs") => Components::Integers,
             Some("bvecs") => Components::Bytes,
-            _ => return Err(fail(&"vectors are in files that end with .fvecs, .ivecs or .bvecs")),
+            _ => return Err(fail(&"vector files must end with .fvecs, .ivecs or .bvecs")),
         };
         let opened = File::open(path).map_err(|error| fail(&error))?;
         // SAFETY: the file is only read. Truncation during the run ends the process, as for any corpus.

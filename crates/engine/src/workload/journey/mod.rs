@@ -85,7 +85,10 @@ pub(crate) enum Check {
 /// Compiles the simulated clock of a plan.
 pub fn time(clock: &Clock) -> Result<Time, PlanError> {
     let from = calendar::milliseconds(&clock.from).ok_or_else(|| {
-        PlanError::new(format!("the clock begins at {:?}: write it like 2018-01-01 or 2018-01-01T12:30:00", clock.from))
+        PlanError::new(format!(
+            "clock.from must be a time such as 2018-01-01 or 2018-01-01T12:30:00; got {:?}",
+            clock.from
+        ))
     })?;
     match clock.scale {
         Some(scale) if !(scale > 0.0 && scale <= 1e9) => {
@@ -116,11 +119,11 @@ pub(crate) fn compile(
     compiler.directives.push(Instruction::Leave);
     let directives = compiler.directives;
     if !directives.iter().any(|order| matches!(order, Instruction::Ask { .. })) {
-        return Err(PlanError::new("the journey asks for nothing"));
+        return Err(PlanError::new("the journey sends no request: add an operation"));
     }
     let pauses = directives.iter().any(|order| matches!(order, Instruction::Pause(time) if *time > 0));
     if clock.is_some() && !pauses {
-        return Err(PlanError::new("no user moves the simulated clock: let the journey pause, or leave the clock out"));
+        return Err(PlanError::new("the journey never advances the simulated clock: add a pause, or remove the clock"));
     }
     Ok(directives)
 }
@@ -171,7 +174,7 @@ impl Compiler<'_> {
             }
             Step::Together => {
                 if self.clock.is_none_or(|clock| clock.scale.is_some()) {
-                    return Err(PlanError::new("users wait for each other only by a clock that they share"));
+                    return Err(PlanError::new("together requires a shared clock: remove the scale of the clock"));
                 }
                 self.directives.push(Instruction::Pause(0));
             }
@@ -185,7 +188,7 @@ impl Compiler<'_> {
                 let until = repeat.until.as_ref().map(|test| self.check(test)).transpose()?;
                 let pass = repeat.count.as_ref().map(|name| self.variables.loop_slot(name)).transpose()?;
                 if pass.is_some_and(|pass| self.counted.contains(&pass)) {
-                    let cause = "two loops, one within the other, are counted by the same variable: give each its own";
+                    let cause = "two nested loops use the same variable as counter: give each its own";
                     return Err(PlanError::new(cause));
                 }
                 self.counted.extend(pass);
@@ -203,7 +206,7 @@ impl Compiler<'_> {
             Step::Choose(ways) => {
                 let total: f64 = ways.iter().map(|way| way.weight).sum();
                 if ways.is_empty() || ways.iter().any(|way| !(way.weight > 0.0 && way.weight.is_finite())) {
-                    return Err(PlanError::new("a choice has ways, each with a weight above 0"));
+                    return Err(PlanError::new("choose needs branches with weights above 0"));
                 }
                 let at = self.directives.len();
                 self.directives.push(Instruction::Leave);
@@ -233,7 +236,7 @@ impl Compiler<'_> {
             Step::Timed(timed) => {
                 if self.timed == TIMED {
                     return Err(PlanError::new(format!(
-                        "{:?} is timed within two others: two are possible",
+                        "{:?} is timed within two other groups: nest at most two",
                         timed.name
                     )));
                 }
@@ -271,7 +274,7 @@ impl Compiler<'_> {
             }
             Test::Hours(from, to) => {
                 if self.clock.is_none() || from >= to || *to > 24 {
-                    let what = "hours want a simulated clock, and are from 0 to 24, the first before the second";
+                    let what = "hours requires a simulated clock, and two hours from 0 to 24 in ascending order";
                     return Err(PlanError::new(format!("[{from}, {to}]: {what}")));
                 }
                 Check::Hours(i64::from(*from), i64::from(*to))
@@ -282,7 +285,7 @@ impl Compiler<'_> {
     fn slot(&self, name: &str) -> Result<usize, PlanError> {
         let id = self.variables.find(name)?;
         let slot = self.variables.slot(id);
-        slot.ok_or_else(|| PlanError::new(format!("variable {name:?} is drawn, and not taken from answers")))
+        slot.ok_or_else(|| PlanError::new(format!("variable {name:?} is not captured from answers")))
     }
 }
 

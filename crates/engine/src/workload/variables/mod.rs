@@ -218,7 +218,7 @@ impl Variables {
         let id = position.map(VariableId).ok_or_else(|| PlanError::new(unknown("variable", name, names)))?;
         match &self.keeps_nothing {
             Some(driver) if self.rests_on_answers(id) => Err(PlanError::new(format!(
-                "variable \"{name}\" is captured from answers, and the driver {driver:?} keeps nothing of an answer: draw it"
+                "variable \"{name}\" is captured from answers, which the driver {driver:?} does not support: use a drawn variable"
             ))),
             _ => Ok(id),
         }
