@@ -27,7 +27,7 @@ LOSSES = {
 DEBTS = {"20 s at 3 L0": (((20, 3.0), (240, 1.0)), 40.0), "nothing happens": (((240, 1.0),), 0.0)}
 CHANGE = ChangeInRun(BEFORE, BEFORE + AFTER, 1, 2, open=False, p99=1.3)
 NOISES, RHOS = (0.03, 0.05, 0.10), (0.0, 0.5, 0.8)
-MAXIMA = ("disturbance", "slowdown", "violation", "break_even", "dory")
+MAXIMA = ("disturbance", "slowdown", "violation", "break_even")
 
 
 def main(trials: int = 150) -> None:

@@ -72,7 +72,6 @@ def test_silence_of_which_nothing_is_known_is_counted_and_makes_bounds_of_latenc
     assert result["unknown_latency"] == Value(10.0)
     assert result["slowdown"] == Value(pytest.approx(3.0), censored=True)
     assert result["latency_debt"] == Value(pytest.approx(20.0), censored=True)
-    assert result["dory"].censored
     steps = [{name: repeated(name, 1, {1: value}, {}) for name, value in result.items()}]
     [doubt] = [
         warning for warning in warnings({"window": 60}, 2, 2, steps, policy=False) if warning.rule == UNKNOWN_LATENCY
@@ -125,7 +124,6 @@ def test_nothing_that_happens_costs_nothing():
         assert "realised_gain" not in result
         assert "join_delay" not in result
     assert measure(course(), same, 60.0)["lost_work"] == Value(0.0)
-    assert measure(course(), same, 60.0)["dory"] == Value(0.0)
 
 
 def test_a_run_that_is_too_short_around_the_change_has_no_levels():
@@ -177,14 +175,6 @@ def test_what_was_moved_is_what_was_counted_down(unit, what):
     at_once = measure(course(events=grown(), left=[(151.0, 8.0)]), GROW, 60.0)
     assert at_once["pieces_moved"] == Value(0.0)
     assert "pieces_rate" not in at_once
-
-
-def test_dorys_score_is_the_areas_over_the_levels():
-    slow = {"l": pieces((120, 1.0), (220, 3.0), (600, 1.0))}
-    result = measure(course(events=grown(), **slow), GROW, 60.0)
-    mean, deviation = 0.005, 0.0025
-    areas = 100 * 2 * (mean + deviation)
-    assert result["dory"].value == near(areas / (2 * mean * 2 * deviation))
 
 
 def test_the_running_median_ignores_a_bad_second_and_keeps_a_step_where_it_is():

@@ -123,8 +123,6 @@ class Disturbed:
     joined: float
     throughput: Flags
     latency: Flags
-    mean: Flags
-    deviation: Flags
 
 
 def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
@@ -157,8 +155,6 @@ def disturbed(course: Course, change: ChangeInRun, window: float) -> Disturbed |
         joined,
         stretches(_deficit(course, change, level), long_run_deviation(course.throughput[before]) / level.x0, window),
         where(course.response_p99),
-        where(course.response_mean),
-        where(course.response_deviation),
     )
 
 
@@ -210,8 +206,7 @@ def _latency(course: Course, change: ChangeInRun, window: float, level: Levels, 
     excess = _excess(course.response_p99, course, change, window, during.joined)
     if excess is not None:
         values["latency_debt"] = Value(signed_sum(excess, during.latency), bool(unknown))
-    dory = _dory(course, change, window, during)
-    return values if dory is None else values | {"dory": Value(dory, bool(unknown))}
+    return values
 
 
 def _windows(course: Course, change: ChangeInRun, window: float) -> tuple[slice, slice]:
@@ -406,22 +401,3 @@ def _longest(flags: np.ndarray) -> int:
         current = current + 1 if flag else 0
         longest = max(longest, current)
     return longest
-
-
-def _dory(course: Course, change: ChangeInRun, window: float, during: Disturbed) -> float | None:
-    """Return (A + B) / ((R1 + R2) (V1 + V2)), a dimensionless measure after Dory et al.
-
-    A and B are the areas (s^2) by which the mean response time and its deviation exceed their levels during the
-    disturbance: R1, V1 before the node joins and R2, V2 after. 0 means that the change has no effect. Source:
-    "Measuring Elasticity for Cloud Databases" (CLOUD COMPUTING 2011). The formula is from memory and not checked
-    against the paper; the documentation says so.
-    """
-    total, levels_ = 0.0, []
-    for series, seconds in ((course.response_mean, during.mean), (course.response_deviation, during.deviation)):
-        excess = _excess(series, course, change, window, during.joined)
-        if excess is None:
-            return None
-        first, last = (_level(series[w], course.unknown[w]) for w in _windows(course, change, window))
-        total += first * signed_sum(excess, seconds)
-        levels_.append(first + last)
-    return total / (levels_[0] * levels_[1])

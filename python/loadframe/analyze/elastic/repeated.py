@@ -103,7 +103,6 @@ MEASURES: dict[str, Named] = {
     "capacity_reached": Named("capacity reached", "share", "x1 relative to the measured capacity of that many nodes"),
     "elastic_efficiency": Named("elastic efficiency", "share", "work done, relative to x1 from the start"),
     "exposure": Named("under-replicated time", "s", "seconds in which some data had too few replicas"),
-    "dory": Named("Dory's score", "", "area of excess response time and deviation over their levels; 0 without effect"),
     "x0": Named("x0", "rate", "throughput before"),
     "x1": Named("x1", "rate", "throughput in the last window"),
     "l0": Named("L0", "seconds", "99th percentile of response times before"),

@@ -62,7 +62,7 @@ NOT_SETTLED = Rule(
 UNKNOWN_LATENCY = Rule(
     "unknown_latency",
     "in {runs:counted run} up to {seconds:duration} passed without an answer, and the record does not show how long"
-    " requests waited: slowdown, excess latency and Dory's score are lower bounds",
+    " requests waited: slowdown and excess latency are lower bounds",
     "repeat the runs with this version of loadframe, which records unanswered requests for each second",
 )
 NO_CAPACITY = Rule(
