@@ -1,8 +1,7 @@
-"""A search server on loopback whose answers come when a test says so, in a process of its own.
+"""A search server on loopback, in a separate process, with controlled response times.
 
-Every answer takes `delay`, or only those of paths that begin with `slow`. With a stall, whatever would be answered
-within it is answered at its end: what a collection of garbage or a stopped process does to those who wait. It writes
-down when it answered each path.
+Every answer takes `delay`; with `slow`, only answers to paths with that prefix do. With a stall, the answers due within
+it are sent at its end, as after a garbage collection or of a stopped process. It logs the time of each answer.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Runs the real command as users do, waits for what it says, and finds what it left running."""
+"""Run the real command as users do, wait for its output, and find its leftover processes."""
 
 import contextlib
 import io
@@ -67,7 +67,7 @@ def commands_of(group: Command, words: tuple[str, ...] = ()) -> Iterator[tuple[s
 
 
 class Running:
-    """The command while it runs, in a process group of its own as at a terminal. It ends with the test."""
+    """A running command in its own process group, as at a terminal. It ends with the test."""
 
     def __init__(
         self, *words: object, folder: Path, program: Path = LOADFRAME, environment: dict[str, str] | None = None
@@ -93,7 +93,7 @@ class Running:
 
     @property
     def stderr(self) -> str:
-        """What it has said so far."""
+        """Return the standard error so far."""
         return self._said.read_text()
 
     def wait_for(self, *texts: str) -> None:
@@ -106,7 +106,7 @@ class Running:
             time.sleep(0.02)
 
     def started(self, state: Path) -> list[psutil.Process]:
-        """Return what it has started: its own children, which are the nodes' guards, and the nodes."""
+        """Return the processes that the command started: its children (the supervisors of nodes) and the nodes."""
         return [*psutil.Process(self.process.pid).children(), *servers(state)]
 
     def send(self, number: signal.Signals) -> tuple[int, float]:
@@ -126,7 +126,7 @@ def open_folder(purpose: str) -> Iterator[Path]:
 
 
 def servers(state: Path) -> list[psutil.Process]:
-    """Return every process whose command line names this folder of clusters: the nodes in it."""
+    """Return every process whose command line contains this cluster folder: its nodes."""
     running = []
     for process in psutil.process_iter(["cmdline"]):
         if any(str(state) in word for word in process.info["cmdline"] or []):

@@ -1,4 +1,4 @@
-"""What tests of several parts share: folders of a test's own, and one real node for all that only need a store."""
+"""Shared fixtures: temporary folders, and one real node for tests that need only a store."""
 
 import signal
 from collections import defaultdict
@@ -39,7 +39,7 @@ _CHECKED = ("test_contract_verbs.py", {"redis", "postgresql"})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests of real nodes by their fixtures, and those of `make check`; put modules that start nodes first."""
+    """Mark tests of real nodes by their fixtures, and the tests of `make check`; run modules that start nodes first."""
     started = set()
     for item in items:
         if _STORES & set(getattr(item, "fixturenames", ())):
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _interrupts() -> Iterator[None]:
-    """Leave the next test neither a handler of interrupts nor an interrupt that nobody has answered."""
+    """Restore the interrupt handlers after each test and clear a pending interrupt."""
     before = {number: signal.getsignal(number) for number in interrupts.SIGNALS}
     yield
     for number, handler in before.items():
@@ -84,7 +84,7 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def toy(monkeypatch: pytest.MonkeyPatch, state: Path, cache: Path) -> Store:
     """The toy, which is a store because its module lies where stores lie."""
     monkeypatch.setattr(loadframe.store, "__path__", [*loadframe.store.__path__, str(Path(__file__).parent / "toys")])
-    # Nobody is served who would have to be waited for.
+    # Do not wait for clients to disconnect; the tests have none.
     monkeypatch.setattr("loadframe.cluster.scale_in._FAREWELL", 0.1)
     store = loadframe.store.find("toy")
     store.reset()
@@ -116,7 +116,7 @@ def node(shared_node: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clus
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[SlurmDaemons]:
-    """Slurm with four machines of eight cores each, all of which are this one."""
+    """Slurm with four nodes of eight cores each, all on this machine."""
     if lacking := slurm_daemons.missing():
         pytest.skip(lacking)
     with SlurmDaemons(machines=4) as daemons:
@@ -138,7 +138,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 class _ByCluster(LoadScopeScheduling):
-    """Keep the tests of a module together, those of the contract by store, and those that share nodes or Slurm."""
+    """Keep together the tests of a module, contract tests by store, and tests that share nodes or Slurm."""
 
     def _split_scope(self, nodeid: str) -> str:
         module, _, name = nodeid.partition("::")

@@ -1,6 +1,6 @@
-"""The administration of Couchbase as its documentation tells of it: nodes that have a state, and one cluster of them.
+"""Simulated administration API of Couchbase, as documented: nodes with a state, in one cluster.
 
-It keeps no documents: a node's share of them is a number of vbuckets. A rebalance moves on whenever somebody looks.
+It stores no documents: a node holds a number of vbuckets. Each status request advances a rebalance.
 """
 
 import base64
@@ -45,7 +45,7 @@ class Node:
 
 
 class CouchbaseService:
-    """Nodes and their cluster, while it is entered. `relay` answers for a node whose address begins the path."""
+    """Context manager that serves nodes and their cluster. `relay` answers for the node whose address starts a path."""
 
     def __init__(self, *, enterprise: bool = True) -> None:
         self.enterprise = enterprise
@@ -53,9 +53,9 @@ class CouchbaseService:
         self.buckets: list[dict[str, Any]] = []
         self.administrator = ("", "")
         self.asked: list[tuple[str, str, dict[str, str]]] = []
-        #: What the next rebalance fails with, when it is half done.
+        #: Error of the next rebalance, raised at half of its progress; empty for success.
         self.failure = ""
-        #: How often what was before is told yet, after a rebalance has begun.
+        #: Number of status requests that still return the old status after a rebalance has begun.
         self.late = 0
         self._lag = 0
         self._running: tuple[list[Node], list[Node], int] | None = None
@@ -85,7 +85,7 @@ class CouchbaseService:
         self.nodes[address].up = True
 
     def fail_over(self, address: str) -> None:
-        """Do what the cluster does by itself when a node does not answer."""
+        """Fail a node over, as the cluster does automatically when a node does not answer."""
         self.nodes[address].membership = "inactiveFailed"
         self._share([node for node in self.members if node.membership == "active"])
 

@@ -1,9 +1,9 @@
-"""Damages texts at random: what reads files must come to terms with whatever is left of them."""
+"""Random damage to texts, for tests of the robustness of readers."""
 
 import random
 from collections.abc import Iterator, Sequence
 
-#: Characters that mean something in YAML, and some that hardly anybody thinks of.
+#: Characters with a meaning in YAML, and some unusual ones.
 _MARKS = "{}[]:,-&*!|>'\"%@`#?\t\n $\\~0\u2028\u00e9\U0001f600"
 
 

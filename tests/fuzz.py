@@ -1,7 +1,7 @@
-"""Feeds damaged and hostile files to the workload parser and the importers: `python tests/fuzz.py --seconds 60`.
+"""Feed damaged and hostile files to the workload parser and the importers: `python tests/fuzz.py --seconds 60`.
 
-Whatever a file says, it is read or refused with BadInput, within some seconds. What does anything else is kept in a
-file, and ends the run with status 1.
+Every file must be read, or refused with BadInput, within some seconds. Otherwise the fuzzer stores the file and exits
+with status 1.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from loadframe.workload import load_workload
 from loadframe.workload.importers import import_queries, import_rally, import_ycsb
 from loadframe.workload.importers.rally import isolated, template
 
-#: Seconds after which a file counts as one that hangs its reader.
+#: Timeout of one file, s: a reader that takes longer counts as hung.
 PATIENCE = 60
 
 
@@ -31,7 +31,7 @@ def _workload(path: Path) -> None:
     load_workload(str(path)).for_family("elasticsearch", 1)
 
 
-#: What reads files, and the name that its files have.
+#: Readers and the file names that they expect.
 TARGETS: Mapping[str, tuple[str, Callable[[Path], Any]]] = {
     "workload": ("w.yaml", _workload),
     "queries": ("queries.json", lambda path: import_queries(path).text()),
@@ -80,7 +80,7 @@ SOUND: Mapping[str, str] = {
     "ycsb": "recordcount=100\nreadproportion=0.5\nscanproportion=0.1\nrequestdistribution=zipfian\ntarget=5\n",
     "rally": '{% import "rally.helpers" as rally %}' + json.dumps(_TRACK, indent=1),
 }
-#: What takes the place of values.
+#: Replacements for values.
 WORDS = (
     *("3", "-1", "null", "~", "[]", "{}", "true", '"x"', "1e99", "9" * 400, '"${"', '"${n}"', "${clients}", "*a"),
     *(
@@ -97,7 +97,7 @@ WORDS = (
 
 
 def hostile() -> Iterator[tuple[str, str, bytes]]:
-    """Yield files that somebody made to hurt: their name, the target, and their bytes."""
+    """Yield hostile files: name, target and bytes."""
     bomb = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40))
     nested = "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"
     texts = {
@@ -189,7 +189,7 @@ def alarm(*_: Any) -> None:
 
 @contextlib.contextmanager
 def expanded_here() -> Iterator[None]:
-    """Have templates expanded in this process, for speed: the alarm ends what loops."""
+    """Expand templates in this process, for speed; the alarm ends endless loops."""
     before = isolated.expand, isolated.locate
     isolated.expand = lambda path, root, values, _: template.expand(path, root, values)
     isolated.locate = lambda path, root, values, _: template.locate(path, root, values)

@@ -1,7 +1,7 @@
-"""Machines of a test's own: each has its own network, processes, name and boot, and an sshd that lets us in.
+"""Machines for tests, each with its own network, processes, host name, boot id and sshd.
 
-They share this machine's kernel and files, but not its checkout, nor its state and cache. Their links meet in a bridge,
-where they can be cut. They end with the test, and what runs on them ends with them.
+They share this machine's kernel and files, but not its checkout, state and cache. Their links meet in a bridge, where
+tests cut them. The machines and their processes end with the test.
 """
 
 import contextlib
@@ -42,15 +42,15 @@ Host *
   UserKnownHostsFile {root}/known_hosts
   StrictHostKeyChecking yes
 """
-#: Addresses of the loopback network leave a machine where its routes say so. The route is of the table that has the
-#: machine's own addresses, as the one of all of 127.0.0.0/8 is, which is looked at first.
+#: A machine's routes decide whether packets from loopback addresses leave it. The route is in the table of the
+#: machine's own addresses, next to the route of 127.0.0.0/8, because that table is searched first.
 _ADDRESS = """
 echo 1 > /proc/sys/net/ipv4/conf/{link}/route_localnet
 ip address add {block}.{number}/24 dev {link}
 ip link set {link} up
 ip route add {block}.0/24 dev {link} table local src {block}.{number}
 """
-#: Runs as the first process of the machine, which collects what others leave behind.
+#: The machine's init process, which reaps orphans.
 _BEGIN = """
 set -e
 hostname {name}
@@ -94,7 +94,7 @@ class Machines:
         return f"ssh -F {self.root}/ssh_config"
 
     def run(self, name: str, *command: str) -> str:
-        """Run a command on a machine, and return what it prints."""
+        """Run a command on a machine and return its output."""
         return subprocess.run(
             [*self.ssh.split(), name, *command], capture_output=True, text=True, timeout=120, check=True
         ).stdout
@@ -114,7 +114,7 @@ class Machines:
         process.wait()
 
     def processes(self, name: str) -> list[str]:
-        """Return the command lines of what runs on a machine beside its sshd."""
+        """Return the command lines of the processes on a machine, except its sshd."""
         lines = (line.split(maxsplit=1) for line in self.run(name, "ps", "-eo", "pid=,args=").splitlines())
         ours = ("sshd", str(SSHD), "ps ", "sh -c")
         return [line[1] for line in lines if line[0] != "1" and not line[1].startswith(ours)]
@@ -146,7 +146,7 @@ def machines(count: int, *, shared: bool = False, python: bool = True, loading: 
         known = [f"{address} {name}\n" for name, address in there.addresses.items()]
         (root / "hosts").write_text("127.0.0.1 localhost\n" + "".join(known))
         Path("/run/sshd").mkdir(exist_ok=True)
-        # With a hardware address of its own, which otherwise changes when a machine crashes: connections would stall.
+        # A fixed hardware address: otherwise it changes when a machine crashes, and connections stall.
         _ip("link", "add", bridge, "address", f"02:{token_bytes(5).hex(':')}", "type", "bridge")
         ends.callback(_ip, "link", "delete", bridge)
         _run(_ADDRESS.format(link=bridge, block=block, number=1))
@@ -170,7 +170,7 @@ def _unused_block() -> str:
 def _start(there: Machines, name: str, common: Path | None, python: bool, loads: bool) -> None:
     folder = there.root / name
     folder.mkdir()
-    # The form of the kernel's, and nobody else's.
+    # A unique number in the kernel's format.
     number = f"{token_hex(4)}-{token_hex(2)}-{token_hex(2)}-{token_hex(2)}-{token_hex(6)}"
     (folder / "boot_id").write_text(f"{number}\n")
     (folder / "machine-id").write_text(f"{token_hex(16)}\n")

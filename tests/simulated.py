@@ -1,6 +1,6 @@
-"""Run and experiment folders with known truth, written as the real ones are: recordings, summary, manifest.
+"""Run and experiment folders with known truth, in the format of real ones: recordings, summary and manifest.
 
-Throughput follows a USL over clients, whose throughput of one grows with the nodes by a USL of its own. Response times
+Throughput follows a USL over clients. The throughput of one client follows another USL over nodes. Response times
 follow from Little's law.
 """
 
@@ -62,7 +62,7 @@ class Truth:
     seconds: int = 5
     warmup: int = 1
     operation: str = "range_100"
-    #: What the workload's parameters say, what nodes read from storage (B/s, by number of nodes), the machine.
+    #: Workload parameters, storage read rate (B/s) by number of nodes, and the machine.
     parameters: Mapping[str, int] = field(default_factory=dict)
     reads: Mapping[int, float] = field(default_factory=dict)
     usable: int = 16
@@ -70,17 +70,17 @@ class Truth:
     stolen: float = 0.0
     pace: float = 1.0  #: how many times as fast as usual the machine is
     waiting: float = 0.0  #: share of the time in which something on the machine waited for storage
-    #: CPUs that each node uses; what its statistics say in the first and from the last second on.
+    #: CPUs used by each node; store statistics from the first second on and from the last second on.
     node_cpu: float = 0.45
     others_cpu: float | None = None  #: what all nodes but the first use, where it is something else
     companions: Mapping[str, float] = field(default_factory=dict)  #: what processes beside the nodes use, by name
-    shared: Mapping[str, str] = field(default_factory=dict)  #: those of them that share a node's limits, and that node
+    shared: Mapping[str, str] = field(default_factory=dict)  #: node -> the node whose limits it shares
     watched: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     totals: Mapping[str, Callable[[int], float]] = field(default_factory=dict)  #: by the end of a measured second
     #: With a rate, the load is open.
     rate: float | None = None
-    #: What throughput is multiplied with in each second, and response times divided by; what is told meanwhile: time
-    #: since the measured window began, kind, further keys.
+    #: Factor of throughput, and divisor of response times, in each second; events during the run: time since the start
+    #: of the measured window, kind, further keys.
     factor: Callable[[int], float] = lambda second: 1.0
     events: Sequence[tuple[float, str, Mapping[str, Any]]] = ()
 
@@ -207,7 +207,7 @@ def write_variants(path: Path, truths: Mapping[str, Truth], *, repetitions: int 
 def _record(
     folder: Path, truth: Truth, throughput: float, clients: int, nodes: int, random: np.random.Generator
 ) -> None:
-    """Write what the engine leaves behind for one phase."""
+    """Write the engine's output files for one phase."""
     name = truth.operation
     response = clients / throughput
     series, intervals = [], []

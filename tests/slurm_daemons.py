@@ -1,4 +1,4 @@
-"""Real Slurm daemons on this machine: a controller and several machines, with ports and folders of their own."""
+"""Real Slurm daemons on this machine: a controller and several compute nodes with separate ports and folders."""
 
 import contextlib
 import getpass
@@ -55,9 +55,9 @@ MACHINE = "NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CP
 
 
 class SlurmDaemons:
-    """A Slurm cluster of `machines` machines, named n1, n2, ..., of which each seems to have `cores` cores.
+    """A Slurm cluster of `machines` nodes named n1, n2, ..., each reporting `cores` cores.
 
-    As a context: it is up inside, and ends with all its jobs. Whatever asks Slurm needs `environment`.
+    Context manager: the cluster runs inside it; leaving it ends all jobs. Slurm clients need `environment`.
     """
 
     def __init__(self, machines: int = 3, cores: int = 8, memory: int = 16_000) -> None:
@@ -71,7 +71,7 @@ class SlurmDaemons:
         (self.folder / "slurm.conf").write_text(self._configuration(cores, memory))
         for name in ("controller", *self.machines):
             (self.folder / name).mkdir()
-        # Slurm's own variables are those of a job that the tests may run in themselves.
+        # Drop Slurm's variables, which are set when the tests themselves run inside a job.
         outer = {name: text for name, text in os.environ.items() if not name.startswith(("SLURM", "PMI", "OMPI"))}
         self.environment = {
             **outer,
@@ -128,7 +128,7 @@ class SlurmDaemons:
 
     def _left(self) -> list[psutil.Process]:
         """Return the keepers of job steps (slurmstepd) that have outlived their daemon."""
-        # They name their step only, so what tells them from those of others is the configuration in their environment.
+        # Their command lines name only their step. The configuration path in their environment identifies the cluster.
         keepers = []
         for process in psutil.process_iter(["name"]):
             with contextlib.suppress(psutil.Error):
@@ -185,7 +185,7 @@ class SlurmDaemons:
         return state
 
     def processes(self, job: str) -> list[psutil.Process]:
-        """Return what still runs of a job, wherever it has moved to."""
+        """Return the processes of a job that still run, in any session or group."""
         running = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -195,9 +195,9 @@ class SlurmDaemons:
         return running
 
 
-#: Where daemons lie is not in the PATH of ordinary users.
+#: Daemons are in sbin, which ordinary users do not have in their PATH.
 DAEMONS = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-#: The programs without which there are no such tests.
+#: Programs that these tests require.
 NEEDED = ("slurmctld", "slurmd", "srun", "setpriv")
 
 
@@ -207,16 +207,16 @@ def _daemon(program: str) -> str:
 
 @cache
 def named() -> bool:
-    """Whether our machines have host names of their own, which only root can give them.
+    """Return whether our machines can have separate host names, which needs root.
 
-    PMIx knows a machine by that name. Without it MPI starts no more than two ranks on one of ours.
+    PMIx identifies a machine by its host name. Without separate names, MPI starts at most two ranks on one of ours.
     """
     command = ["unshare", "--uts", "hostname", "n1"]
     return all(map(shutil.which, ("unshare", "hostname"))) and not subprocess.run(command, check=False).returncode
 
 
 def _named(name: str) -> tuple[str, ...]:
-    """Return what starts a command on a machine of that name."""
+    """Return the command prefix that runs a command under that host name."""
     return ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name) if named() else ()
 
 
@@ -226,7 +226,7 @@ def missing() -> str | None:
     return f"not installed: {', '.join(lacking)}" if lacking else None
 
 
-#: Below those that Linux takes for outgoing connections, and below those that nodes get.
+#: Below the kernel's ephemeral ports and below the ports of cluster nodes.
 PORTS = range(12_000, 20_000)
 
 

@@ -1,6 +1,6 @@
-"""The directions between the parts: each imports only what stands below it, also inside functions.
+"""Import directions between layers: each layer imports only lower layers, also inside functions.
 
-Python's from every import statement there is, Rust's from the manifests of the crates and the words of the engine.
+Python is checked by its import statements, Rust by the crate manifests and the paths in the engine's source.
 """
 
 import ast
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "loadframe"
 
-#: What every part may import.
+#: Layers that every layer may import.
 COMMON = {"base", "loadframe"}
 MAY_IMPORT: dict[str, set[str]] = {
     "base": {"loadframe"},
@@ -24,16 +24,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": COMMON,
     # The ranks of a command may be the machines of its nodes.
     "host": COMMON | {"ranks"},
-    # The file format is its own, and the engine checks what a workload asks of it.
+    # The file format belongs to this layer, and the engine checks the workload's requests.
     "workload": COMMON | {"yamlfile"},
     # A run folder's histograms are read by the engine.
     "record": COMMON | {"_engine"},
-    # Certificates are made by the library that the engine has for TLS.
+    # The engine's TLS library creates the certificates.
     "cluster": COMMON | {"store", "host", "_engine"},
     "observe": COMMON | {"store", "record"},
     "load": COMMON | {"ranks", "workload", "record", "_engine"},
     "analyze": COMMON | {"record"},
-    # It has no node and no clock: of the store it knows the law alone.
+    # Has neither nodes nor clocks, only the performance model of the store.
     "simulate": COMMON | {"store", "analyze", "record"},
     "report": COMMON | {"analyze", "record"},
     "experiment": COMMON | {"yamlfile", "load", "observe", "cluster", "analyze", "simulate", "workload", "record"},
@@ -59,7 +59,7 @@ def imported_parts(module: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) + 1 - node.level] if node.level else []
             origin = ".".join([*base, *filter(None, [node.module])])
-            # `from loadframe import record` names a part as much as `from loadframe.record import Run` does.
+            # `from loadframe import record` imports the same layer as `from loadframe.record import Run`.
             names = [f"{origin}.{alias.name}" for alias in node.names] if origin == "loadframe" else [origin]
         elif isinstance(node, ast.Call) and re.search(r"\b(import_module|__import__)$", ast.unparse(node.func)):
             names = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
@@ -176,7 +176,7 @@ def test_the_engine_names_no_store():
     ]
 
 
-#: A path that begins in its crate, the module above or the module itself, as far as a group of several begins.
+#: A path that starts at its crate, its parent or itself, up to the start of a group.
 RUST_PATH = re.compile(r"\b(?:crate|super|self)::(?:\w+::)*(?:\w+|(?=\{))")
 
 
@@ -202,7 +202,7 @@ def rust_paths(text: str) -> Iterator[str]:
         for character in text[match.end() :]:
             depth += {"{": 1, "}": -1}.get(character, 0)
             if (character == "," and depth == 1) or depth == 0:
-                # A group within a group names modules below the same one: its first names are what counts.
+                # A nested group names modules below the same module; only its first names count.
                 yield match[0] + re.sub(r"[{\s].*", "", item.lstrip("{ \n"))
                 item = ""
             else:
@@ -212,7 +212,7 @@ def rust_paths(text: str) -> Iterator[str]:
 
 
 def rust_imports(crate: Path) -> dict[tuple[str, ...], set[tuple[str, ...]]]:
-    """Return which modules each module names. What one and those below it say to each other is its own affair."""
+    """Return the modules that each module imports. Imports between a module and its submodules are ignored."""
     modules = rust_modules(crate)
     edges: dict[tuple[str, ...], set[tuple[str, ...]]] = {module: set() for module in modules}
     for module, file in modules.items():
@@ -239,7 +239,7 @@ def test_the_modules_of_a_crate_import_each_other_in_no_circle(crate):
     assert not {"::".join(module): sorted(map("::".join, named & rest.keys())) for module, named in rest.items()}
 
 
-#: The engine's modules, each above those that it may import.
+#: The engine's modules from lowest to highest: each may import only those before it.
 ENGINE_LAYERS = ("util", "plan", "pacing", "workload", "driver", "ingest", "recording", "client", "ranks", "run")
 
 

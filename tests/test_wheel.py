@@ -1,4 +1,4 @@
-"""The wheel: it is small, it installs where there is no compiler, and the demo runs from it."""
+"""The wheel: its size, its installation without a compiler, and the demo from it."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 TOP = Path(__file__).parent.parent
 #: Bytes.
 LARGEST = 15_000_000
-#: What a machine without a compiler does not have.
+#: Programs that a machine without a compiler lacks.
 COMPILERS = {"cargo", "rustc", "cc", "c++", "gcc", "g++", "clang"}
 
 
@@ -28,7 +28,7 @@ def uv() -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    """The wheel of this tree. Its library is the one that `make build` compiled, so only packing takes time."""
+    """The wheel of this tree. It packs the library that `make build` compiled."""
     folder = tmp_path_factory.mktemp("dist")
     maturin = Path(sys.executable).with_name("maturin")
     path = f"{Path(uv()).parent}:{os.environ['PATH']}"
@@ -40,7 +40,7 @@ def wheel(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory) -> Path:
-    """The command in an environment with nothing but the wheel and what it asks for."""
+    """The command in an environment with only the wheel and its dependencies."""
     environment = tmp_path_factory.mktemp("environment")
     subprocess.run([uv(), "venv", "--quiet", "--clear", "--python", sys.executable, environment], check=True)
     # The versions that this project is tested with; the wheel itself asks for none in particular.

@@ -1,4 +1,4 @@
-"""Groups of runs against each other: what is claimed, what is not, and what is said about the conditions."""
+"""Comparisons of groups of runs: claims, refused claims, and warnings about conditions."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from simulated import Truth, write_experiment, write_run
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Six runs each of two equal versions, and of one that is slower by a fifth."""
+    """Six runs of each of three versions: two equal, and one slower by 20 %."""
     root = tmp_path_factory.mktemp("versions")
     for seed, (name, lam) in enumerate({"old": 100, "same": 100, "slow": 80}.items()):
         for number in range(6):
@@ -120,7 +120,7 @@ def test_one_session_each_is_said_and_the_interval_allows_for_it(results, tmp_pa
     assert not any("drift between them" in warning.cause for warning in compared.warnings)
     (contrast,) = compared.contrasts
     assert contrast.estimate.design == "one session each"
-    # 1.96 * sqrt(2) * 5 %, and what runs scatter.
+    # 1.96 * sqrt(2) * 5 %, plus the run-to-run variance.
     assert 0.138 < math.log(contrast.ratio.high / contrast.ratio.value) < 0.16
     (tighter,) = compare(groups, ["throughput"], session_spread=0.01).contrasts
     assert math.log(tighter.ratio.high / tighter.ratio.value) < 0.05

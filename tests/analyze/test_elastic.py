@@ -1,4 +1,4 @@
-"""The measures of elasticity give back the truth that a course was made from, and say what they cannot know."""
+"""Elasticity measures: they recover the truth of a generated course, and report unknown values as such."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from loadframe.analyze.elastic.repeated import repeated
 from loadframe.analyze.elastic.warnings import UNKNOWN_LATENCY, warnings
 from loadframe.analyze.estimate import mean_interval
 
-#: A node is asked for at 120 s, joins at 150 s and has its data at 200 s; half the work is lost until 220 s.
+#: A node is requested at 120 s, joins at 150 s and has its data at 200 s; throughput is halved until 220 s.
 GROW = ChangeInRun(begin=120.0, end=600.0, before=1, after=2, open=False, p99=0.02, errors=0.01)
 LOST = {"x": pieces((120, 1.0), (220, 0.5), (600, 1.8)), "l": pieces((120, 1.0), (220, 3.0), (600, 0.8))}
 
@@ -34,7 +34,7 @@ def test_known_instants_losses_and_gains_are_found_within_5_percent(noise, seed)
     assert result["lost_work"].value == near(50.0)
     assert result["disturbance"].value == near(0.5, 0.06)
     assert result["realised_gain"].value == near(0.9)
-    # Of 480 s 100 were at 0.5 and 380 at 1.8.
+    # Of 480 s, 100 s were at 0.5 and 380 s at 1.8.
     assert result["elastic_efficiency"].value == near((50 + 380 * 1.8) / (1.8 * 480))
     # 50 s of work are to be made up for at 0.8 a second.
     assert result["break_even"].value == near(100 + 50 / 0.8)
@@ -252,7 +252,7 @@ DIPS = {
 
 
 def against_control(name, kind, factor, noise, runs=40, **more):
-    """Return what runs with an event lost more than their control runs did over the same seconds."""
+    """Return the extra losses of runs with an event over their control runs in the same seconds."""
     result = []
     for seed in range(runs):
         run = course(300, noise=noise, seed=seed, rho=0.5, **{kind: factor}, **more)

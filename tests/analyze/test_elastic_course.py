@@ -1,4 +1,4 @@
-"""The course of a run: what was recorded second by second, with those who waited, in new runs and in old ones."""
+"""The course of a run by second: answers and waiting requests, in new and in old recordings."""
 
 import json
 from dataclasses import replace
@@ -13,7 +13,7 @@ from loadframe.analyze.rates import RATES
 from loadframe.record import Run
 from simulated import Truth, write_run
 
-#: Nobody is answered from 20 s to 30 s; eight wait from 19.9 s on.
+#: No answers from 20 s to 30 s; eight requests wait from 19.9 s on.
 SILENT = range(20, 30)
 WARMUP, SECONDS = 1, 40
 
@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 
 
 def silent(folder, unanswered, oldest):
-    """Return the course where ten seconds have no request, and the unanswered are these functions of the second."""
+    """Return the course with ten seconds without requests; `unanswered` and `oldest` are functions of the second."""
     table = Run(folder).series
     seconds = [second - WARMUP for second in table["second"].to_pylist()]
     columns = {"unanswered": [unanswered(second) for second in seconds]}

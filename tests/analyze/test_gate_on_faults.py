@@ -1,4 +1,4 @@
-"""A gate on runs in which the store was at fault: what is missing or failed because of it stops the gate."""
+"""A gate on runs in which the store failed: requests that are missing or failed stop the gate."""
 
 import json
 from dataclasses import replace
@@ -277,7 +277,7 @@ def test_a_gate_names_each_run_that_is_left_out_with_its_reason():
 
 
 def test_runs_whose_requests_were_late_are_in_the_gate_with_their_bounds():
-    """Lateness only lengthens response times: ones that are no longer than before were no longer without it."""
+    """Lateness only lengthens response times. If they are not longer than before, the store did not get slower."""
     late = with_reason("new", "lateness")
     assert judge(late, runs("old")).as_dict()["excluded"] == []
     assert judge(late, runs("old")).standing == "passed"
@@ -296,7 +296,7 @@ def test_a_comparison_of_survivors_is_not_won_by_those_that_crashed():
     assert "in 4 of 8 runs of new: dead0, dead1, dead2, dead3: node-0 ended" in warning.cause
     assert "the store failed in 4 runs of new" in lead(compared)[0]
     assert compared.as_dict()["failed"]["new"][0] == {"run": "dead0", "reason": "node-0 ended"}
-    # What survived is slower: it is worse, whatever the others did.
+    # The surviving runs are slower, so the result is worse despite the failed ones.
     slow = [*runs("new", factor=2.0)[:4], *new[4:]]
     worse = compare([Group("old", tuple(runs("old"))), Group("new", tuple(slow))])
     assert {contrast.outcome for contrast in worse.contrasts} == {"worse"}
@@ -315,7 +315,7 @@ def test_response_times_of_successes_do_not_win_where_more_requests_fail():
 
 
 def counted(made, requests, failures=0):
-    """Give each run this many requests, of which some failed."""
+    """Set the number of requests and of failures of each run."""
     for run in made:
         change(run, requests=requests, successes=requests - failures)
     return made

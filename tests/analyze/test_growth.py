@@ -16,7 +16,7 @@ from made_up_runs import operation, phase
 
 SECONDS = 120
 EVEN = np.full(SECONDS, 100.0)
-#: Documents that come in stages are not those of time.
+#: Bursts of documents: their number does not follow time.
 STAGES = np.repeat([300.0, 10.0, 150.0], SECONDS // 3)
 
 
@@ -25,7 +25,7 @@ def course(rate):
 
 
 def simulated(documents, *, slope, seed, rho=0.4, noise=0.1, drift=0.0):
-    """Return what was found of a run whose mean response time is 1 s, and `slope` s a thousand documents more."""
+    """Return the finding for a run with a mean response time of 1 s plus `slope` s per thousand documents."""
     source = np.random.default_rng(seed)
     counts = source.poisson(20, len(documents)).astype(float)
     means = 1 + slope * documents / 1000 + drift * np.linspace(0, 1, len(documents))
@@ -78,7 +78,7 @@ def test_a_response_time_that_does_not_vary_has_a_slope_of_zero():
 
 
 def throughputs(documents, *, rest=1.0, seed=0, rho=0.4):
-    """Return what eight clients get whose requests take 1 ms, and 0.05 ms more with each thousand documents."""
+    """Return the throughput of eight clients whose requests take 1 ms, plus 0.05 ms per thousand documents."""
     noise = 1 + 0.03 * autoregressive(np.random.default_rng(seed), (len(documents),), rho)
     return 8 / (0.001 + 0.05e-6 * documents) * noise * rest
 

@@ -1,4 +1,4 @@
-"""A scale experiment's folder gives back the truth it was made from, and says what it left out."""
+"""Scale experiments: the analysis recovers the known truth, and reports the runs that it left out."""
 
 import json
 from pathlib import Path
@@ -83,7 +83,7 @@ def test_the_interval_of_a_mean_shares_the_spread_of_all_treatments(curves):
         if len(treatment.points) == 3
     }
     assert max(widths) == pytest.approx(min(widths))
-    # 2 t(0.975, 33) / sqrt(3) times the noise of a run, which is that of the truth and of five seconds.
+    # 2 t(0.975, 33) / sqrt(3) times the noise of a run: the truth's noise and sampling noise of five seconds.
     assert max(widths) == pytest.approx(2 * 2.03 / 3**0.5 * 0.0135, rel=0.35)
 
 
@@ -112,7 +112,7 @@ def test_a_number_of_nodes_is_not_taken_at_a_single_lucky_run(four, eight, best)
 
 
 def plateau(random, runs, noise, levels=(0.3, 0.6, 1.0, 1.0, 1.0, 1.0)):
-    """Points of one node whose throughput does not grow any more from the third number of clients on."""
+    """Return points of one node whose throughput stops growing at the third number of clients."""
     return [
         Point(f"{clients}-{number}", 1, clients, 1000 * level * np.exp(noise * random.standard_normal()), 0.01, 0.02,
               0.01, usable=True)

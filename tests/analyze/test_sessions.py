@@ -1,4 +1,4 @@
-"""Which runs are one session and which one block, by what manifests say; histories whose sessions differ."""
+"""Assignment of runs to sessions and blocks by their manifests; histories whose sessions differ."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -48,7 +48,7 @@ def test_two_commands_that_compare_two_groups_are_two_sessions_within_the_hour_t
     runs = [*(run(at, command="a") for at in (0, 2, 4)), *(run(at, command="b") for at in (10, 12, 14))]
     assert sessions_of(runs, "AAABBB") == [0, 0, 0, 1, 1, 1]
     assert sessions_of(runs, "ABABAB") == [0, 0, 0, 1, 1, 1]
-    # Each a command of its own, as `bench` makes them.
+    # Each run is a separate command, as `bench` makes them.
     assert sessions_of([run(at, command=str(at)) for at in range(0, 24, 4)], "AAABBB") == [0, 0, 0, 1, 1, 1]
 
 

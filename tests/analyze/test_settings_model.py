@@ -136,7 +136,7 @@ def test_a_fraction_of_resolution_iii_tells_main_effects_only():
 
 
 def simulated(random, effect=0.0, plot_noise=0.0, repetitions=3):
-    """A 2^3 experiment whose first factor is hard to change: each of its states is a cluster with luck of its own."""
+    """A 2^3 experiment with a hard-to-change first factor: each of its states is a cluster with a random offset."""
     rows, response, blocks, plots = [], [], [], []
     for block in range(repetitions):
         for a in (0, 1):
@@ -167,7 +167,7 @@ def test_what_is_there_is_found_with_an_interval_that_covers_it():
 
 @pytest.mark.parametrize("plot_noise", [0.0, 0.2])
 def test_effects_that_do_not_exist_are_claimed_no_more_often_than_the_level_says(plot_noise):
-    """What differs between clusters by chance is not an effect of the setting that they were started with."""
+    """Random differences between clusters are not effects of their start settings."""
     random = np.random.default_rng(3)
     claims = [claimed(fit_model(simulated(random, plot_noise=plot_noise, repetitions=4))) for _ in range(400)]
     for term in ((0,), (1,), (2,), (1, 2)):
@@ -231,7 +231,7 @@ def test_an_interaction_that_passes_for_a_setting_is_among_what_the_setting_may_
 
 
 def undetermined(rows, response, levels=(2, 2), blocks=None):
-    """The terms and contrasts of runs that lack some of what the design has."""
+    """Return the undetermined terms and contrasts of an incomplete design."""
     size = len(rows)
     given = Data(np.array(rows), np.array(response, float), blocks or [0] * size, range(size), levels, [False] * 2)
     model = fit_model(given)

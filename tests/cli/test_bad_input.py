@@ -1,7 +1,7 @@
-"""What users get wrong, or their machines lack: one message that says what, where and what to do, and nothing left.
+"""Mistakes of users and missing prerequisites: one message with cause, place and remedy, and no leftovers.
 
-Messages about the content of workload and experiment files have their own tests beside those files' readers, as have
-CSV files beside `fit`, and names and limits of clusters beside `cluster`; here is what a command makes of them.
+Tests of messages about workload files, experiment files, CSV files and clusters are next to their readers. This module
+tests how commands report them.
 """
 
 import os
@@ -67,7 +67,7 @@ def refused(state, folder):
 
 
 def a_message(said: str, *, what: str, remedy: str) -> bool:
-    """Whether the last that was said is one message: a line that says what and where, an indented one what to do."""
+    """Return whether the last message is one line that contains `what`, then indented lines that contain `remedy`."""
     message = said[said.rindex("loadframe: ") :]
     first, *rest = message.splitlines()
     return what in first and remedy in " ".join(rest) and all(line.startswith("  ") for line in rest)
@@ -226,7 +226,7 @@ def test_without_network_the_first_download_is_one_message(refused, cache, monke
 
 
 def own_mounts() -> tuple[str, ...]:
-    """Return what gives a command mounts of its own; skip where that is not allowed."""
+    """Return the command prefix that creates a private mount namespace; skip the test if that is not allowed."""
     words = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--mount", "--map-root-user")
     if not shutil.which("unshare") or subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no mount namespaces here")
@@ -234,7 +234,7 @@ def own_mounts() -> tuple[str, ...]:
 
 
 def on_a_small_disk(place: Path, size: str, *words: object) -> tuple[int, str, list[str]]:
-    """Run a command while a file system of that size is at `place`; its status and message, and what is left there."""
+    """Run a command with a tmpfs of `size` mounted at `place`; return its status, message and the files left there."""
     script = f'mount -t tmpfs -o size={size},mode=755 none "$0" || exit 99\n"$@"\nstatus=$?\nls -A "$0"\nexit $status'
     command = [*own_mounts(), "sh", "-c", script, str(place), str(LOADFRAME), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

@@ -1,4 +1,4 @@
-"""`loadframe cluster up NAME -- COMMAND`: the cluster is there for the command, and ends with it however that ends."""
+"""`loadframe cluster up NAME -- COMMAND`: the cluster runs during the command and stops however it ends."""
 
 import json
 import signal
@@ -9,7 +9,7 @@ import pytest
 from commands import LOADFRAME, Running, loadframe, servers
 from loadframe.cluster import named
 
-#: Prints what it was told of the cluster, asks a node, and leaves with a status of its own.
+#: Prints its information about the cluster, sends a request to a node, and exits with a distinct status.
 LOOK = """
 import json, os, socket, sys
 told = {name: text for name, text in os.environ.items() if name.startswith("LOADFRAME_") and name != "LOADFRAME_STATE"}
@@ -47,7 +47,7 @@ def test_its_data_stays_where_it_was_asked_for_or_was_there_before(state):
     assert servers(state) == [], "a node that the command added is left"
     saved = named.existing("job")
     assert (saved.running, saved.spec.nodes) == (False, 4)
-    # It was there before, so it stays.
+    # The cluster existed before the command, so it stays.
     done = up("--", "true")
     assert done.returncode == 0, done.stderr
     assert named.existing("job").spec.nodes == 4

@@ -1,4 +1,4 @@
-"""`loadframe demo`, as far as a test has time for it: it begins, can be stopped, and would go on."""
+"""`loadframe demo`, within a test's time: it starts, can be stopped, and can continue."""
 
 import json
 import math
@@ -31,7 +31,7 @@ def test_the_demo_begins_and_stops_at_once_on_request(state, tmp_path):
 
 
 def rows(*ratios: tuple[float, float, float]) -> list[SpeedUp]:
-    """Return speed-ups of 1, 2, 4, ... nodes, of which the first is 1."""
+    """Return speed-ups of 1, 2, 4, ... nodes; the first is 1."""
     of = [Estimate(1.0, 1.0, 1.0), *(Estimate(*ratio) for ratio in ratios)]
     throughput = Estimate(10.0, 9.0, 11.0)
     return [
@@ -41,7 +41,7 @@ def rows(*ratios: tuple[float, float, float]) -> list[SpeedUp]:
 
 
 def claimed(speedups: list[SpeedUp], invalid: int = 0) -> str:
-    """Return what the demo claims of such an analysis, of whose eight runs so many are invalid."""
+    """Return the demo's conclusion for such an analysis, with `invalid` of its eight runs invalid."""
     runs = [SimpleNamespace(sound=number >= invalid) for number in range(8)]
     return conclusion(SimpleNamespace(curves=[SimpleNamespace(speedups=speedups)], folder=SimpleNamespace(runs=runs)))
 

@@ -37,7 +37,7 @@ phases:
 
 @dataclass(frozen=True)
 class Secured:
-    """A replica set of one member, and a folder with what gets one in."""
+    """A replica set of one member, and a folder with its certificates and credentials."""
 
     address: str
     folder: Path
@@ -71,7 +71,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     try:
         address = f"127.0.0.1:{port}"
         tls = Tls(folder / "ca.pem", folder / "own.pem", folder / "own.pem")
-        # As long as there is no user, somebody on the same machine may make one.
+        # Until a user exists, any client on the same machine may create one.
         nobody = kind.with_access(Access(tls)).client(address)
         deadline = time.monotonic() + PATIENCE
 

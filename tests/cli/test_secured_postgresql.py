@@ -13,7 +13,7 @@ from commands import within
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.record import Run
 
-#: The server of the wheel speaks no TLS, those of distributions do.
+#: The server in the wheel lacks TLS; those of Linux distributions have it.
 SERVER = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/"), reverse=True)), None)
 
 pytestmark = [
@@ -37,7 +37,7 @@ phases:
 
 @dataclass(frozen=True)
 class Secured:
-    """A server, and a folder with what gets one in."""
+    """A server, and a folder with its certificates and credentials."""
 
     address: str
     folder: Path
@@ -72,7 +72,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         server.ask("ALTER DATABASE loadframe OWNER TO bob")
         files = {"ssl_cert_file": "server.pem", "ssl_key_file": "server.pem", "ssl_ca_file": "ca.pem"}
         cluster.configure({name: str(config / file) for name, file in files.items()} | {"ssl": True})
-        # As long as there was no user with a password, nobody had to be kept out.
+        # Until a user had a password, access needed no protection.
         (config / "pg_hba.conf").write_text("hostssl all all all scram-sha-256 clientcert=verify-ca\n")
         server.ask("SELECT pg_reload_conf()")
         server.close()

@@ -84,7 +84,7 @@ def test_more_is_written_where_it_belongs_and_the_time_is_what_is_expected_and_a
     assert 'if [ "$status" -eq 75 ]; then sbatch small.sbatch; fi' in lines
     # A minute is expected; the least spare time are ten, in steps of five.
     assert "#SBATCH --time=00:15:00" in lines
-    # Its own script it writes anew.
+    # The command overwrites its own script.
     assert "module load x" not in written()
 
 
@@ -128,11 +128,11 @@ def test_a_job_that_ends_before_the_last_run_is_followed_by_one_that_goes_on(slu
     Path("small.yaml").write_text(BRIEF)
     Path("keys.yaml").write_text(KEYS)
     words = (LOADFRAME, "slurm", "small.yaml", "--again")
-    # The first run is tried in any case, and there is no hour left for the second, however fast this machine is.
+    # The first run is always tried. The second does not fit in the remaining time, even on a fast machine.
     done = slurm.run(*words, "--time", "30m", "--submit", "--json", folder=folder, LOADFRAME_STATE=str(state))
     assert done.returncode == 0, done.stderr
     first = json.loads(done.stdout)["job"]
-    # What a job submits is the script as it is by then.
+    # A job submits the current version of the script.
     assert slurm.run(*words, "--time", "3h", folder=folder).returncode == 0
     slurm.wait(first, within=600)
     said = Path(f"small-{first}.log").read_text()

@@ -1,5 +1,4 @@
-"""Clusters whose connections go by TLS, with certificates that were made for them: what is on the wire, and that they
-grow and start again elsewhere."""
+"""TLS-encrypted clusters with generated certificates: traffic on the wire, growth, and restart elsewhere."""
 
 import json
 import shutil
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.store
 
 POSTGRESQL = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/"), reverse=True)), None)
 REDIS = shutil.which("redis-server") or shutil.which("valkey-server")
-#: What begins a plain connection to another node's port, or would: no such node goes on with it.
+#: The first bytes of a plain connection to another node's port; encrypted nodes must hang up.
 PLAIN = b"RCmb" + bytes(60)
 
 
@@ -99,7 +98,7 @@ def test_a_replica_set_of_mongodb_encrypts_what_is_asked(module_state, encryptio
         assert lets_in_without_tls(cluster) is (encryption != "both")
         assert all(speaks_tls(node.address, ca) for node in cluster.nodes)
         assert written_and_read(cluster) == [None, None]
-        # This process has not asked a member by TLS in the mode `transport`: what it counts are other members.
+        # In the mode `transport`, this process connects without TLS, so the counter counts only other members.
         if encryption == "transport":
             told = cluster.store.client(cluster.addresses[0]).ask({"serverStatus": 1})["transportSecurity"]
             assert sum(int(count) for count in told.values()) > 0
@@ -130,7 +129,7 @@ def test_servers_in_java_have_a_port_for_each_and_refuse_whoever_comes_in_the_cl
         ca = authority_of(cluster)
         for node in cluster.nodes:
             assert speaks_tls(node.address, ca) and speaks_tls(node.peer_address, ca)
-            # As a node of the one begins to talk, and then what no server goes on with.
+            # The first bytes of a node's message, then bytes that no server accepts.
             assert hangs_up_on(node.peer_address, b"ES" + bytes(64))
         assert not lets_in_without_tls(cluster)
         assert written_and_read(cluster) == [None, None]

@@ -1,4 +1,4 @@
-"""A stopped cluster that is started on other machines, which have nothing in common with those that it was on."""
+"""Restart of a stopped cluster on other machines, which share no files with the old ones."""
 
 import shutil
 import subprocess
@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(obstacle() is not None, reason=f"no machines here: {obstacle()}"),
 ]
 DOCUMENTS = 500
-#: Where clusters are on each machine.
+#: Folder of clusters on each machine.
 PLACE = "/var/lib/loadframe/clusters"
 
 
@@ -74,7 +74,7 @@ def test_three_nodes_become_four_elsewhere_and_three_again_with_each_document(th
         compare(third, "things", DOCUMENTS)
         assert third.deviations() == []
     assert kept(there, "m4") + kept(there, "m5") == []
-    # Where it stays, nothing is copied.
+    # No copy if the cluster stays on its machines.
     lines.clear()
     with Cluster.start(on("m2", "m1", "m3"), lines.append) as again:
         assert [node.on for node in again.nodes] == ["m3", "m1", "m2"]
@@ -156,7 +156,7 @@ def test_a_command_that_is_killed_on_the_way_leaves_the_cluster_where_it_was_and
         write(cluster, "things", DOCUMENTS)
         places = [(node.name, node.on, node.folder) for node in cluster.nodes]
     up = ("cluster", "up", "cutoff", "--host", "ssh", "--machines", "m4,m5")
-    # While data is copied, and when all of it is there, and started, but not ready.
+    # Kill while data is copied, after all of it is copied, and after start but before the nodes are ready.
     for function, left in (("moving:_send", set()), ("launch:wait_until_ready", {"node-0", "node-1"})):
         command = [sys.executable, "-c", KILLED, f"loadframe.cluster.{function}", *up]
         killed = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
@@ -187,7 +187,7 @@ def test_data_that_is_gone_or_out_of_reach_is_refused_and_no_node_starts_without
         assert "m5" in str(caught.value.where)
     there.run("m5", "mv", "/var/lib/loadframe/aside", f"{PLACE}/lost/node-1")
     there.crash("m5")
-    # Others on its network are told so, and need not wait for an answer.
+    # The network reports the host as unreachable, so others need not wait for a timeout.
     route = ("unreachable", f"{there.addresses['m5']}/32", "table", "local")
     subprocess.run(["ip", "route", "add", *route], check=True)
     request.addfinalizer(lambda: subprocess.run(["ip", "route", "del", *route], check=True))

@@ -1,4 +1,4 @@
-"""The example application, two instances: what one was told, the other knows; sums are right, also as data moves."""
+"""The example application with two instances: both see each other's writes; sums are right, also as data moves."""
 
 import http.client
 import json
@@ -59,7 +59,7 @@ def test_two_instances_know_the_same_and_reckon_right(state):
                 **known,
             )
             assert status == 201
-            # The user's day begins an hour before that of the clock.
+            # The user's day begins an hour before the clock's day.
             today = range((hour + 1) // 24 * 24 - 1, hour + 1)
             assert told["steps_day"] == sum(steps[at] for at in today if at >= 0)
             assert headers["x-request-id"] == f"r-{hour}"
@@ -106,7 +106,7 @@ def test_a_collection_moves_under_load_and_no_document_is_missed(state):
             return known
 
         def live(user: str, known: dict[str, str]) -> int:
-            """Post, write an hour of before anew, and look, until the move is over; return how many hours there are."""
+            """Post, rewrite an earlier hour and read until the move is over; return the number of hours."""
             hours, more = 8, 2
             while more:
                 more -= gone.is_set()

@@ -1,5 +1,8 @@
-"""One cluster of each store in turn, which all tests of that store share: it is started once, and goes on as the test
-before left it. So the tests of one store stand together, and those that change its cluster come last."""
+"""One cluster of each store, shared by all contract tests of that store.
+
+Each test continues with the cluster as the test before left it. Tests of one store are grouped; tests that change its
+cluster run last.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,7 +73,7 @@ def things(store: Held) -> Iterator[Held]:
 
 
 def _missing(kind: str) -> str | None:
-    """Return why this machine has no software of a kind that no registry has either."""
+    """Return why this machine lacks software that registries do not offer; None if it is installed."""
     try:
         home = home_of(kind)
         find(kind).installation(Path(home) if home else None)
@@ -80,14 +83,14 @@ def _missing(kind: str) -> str | None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test of the contract for each store, or for the one whose peculiarity it is."""
+    """Parametrize each contract test over all stores, or over the one that its module names in ONLY."""
     if "store" in metafunc.fixturenames:
         only = getattr(metafunc.module, "ONLY", None)
         metafunc.parametrize("kind", [only] if only else KINDS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of one store together, those that change its cluster last."""
+    """Group the tests by store, with tests that change the cluster last."""
     places = [place for place, item in enumerate(items) if item.path.parent == Path(__file__).parent]
     ordered = sorted((items[place] for place in places), key=_turn_of)
     for place, item in zip(places, ordered, strict=True):

@@ -1,4 +1,4 @@
-"""A store that is held to the contract: its cluster, and how it is asked."""
+"""A store under the contract tests: its cluster and the operations on it."""
 
 import os
 from dataclasses import replace
@@ -12,7 +12,7 @@ from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.host.local import LocalHost
 from loadframe.load import check_operations
 
-#: Where the first node of this machine listens, and a place that has no address in common with those from there on.
+#: Address of the first local node, and an address whose range does not overlap with the local nodes.
 AT_HOME, AWAY = IPv4Address("127.0.0.1"), IPv4Address("127.0.64.1")
 
 
@@ -36,19 +36,19 @@ class Held:
         )
 
     def dwell(self, patch: pytest.MonkeyPatch) -> None:
-        """Have this machine's addresses for nodes be those of where the cluster is."""
+        """Make this machine assign addresses from the range that the cluster uses."""
         place = self.place
         patch.setattr(LocalHost, "address", str(place))
         patch.setattr(LocalHost, "address_of", lambda _, number, *__: str(place + number))
 
     def move(self, nodes: int, place: IPv4Address, patch: pytest.MonkeyPatch) -> None:
-        """Stop all nodes, and start them again with their data at other addresses; then there are as many as that."""
+        """Stop all nodes and start `nodes` nodes with their data at other addresses."""
         self.place = place
         self.dwell(patch)
         self.restart(nodes)
 
     def restart(self, nodes: int) -> None:
-        """Stop all nodes, and start them again with their data where they were; then there are as many as that."""
+        """Stop all nodes and start `nodes` nodes with their data at the same addresses."""
         self.cluster.stop()
         assert self.cluster.spec
         self.cluster = Cluster.start(replace(self.cluster.spec, nodes=nodes))
@@ -73,7 +73,7 @@ class Held:
         return {"seed": 1, "phase": "p", "target": target, "operations": operations, "streams": [stream], **more}
 
     def asked(self, *operations: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
-        """Send operations one after the other, and return what became of each."""
+        """Send operations one after the other and return the result of each."""
         named = {f"{number:02}": operation for number, operation in enumerate(operations)}
         return check_operations(self.plan(named, **more))
 

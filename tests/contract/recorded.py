@@ -1,4 +1,4 @@
-"""Load that lasts for as long as something is done to the cluster: a recorded run, or one phase on the engine."""
+"""Load that lasts as long as a change to the cluster: a recorded run, or one phase on the engine."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ from loadframe.record import Run
 from loadframe.workload import load_workload
 
 DOCUMENTS = 1000
-#: The ids of what is filled in and of what is added follow on each other.
+#: Ids of filled and of added documents are consecutive.
 WORKLOAD = """\
 workload: contract
 collections: {{things: {{{family}: {collection}}}}}
@@ -64,7 +64,7 @@ class Loaded:
         self._folder = folder
 
     def session(self, new: int = DOCUMENTS, listener: Listener | None = None) -> Session:
-        """Return a session; what it adds has ids from `new` on."""
+        """Return a session whose new documents have ids from `new` on."""
         kind = self._store.cluster.store
         text = WORKLOAD.format(
             family=kind.family,
@@ -85,7 +85,7 @@ class Loaded:
         session.prepare([phase for phase in session.workload.phases if phase.prepares], self._folder)
 
     def record(self, change: Callable[[], None], new: int = DOCUMENTS) -> Run:
-        """Record a run that ends when the change is done; fail with whatever the change failed with."""
+        """Record a run that ends when the change is done; raise the change's error if it fails."""
         until = _Until()
         session = self.session(new, until)
         failures: list[BaseException] = []

@@ -1,6 +1,6 @@
-"""Who each store is to the contract: what a cluster of it is started with, and what it is excused from, and why.
+"""Per-store settings of the contract tests: start options, exemptions and their reasons.
 
-A store that is not named here has to pass all of it, as it starts by default.
+A store that is not listed here must pass all tests with its default start options.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Subject:
     moves: tuple[int, ...] = (1, 0)
     #: Whether a node that joins gets its share of the requests.
     shares: bool = True
-    #: A document that cannot be written; None where the store refuses one that exists already.
+    #: A document that the store rejects; None for stores that reject an existing id instead.
     bad: Mapping[str, Any] | None = None
     excused: Mapping[str, str] = field(default_factory=dict)
     #: Why no cluster of it can be tested.
@@ -40,7 +40,7 @@ _SEARCH = {
     },
 }
 
-#: The tests that read what was written.
+#: The tests that read written documents.
 _OF_DOCUMENTS = (
     "test_what_is_written_is_read_back",
     "test_a_read_wants_the_fields_whose_names_are_drawn",
@@ -72,9 +72,9 @@ _SUBJECTS = {
         ordered=False,
         bad={"key": "p9", "age": "old"},
     ),
-    # One member of a replica set answers all unless it is said otherwise.
+    # By default, one member of a replica set answers all requests.
     "mongodb": Subject(shares=False),
-    # All writes go to one server, and reads do unless it is said otherwise.
+    # All writes go to one server, and so do reads by default.
     "postgresql": Subject(
         collection={
             "columns": {"key": "text", "name": "text", "age": "integer", "tags": "text[]"},
@@ -94,5 +94,5 @@ KINDS = sorted(stores())
 
 
 def subject_of(kind: str) -> Subject:
-    """Return what the contract must know of a store."""
+    """Return the contract settings of a store."""
     return _SUBJECTS.get(kind, Subject())

@@ -1,6 +1,6 @@
-"""What every store does as a cluster: filled, it grows and shrinks under load, starts again, and loses a node.
+"""Clusters of every store: growing and shrinking under load, restart, and loss of a node.
 
-The tests of one store go on with its cluster and its documents as the one before left them.
+The tests of one store continue with the cluster and documents that the test before left.
 """
 
 import os
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.store
 
 #: Ids from which each run adds documents, further apart than any run gets.
 GROWING, DYING = DOCUMENTS, 1000 * DOCUMENTS
-#: Share of the requests that may be late while nodes come and go: those that time out, and those that are refused by a
-#: node with too many that wait, as when all that have waited for a shard on its way are let go at once.
+#: `LATE`: allowed share of failed requests while nodes come and go. `BUSY`: timeouts, and rejections by an overloaded node, for
+#: example when all requests that waited for a moving shard are released at once.
 LATE, BUSY = 0.05, {"timeout", "rejected"}
 
 
@@ -34,7 +34,7 @@ def elected(store: Held) -> list[str]:
 
 
 def identities(store: Held) -> dict[str, str]:
-    """Return what a node is known by to the others beside its name, in stores where that is something."""
+    """Return the identity of each node besides its name, for stores that have one."""
     cluster = store.cluster
     if store.kind in ("opensearch", "elasticsearch"):
         told = cluster.store.request(cluster.addresses, "GET", "/_nodes/_all/none?filter_path=nodes.*.name")

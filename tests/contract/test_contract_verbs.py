@@ -1,4 +1,4 @@
-"""What every store does with documents: the verbs, bulk requests and collections, by what is there afterwards."""
+"""Documents in every store: verbs, bulk requests and collections, checked by the stored documents."""
 
 import json
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def test_a_read_wants_the_fields_whose_names_are_drawn(things):
 
 def test_updates_of_one_document_at_the_same_time_all_succeed(things, tmp_path):
     things.asked({"insert": ANN | {"document": DOCUMENT}})
-    # Another value each time: what changes nothing gets into nobody's way.
+    # Write a new value each time, because a write without a change takes no lock.
     numbers = {"variables": {"number": {"sequential": {"from": 0}}}}
     plan = things.plan({"update": {"update": ANN | {"document": {"age": "${number}"}}}}, **numbers)
     plan["streams"][0] |= {"pacing": {"closed": {"clients": 16}}, "stop": {"requests": 400}}
@@ -100,7 +100,7 @@ def test_what_an_answer_has_serves_the_same_users_later_requests(things):
 
 
 def looked_for(things: Held, folder: Path, within: float, written: Callable[[], None]) -> dict[str, Any]:
-    """Look for a document that `written` is to write once the load runs; return what the engine counted of it."""
+    """Poll for a document that `written` writes during the load; return the engine's counts of it."""
     look = {"read": ANN, "assert": {"fields": {"age": 41}}}
     plan = things.plan({"bob": {"upsert": {"collection": "things", "id": "bob", "document": {"age": 1}}}, "seen": look})
     stream = {

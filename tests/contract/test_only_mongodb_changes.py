@@ -1,4 +1,4 @@
-"""What happens to a replica set's primary: it is killed, and it leaves; and what sharded clusters are made of."""
+"""MongoDB: the primary of a replica set is killed or leaves; composition of sharded clusters."""
 
 import subprocess
 import time
@@ -27,7 +27,7 @@ ONLY = "mongodb"
 
 
 def loaded(store: Held, folder: Path) -> AbstractContextManager[Callable[[], dict]]:
-    """Insert documents meanwhile, each sure to be with most members. Afterwards what became of it is returned."""
+    """Insert documents meanwhile with majority write concern; the yielded function returns the result afterwards."""
     document = {"collection": "things", "id": "${new}", "document": {"age": "${new}"}}
     return run_while(store, folder, {"put": {"insert": document, "write_concern": "majority", "timeout": 5}})
 
@@ -47,7 +47,7 @@ def primary(cluster: Cluster) -> str:
 
 
 def elected(cluster: Cluster) -> bool:
-    """Ask the members that are left for an election, which they would hold by themselves after ten seconds."""
+    """Ask the remaining members for an election, which they would start after ten seconds."""
     for address in cluster.addresses:
         server = cluster.store.client(address)
         try:
@@ -97,7 +97,7 @@ MAJORITY = {"writeConcern": {"w": "majority"}}
 
 
 class Passing:
-    """Passes on what a router passes on, to the primary of the configuration or to the home of a database."""
+    """Forwards a router's commands to the primary of the configuration servers or to the home shard of a database."""
 
     address = "a router's"
 

@@ -1,4 +1,4 @@
-"""What happens around PostgreSQL's primary: it is killed, it leaves, and replicas take their share of the reads."""
+"""PostgreSQL: the primary is killed or leaves, and replicas serve a share of the reads."""
 
 import time
 
@@ -15,7 +15,7 @@ def primary(store: Held) -> str:
 
 
 def operations(store: Held) -> dict:
-    """Return a write with ids that follow on each other, and a read from any server of what is there for sure."""
+    """Return an insert with sequential ids, and a read of an existing document from any server."""
     document = {"collection": "things", "id": "${new}", "document": {"age": "${new}"}}
     ann = {"collection": "things", "id": "ann"}
     assert store.errors({"upsert": ann | {"document": {"age": 1}}}) == [None]
@@ -41,7 +41,7 @@ def test_while_the_primary_is_gone_nothing_is_written_and_replicas_are_read(thin
     assert classes(put) <= {"connect", "timeout", "rejected"} and put["errors"]
     assert look["successes"] > put["successes"], "reads went on meanwhile"
     assert things.cluster.deviations() == []
-    # What was acknowledged is there; of what was not answered, nobody knows.
+    # Acknowledged writes must be present. Unanswered writes may be present.
     unknown = put["requests"] - put["successes"] + put["in_flight_at_end"]
     assert before + put["successes"] <= things.cluster.count("things") <= before + put["successes"] + unknown
 

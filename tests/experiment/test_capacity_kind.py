@@ -1,4 +1,4 @@
-"""Capacity experiments: what their files may say, and a search on simulated nodes whose capacity is known."""
+"""Capacity experiments: their file keys, and a search on simulated nodes with known capacity."""
 
 import pytest
 from rich.console import Console
@@ -132,7 +132,7 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
         "one cluster for all trials of a search"
     )
 
-    # What was stopped goes on with the trial that is missing, and nothing else.
+    # The stopped experiment continues with only the missing trial.
     folder.set_aside(first.runs[-1])
     again = Witness()
     run_experiment(experiment, planned, folder, again)
@@ -158,7 +158,7 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     assert far["nodes"] is None
 
 
-#: What the last lines of a phase and the search are, and what is found out about them.
+#: The last lines of the phase and of the search, and the resulting values.
 RATES = ("operation: look, clients: 1", "{response: 2s}", "{start: 100/s, most: 200/s}", "rate", ["poisson"])
 USERS = (
     "users: 5, clients: 8, journey: [{operation: look, think_time: 500ms}]",

@@ -1,4 +1,4 @@
-"""Experiment files: what they mean for each treatment, and what is said about those that make no sense."""
+"""Experiment files: their meaning for each treatment, and the errors of invalid ones."""
 
 import json
 
@@ -296,7 +296,7 @@ def test_an_error_in_the_workload_names_the_workloads_file(load, tmp_path):
 
 
 def test_a_damaged_file_is_read_or_refused_and_nothing_else(load):
-    """Random damage to a sound file: whatever comes of it, it is an experiment or one message."""
+    """Random damage to a valid file: the result is an experiment or one message."""
     sound = EXPERIMENT + "measure: look\nscaling: weak\ngrows: documents\nduration: 5s\nseed: 7\n"
     load(sound)
     words = ["~", "3", "-1", "[]", "{}", "true", "[~]", "[[1]]", "nodes", "1e99", "'x'", "with.hits"]

@@ -1,4 +1,4 @@
-"""The loop over an experiment's runs on a real node of its own: what is done, in which order, and when a node dies."""
+"""The loop over an experiment's runs on a real node: steps, their order, and a node that dies."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ duration: 500ms
 
 
 class Witness(Listener):
-    """Keeps what it hears, and does something when a run's phase begins."""
+    """Records events, and calls a function when a run's phase begins."""
 
     def __init__(self, at_phase=lambda run: None):
         self.heard = []
@@ -134,7 +134,7 @@ def test_when_a_node_dies_its_run_says_so_and_the_rest_gets_a_new_cluster(experi
         assert not [reason for reason in run.raw_summary["verdict"]["reasons"] if reason["code"] == "cluster_state"]
     assert servers(state) == []
 
-    # Each cluster was filled and warmed by itself, without a record, and each run is measured as long as is asked for.
+    # Each cluster was filled and warmed up separately, without a record; each run has the requested duration.
     assert witness.heard.count("phase fill None") == 2
     assert witness.heard.count("phase look 0.3") == 2
     assert witness.heard.count("phase look 0.5") == 4

@@ -1,5 +1,4 @@
-"""Limits of a disk: what may be asked for, what the kernel is told, and that a process which syncs what it writes keeps
-to them where this machine allows it."""
+"""Disk limits: accepted values, kernel settings, and the limited rate of a process that syncs its writes."""
 
 import os
 import time
@@ -90,7 +89,7 @@ def test_limits_of_a_disk_that_cannot_be_enforced_are_said_and_the_others_hold(m
 def test_a_process_that_syncs_what_it_writes_keeps_to_the_limit(start, folder):
     process = start(WRITER, Limits(disk=DiskLimits(write=2**20)))
     process.throttle(True)
-    # What was on its way before the limit came is done by then.
+    # Writes that were in flight before the limit are complete by then.
     time.sleep(0.5)
     before, begun = _written(folder), time.monotonic()
     time.sleep(3)

@@ -1,4 +1,4 @@
-"""Nodes with networks of their own: addresses, links that are shaped and cut, and nothing that stays behind."""
+"""Nodes in network namespaces: addresses, shaped and cut links, and cleanup."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ OBSTACLE = NetnsHost().obstacle
 pytestmark = pytest.mark.skipif(OBSTACLE is not None, reason=f"no networks for nodes here: {OBSTACLE}")
 
 PORT = 9000
-#: Sends back whatever comes, to many at once, by TCP and by UDP.
+#: Echo server for many clients, over TCP and UDP.
 ECHO = f"""
 import socket, sys, threading
 def answer(connection):
@@ -98,7 +98,7 @@ def nodes() -> Iterator[list[tuple[str, LocalProcess]]]:
 
 @pytest.fixture
 def node(nodes) -> Iterator[tuple[str, LocalProcess]]:
-    """The first of them, whose link is as it was made before and after."""
+    """The first node, with its link unshaped before and after each test."""
     yield nodes[0]
     nodes[0][1].link.restore()
     nodes[0][1].link.shape(Shape())
@@ -140,7 +140,7 @@ def test_nodes_reach_each_other_and_nothing_beyond(nodes):
 def test_the_network_keeps_its_hardware_address_when_a_node_joins_or_leaves(nodes):
     bridge, link = nodes[0][1].link.name.partition("n")[0], f"lft{token_hex(3)}"
     before = Path(f"/sys/class/net/{bridge}/address").read_text()
-    # The lowest address is the one that a bridge without one of its own takes.
+    # A bridge without an address takes the lowest address of its ports.
     pair = ("link", "add", link, "address", "00:00:00:00:00:01", "type", "veth", "peer", "name", f"{link}p")
     subprocess.run(["ip", *pair], check=True)
     try:
@@ -229,7 +229,7 @@ def test_a_node_that_comes_back_is_reached_at_once(nodes, tmp_path):
         process = host.start(command, Limits())
         try:
             assert within(30, lambda log=log: "up" in log.read_text())
-            # Whoever knows another hardware address of it gives that up after half a minute or more.
+            # Neighbours that cached an old hardware address drop it only after 30 s or more.
             assert echoed(address, timeout=10) == b"x"
         finally:
             process.stop()
@@ -248,7 +248,7 @@ def test_a_new_cluster_gets_another_network(nodes):
 
 @pytest.fixture
 def left() -> Iterator[tuple[subprocess.Popen, Identity, Identity, Path]]:
-    """A process of its own that has started a node: it, the node, the guard, and their bridge."""
+    """Yield a process that started a node, the node, its supervisor and their bridge."""
     with open_folder("netns") as folder:
         starter = subprocess.Popen(
             [sys.executable, "-c", STARTER, str(folder)], stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -281,7 +281,7 @@ def test_a_bridge_whose_guard_was_killed_goes_with_the_next_start(left):
     starter.wait()
     assert bridge.exists()
     NetnsHost().address_of(0)
-    # The same one may have been made anew: then it is the new start's.
+    # A concurrent start may have created the same name again; then the bridge belongs to that start.
     assert not bridge.exists() or str(os.getpid()) in (bridge / "ifalias").read_text()
 
 

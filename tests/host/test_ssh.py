@@ -1,4 +1,4 @@
-"""Machines that real sshd's of their own keep the doors of: what runs there, what is refused, and what a cut does."""
+"""Machines behind real sshds: processes there, refused connections and cut links."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from machines import Machines, machines, obstacle
 OBSTACLE = obstacle()
 pytestmark = pytest.mark.skipif(OBSTACLE is not None, reason=f"no machines here: {OBSTACLE}")
 
-#: Counts up in its log for as long as it runs.
+#: Writes an increasing counter to its log until it is killed.
 COUNTER = "i=0; while true; do i=$((i + 1)); echo $i; sleep 0.05; done"
 
 
@@ -233,7 +233,7 @@ def test_machines_that_share_a_state_folder_leave_each_other_s_clusters_alone(mo
         theirs = second.folder(Path("/x/passing/us-0-5ec0"))
         process = second.start(command(second, "other"), Limits())
         second.call(files.write_node, theirs, [], {"data": "precious"}, None)
-        # Long ago, as a folder is that nobody has written in since the other machine was booted.
+        # The age of a folder that was last written before the other machine booted.
         both.run("m2", "touch", "-d", "2001-01-01", str(theirs), str(theirs / "data"))
         ours = first.folder(Path("/x/passing/us-0-0075"))
         assert ours.parent == theirs.parent

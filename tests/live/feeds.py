@@ -1,4 +1,4 @@
-"""Commands that are made up: what they would tell a feed."""
+"""Simulated commands and their messages to a feed."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ PATIENCE = 60
 
 
 def until(told: Callable[[], Any]) -> Any:
-    """Return what is told as soon as it is something."""
+    """Poll `told` until it returns a true value, and return that."""
     end = monotonic() + PATIENCE
     while not (value := told()):
         assert monotonic() < end
@@ -41,14 +41,14 @@ def feed(*records: dict[str, Any]) -> Iterator[Feed]:
 
 @contextmanager
 def served() -> Iterator[str]:
-    """Serve whatever goes on; return the page's address."""
+    """Serve the live page of all running commands; yield its address."""
     relay = Relay(lambda: [path for path, _ in commands()])
     with Server("127.0.0.1", 0, relay) as server, relay:
         yield server.url
 
 
 def told(url: str) -> Iterator[dict[str, Any]]:
-    """Yield the records that the page is told."""
+    """Yield the records that the page receives."""
     with httpx.stream("GET", f"{url}events", timeout=PATIENCE) as answer:
         assert answer.headers["content-type"] == "text/event-stream"
         for line in answer.iter_lines():

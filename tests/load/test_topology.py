@@ -86,7 +86,10 @@ def test_of_several_targets_the_measured_one_follows_its_cluster(tmp_path):
 
 
 def test_hosts_that_cannot_be_followed_end_the_phase(tmp_path):
-    with Answering() as node, pytest.raises(LoadframeError, match=r"cannot send load to the changed cluster.*no-such-host.invalid"):
+    with (
+        Answering() as node,
+        pytest.raises(LoadframeError, match=r"cannot send load to the changed cluster.*no-such-host.invalid"),
+    ):
         run_phase(plan([node.address]), tmp_path, lambda _: None, lambda: [node.address, "no-such-host.invalid:9200"])
 
 

@@ -1,4 +1,4 @@
-"""Real ranks, started by a real mpirun: what they record together, and what becomes of them when one dies."""
+"""Real ranks, started by a real mpirun: their joint recording, and the effects of a rank that dies."""
 
 import fcntl
 import json
@@ -149,7 +149,7 @@ def test_an_interrupt_reaches_rank_0_which_keeps_the_run(workload):
     assert Run(Path("kept")).summary.status == "interrupted"
 
 
-#: Connects to each Unix socket of ranks that this user can see, and prints what came.
+#: Connects to each Unix socket of ranks that this user can see, and prints the data received.
 ATTACKER = """
 import os, re, socket, time
 os.setgroups([]); os.setgid(12345); os.setuid(12345)
@@ -252,7 +252,7 @@ def test_an_interrupt_of_the_users_own_mpirun_keeps_the_run(workload):
         command.wait_for("phase look", "2 s:")
         everything = psutil.Process(command.process.pid).children(recursive=True)
         command.send(signal.SIGINT)
-        # Rank 0 goes on for as long as its record takes.
+        # Rank 0 continues until its record is complete.
         wait_until_gone(everything, PATIENCE)
     kept = Run(Path("kept")).summary
     assert kept.status == "interrupted" and kept.phases[1].operations["look"].requests > 0
@@ -261,7 +261,7 @@ def test_an_interrupt_of_the_users_own_mpirun_keeps_the_run(workload):
 def test_an_mpirun_of_the_users_own_starts_ranks_as_well(workload, monkeypatch):
     mpirun = shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     assert mpirun
-    # As root by what the docs say.
+    # As root, with the variables that the docs list.
     allowed = dict(re.findall(r"(OMPI_\w+)=(1)", DOCS.read_text()))
     assert len(allowed) == 2
     for name, value in allowed.items():
@@ -286,7 +286,7 @@ def test_a_launcher_of_another_mpi_is_seen(workload):
     refused = loadframe(*bench("small.yaml"), env=environment)
     assert refused.returncode == 2
     assert "PMI started 4 ranks, but" in refused.stderr and "another MPI" in refused.stderr
-    # The others end without a word of their own.
+    # The other ranks end without a message.
     other = loadframe(*bench("small.yaml"), env={**environment, "PMI_RANK": "3"})
     assert (other.returncode, other.stdout) == (2, "")
 

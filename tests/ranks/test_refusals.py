@@ -1,4 +1,4 @@
-"""What is said before a load: of which rank, on which machine, and what to do."""
+"""Refusals before a load: the rank, its machine and the remedy."""
 
 import re
 import time
@@ -21,7 +21,7 @@ ORDER = {
 
 
 class Nobody:
-    """A world in which nobody answers."""
+    """A world whose other ranks never answer."""
 
     rank, size = 0, 6
 
@@ -42,7 +42,7 @@ def top(tmp_path, monkeypatch):
 
 
 def compare_clocks(top, seconds):
-    """Answer as ranks do whose messages take so long, there and back."""
+    """Answer as ranks whose messages take `seconds` for a round trip."""
     for rank in (3, 5):
         while rank in top._unmeasured:
             now = time.monotonic()

@@ -1,6 +1,6 @@
-"""Effects and comparisons held against simulated stores: what has an effect is found, what has none is not claimed.
+"""Effects and comparisons on simulated stores: real effects are found, absent ones are not claimed.
 
-Bounds on counts are such that correct code would fail with other seeds once in hundreds of times; seeds are fixed.
+Bounds on counts allow correct code to fail with other seeds once in hundreds of times. Seeds are fixed.
 """
 
 import itertools
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 TRIALS = 100
 NOISE = 0.03
 CORNERS = np.array(list(itertools.product((0, 1), repeat=3)))
-#: What each of three factors does to the mean service time at its second level; the third does nothing.
+#: Factor of each setting on the mean service time at its second level; the third has no effect.
 EFFECTS = (1.0 / 1.10, 1.06, 1.0)
 
 
@@ -34,7 +34,7 @@ def throughput(service, seed):
 
 
 def experiment(seed, blocks=3):
-    """Run a 2^3 design in blocks on one store whose service time the factors change."""
+    """Run a blocked 2^3 design on one store whose service time the factors change."""
     rows = np.vstack([CORNERS] * blocks)
     services = [0.005 * math.prod(f**level for f, level in zip(EFFECTS, row, strict=True)) for row in rows]
     speeds = [throughput(service, 1000 * seed + index) for index, service in enumerate(services)]
@@ -77,7 +77,7 @@ def test_the_size_of_an_effect_lies_within_its_interval(models):
 
 @pytest.fixture(scope="module")
 def pairs():
-    """Six runs each of a store, of its equal, and of one that is a tenth slower."""
+    """Six runs each of a store, an equal store, and a store that is 10 % slower."""
     return [
         [[throughput(service, 100_000 + 100 * trial + 10 * group + run) for run in range(6)]
          for group, service in enumerate((0.005, 0.005, 0.0055))]

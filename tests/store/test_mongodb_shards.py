@@ -15,7 +15,7 @@ LEAVING = Member("node-2", "127.0.0.1:3")
 
 
 class Router:
-    """Answers each command with the next of its answers, the last of which it goes on with; keeps what it was asked."""
+    """Server that answers each command with its next answer and repeats the last one; records the commands."""
 
     address = "127.0.0.1:1"
 
@@ -41,7 +41,7 @@ class Router:
 
 
 class Watched(list[Balancing]):
-    """What was told of the progress."""
+    """Progress reports that were received."""
 
     def __call__(self, balancing: Balancing) -> None:
         self.append(balancing)
@@ -58,7 +58,7 @@ def ongoing(chunks: int, *databases: str, jumbo: int = 0) -> dict[str, Any]:
 
 
 def status(set_name: str, second: int) -> dict[str, Any]:
-    """Return what a server says of itself whose last write was made in that second."""
+    """Return the status of a server whose last write was made in that second."""
     written = datetime.fromtimestamp(second, tz=UTC)
     return {"repl": {"setName": set_name, "isWritablePrimary": True, "lastWrite": {"lastWriteDate": written}}}
 

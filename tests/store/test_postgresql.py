@@ -1,4 +1,4 @@
-"""A PostgreSQL node's files and command line, the tables of collections, and what is refused."""
+"""PostgreSQL nodes: files, command line, tables of collections, and refusals."""
 
 import signal
 import subprocess
@@ -87,7 +87,7 @@ def test_the_users_settings_are_quoted_and_loadframes_own_are_not_the_servers(in
 
 
 def script(installation: Installation, folder: Path, **more) -> str:
-    """Start a node whose programs only say what they were called with; return that."""
+    """Start a node whose programs only print their arguments; return that output."""
     for name in ("postgres", "initdb", "pg_basebackup"):
         program = installation.home / "bin" / name
         makes = (
@@ -114,7 +114,7 @@ def test_the_first_founder_makes_its_data_and_all_others_copy_it_once(installati
     assert copied.startswith(f"pg_basebackup -D {second}/data/main.new -d host=a port=1 -S node_1")
     follows = "primary_conninfo = 'host=a port=1'\nprimary_slot_name = 'node_1'\n"
     assert (second / "data" / "main" / "postgresql.auto.conf").read_text() == follows
-    # Started again, the one is what it was, and the other follows whom it is told of.
+    # After a restart the primary keeps its role, and the other follows the primary that it is given.
     assert script(installation, first, founders=()).startswith("postgres ")
     assert script(installation, second, name="node-1", founders=()).startswith("postgres ")
     assert (second / "data" / "main" / "postgresql.auto.conf").read_text() == follows

@@ -1,4 +1,4 @@
-"""Requests by HTTP for administration: what is sent, what is kept, and what no answer means."""
+"""HTTP requests for administration: content, kept connections, and missing answers."""
 
 import http.server
 import json
@@ -13,7 +13,7 @@ from loadframe.store.web import UnansweredError, UnsentError, Web
 
 
 class Echo(http.server.BaseHTTPRequestHandler):
-    """Answers with what was asked; /close ends the connection after the answer, /cut before it."""
+    """Echoes the request; /close ends the connection after the answer, /cut before it."""
 
     protocol_version = "HTTP/1.1"
 

@@ -1,6 +1,6 @@
-"""The answers to the five questions of the workload adbids, calculated from the lines of its log by DuckDB.
+"""Answers to the five questions of the workload adbids, calculated by DuckDB from its log.
 
-Nothing here is shared with loadframe: each question is asked anew, in SQL, of events as they stand in the log.
+Shares no code with loadframe: each question is written in SQL and runs on the events of the log.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-#: Amounts are decimals, so that sums are exact whatever the order.
+#: Decimal amounts make sums exact in any order.
 _DOCUMENTS = """
 CREATE TABLE documents AS
 WITH lines AS (SELECT json AS line, json ->> 'type' AS type FROM read_ndjson_objects(?)),
@@ -36,7 +36,7 @@ FROM bids LEFT JOIN wins USING (id) LEFT JOIN clicks USING (id)
 
 
 class Answers:
-    """The log at `path`, and what is right to answer. Amounts are returned as floats."""
+    """The log at `path` as tables for the questions. Amounts are returned as floats."""
 
     def __init__(self, path: Path) -> None:
         self._tables = duckdb.connect()
@@ -64,7 +64,7 @@ class Answers:
         return int(count)
 
     def ad_spend(self, ad: int) -> tuple[float, dict[str, tuple[int, float]]]:
-        """Return what the ad cost, and by country its bids and their cost."""
+        """Return the total cost of an ad, and its bids and their cost by country."""
         rows = self._rows(
             "SELECT country, count(*), coalesce(sum(price), 0) FROM documents WHERE ad = ? GROUP BY ALL", _url(ad)
         )

@@ -1,4 +1,4 @@
-"""A week of the health application's users on real stores: every document is read back, and every sum is made anew."""
+"""One week of the health application's users on real stores: every document and every sum is checked."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ from loadframe.workload import load_workload
 
 #: The week from here on ends in another month.
 MONDAY = datetime(2017, 1, 30, tzinfo=UTC)
-#: What makes it short. Posts are as the study's but for 21 of the 22 checks whether a user is there.
+#: Parameters for a short run. Posts match the study, except for 21 of its 22 user-existence checks.
 SMALL = {"users": 2, "weeks": 1, "checks": 1, "pause": "50ms", "clients": 2, "from": "2017-01-30"}
 
 
@@ -44,7 +44,7 @@ def hours(days: int) -> list[datetime]:
 
 
 def right(activities: list[dict], achievement: dict, instants: list[datetime], *, at: datetime) -> None:
-    """Hold a user's documents against what its week has to be; `at`: the simulated instant of the last post."""
+    """Check a user's documents against the expected week; `at`: simulated time of the last post."""
     starts = [int(instant.timestamp() * 1000) for instant in instants]
     assert sorted(activity["start"] for activity in activities) == starts
     for activity in activities:
