@@ -1,4 +1,4 @@
-//! What answers mean.
+//! Interpretation of answers.
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::workload::variables::Values;
@@ -10,10 +10,10 @@ use crate::assertion::Assertion;
 use crate::capture::{Captures, Memory, Place};
 use crate::crud::Neutral;
 
-/// The node does not have that vbucket, or not any more.
+/// Status of a node that does not own the vbucket, or no longer owns it.
 pub const NOT_MINE: u16 = 0x07;
 
-/// Each status that is not a success: its class, and what it says.
+/// Each error status, its class and its message.
 const STATUSES: [(u16, ErrorClass, &str); 26] = [
     (0x01, ErrorClass::Client, "not found"),
     (0x02, ErrorClass::Client, "already there"),
@@ -43,7 +43,7 @@ const STATUSES: [(u16, ErrorClass, &str); 26] = [
     (0xc6, ErrorClass::Client, "the document is not JSON"),
 ];
 
-/// The failure that an answer with a status other than 0 is.
+/// Returns the failure for an answer with a status other than 0.
 pub fn refusal(answer: &Response<'_>) -> Failure {
     let status = if answer.status == SOME_FAILED { culprit(answer).unwrap_or(SOME_FAILED) } else { answer.status };
     let known = STATUSES.iter().find(|(known, _, _)| *known == status);
@@ -59,20 +59,20 @@ pub fn refusal(answer: &Response<'_>) -> Failure {
     Failure::new(class, message)
 }
 
-/// The server's own words, where it says some.
+/// Returns the server's own error text, if the answer has one.
 fn context(value: &[u8]) -> Option<String> {
     let told: Value = serde_json::from_slice(value).ok()?;
     let words = told.pointer("/error/context")?.as_str()?;
     Some(words.to_owned()).filter(|words| !words.is_empty())
 }
 
-/// A request that is wrong.
+/// A failure caused by an invalid request.
 pub fn client(message: &str) -> Failure {
     Failure::new(ErrorClass::Client, message)
 }
 
-/// Judges the answer to a verb's request, and takes from it what later requests need; says how many documents it stands
-/// for.
+/// Judges the answer to a verb's request and captures values for later requests. Returns the number of documents that
+/// it counts for.
 pub fn judge(
     neutral: &Neutral,
     answer: &Response<'_>,
@@ -95,7 +95,7 @@ pub fn judge(
     Ok(1)
 }
 
-/// The document of an answer, as JSON.
+/// Returns the document of an answer as JSON.
 pub fn document(neutral: &Neutral, answer: &Response<'_>, values: &Values) -> Vec<u8> {
     match neutral {
         Neutral::Read(read) if !read.fields.is_empty() => {

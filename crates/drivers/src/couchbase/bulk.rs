@@ -1,6 +1,6 @@
-//! A bulk request: a request for each document, all sent at once, to each node those of its vbuckets.
+//! Bulk requests: one request per document, all sent at once, each to the node of its vbucket.
 //!
-//! A document whose vbucket has moved is sent again, alone, to the node that has it now.
+//! If a document's vbucket has moved, the driver resends its request alone, to the new node.
 
 use futures_util::future::join_all;
 use loadframe_engine::driver::{Failure, Reply};
@@ -25,7 +25,7 @@ struct Document {
     outcome: Option<Result<(), Failure>>,
 }
 
-/// Sends the documents of request `k`, or those at the places `only`.
+/// Sends the documents of request `k`, or those at the indices `only`.
 pub async fn ask(
     connections: &mut ConnectionSet,
     nodes: &CouchbaseNodes,
@@ -102,7 +102,7 @@ fn judge(answer: &Response<'_>) -> Result<(), Failure> {
     if answer.status == 0 { Ok(()) } else { Err(refusal(answer)) }
 }
 
-/// The request of each document. A document without an id of its own has the number of its line in the corpus for one.
+/// Builds the request of each document. If `bulk.id` is `None`, an id is the line number in the corpus.
 fn requests((bulk, only): (&Bulk, Option<&[u32]>), bucket: &Bucket, durability: Option<u8>, k: u64) -> Vec<Document> {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);

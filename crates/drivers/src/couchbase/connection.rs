@@ -18,24 +18,24 @@ use crate::net::tls::Tls;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
 
-/// What we ask the server to speak: no delay, reasons in words, buckets by name, frames before the extras, durable
+/// Features that the client requests: TCP no-delay, error texts, bucket selection, frames before the extras, durable
 /// writes.
 const FEATURES: [u16; 5] = [0x03, 0x07, 0x08, 0x10, 0x11];
 
-/// How connections to the nodes are made.
+/// Settings of connections to the nodes.
 #[derive(Debug)]
 pub struct ConnectOptions {
-    /// `None`: without encryption.
+    /// `None` means no encryption.
     pub tls: Option<Tls>,
     user: Option<(String, Secret)>,
-    /// The same for the HTTP services.
+    /// The same credentials, for the HTTP services.
     pub authorization: Authorization,
-    /// How long to wait for an answer, unless an operation says otherwise.
+    /// Default time limit for an answer. An operation may override it.
     pub timeout: Duration,
 }
 
 impl ConnectOptions {
-    /// Reads certificates. The error names credentials that the protocol does not have.
+    /// Reads certificates. The error names credentials that the protocol does not support.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         if target.compress {
             return Err(PlanError::new("this protocol's requests are not compressed"));
@@ -52,11 +52,11 @@ impl ConnectOptions {
     }
 }
 
-/// See the module.
+/// One connection to one node for one bucket.
 pub struct NodeConnection {
     wire: Option<Wire>,
     client: Client<Answers>,
-    /// Whether the server said that it knows durable writes.
+    /// Whether the server supports durable writes.
     durable: bool,
 }
 
@@ -67,7 +67,7 @@ impl Default for NodeConnection {
 }
 
 impl NodeConnection {
-    /// Connects, authenticates and selects the bucket, if there is no usable connection.
+    /// Connects, authenticates and selects the bucket, unless a usable connection exists.
     pub async fn open(
         &mut self,
         host: &Host,
@@ -123,12 +123,12 @@ impl NodeConnection {
         self.client.speak(&mut self.wire, [requests, b""], limit).await
     }
 
-    /// The answers of the last exchange, if it succeeded.
+    /// Returns the answers of the last exchange, if it succeeded.
     pub fn answers(&self) -> &Answers {
         self.client.answer()
     }
 
-    /// The error says that the node does not support durable writes.
+    /// Returns an error if the node does not support durable writes.
     pub fn require_durable(&self) -> Result<(), Failure> {
         if self.durable {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Sends a request to the node that has its vbucket, and follows the vbucket when it moves.
+//! Sends a request to the node that owns its vbucket, and follows the vbucket when it moves.
 
 use std::time::Duration;
 
@@ -11,33 +11,33 @@ use super::packet::Response;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 
-/// The pause between two attempts while no node is known to have a vbucket.
+/// Pause between two attempts while the owner of a vbucket is unknown.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// One client's connections, by the number of the bucket and of the node.
+/// One client's connections, by bucket number and node number.
 #[derive(Default)]
 pub struct ConnectionSet {
     by_node: Vec<Vec<NodeConnection>>,
 }
 
-/// A request that was sent, or begun to be; its answer is in the node's line.
+/// A request that was sent, fully or in part. Its answer is in the node's connection.
 #[derive(Debug)]
 pub struct SentRequest {
-    /// From the first byte that was sent to the last that came, over all nodes that were asked.
+    /// Times and bytes from the first byte sent to the last byte received, over all nodes tried.
     pub exchanged: Exchanged,
-    /// The node that was asked last.
+    /// The last node tried.
     pub node: u16,
     bucket: usize,
 }
 
 impl ConnectionSet {
-    /// The answer to the request that was asked last, if it was answered.
+    /// Returns the answer to the last request, if there was one.
     pub fn answer(&self, sent_request: &SentRequest) -> Option<Response<'_>> {
         let connection = self.by_node.get(sent_request.bucket)?.get(usize::from(sent_request.node))?;
         connection.answers().is_complete().then(|| connection.answers().read().next())?
     }
 
-    /// The lines to all nodes of a bucket, by the nodes' numbers.
+    /// Returns the connections to all nodes of a bucket, by node number.
     pub fn by_node(&mut self, bucket: &Bucket) -> &mut Vec<NodeConnection> {
         if bucket.number >= self.by_node.len() {
             self.by_node.resize_with(bucket.number + 1, Vec::new);
@@ -45,7 +45,7 @@ impl ConnectionSet {
         &mut self.by_node[bucket.number]
     }
 
-    /// Opens a line to a node.
+    /// Opens a connection to a node.
     pub async fn open(
         &mut self,
         nodes: &CouchbaseNodes,
@@ -71,7 +71,7 @@ impl ConnectionSet {
         if durable { by_node[at].require_durable() } else { Ok(()) }
     }
 
-    /// Asks one request that is about a vbucket.
+    /// Sends one request for a vbucket.
     pub async fn ask(
         &mut self,
         nodes: &CouchbaseNodes,
@@ -101,7 +101,7 @@ impl ConnectionSet {
             if answer.status != NOT_MINE || limit.has_passed() {
                 return (sent_request, Ok(()));
             }
-            // A node that has given it away says in its answer to whom, or leaves it to be asked for.
+            // A node that lost the vbucket may send the new configuration in its answer. Otherwise fetch it.
             let learned = match nodes.known.host(node) {
                 Some(host) => nodes.learn(bucket, answer.value, &host).await,
                 None => false,

@@ -1,4 +1,4 @@
-//! Requests to the HTTP services of a node: its configuration, and statements.
+//! Requests to the HTTP services of a node: configuration and statements.
 
 use loadframe_engine::driver::Failure;
 
@@ -12,7 +12,7 @@ use crate::net::target_node::Host;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
 
-/// Asks for what is at `path`, on a connection of its own.
+/// Sends a GET request for `path` on a new connection.
 pub async fn get(host: &Host, connect_options: &ConnectOptions, path: &str, limit: Limit) -> Result<Response, Failure> {
     let mut service = Service::default();
     service.open(host, connect_options, limit).await?;
@@ -22,16 +22,16 @@ pub async fn get(host: &Host, connect_options: &ConnectOptions, path: &str, limi
     Ok(Response(service.client))
 }
 
-/// An answer that is kept.
+/// A received HTTP response.
 pub struct Response(HttpClient);
 
 impl Response {
-    /// Such as 200.
+    /// Returns the HTTP status, such as 200.
     pub fn status(&self) -> u16 {
         self.0.answer().status()
     }
 
-    /// What it carries.
+    /// Returns the response body.
     pub fn body(&self) -> &[u8] {
         self.0.answer().body()
     }
@@ -41,7 +41,7 @@ impl Response {
 pub struct Service {
     wire: Option<Wire>,
     client: HttpClient,
-    /// Where it leads.
+    /// The connected address.
     at: String,
 }
 
@@ -52,7 +52,7 @@ impl Default for Service {
 }
 
 impl Service {
-    /// Connects, if there is no usable connection to that host.
+    /// Connects, unless a usable connection to that host exists.
     pub async fn open(&mut self, host: &Host, connect_options: &ConnectOptions, limit: Limit) -> Result<(), Failure> {
         if self.at != host.text {
             self.wire = None;
@@ -68,13 +68,13 @@ impl Service {
         self.client.exchange(&mut self.wire, parts, Body::Read, limit).await
     }
 
-    /// The answer of the last exchange.
+    /// Returns the answer of the last exchange.
     pub fn answer(&self) -> &Answer {
         self.client.answer()
     }
 }
 
-/// The head of a request with a JSON body of `length` bytes, or without one.
+/// Returns the head of a request with a JSON body of `length` bytes, or without a body.
 pub fn head(method: &str, path: &str, host: &Host, connect_options: &ConnectOptions, length: usize) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\n").into_bytes();
     head.extend_from_slice(&host.field);

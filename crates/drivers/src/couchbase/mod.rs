@@ -1,7 +1,7 @@
-//! Couchbase: the key-value protocol, each request straight to the node that has its document, and statements by HTTP.
+//! Couchbase driver: key-value requests go directly to the node that owns the document; statements go over HTTP.
 //!
-//! Documents are JSON. A node that no longer has a document's vbucket says so, and the request goes to the node that
-//! has it now: that is the store's doing, and part of the service time.
+//! Documents are JSON. When a vbucket has moved, its old node rejects the request and the driver resends it to the new
+//! node. The service time includes this redirect.
 
 mod answer;
 mod bulk;
@@ -76,7 +76,7 @@ impl Driver for Couchbase {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Finds out where the parts of the buckets are. Refuses credentials that are not taken.
+    /// Fetches the configuration of all buckets. Returns an error if the server rejects the credentials.
     async fn verify(&self) -> Result<(), PlanError> {
         for bucket in self.nodes.buckets() {
             let limit = Limit::starting_now(self.nodes.connect_options.timeout);
@@ -145,7 +145,7 @@ impl Driver for Couchbase {
 }
 
 impl Couchbase {
-    /// Carries an operation out: a verb where its document is, a statement where they are answered.
+    /// Runs an operation: a verb on the node of its document, a statement on a query node.
     async fn ask(
         &self,
         connection: &mut Connection,
@@ -218,7 +218,7 @@ impl Couchbase {
         }
     }
 
-    /// Sees to it that it is known where a bucket's parts are, and has them asked for again where there is doubt.
+    /// Ensures that a bucket's vbuckets are known. Fetches them again if they may be outdated.
     async fn locate(&self, bucket: &Arc<Bucket>, limit: Limit) -> Result<(), Failure> {
         if !bucket.vbuckets.are_known() {
             return Ok(self.nodes.discover(bucket, limit).await?);
@@ -234,7 +234,7 @@ impl Couchbase {
         Ok(())
     }
 
-    /// Goes on with the write of a read-modify-write.
+    /// Sends the write of a read-modify-write.
     async fn modify(
         &self,
         connection: &mut Connection,
@@ -262,7 +262,7 @@ impl Couchbase {
     }
 }
 
-/// A request as people read it.
+/// Formats a request for display.
 fn words(request: &[u8]) -> String {
     let Some((opcode, vbucket, key, value)) = read_request(request) else { return String::new() };
     let (key, value) = (String::from_utf8_lossy(key), String::from_utf8_lossy(value));
@@ -275,7 +275,7 @@ fn words(request: &[u8]) -> String {
         0xd1 => "MUTATE",
         _ => "?",
     };
-    // Paths stand between lengths, which are not text.
+    // Binary length bytes separate the paths.
     let plain: String = value.chars().map(|c| if c.is_control() || c == '\u{fffd}' { ' ' } else { c }).collect();
     format!("{name} {key} (vbucket {vbucket}) {plain}").trim_end().to_owned()
 }

@@ -1,4 +1,4 @@
-//! What all clients of a target share: its buckets, and which node has which part of each.
+//! State shared by all clients of a target: its buckets, and the node that owns each vbucket.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,63 +17,63 @@ use crate::net::known::Known;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
-/// How long to wait for a node that is asked for the other nodes.
+/// Time limit for a node's reply with its configuration.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where a bucket's configuration is asked for: the short form, and the long one of servers that have no other.
+/// Paths of a bucket's configuration: the short form, then the long form for servers that lack the short one.
 const PLACES: [&str; 2] = ["/pools/default/b/", "/pools/default/buckets/"];
 
-/// What a node means that answers every request with 401 or 403.
+/// The error for a node that answers every request with 401 or 403.
 const REFUSED: &str = "the server does not know that user and password, or does not let them in";
 
-/// A collection.
+/// A bucket.
 #[derive(Debug)]
 pub struct Bucket {
-    /// Its place among the buckets that operations are about.
+    /// Index among the buckets that operations use.
     pub number: usize,
-    /// What it is called.
+    /// The bucket's name.
     pub name: String,
-    /// Who has which part of it.
+    /// The node that owns each vbucket.
     pub vbuckets: Vbuckets,
-    /// The configuration that this is of.
+    /// Revision of the configuration that `vbuckets` reflects.
     rev: AtomicI64,
-    /// The configuration has to be asked for again.
+    /// The configuration must be fetched again.
     stale: AtomicBool,
 }
 
-/// See the module.
+/// The nodes and buckets of a target.
 #[derive(Debug)]
 pub struct CouchbaseNodes {
-    /// The hosts as they were set: any of them lists the others.
+    /// The configured hosts. Any of them lists the others.
     pub topology: Arc<Topology>,
-    /// How connections to the nodes are made.
+    /// Settings of connections to the nodes.
     pub connect_options: ConnectOptions,
-    /// The nodes that have documents.
+    /// The nodes that hold documents.
     pub known: Known,
     buckets: Mutex<Vec<Arc<Bucket>>>,
-    /// The nodes that answer statements: their numbers, and where they do.
+    /// The nodes that run the query service: their numbers and addresses.
     query: Mutex<Vec<(u16, Arc<Host>)>>,
 }
 
 impl Bucket {
-    /// Takes note that its parts may have moved.
+    /// Marks the configuration as possibly outdated.
     pub fn doubt(&self) {
         self.stale.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true to exactly one caller if its parts have to be asked for again.
+    /// Returns true to exactly one caller if the configuration must be fetched again.
     pub fn claim(&self) -> bool {
         self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
     }
 }
 
 impl CouchbaseNodes {
-    /// Nothing is asked yet.
+    /// Creates the state without contacting any node.
     pub fn new(topology: Arc<Topology>, connect_options: ConnectOptions) -> Self {
         Self { topology, connect_options, known: Known::default(), buckets: Mutex::default(), query: Mutex::default() }
     }
 
-    /// The bucket of that name.
+    /// Returns the bucket of that name.
     pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>, PlanError> {
         if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
             return Err(PlanError::new(format!(
@@ -95,23 +95,23 @@ impl CouchbaseNodes {
         Ok(buckets[buckets.len() - 1].clone())
     }
 
-    /// Every bucket that operations are about.
+    /// Returns all buckets that operations use.
     pub fn buckets(&self) -> Vec<Arc<Bucket>> {
         self.buckets.lock().expect("no thread panics while it holds the lock").clone()
     }
 
-    /// All hosts that the target ever had, by their numbers in the records.
+    /// Returns all hosts that the target ever had, by their numbers in the records.
     pub fn hosts(&self) -> Vec<String> {
         self.known.texts()
     }
 
-    /// Where statement number `k` is answered.
+    /// Returns the node for statement number `turn`, by round robin.
     pub fn query(&self, turn: u64) -> Option<(u16, Arc<Host>)> {
         let query = self.query.lock().expect("no thread panics while it holds the lock");
         (!query.is_empty()).then(|| query[(turn % query.len() as u64) as usize].clone())
     }
 
-    /// Asks the first host that answers who has which part of a bucket, within `limit`. The error is the last one's.
+    /// Fetches a bucket's configuration from the first host that answers, within `limit`. The error is the last host's.
     pub async fn discover(&self, bucket: &Bucket, limit: Limit) -> Result<(), DiscoveryError> {
         let mut outcome = Err(DiscoveryError::Failed(unserved()));
         for node in self.topology.members().iter() {
@@ -145,8 +145,8 @@ impl CouchbaseNodes {
         Err(client(&format!("there is no bucket {:?}", bucket.name)).into())
     }
 
-    /// Takes note of a configuration that `host` has sent; says whether it is one. An older one than is
-    /// known changes nothing.
+    /// Applies a configuration that `host` sent. Returns false if `json` is not a configuration. Ignores an older
+    /// revision than the known one.
     pub async fn learn(&self, bucket: &Bucket, json: &[u8], host: &Host) -> bool {
         let Some(configuration) = Configuration::parse(json) else { return false };
         if bucket.rev.fetch_max(configuration.rev, Ordering::AcqRel) > configuration.rev {
@@ -167,7 +167,7 @@ impl CouchbaseNodes {
         true
     }
 
-    /// A node that answers statements, by the number that it has for its documents if it has any.
+    /// Looks up a node of the query service. It keeps its number as a document node if it has one.
     async fn asked(&self, seat: &ServiceAddress) -> Option<(u16, Arc<Host>)> {
         let known = self.known.texts().iter().position(|text| *text == seat.name);
         let number = match known {
@@ -178,7 +178,7 @@ impl CouchbaseNodes {
     }
 }
 
-/// No node has that part of the bucket.
+/// The failure when no node owns the vbucket.
 pub fn unserved() -> Failure {
     let message = "no node has that part of the bucket".to_owned();
     Failure::new(ErrorClass::Server, message)

@@ -1,4 +1,4 @@
-//! Operations, read once, and their requests.
+//! Operations, parsed once, and their requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,42 +22,42 @@ use crate::form;
 use crate::form::Form;
 use crate::timeout;
 
-/// The options beside the kind.
+/// Options of an operation besides its kind.
 const OPTIONS: [&str; 4] = ["timeout", "durability", "assert", "capture"];
 
-/// The levels of durable writes, by their numbers in the protocol.
+/// Durability levels and their protocol numbers.
 const DURABILITIES: [(&str, Option<u8>); 4] =
     [("none", None), ("majority", Some(1)), ("majority_and_persist_active", Some(2)), ("persist_to_majority", Some(3))];
 
-/// Flags that say that a document is JSON: those that all clients agree on, and those of old ones.
+/// Flags of a JSON document: the common flags of current clients, and the legacy flags.
 const JSON: u32 = 0x0200_0006;
 
-/// An operation, ready to be turned into requests.
+/// A parsed operation, ready to build requests.
 #[derive(Debug)]
 pub struct Operation {
-    /// What is asked.
+    /// The kind of operation.
     pub kind: Kind,
-    /// How long to wait for an answer.
+    /// Time limit for an answer.
     pub timeout: Duration,
-    /// The durability of writes.
+    /// Durability level of writes.
     pub durability: Option<u8>,
-    /// What is asserted of the answer.
+    /// Assertion on the answer.
     pub assertion: Option<Assertion>,
-    /// What is taken from the first document of the answer.
+    /// Values captured from the first document of the answer.
     pub captures: Captures<Place>,
 }
 
-/// What an operation asks.
+/// The kind of an operation.
 #[derive(Debug)]
 pub enum Kind {
-    /// A verb, and the bucket that it is about.
+    /// A verb and its bucket.
     Neutral(Neutral, Arc<Bucket>),
-    /// The body of a statement's request.
+    /// The body template of a statement's request.
     Query(Template),
 }
 
 impl Operation {
-    /// Maps `{"read": {...}, "timeout": 5}` or `{"query": {...}}`.
+    /// Parses `{"read": {...}, "timeout": 5}` or `{"query": {...}}`.
     pub fn map(form: &Value, context: &Context, nodes: &CouchbaseNodes) -> Result<Self, PlanError> {
         let kinds: Vec<_> = VERBS.into_iter().chain(["query"]).collect();
         let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
@@ -87,7 +87,7 @@ impl Operation {
     }
 }
 
-/// The level of that name.
+/// Parses a durability level.
 fn durability(value: &Value) -> Result<Option<u8>, PlanError> {
     let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"durability\" wants a name, not {value}")))?;
     let names = DURABILITIES.iter().map(|(known, _)| *known);
@@ -106,7 +106,7 @@ fn require_few_fields(neutral: &Neutral) -> Result<(), PlanError> {
     if fields > FIELDS { Err(too_many()) } else { Ok(()) }
 }
 
-/// What is wrong with a document's id.
+/// Returns the reason why a document id is invalid, if it is.
 pub fn misnamed(id: &[u8]) -> Option<&'static str> {
     match id.len() {
         0 => Some("an id is empty"),
@@ -134,7 +134,7 @@ fn query(argument: &Value, context: &Context) -> Result<Template, PlanError> {
     Template::json(&Value::Object(body), &context.variables)
 }
 
-/// Buffers that serve all requests of a client.
+/// Buffers reused for all requests of a client.
 #[derive(Debug, Default)]
 pub struct Room {
     /// The request.
@@ -150,12 +150,12 @@ impl Room {
         key.id.render(values, &mut self.key);
     }
 
-    /// Says why the store would not take the id of the document that the last request was about.
+    /// Returns the failure of the last request if its document id is invalid.
     pub fn refusal(&self) -> Option<Failure> {
         misnamed(&self.key).map(client)
     }
 
-    /// Writes a verb's first request; returns its vbucket. Scans and bulk requests are written elsewhere.
+    /// Writes a verb's first request and returns its vbucket. Scans and bulk requests are written elsewhere.
     pub fn verb(&mut self, neutral: &Neutral, bucket: &Bucket, durability: Option<u8>, values: &Values) -> Option<u16> {
         self.request.clear();
         Some(match neutral {
@@ -203,7 +203,7 @@ impl Room {
         vbucket
     }
 
-    /// Writes a change of some fields; returns its vbucket.
+    /// Writes a change of some fields and returns its vbucket.
     pub fn change(
         &mut self,
         action: Action,
@@ -245,14 +245,14 @@ impl Room {
     }
 }
 
-/// The extras of a document that is stored as a whole: its flags, and that it does not expire.
+/// Extras of a full document write: its flags, and no expiry.
 pub fn stored() -> [u8; 8] {
     let mut extras = [0; 8];
     extras[..4].copy_from_slice(&JSON.to_be_bytes());
     extras
 }
 
-/// The extras of a change of some fields.
+/// Extras of a change of some fields.
 pub fn changed(action: Action) -> &'static [u8] {
     if action == Action::Upsert { &[MAKE] } else { &[] }
 }
@@ -288,7 +288,7 @@ mod tests {
         Operation::map(&form, &context(), &nodes()).unwrap_err().message
     }
 
-    /// The opcode, the key and the value of a verb's first request.
+    /// Returns the opcode, key and value of a verb's first request.
     fn request(form: Value) -> (u8, String, String) {
         let (context, draw) = (context(), Draw::new(1, 2, 3));
         let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };

@@ -1,13 +1,13 @@
-//! Packets of the key-value protocol: a head of 24 bytes that says how long the rest is, extras, a key and a value.
+//! Packets of the key-value protocol: a 24-byte head with the length of the rest, extras, a key and a value.
 //!
-//! The peer may send anything: a violation of the rules or of the limit is an error.
+//! Input from the peer is not trusted: a protocol violation or an oversized packet is an error.
 
 use std::fmt;
 
 use crate::net::buffer::{AnswerBuffer, LIMIT};
 use crate::net::exchange::Frame;
 
-/// What is asked.
+/// Operation code of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Opcode {
@@ -18,24 +18,24 @@ pub enum Opcode {
     Hello = 0x1f,
     SaslAuth = 0x21,
     SelectBucket = 0x89,
-    /// Several paths of one document, read.
+    /// Reads several paths of one document.
     LookUp = 0xd0,
-    /// Several paths of one document, changed.
+    /// Changes several paths of one document.
     Mutate = 0xd1,
 }
 
 const HEAD: usize = 24;
 const REQUEST: u8 = 0x80;
-/// A request with frames before its extras, and an answer with such.
+/// Magic bytes of a request with frames before its extras, and of its answer.
 const FRAMED_REQUEST: u8 = 0x08;
 const FRAMED_ANSWER: u8 = 0x18;
 const ANSWER: u8 = 0x81;
-/// The frame with the durability of a write, one byte of content.
+/// Frame header of a write's durability: one byte of content.
 const DURABILITY: u8 = 0x11;
-/// The longest key, in bytes.
+/// Maximum key length, in bytes.
 pub const KEY_LIMIT: usize = 250;
 
-/// A request in the making: its head is filled in when the rest is there.
+/// A request under construction. `end` fills in its head.
 #[derive(Debug)]
 pub struct Packet {
     start: usize,
@@ -47,7 +47,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Begins a request behind what `out` holds; the value is appended by the caller, until `end`.
+    /// Begins a request at the end of `out`. The caller appends the value, then calls `end`.
     pub fn begin(
         out: &mut Vec<u8>,
         opcode: Opcode,
@@ -87,7 +87,7 @@ impl Packet {
     }
 }
 
-/// The opcode, the vbucket, the key and the value of the request that `bytes` begin with; for people.
+/// Returns the opcode, vbucket, key and value of the request at the start of `bytes`, for display.
 pub fn read_request(bytes: &[u8]) -> Option<(u8, u16, &[u8], &[u8])> {
     let head = bytes.get(..HEAD)?;
     let (frames, key) = if head[0] == FRAMED_REQUEST {
@@ -101,7 +101,7 @@ pub fn read_request(bytes: &[u8]) -> Option<(u8, u16, &[u8], &[u8])> {
     Some((head[1], vbucket, bytes.get(from..from + key)?, bytes.get(from + key..end)?))
 }
 
-/// Bytes that are not an answer, or one beyond the bounds set here.
+/// Bytes that are not a valid answer, or an answer over the size limit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed(&'static str);
 
@@ -111,39 +111,39 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// The answers to the requests of one exchange, in the order of the requests.
+/// The answers to the requests of one exchange, in request order.
 #[derive(Debug, Default)]
 pub struct Answers {
     bytes: AnswerBuffer,
-    /// What comes before this is complete answers.
+    /// End of the complete answers.
     at: usize,
-    /// Answers that are still to come.
+    /// Number of outstanding answers.
     left: usize,
 }
 
 /// One answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// 0 is success.
+    /// 0 means success.
     pub status: u16,
-    /// A document, or words.
+    /// A document or an error text.
     pub value: &'a [u8],
 }
 
 impl Answers {
-    /// Prepares for the answers to this many requests.
+    /// Prepares for the answers to `requests` requests.
     pub fn begin(&mut self, requests: usize) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.begin();
         *self = Self { bytes, left: requests, ..Self::default() };
     }
 
-    /// Whether all answers are complete.
+    /// Returns whether all answers are complete.
     pub fn is_complete(&self) -> bool {
         self.left == 0
     }
 
-    /// The answers that are complete.
+    /// Returns the complete answers.
     pub fn read(&self) -> impl Iterator<Item = Response<'_>> {
         let mut rest = &self.bytes[..self.at];
         std::iter::from_fn(move || {
@@ -154,7 +154,7 @@ impl Answers {
     }
 }
 
-/// The answer that `bytes` begin with, and its length; `None` if it is not all there yet.
+/// Returns the answer at the start of `bytes` and its length, or `None` if it is incomplete.
 fn split(bytes: &[u8]) -> Result<Option<(Response<'_>, usize)>, Malformed> {
     let Some(head) = bytes.get(..HEAD) else { return Ok(None) };
     let (frames, key) = match head[0] {

@@ -1,4 +1,4 @@
-//! Statements of SQL++, which a node's query service answers by HTTP.
+//! SQL++ statements, which a node's query service answers over HTTP.
 
 use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
 use loadframe_engine::workload::variables::Values;
@@ -16,13 +16,13 @@ use loadframe_engine::util::json::Cursor;
 
 const PATH: &str = "/query/service";
 
-/// One client's connections, by the number of the node that answers.
+/// One client's connections, by node number.
 #[derive(Default)]
 pub struct Statements {
     services: Vec<Service>,
 }
 
-/// What went wrong, in the store's own words.
+/// An error as reported by the store.
 #[derive(Deserialize)]
 struct Trouble {
     #[serde(default)]
@@ -31,14 +31,14 @@ struct Trouble {
     msg: String,
 }
 
-/// A statement's request: its body, its number, and until when it is waited for.
+/// A statement's request: body, number and deadline.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// JSON, ready to be sent.
+    /// JSON, ready to send.
     pub body: &'a [u8],
-    /// Chooses the node.
+    /// Selects the node.
     pub turn: u64,
-    /// Its deadline.
+    /// The request's deadline.
     pub limit: Limit,
 }
 
@@ -131,8 +131,10 @@ fn judge(
     Ok(documents)
 }
 
-/// The class of an error by its code: 1080 is the service's timeout, 5xxx are of its own making, and the status of a
-/// bucket that does not exist gives the same error.
+/// Classifies an error by HTTP status and error code.
+///
+/// Code 1080 is the service's timeout; codes 5000 to 5999 are internal errors. Code 12003, a missing keyspace, is a
+/// client error although its status is 500.
 fn class(status: u16, code: i64) -> ErrorClass {
     match (status, code) {
         (_, 1080) => ErrorClass::Timeout,
@@ -143,7 +145,7 @@ fn class(status: u16, code: i64) -> ErrorClass {
     }
 }
 
-/// A request for people.
+/// Formats a request for display.
 pub fn shown(body: &[u8]) -> String {
     let pretty = from_slice::<Value>(body).ok().and_then(|body| to_string_pretty(&body).ok());
     format!("POST {PATH}\n{}", pretty.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))

@@ -1,24 +1,24 @@
-//! Requests and answers about some fields of a document, which the store reads and changes without the rest.
+//! Requests and answers for some fields of a document. The store reads or changes them without transferring the rest.
 
 use super::packet::Response;
 
-/// Fields that one request may be about; the store's own bound.
+/// Maximum number of fields in one request, a limit of the store.
 pub const FIELDS: usize = 16;
 
-/// Status of an answer in which some field is missing.
+/// Status of an answer with at least one missing field.
 pub const SOME_FAILED: u16 = 0xcc;
 
 const GET: u8 = 0xc5;
 const PUT: u8 = 0xc8;
-/// In the extras of a change: create the document if it does not exist.
+/// Flag in the extras of a change: create the document if it does not exist.
 pub const MAKE: u8 = 0x01;
 
-/// Appends that a field is read.
+/// Appends the read of a field.
 pub fn get(out: &mut Vec<u8>, field: &[u8]) {
     spec(out, GET, field, None);
 }
 
-/// Appends that a field gets a value.
+/// Appends the change of a field.
 pub fn put(out: &mut Vec<u8>, field: &[u8], value: &[u8]) {
     spec(out, PUT, field, Some(value));
 }
@@ -39,7 +39,7 @@ fn spec(out: &mut Vec<u8>, opcode: u8, field: &[u8], value: Option<&[u8]>) {
     }
 }
 
-/// A field's name as a path: what would be read as more than a name is quoted.
+/// Appends a field's name as a path. Quotes it if it contains path syntax.
 fn path(out: &mut Vec<u8>, field: &[u8]) {
     if !field.iter().any(|byte| b".[]`".contains(byte)) {
         out.extend_from_slice(field);
@@ -55,7 +55,7 @@ fn path(out: &mut Vec<u8>, field: &[u8]) {
     out.push(b'`');
 }
 
-/// The fields of an answer, in the order of the request: its JSON, or `None` for a missing one.
+/// Returns the fields of an answer in request order: the JSON of each, or `None` if it is missing.
 pub fn values_found<'a>(answer: &Response<'a>) -> impl Iterator<Item = Option<&'a [u8]>> {
     let mut rest = answer.value;
     std::iter::from_fn(move || {
@@ -67,7 +67,7 @@ pub fn values_found<'a>(answer: &Response<'a>) -> impl Iterator<Item = Option<&'
     })
 }
 
-/// The status of the field that a change failed at, if the answer says so.
+/// Returns the status of the field that made a change fail, if the answer contains it.
 pub fn culprit(answer: &Response<'_>) -> Option<u16> {
     match answer.value {
         [_, high, low] => Some(u16::from_be_bytes([*high, *low])),

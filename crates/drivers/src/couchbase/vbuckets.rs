@@ -1,15 +1,15 @@
-//! Which part of a bucket (a vbucket) a key is in, and which node has it, according to the store's own configuration.
+//! Vbuckets: the mapping of keys to vbuckets, and of vbuckets to nodes according to the bucket's configuration.
 
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use serde::Deserialize;
 
-/// The most vbuckets that a bucket has.
+/// Maximum number of vbuckets in a bucket.
 const MOST: usize = 1024;
-/// The number that stands for no node.
+/// Marks a vbucket without a node.
 const NOBODY: u16 = u16::MAX;
 
-/// CRC-32 as zlib has it, the polynomial 0xedb88320 by the low bit.
+/// CRC-32 table as in zlib, for the reflected polynomial 0xedb88320.
 const TABLE: [u32; 256] = table();
 
 const fn table() -> [u32; 256] {
@@ -32,7 +32,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)])
 }
 
-/// The number of the node that has each vbucket. All clients share it, and it changes one vbucket at a time.
+/// The node number of each vbucket. All clients share it; updates are atomic per vbucket only.
 #[derive(Debug)]
 pub struct Vbuckets {
     nodes: Box<[AtomicU16]>,
@@ -40,28 +40,28 @@ pub struct Vbuckets {
 }
 
 impl Vbuckets {
-    /// Nothing is known yet.
+    /// Creates an empty mapping.
     pub fn new() -> Self {
         Self { nodes: (0..MOST).map(|_| AtomicU16::new(NOBODY)).collect(), count: AtomicUsize::new(0) }
     }
 
-    /// Whether anything is known.
+    /// Returns whether the mapping has been set.
     pub fn are_known(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// The vbucket of a key.
+    /// Returns the vbucket of a key.
     pub fn of(&self, key: &[u8]) -> u16 {
         let count = self.count.load(Ordering::Acquire).max(1);
         (((crc32(key) >> 16) & 0x7fff) as usize % count) as u16
     }
 
-    /// The node that has a vbucket, if any has.
+    /// Returns the node that owns a vbucket, if any.
     pub fn node(&self, vbucket: u16) -> Option<u16> {
         Some(self.nodes.get(usize::from(vbucket))?.load(Ordering::Relaxed)).filter(|node| *node != NOBODY)
     }
 
-    /// Takes note of who has each.
+    /// Sets the node of each vbucket.
     pub fn set(&self, owners: impl ExactSizeIterator<Item = Option<u16>>) {
         let count = owners.len().min(MOST);
         for (known, owner) in self.nodes.iter().zip(owners) {
@@ -71,11 +71,11 @@ impl Vbuckets {
     }
 }
 
-/// A bucket's configuration, as far as it is needed.
+/// The fields of a bucket's configuration that the driver uses.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Configuration {
-    /// It grows with each change.
+    /// Revision, which increases with each change.
     #[serde(default)]
     pub rev: i64,
     v_bucket_server_map: ServerMap,
@@ -86,10 +86,9 @@ pub struct Configuration {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ServerMap {
-    /// `host:port` of the key-value service; `$HOST` is the host that was asked.
+    /// `host:port` of each key-value service. `$HOST` stands for the host that sent the configuration.
     server_list: Vec<String>,
-    /// For each vbucket the indices in that list of the node that has it and of those that have copies; -1 where there is
-    /// none.
+    /// For each vbucket, indices in `server_list`: the active node, then its replicas; -1 for none.
     v_bucket_map: Vec<Vec<i64>>,
 }
 
@@ -99,7 +98,7 @@ struct NodeExt {
     services: Services,
 }
 
-/// Ports. With `SSL` those that speak TLS.
+/// Ports of a node's services. The `SSL` variants speak TLS.
 #[derive(Debug, Deserialize)]
 struct Services {
     mgmt: Option<u16>,
@@ -113,24 +112,24 @@ struct Services {
     n1ql_tls: Option<u16>,
 }
 
-/// Where a service of a node is, as `host:port`.
+/// `host:port` of a node's service.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ServiceAddress {
-    /// The service itself.
+    /// Address of the service.
     pub address: String,
-    /// The name that the user knows it by: that of its management.
+    /// Address of the node's management service, which users know.
     pub name: String,
 }
 
 impl Configuration {
-    /// Reads JSON; `None` if it is not a configuration of a bucket with vbuckets.
+    /// Parses JSON. Returns `None` if it is not a configuration of a bucket with vbuckets.
     pub fn parse(json: &[u8]) -> Option<Self> {
         serde_json::from_slice::<Self>(json)
             .ok()
             .filter(|configuration| !configuration.v_bucket_server_map.v_bucket_map.is_empty())
     }
 
-    /// The nodes that have vbuckets, in the order of their places. `host` is the one that was asked.
+    /// Returns the nodes with vbuckets, in index order. `host` is the host that sent the configuration.
     pub fn seats(&self, host: &str, tls: bool) -> Vec<ServiceAddress> {
         let with_host = |text: &str| text.replace("$HOST", host);
         let seat = |address: &String| {
@@ -143,13 +142,13 @@ impl Configuration {
         self.v_bucket_server_map.server_list.iter().map(seat).collect()
     }
 
-    /// For each vbucket the place of the node that has it.
+    /// Returns the index of the owning node for each vbucket.
     pub fn owners(&self) -> impl ExactSizeIterator<Item = Option<usize>> {
         let owner = |places: &Vec<i64>| places.first().and_then(|place| usize::try_from(*place).ok());
         self.v_bucket_server_map.v_bucket_map.iter().map(owner)
     }
 
-    /// Where statements are answered.
+    /// Returns the addresses of the query service.
     pub fn query(&self, host: &str, tls: bool) -> Vec<ServiceAddress> {
         let seat = |ext: &NodeExt| {
             let address = ext.at(host, if tls { ext.services.n1ql_tls } else { ext.services.n1ql })?;
@@ -192,7 +191,7 @@ mod tests {
         assert!(!vbuckets.are_known());
         assert_eq!(vbuckets.node(vbuckets.of(b"hello")), None);
         vbuckets.set((0..1024).map(|number| Some(number % 3)));
-        // (0xcbf43926 >> 16) & 0x7fff = 0x4bf4, of which 10 bits count.
+        // (0xcbf43926 >> 16) & 0x7fff = 0x4bf4; its low 10 bits are the vbucket.
         assert_eq!(vbuckets.of(b"123456789"), 0x3f4);
         assert_eq!(vbuckets.node(0x3f4), Some(0x3f4 % 3));
         vbuckets.set([Some(7), None].into_iter());

@@ -1,4 +1,4 @@
-//! What an answer holds: how many rows, whether a condition was met, and rows as JSON for people and assertions.
+//! Contents of an answer: number of rows, outcome of a condition, and rows as JSON for display and assertions.
 
 use std::fmt::Write;
 
@@ -16,12 +16,12 @@ use crate::assertion::Assertion;
 /// The answer to one statement.
 #[derive(Debug)]
 pub struct Answer {
-    /// Nothing, for a write without a condition.
+    /// `None` for a write without a condition.
     pub rows: Option<QueryRowsResult>,
 }
 
 impl Answer {
-    /// Takes an answer apart.
+    /// Parses the rows of an answer.
     pub fn new(result: QueryResult) -> Result<Self, Failure> {
         if !result.is_rows() {
             return Ok(Self { rows: None });
@@ -30,17 +30,17 @@ impl Answer {
         result.into_rows_result().map(|rows| Self { rows: Some(rows) }).map_err(|error| broken(&error))
     }
 
-    /// How many documents came; what had no rows to return took one.
+    /// Returns the number of documents received. An answer without rows counts as one document.
     pub fn documents(&self) -> u64 {
         self.rows.as_ref().map_or(1, |rows| rows.rows_num() as u64)
     }
 
-    /// Bytes of the rows.
+    /// Returns the size of the rows, in bytes.
     pub fn size(&self) -> u64 {
         self.rows.as_ref().map_or(0, |rows| rows.rows_bytes_size() as u64)
     }
 
-    /// Whether it says that the condition of a statement (`IF NOT EXISTS`) was not met.
+    /// Returns whether a condition of the statement (`IF NOT EXISTS`) was not met.
     pub fn refused(&self) -> bool {
         let Some(rows) = &self.rows else { return false };
         let conditional = rows.column_specs().get_by_index(0).is_some_and(|column| column.name() == "[applied]");
@@ -48,7 +48,7 @@ impl Answer {
         conditional && !rows.maybe_first_row::<Row>().ok().flatten().as_ref().is_some_and(applied)
     }
 
-    /// Judges it by what the workload asserts; fields are those of the first row.
+    /// Checks the answer against the workload's assertion. Fields refer to the first row.
     pub fn judge(&self, assertion: &Assertion, values: &Values) -> Result<(), Failure> {
         assertion.judge_hits(self.documents(), "")?;
         if !assertion.has_fields() {
@@ -59,25 +59,25 @@ impl Answer {
         assertion.judge_fields(values, |name| assertion::field(&first, name).cloned())
     }
 
-    /// The texts in the first column.
+    /// Returns the texts in the first column.
     pub fn texts(&self) -> impl Iterator<Item = String> {
         self.documents_as_json()
             .into_iter()
             .filter_map(|row| row.as_object()?.values().next()?.as_str().map(str::to_owned))
     }
 
-    /// The first row as a JSON object.
+    /// Returns the first row as a JSON object.
     pub fn first(&self) -> Option<Value> {
         self.rows.as_ref().and_then(|rows| Some(object(rows, rows.maybe_first_row().ok()??)))
     }
 
-    /// Row after row as JSON objects.
+    /// Returns the rows as JSON objects.
     fn documents_as_json(&self) -> Vec<Value> {
         let Some(rows) = &self.rows else { return Vec::new() };
         rows.rows::<Row>().into_iter().flatten().flatten().map(|row| object(rows, row)).collect()
     }
 
-    /// As people read it.
+    /// Formats the answer for display.
     pub fn text(&self) -> String {
         match self.rows {
             None => "done".to_owned(),
@@ -89,14 +89,14 @@ impl Answer {
     }
 }
 
-/// A row as a JSON object.
+/// Converts a row to a JSON object.
 fn object(rows: &QueryRowsResult, row: Row) -> Value {
     let names = rows.column_specs().iter().map(|column| column.name().to_owned());
     let cells = row.columns.into_iter().map(|cell| cell.map_or(Value::Null, json));
     Value::Object(names.zip(cells).collect::<Map<_, _>>())
 }
 
-/// A value as a workload would have written it.
+/// Converts a value to the JSON that a workload would use for it.
 fn json(value: CqlValue) -> Value {
     let list = |values: Vec<CqlValue>| Value::Array(values.into_iter().map(json).collect());
     match value {

@@ -1,6 +1,6 @@
-//! A bulk request: one execution of a prepared statement per document, a bounded number of them in flight.
+//! Bulk requests: one execution of a prepared statement per document, with bounded concurrency.
 //!
-//! So does every driver of the family it: a batch of the protocol would send documents of many nodes through one.
+//! Drivers of this family work the same way. A protocol batch would send the documents of many nodes through one node.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -19,10 +19,10 @@ use crate::net::deadline::Deadline;
 use crate::net::exchange::Exchanged;
 use crate::tally::Tally;
 
-/// How many documents of one request are in flight at most.
+/// Maximum number of documents of one request in flight.
 const IN_FLIGHT: usize = 64;
 
-/// The outcomes of all.
+/// The outcomes of all documents.
 #[derive(Default)]
 struct Sum {
     tally: Tally,
@@ -51,10 +51,10 @@ pub async fn ask(
     execute(execution, &ready, tally, shown).await
 }
 
-/// A statement with its values, and the place of its document among those that are sent.
+/// A statement with its values, and the index of its document in the request.
 pub type Placed = (usize, (Rc<PreparedStatement>, Row));
 
-/// Executes statements; documents that none could be made of are in `tally`.
+/// Executes statements. `tally` already counts documents without a statement.
 pub async fn execute(execution: &Execution<'_>, ready: &[Placed], tally: Tally, shown: &mut Option<Exchange>) -> Reply {
     let mut sum = Sum { tally, ..Sum::default() };
     let execute = async |(place, (statement, row)): &Placed| {

@@ -1,7 +1,6 @@
-//! One session for each worker thread: its connections, the statements that were prepared on it, what it knows of
-//! tables.
+//! One session per worker thread: its connections, its prepared statements and its table metadata.
 //!
-//! The library's tasks live on the runtime that the session was opened on, so a thread never waits for another.
+//! The library's tasks run on the runtime that opened the session, so threads never wait for each other.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -36,51 +35,51 @@ use crate::net::deadline::{Deadline, Limit};
 use crate::net::exchange::Exchanged;
 use crate::net::marks::Setup;
 
-/// How often each connection is checked. The library gives up a connection only when a check is not answered in time,
-/// and never for requests that are not: with its own 30 s a cut link would look like a store that is down for a minute.
+/// Interval between keep-alive checks of each connection. The library drops a connection only after a missed check,
+/// never after missed requests. Its default of 30 s would make a cut link look like a long store outage.
 const CHECK: Duration = Duration::from_secs(2);
 
-/// How long a session may take to open that replaces one without connections, and the pause between two attempts. The
-/// library waits up to 10 s between its own attempts after a long outage, and has no stable setting for that.
+/// Time limit for opening a session that replaces a disconnected one, and the pause between two attempts. After a long
+/// outage the library waits up to 10 s between its own attempts, with no stable setting for it.
 const REOPENING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How sessions are opened.
+/// Settings of a session.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The user's name and password.
     pub user: Option<(String, Secret)>,
-    /// TLS, if the nodes are asked by it.
+    /// TLS configuration, if TLS is on.
     pub tls: Option<Arc<ClientConfig>>,
-    /// Which keyspaces the load is about; all if it is empty.
+    /// Keyspaces that the load uses; empty means all.
     pub keyspaces: BTreeSet<String>,
 }
 
-/// How a statement is executed.
+/// Execution options of a statement.
 #[derive(Clone, Copy, Debug)]
 pub struct StatementOptions {
-    /// How long to wait for an answer.
+    /// Time limit for an answer.
     pub timeout: Duration,
-    /// How many replicas have to agree.
+    /// Consistency level: the number of replicas that must respond.
     pub consistency: Consistency,
 }
 
-/// A statement that is prepared once, by the first client that needs it.
+/// A statement that the first client to need it prepares.
 type Preparing = Rc<OnceCell<Rc<PreparedStatement>>>;
 
-/// What a thread holds.
+/// State of a worker thread.
 #[derive(Default)]
 pub struct Thread {
     session: RefCell<Option<Rc<Session>>>,
     /// Held by the client that opens a session.
     opening: Mutex<()>,
-    /// Until when no other attempt is made to replace the session.
+    /// Earliest time of the next attempt to replace the session.
     pause: Cell<Option<Limit>>,
-    /// A request has failed since all nodes were seen to be connected.
+    /// A request has failed since all nodes were last seen connected.
     doubted: Cell<bool>,
-    /// The nodes that had no connection when they were last looked at.
+    /// The nodes without a connection at the last check.
     down: RefCell<Vec<Uuid>>,
-    /// By operation, then by the names of the columns, which may be drawn.
+    /// By operation, then by column names, which may be drawn at random.
     prepared: RefCell<Vec<HashMap<Box<[u8]>, Preparing>>>,
     tables: RefCell<HashMap<TableName, Rc<Table>>>,
     places: RefCell<Vec<(Uuid, u16)>>,
@@ -88,29 +87,29 @@ pub struct Thread {
 
 /// The outcome of one statement.
 pub struct Executed {
-    /// Right before it was handed to the library.
+    /// Time just before the statement was passed to the library.
     pub sent: Instant,
-    /// Right after the answer was there.
+    /// Time just after the answer arrived.
     pub done: Instant,
     /// The answer.
     pub answer: Result<QueryResult, Failure>,
-    /// Which host served it.
+    /// The node that served the statement.
     pub node: u16,
 }
 
-/// Opens a session within `patience`, which is also how long the check of a connection may take, if it is not shorter
-/// than the time between checks: all requests on the connection fail with it.
+/// Opens a session within `patience`. A keep-alive check may take the longer of `patience` and `CHECK`: when it
+/// fails, all requests on its connection fail.
 pub async fn open(
     contacts: &[SocketAddr],
     settings: &Settings,
     patience: Duration,
 ) -> Result<Session, NewSessionError> {
-    // Who tries again is the engine's to decide, and a request that is sent twice is two requests.
+    // The engine decides on retries, and a request that is sent twice counts as two requests.
     let profile = ExecutionProfile::builder()
         .load_balancing_policy(Noting::token_aware())
         .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
         .speculative_execution_policy(None)
-        // A timer for each request costs more than a deadline that moves along.
+        // One timer per request costs more than a reusable deadline.
         .request_timeout(None)
         .build();
     let mut builder = SessionBuilder::new()
@@ -118,8 +117,8 @@ pub async fn open(
         .default_execution_profile_handle(profile.into_handle())
         .pool_size(PoolSize::PerShard(std::num::NonZeroUsize::MIN))
         .compression(None)
-        // A delay before each write is time that the store did not take. Requests that are due together are written
-        // together without it, since clients and writer share a thread.
+        // A write delay would be counted as the store's time. Clients and writer share a thread, so requests that are
+        // due together are written together without it.
         .write_coalescing(false)
         .connection_timeout(patience)
         .keepalive_interval(CHECK)
@@ -138,7 +137,7 @@ pub async fn open(
 }
 
 impl Thread {
-    /// The session, which is opened when it is first asked for, and replaced when none of its nodes is connected.
+    /// Returns the session. Opens it on first use, and replaces it when all its nodes are disconnected.
     pub async fn session(&self, nodes: &CqlNodes, settings: &Settings, limit: Limit) -> Result<Rc<Session>, Failure> {
         if let Some(session) = self.current() {
             return Ok(self.replaced(session, nodes, settings, limit).await);
@@ -161,8 +160,8 @@ impl Thread {
         self.session.borrow().clone()
     }
 
-    /// Returns the session, or another in its place if none of its nodes is connected and the other can be opened. One
-    /// client opens it; the others keep the old one meanwhile, which may recover by itself.
+    /// Returns the session, or a new one if no node is connected and the new session opens. One client opens it. The
+    /// other clients keep the old session meanwhile, which may recover.
     async fn replaced(&self, session: Rc<Session>, nodes: &CqlNodes, settings: &Settings, limit: Limit) -> Rc<Session> {
         if !self.doubted.get()
             || self.is_connected(&session)
@@ -185,7 +184,7 @@ impl Thread {
         other
     }
 
-    /// Whether any node is connected. Counts each node whose connections were lost and are there again as a reconnect.
+    /// Returns whether any node is connected. Records a reconnect for each node that is connected again.
     fn is_connected(&self, session: &Session) -> bool {
         let state = session.get_cluster_state();
         let mut down = self.down.borrow_mut();
@@ -209,14 +208,14 @@ impl Thread {
         connected > 0
     }
 
-    /// What is known of a table; the session has to be open.
+    /// Returns a table's metadata. The session must be open.
     pub async fn table(&self, session: &Session, name: &TableName) -> Result<Rc<Table>, Failure> {
         if let Some(table) = self.tables.borrow().get(name) {
             return Ok(table.clone());
         }
         let mut table = Table::find(&session.get_cluster_state(), name);
         if table.is_err() {
-            // It may be younger than what the session has read.
+            // The table may be newer than the session's metadata.
             session.refresh_metadata().await.map_err(|error| failure(ErrorClass::Connect, error.to_string()))?;
             table = Table::find(&session.get_cluster_state(), name);
         }
@@ -225,7 +224,8 @@ impl Thread {
         Ok(table)
     }
 
-    /// The statement of an operation for those columns; `text` writes it the first time, for which there is `limit`.
+    /// Returns the prepared statement of an operation for those columns. On first use, prepares the statement that
+    /// `text` writes, within `limit`.
     pub async fn prepared(
         &self,
         session: &Session,
@@ -250,7 +250,7 @@ impl Thread {
         prepared.cloned()
     }
 
-    /// Executes a statement within the `deadline` of its client.
+    /// Executes a statement within the client's `deadline`.
     pub async fn execute(
         &self,
         session: &Session,
@@ -274,7 +274,7 @@ impl Thread {
         Executed { sent, done, answer, node }
     }
 
-    /// Has the next request look whether nodes are connected, if this one failed for that reason.
+    /// Makes the next request check for connected nodes if this request failed to connect.
     fn doubt(&self, failure: Option<&Failure>) {
         if failure.is_some_and(|failure| matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout)) {
             self.doubted.set(true);
@@ -293,7 +293,7 @@ impl Thread {
     }
 }
 
-/// Has a node prepare a statement.
+/// Prepares a statement on a node.
 pub async fn prepare(
     session: &Session,
     text: String,

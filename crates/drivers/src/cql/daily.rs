@@ -1,5 +1,5 @@
-//! The days of a table: each is a table of its own, made when its first event comes as the workload has made the one that
-//! they are all named after, which stays empty.
+//! Daily tables. The first event of a day creates the day's table, with the definition of the base table. The base
+//! table gives the daily tables their name and stays empty.
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
@@ -14,22 +14,22 @@ use crate::daily::Buckets;
 use crate::exchanges::Exchanges;
 use crate::net::deadline::Deadline;
 
-/// The statements that are sent for days, one after the other.
+/// Runs statements for daily tables, one after the other.
 pub struct Days<'a> {
     execution: &'a Execution<'a>,
-    /// The table that they are named after.
+    /// The base table.
     of: &'a TableName,
     buckets: &'a Buckets,
     exchanges: Exchanges,
 }
 
 impl<'a> Days<'a> {
-    /// Statements for the days of a table.
+    /// Prepares to run statements for the days of a table.
     pub fn new(execution: &'a Execution<'a>, of: &'a TableName, buckets: &'a Buckets) -> Self {
         Self { execution, of, buckets, exchanges: Exchanges::default() }
     }
 
-    /// Makes one, unless it is there.
+    /// Creates a day's table, unless it exists.
     pub async fn make(&mut self, day: &TableName) -> Result<(), Failure> {
         let described = self.ask(format!("DESCRIBE TABLE {}", self.of.quoted())).await?;
         let statement = described.first().and_then(|row| Some(row["create_statement"].as_str()?.to_owned()));
@@ -37,7 +37,7 @@ impl<'a> Days<'a> {
         let wrong = || failure(ErrorClass::Server, format!("the store does not describe {}", self.of.quoted()));
         let create = format!("CREATE TABLE IF NOT EXISTS {} ({}", day.quoted(), definition.ok_or_else(wrong)?);
         self.ask(create).await?;
-        // Where another process was faster, the node has it, and others may not have it yet.
+        // If another process created the table first, some nodes may not have it yet.
         let Execution { session, limit, .. } = self.execution;
         match limit.within(session.await_schema_agreement()).await {
             Some(Ok(_)) => Ok(()),
@@ -46,7 +46,8 @@ impl<'a> Days<'a> {
         }
     }
 
-    /// Has the same node execute it whoever asks: two nodes that make a table at the same time make two of one name.
+    /// Executes a statement on the same node for all clients. Two nodes that create a table concurrently would create
+    /// two tables of one name.
     async fn ask(&mut self, text: String) -> Result<Answer, Failure> {
         let Execution { session, operation, limit, .. } = *self.execution;
         let prepared = prepare(session, text, operation.statement_options, limit).await;

@@ -1,21 +1,21 @@
-//! What the protocol's errors mean in the engine's classes.
+//! Mapping of the protocol's errors to the engine's error classes.
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 
 use super::value::Mismatch;
 
-/// One failed request.
+/// Creates the failure of one request.
 pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
     Failure::new(class, message)
 }
 
-/// A statement's values that do not fit.
+/// The failure for a value that does not fit its column.
 pub fn unfit(column: &str, mismatch: &Mismatch) -> Failure {
     failure(ErrorClass::Client, format!("column \"{column}\": {}", mismatch.0))
 }
 
-/// An execution that failed, or has an error for an answer.
+/// The failure for an execution error, or for an error answer.
 pub fn execution(error: &ExecutionError) -> Failure {
     match error {
         ExecutionError::LastAttemptError(error) => attempt(error),
@@ -25,7 +25,7 @@ pub fn execution(error: &ExecutionError) -> Failure {
     }
 }
 
-/// A statement that could not be prepared.
+/// The failure for a statement that could not be prepared.
 pub fn preparation(error: &PrepareError) -> Failure {
     match error {
         PrepareError::AllAttemptsFailed { first_attempt } => attempt(first_attempt),
@@ -33,7 +33,7 @@ pub fn preparation(error: &PrepareError) -> Failure {
     }
 }
 
-/// A session that could not be opened.
+/// The failure for a session that could not be opened.
 pub fn session(error: &NewSessionError) -> Failure {
     failure(ErrorClass::Connect, error.to_string())
 }
@@ -69,7 +69,7 @@ fn class(error: &DbError) -> ErrorClass {
         | DbError::AuthenticationError
         | DbError::Unauthorized
         | DbError::ConfigError => ErrorClass::Client,
-        // Too few replicas alive, a node that only starts, a failed replica: the cluster's trouble, which may pass.
+        // Too few live replicas, a starting node or a failed replica: a possibly transient cluster problem.
         _ => ErrorClass::Server,
     }
 }

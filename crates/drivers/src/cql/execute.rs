@@ -1,4 +1,4 @@
-//! One statement on a thread's session: prepared, sent, judged.
+//! Execution of one statement on a thread's session: prepare, send, judge.
 
 use std::time::Instant;
 
@@ -23,27 +23,27 @@ use crate::net::deadline::{Deadline, Limit};
 pub struct Execution<'a> {
     /// All nodes.
     pub nodes: &'a CqlNodes,
-    /// What the thread holds.
+    /// The thread's state.
     pub thread: &'a Thread,
-    /// Its session, which is open.
+    /// The thread's open session.
     pub session: &'a Session,
-    /// What is asked.
+    /// The operation.
     pub operation: &'a Operation,
-    /// How long it may take in all, over all of its statements.
+    /// Deadline for all statements of the operation together.
     pub limit: Limit,
 }
 
-/// One statement that was executed and judged.
+/// Outcome of an executed and judged statement.
 pub struct StatementOutcome {
     /// See [`Reply::sent`].
     pub sent: Instant,
     /// See [`Reply::done`].
     pub done: Instant,
-    /// Which host served it.
+    /// The node that served the statement.
     pub node: u16,
-    /// Bytes of the values.
+    /// Size of the values, in bytes.
     pub bytes_sent: u64,
-    /// What was answered.
+    /// The answer.
     pub answer: Result<Answer, Failure>,
 }
 
@@ -52,7 +52,7 @@ impl Execution<'_> {
         self.thread.table(self.session, name).await
     }
 
-    /// The operation's statement for those columns.
+    /// Returns the operation's prepared statement for those columns.
     pub async fn statement(
         &self,
         names: &[u8],
@@ -62,7 +62,7 @@ impl Execution<'_> {
         self.thread.prepared(self.session, *number, names, (*statement_options, self.limit), text).await
     }
 
-    /// Executes a statement with the values that were drawn.
+    /// Executes a statement with the drawn values.
     pub async fn run(&self, connection: &mut Connection, statement: &PreparedStatement) -> StatementOutcome {
         let Connection { buffers, deadline, shown, .. } = connection;
         let asked = self.execute(statement, &buffers.row, deadline).await;
@@ -72,7 +72,7 @@ impl Execution<'_> {
         asked
     }
 
-    /// Executes a statement with those values.
+    /// Executes a statement with the given values.
     pub async fn execute(&self, statement: &PreparedStatement, row: &Row, deadline: &mut Deadline) -> StatementOutcome {
         let executed = self.thread.execute(self.session, self.nodes, (statement, row), self.limit, deadline).await;
         let answer = executed.answer.and_then(Answer::new).and_then(|answer| match answer.refused() {
@@ -80,12 +80,12 @@ impl Execution<'_> {
             false => Ok(answer),
         });
         let (sent, done, node) = (executed.sent, executed.done, executed.node);
-        // The library connects while it sends: what failed to connect was not sent.
+        // The library connects while it sends, so a connect failure means that nothing was sent.
         let unsent = answer.as_ref().is_err_and(|failure| failure.class == ErrorClass::Connect);
         StatementOutcome { sent, done, node, bytes_sent: if unsent { 0 } else { row.size() }, answer }
     }
 
-    /// Checks the answer against what the workload asserts, and takes from it what the user's later requests need.
+    /// Checks the answer against the workload's assertions and captures values for the user's later requests.
     pub fn judged(&self, asked: StatementOutcome, values: &Values, memory: &mut Memory) -> StatementOutcome {
         let Operation { assertion, captures, .. } = self.operation;
         let answer = asked.answer.and_then(|answer| {
@@ -97,7 +97,7 @@ impl Execution<'_> {
 }
 
 impl StatementOutcome {
-    /// The same, a failure where no document was found.
+    /// Turns an outcome without documents into a failure.
     pub fn or_not_found(self) -> Self {
         let missing = |answer: Answer| match answer.documents() {
             0 => Err(failure(ErrorClass::Client, "not found")),
@@ -120,7 +120,7 @@ impl StatementOutcome {
         }
     }
 
-    /// What was sent and received, whatever that means.
+    /// Returns times and bytes of the exchange, for a success or a failure.
     pub fn exchange(&self) -> Reply {
         Reply {
             bytes_sent: self.bytes_sent,
@@ -137,7 +137,7 @@ impl StatementOutcome {
     }
 }
 
-/// Appends a statement and its answer to those that are recorded for display.
+/// Appends a statement and its answer to the exchange recorded for display.
 pub fn show(shown: &mut Exchange, statement: &PreparedStatement, answer: &Result<Answer, Failure>) {
     for (text, line) in [
         (&mut shown.request, statement.get_statement().to_owned()),

@@ -1,4 +1,4 @@
-//! The events of a source, each as one insertion into its row: its own column.
+//! Events of a source. Each event is one insert, which sets its own column of its row.
 
 use std::rc::Rc;
 
@@ -17,7 +17,8 @@ use crate::daily::{Buckets, Days as _};
 use crate::ingest::{Ingest, chosen, id};
 use crate::tally::Tally;
 
-/// Sends the events at the places `only` of a batch, or all, to the tables of their days if days are told apart.
+/// Sends the events at the indices `only` of a batch, or all events. Uses daily tables if events are partitioned by
+/// day.
 pub async fn ingest(
     execution: &Execution<'_>,
     (form, of, buckets): (&Ingest, &TableName, Option<&Buckets>),
@@ -58,12 +59,12 @@ pub async fn ingest(
                     }
                 }
             }
-            // The day's events are not to blame.
+            // Creating the day's table failed, not the events.
             Err(failure) => tally.fail_at(&bucket.places(), failure.denied()),
         }
     }
     let reply = execute(execution, &ready, tally, shown).await;
-    // That of the first statement, which may be one that makes a table.
+    // Use the first statement's send time, even if it creates a table.
     Ok(Reply { sent: sent.unwrap_or(reply.sent), ..reply })
 }
 

@@ -1,30 +1,30 @@
-//! Instants as text, to and from what CQL counts: milliseconds since 1970, days, nanoseconds of a day. UTC throughout.
+//! Conversion between text and CQL's date and time units, in UTC: milliseconds since 1970, days, nanoseconds of a day.
 
 use jiff::civil::Time;
 use loadframe_engine::util::calendar;
 use loadframe_engine::util::calendar::DAY;
 pub use loadframe_engine::util::calendar::milliseconds;
 
-/// The day 1970-01-01 in CQL's count of days.
+/// 1970-01-01 as a CQL day number.
 const EPOCH: i64 = 1 << 31;
 
-/// `2015-01-31` in CQL's count of days.
+/// Parses `2015-01-31` as a CQL day number.
 pub fn date(text: &str) -> Option<u32> {
     u32::try_from(calendar::days(text)? + EPOCH).ok()
 }
 
-/// `23:59:59.5` as nanoseconds since midnight.
+/// Parses `23:59:59.5` as nanoseconds since midnight.
 pub fn nanoseconds(text: &str) -> Option<i64> {
     Some(calendar::time(text)?.duration_since(Time::midnight()).as_nanos() as i64)
 }
 
-/// Milliseconds since 1970 as `2015-01-31T23:59:59.500Z`; beyond the years 0 to 9999 the number.
+/// Formats milliseconds since 1970 as `2015-01-31T23:59:59.500Z`. Outside the years 0 to 9999, returns the number.
 pub fn text(milliseconds: i64) -> String {
     let at = calendar::at(milliseconds);
     at.map_or_else(|| milliseconds.to_string(), |at| at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string())
 }
 
-/// A day in CQL's count as `2015-01-31`; beyond the years 0 to 9999 the number.
+/// Formats a CQL day number as `2015-01-31`. Outside the years 0 to 9999, returns the number.
 pub fn date_text(day: u32) -> String {
     let at = calendar::at((i64::from(day) - EPOCH) * DAY);
     at.map_or_else(|| day.to_string(), |at| at.date().to_string())

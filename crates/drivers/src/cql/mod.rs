@@ -1,7 +1,7 @@
-//! The protocol of Cassandra and ScyllaDB: prepared statements, sent to a node that holds the data.
+//! Driver for Cassandra and ScyllaDB: prepared statements, sent to a node that holds the data.
 //!
-//! Each worker thread has a [session](connection) with one connection to every node (every shard, where nodes have
-//! shards). The library follows the cluster's nodes by itself.
+//! Each worker thread has a [session](connection) with one connection to every node (to every shard, for nodes with
+//! shards). The library tracks the cluster's nodes.
 
 mod answer;
 mod bulk;
@@ -48,7 +48,7 @@ use crate::daily::{Buckets, PARTS};
 use crate::net::deadline::{Deadline, Limit};
 use crate::net::per_thread::PerThread;
 
-/// How long to wait for a node before the load.
+/// Time limit for contacting a node before the load starts.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The driver of one target.
@@ -58,11 +58,11 @@ pub struct Cql {
     tls: Option<Arc<ClientConfig>>,
     timeout: Duration,
     threads: PerThread<Thread>,
-    /// The days of tables that events are taken into.
+    /// Daily tables of event collections.
     buckets: Register<Buckets>,
-    /// How many operations were mapped.
+    /// Number of parsed operations.
     operations: AtomicUsize,
-    /// The keyspaces of the neutral operations; `None` once a native one may be about any.
+    /// Keyspaces of the neutral operations; `None` after a native operation, which may use any keyspace.
     keyspaces: Mutex<Option<BTreeSet<String>>>,
 }
 
@@ -132,7 +132,7 @@ impl Driver for Cql {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Refuses credentials that no node takes, and nodes whose certificate does not verify.
+    /// Returns an error if the nodes reject the credentials or TLS fails permanently. Other failures are ignored.
     async fn verify(&self) -> Result<(), PlanError> {
         let contacts = self.nodes.contacts();
         let patience = self.timeout.min(PATIENCE);
@@ -200,7 +200,7 @@ impl Driver for Cql {
 }
 
 impl Cql {
-    /// Has `ask` ask on the thread's session, which is opened if it is not.
+    /// Runs `ask` on the thread's session, and opens the session first if necessary.
     async fn execution(
         &self,
         operation: &Operation,
@@ -216,7 +216,7 @@ impl Cql {
         ask(execution).await.unwrap_or_else(Reply::unsent)
     }
 
-    /// Asks with the values that were drawn.
+    /// Executes an operation with drawn values.
     async fn ask(
         &self,
         connection: &mut Connection,
@@ -233,18 +233,18 @@ impl Cql {
     }
 }
 
-/// Whether a node answered and refuses us.
+/// Returns whether a node answered and refused the connection.
 fn refuses_us(error: &NewSessionError) -> bool {
     matches!(connecting(error), Some(ConnectionError::ConnectionSetupRequestError(_)))
 }
 
-/// Why there is no TLS with a node, if it is something that trying again does not mend.
+/// Returns the reason of a permanent TLS failure.
 fn refused_tls(error: &NewSessionError) -> Option<String> {
     let Some(ConnectionError::IoError(error)) = connecting(error) else { return None };
     crate::net::tls::refusal(error)
 }
 
-/// What the last attempt to connect has ended with.
+/// Returns the error of the last connection attempt.
 fn connecting(error: &NewSessionError) -> Option<&ConnectionError> {
     let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
         last_connection_error,

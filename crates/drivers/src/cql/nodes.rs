@@ -1,12 +1,12 @@
-//! The nodes by their places in [`Driver::hosts`](loadframe_engine::driver::Driver::hosts). The library finds nodes by
-//! itself; those that were not named get the next place.
+//! Node numbers, as indices in [`Driver::hosts`](loadframe_engine::driver::Driver::hosts). The library discovers nodes;
+//! a node that the user did not list gets the next index.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Mutex, PoisonError};
 
 use loadframe_engine::plan::PlanError;
 
-/// All nodes there ever were, as all threads share them.
+/// All nodes that the target ever had, shared by all threads.
 #[derive(Debug, Default)]
 pub struct CqlNodes {
     known: Mutex<Vec<Host>>,
@@ -14,15 +14,15 @@ pub struct CqlNodes {
 
 #[derive(Clone, Debug)]
 struct Host {
-    /// As it was given, or as its cluster names it.
+    /// The host as the user wrote it, or as the cluster names it.
     text: String,
     addresses: Vec<SocketAddr>,
-    /// Whether requests go to it now.
+    /// Whether requests go to this node now.
     present: bool,
 }
 
 impl CqlNodes {
-    /// Replaces the hosts; resolves their names.
+    /// Replaces the hosts and resolves their names.
     pub fn set(&self, hosts: &[String]) -> Result<(), PlanError> {
         let resolved = hosts.iter().map(|text| resolve(text)).collect::<Result<Vec<_>, _>>()?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,26 +36,26 @@ impl CqlNodes {
         Ok(())
     }
 
-    /// As they are shown, by their places.
+    /// Returns the hosts' texts, by index.
     pub fn texts(&self) -> Vec<String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().map(|host| host.text.clone()).collect()
     }
 
-    /// Where a session may begin to ask.
+    /// Returns the addresses that a session may connect to first.
     pub fn contacts(&self) -> Vec<SocketAddr> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().filter(|host| host.present).flat_map(|host| host.addresses.iter().copied()).collect()
     }
 
-    /// The names by which the hosts of that address were given, without their ports.
+    /// Returns the configured names, without ports, of the hosts with that address.
     pub fn names(&self, address: IpAddr) -> Vec<String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let hosts = known.iter().filter(|host| host.addresses.iter().any(|one| one.ip() == address));
         hosts.filter_map(|host| host.text.rsplit_once(':')).map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// The place of the node at that address.
+    /// Returns the index of the node at that address. Adds the node if it is unknown.
     pub fn place(&self, address: SocketAddr) -> u16 {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let place = known.iter().position(|host| host.addresses.contains(&address)).unwrap_or_else(|| {

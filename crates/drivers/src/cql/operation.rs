@@ -1,4 +1,4 @@
-//! Operations: a neutral verb, or a statement of the workload's own.
+//! Operations: a neutral verb, or a native statement of the workload.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::form::Form;
 use crate::ingest::{Ingest, TAKE_IN};
 use crate::timeout;
 
-/// The options beside the kind.
+/// Options of an operation besides its kind.
 const OPTIONS: [&str; 4] = ["timeout", "consistency", "assert", "capture"];
 
 const CONSISTENCIES: [(&str, Consistency); 11] = [
@@ -38,45 +38,45 @@ const CONSISTENCIES: [(&str, Consistency); 11] = [
     ("local_one", Consistency::LocalOne),
 ];
 
-/// An operation, ready to be executed.
+/// A parsed operation, ready to execute.
 #[derive(Debug)]
 pub struct Operation {
-    /// Its number among the driver's operations; prepared statements are found by it.
+    /// Index among the driver's operations, used to look up prepared statements.
     pub number: usize,
-    /// What is asked.
+    /// The kind of operation.
     pub kind: Kind,
-    /// How it is asked.
+    /// Execution options.
     pub statement_options: StatementOptions,
-    /// What is asserted of the rows that come.
+    /// Assertion on the returned rows.
     pub assertion: Option<Assertion>,
-    /// What is taken from the first of them.
+    /// Values captured from the first row.
     pub captures: Captures<Place>,
 }
 
-/// What an operation asks.
+/// The kind of an operation.
 #[derive(Debug)]
 pub enum Kind {
-    /// A verb, and the table that it is about.
+    /// A verb and its table.
     Neutral(Neutral, TableName),
-    /// A statement of the workload's own.
+    /// A native statement of the workload.
     Native(Native),
-    /// The events of a source, the table that they go into, and its days if days are told apart.
+    /// Events of a source, their table, and its daily tables if events are partitioned by day.
     Ingest(Ingest, TableName, Option<Arc<Buckets>>),
-    /// The end of days of a table: of all, or of those that were over more than so many milliseconds ago.
+    /// Deletion of a table's days: all days, or the days that ended more than this many milliseconds ago.
     DeleteDays(TableName, Arc<Buckets>, Option<i64>),
 }
 
-/// A statement with a value for each of its markers.
+/// A statement with a value for each bind marker.
 #[derive(Debug)]
 pub struct Native {
-    /// The statement; it is prepared once.
+    /// The statement, prepared once.
     pub statement: String,
-    /// What is bound to it.
+    /// The bound values.
     pub values: Vec<Cell>,
 }
 
 impl Operation {
-    /// Maps `{"read": {...}, "timeout": 5}` or `{"cql": {...}}`. `timeout` holds unless the form has its own.
+    /// Parses `{"read": {...}, "timeout": 5}` or `{"cql": {...}}`. `timeout` is the default if the form has none.
     pub fn map(
         form: &Value,
         number: usize,
@@ -88,7 +88,7 @@ impl Operation {
         let buckets = |of: &str, table: &TableName| register.of(of, || Buckets::new(&table.table, Style::Underscored));
         let (kind, argument) = form::kind(form, &kinds, &OPTIONS)?;
         let given = form.get("consistency").filter(|given| !given.is_null()).map(consistency).transpose()?;
-        // What a read must see of a write when replicas are several, and no dearer when there is one.
+        // With several replicas, a read sees the latest write. With one replica, it costs nothing extra.
         let consistency = given.unwrap_or(Consistency::LocalQuorum);
         let mut statement_options = StatementOptions { timeout: timeout::of_operation(form, timeout)?, consistency };
         let kind = if kind == "cql" {
@@ -127,7 +127,7 @@ impl Operation {
 }
 
 impl Kind {
-    /// The assertion, if answers have what it is about.
+    /// Returns the assertion, or an error if this kind of answer does not support it.
     fn asserted(&self, assertion: Assertion) -> Result<Assertion, PlanError> {
         let finds = matches!(self, Self::Native(_) | Self::Neutral(Neutral::Scan(_), _));
         let reads = finds || matches!(self, Self::Neutral(neutral, _) if neutral.reads());

@@ -1,4 +1,4 @@
-//! From a drawn request to a statement and its values.
+//! Conversion of a drawn request into a statement and its values.
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::workload::variables::Values;
@@ -10,13 +10,13 @@ use super::row::Row;
 use super::value::{Mismatch, encode, encode_id};
 use crate::crud::{Cell, Scalar, Write, fields};
 
-/// Separates the names of columns in a key of the prepared statements.
+/// Separator of column names in the key of a prepared statement.
 pub const SEPARATOR: u8 = 0;
 
-/// Memory that a client uses again and again.
+/// Buffers reused by a client's requests.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    /// The names of the columns, each with a separator behind it.
+    /// Column names, each followed by a separator.
     pub names: Vec<u8>,
     /// The values.
     pub row: Row,
@@ -30,7 +30,7 @@ impl Buffers {
         self.draw_fields(write.document.iter().map(|(name, _)| name), values);
     }
 
-    /// Draws the names of columns.
+    /// Draws column names.
     pub fn draw_fields<'a>(&mut self, fields: impl IntoIterator<Item = &'a Template>, values: &Values) {
         self.names.clear();
         for name in fields {
@@ -39,7 +39,7 @@ impl Buffers {
         }
     }
 
-    /// Draws an id and the values of a document, the id first or last as the statement has it.
+    /// Draws an id and a document's values. The statement determines whether the id is first or last.
     pub fn draw_write(
         &mut self,
         statement: &PreparedStatement,
@@ -61,7 +61,7 @@ impl Buffers {
         Ok(())
     }
 
-    /// Draws an id, and what follows it.
+    /// Draws an id, and the value of the second marker, if any.
     pub fn draw_id(
         &mut self,
         statement: &PreparedStatement,
@@ -76,7 +76,7 @@ impl Buffers {
         then.map_or(Ok(()), |cell| bind_cell(&mut self.row, statement, 1, cell, values, &mut self.cell))
     }
 
-    /// Draws the values of a statement of the workload's own.
+    /// Draws the values of a native statement.
     pub fn draw_values(
         &mut self,
         statement: &PreparedStatement,
@@ -96,24 +96,24 @@ impl Buffers {
     }
 }
 
-/// The columns in a key of the prepared statements.
+/// Splits a prepared statement's key into column names.
 pub fn columns(names: &[u8]) -> Result<Vec<&str>, Failure> {
     let text =
         std::str::from_utf8(names).map_err(|_| failure(ErrorClass::Client, "the name of a field is not text"))?;
     Ok(text.split_terminator(char::from(SEPARATOR)).collect())
 }
 
-/// One document of a corpus: its id, and what makes its statement and its row.
+/// One document of a corpus: its id, column names and values.
 #[derive(Debug, Default)]
 pub struct Document<'a> {
-    /// The names of the columns but the id's, each with a separator behind it.
+    /// Names of the columns other than the id, each followed by a separator.
     pub names: Vec<u8>,
     id: Option<Scalar<'a>>,
     cells: Vec<Scalar<'a>>,
 }
 
 impl<'a> Document<'a> {
-    /// Reads a line; `id` is the field that holds the id, `None` if `key` does.
+    /// Parses a line. `id` names the field with the id.
     pub fn read(line: &'a [u8], id: &str) -> Result<Self, Failure> {
         let mut document = Self::default();
         let read = fields(line, |name, value| {
@@ -152,7 +152,7 @@ impl<'a> Document<'a> {
     fn bind_own_id(&self, row: &mut Row, statement: &PreparedStatement, at: usize) -> Result<(), Failure> {
         match &self.id {
             Some(Scalar::Text(text)) => bind_id(row, statement, at, text.as_bytes()),
-            // An id is a text in every workload, so a number is its digits where the key's column is a text.
+            // Every workload's ids are text, so a text key column stores a number as its digits.
             Some(Scalar::Int(whole)) => bind_id(row, statement, at, whole.to_string().as_bytes()),
             Some(value) => bind(row, statement, at, |column, out| encode(value, column, out)),
             None => Err(failure(ErrorClass::Client, "a document without an id")),
@@ -160,7 +160,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The values of an event's insertion: its document's id, and the line.
+/// Returns the values of an event's insert: the document id and the line.
 pub fn event_row(statement: &PreparedStatement, id: &str, line: &str) -> Result<Row, Failure> {
     let mut row = Row::default();
     bind_id(&mut row, statement, 0, id.as_bytes())?;

@@ -1,7 +1,7 @@
-//! Which node a request goes to: one that holds its data, as the library's own policy picks it; and which one it was.
+//! Node selection: the library's policy picks a node that holds the data; this module records the pick.
 //!
-//! An answer names the node that gave it, a failure does not. So the pick is noted on the thread while a request is
-//! polled, and the code that polls it takes the note: only one request is polled at a time.
+//! An answer names its node, a failure does not. The policy therefore records its pick in a thread-local variable, and
+//! the code that polls the request reads it. A thread polls only one request at a time.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -18,14 +18,14 @@ thread_local! {
     static PICKED: Cell<Option<Uuid>> = const { Cell::new(None) };
 }
 
-/// Notes what another policy picks.
+/// A policy that records the picks of another policy.
 #[derive(Debug)]
 pub struct Noting {
     policy: Arc<dyn LoadBalancingPolicy>,
 }
 
 impl Noting {
-    /// Replicas of the request's token in turn, then the others.
+    /// Creates a token-aware policy: the token's replicas in turn, then the other nodes.
     pub fn token_aware() -> Arc<Self> {
         Arc::new(Self { policy: DefaultPolicy::builder().token_aware(true).build() })
     }
@@ -47,7 +47,7 @@ impl LoadBalancingPolicy for Noting {
     }
 }
 
-/// What a request comes to, and the node that it was sent to first, if it came so far.
+/// Runs a request. Returns its result, and the first node it was sent to, if any.
 pub async fn noted<F: Future>(request: F) -> (F::Output, Option<Uuid>) {
     let mut request = pin!(request);
     let mut picked = None;

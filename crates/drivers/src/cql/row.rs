@@ -1,4 +1,4 @@
-//! The values of one statement, in the wire format, ready to be copied into a frame.
+//! The values of one statement in wire format, ready to copy into a frame.
 
 use scylla::serialize::SerializationError;
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
@@ -6,29 +6,29 @@ use scylla::serialize::writers::RowWriter;
 
 use super::value::Mismatch;
 
-/// A statement's values. Its memory is used again for the next one.
+/// A statement's values. Statements reuse its memory.
 #[derive(Debug, Default)]
 pub struct Row {
     bytes: Vec<u8>,
-    /// The end of each value in `bytes`, if it has one.
+    /// End offset of each value in `bytes`; `None` for null.
     ends: Vec<Option<usize>>,
 }
 
 impl Row {
-    /// Forgets all values.
+    /// Removes all values.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// Adds the value that `encode` appends to the bytes; null if it says that there is none.
+    /// Adds the value that `encode` appends, or null if `encode` returns false.
     pub fn push(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<bool, Mismatch>) -> Result<(), Mismatch> {
         let there = encode(&mut self.bytes)?;
         self.ends.push(there.then_some(self.bytes.len()));
         Ok(())
     }
 
-    /// Bytes of all values.
+    /// Returns the size of all values, in bytes.
     pub fn size(&self) -> u64 {
         self.bytes.len() as u64
     }

@@ -1,4 +1,4 @@
-//! Tables as the neutral verbs see them: one column is the id, the others are a document's fields.
+//! Tables as used by the neutral verbs: one column holds the id, the others hold a document's fields.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use scylla::cluster::ClusterState;
 
 use super::error::failure;
 
-/// Where collections are unless they say otherwise.
+/// Default keyspace of collections.
 pub const KEYSPACE: &str = "loadframe";
 
-/// A table's name, its keyspace too.
+/// A table's name with its keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TableName {
     /// The keyspace.
@@ -20,17 +20,17 @@ pub struct TableName {
     pub table: String,
 }
 
-/// A table of one key column.
+/// A table with a single key column.
 #[derive(Debug)]
 pub struct Table {
-    /// As a statement writes it.
+    /// Quoted name, for use in statements.
     pub name: String,
     /// The column that holds the id.
     pub key: String,
 }
 
 impl TableName {
-    /// `table`, or `keyspace.table`.
+    /// Parses `table` or `keyspace.table`.
     pub fn parse(collection: &str) -> Result<Self, PlanError> {
         let (keyspace, table) = collection.split_once('.').unwrap_or((KEYSPACE, collection));
         let plain = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -43,19 +43,19 @@ impl TableName {
 }
 
 impl TableName {
-    /// The table of a day, in the same keyspace.
+    /// Returns the name of a day's table in the same keyspace.
     pub fn day(&self, table: &str) -> Self {
         Self { keyspace: self.keyspace.clone(), table: table.to_owned() }
     }
 
-    /// As a statement writes it.
+    /// Returns the quoted name, for use in statements.
     pub fn quoted(&self) -> String {
         format!("\"{}\".\"{}\"", self.keyspace, self.table)
     }
 }
 
 impl Table {
-    /// The table of that name.
+    /// Looks up a table by name.
     pub fn find(state: &ClusterState, name: &TableName) -> Result<Self, Failure> {
         let TableName { keyspace, table } = name;
         let wrong = |message: String| failure(ErrorClass::Client, message);
@@ -71,7 +71,7 @@ impl Table {
         Self { name: name.quoted(), key: key.to_owned() }
     }
 
-    /// The key comes first, then the columns.
+    /// Returns an INSERT statement. The key is the first value, then the columns.
     pub fn insert(&self, columns: &[&str]) -> String {
         let mut text = format!("INSERT INTO {} ({}", self.name, quoted(&self.key));
         columns.iter().for_each(|column| write!(text, ", {}", quoted(column)).expect("a text takes what comes"));
@@ -81,26 +81,26 @@ impl Table {
         text
     }
 
-    /// The columns come first, then the key.
+    /// Returns an UPDATE statement. The columns come first, then the key.
     pub fn update(&self, columns: &[&str]) -> String {
         let set: Vec<_> = columns.iter().map(|column| format!("{} = ?", quoted(column))).collect();
         format!("UPDATE {} SET {} WHERE {} = ?", self.name, set.join(", "), quoted(&self.key))
     }
 
-    /// All columns if none are named.
+    /// Returns a SELECT statement by key, for all columns if `columns` is empty.
     pub fn select(&self, columns: &[&str]) -> String {
         let wanted: Vec<_> = columns.iter().map(|column| quoted(column)).collect();
         let wanted = if wanted.is_empty() { "*".to_owned() } else { wanted.join(", ") };
         format!("SELECT {wanted} FROM {} WHERE {} = ?", self.name, quoted(&self.key))
     }
 
-    /// The only order that a partitioner keeps is that of the ids' tokens.
+    /// Returns a scan statement in token order, the only order that a partitioner keeps.
     pub fn scan(&self) -> String {
         let key = quoted(&self.key);
         format!("SELECT * FROM {} WHERE token({key}) >= token(?) LIMIT ?", self.name)
     }
 
-    /// The whole row.
+    /// Returns a DELETE statement for the whole row.
     pub fn delete(&self) -> String {
         format!("DELETE FROM {} WHERE {} = ?", self.name, quoted(&self.key))
     }

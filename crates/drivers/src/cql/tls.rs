@@ -1,4 +1,4 @@
-//! TLS towards nodes that the library connects to by their IP addresses, though their certificates may name hosts.
+//! TLS for nodes that the library connects to by IP address, although their certificates may contain host names.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, Signature
 use super::nodes::CqlNodes;
 use crate::net::tls;
 
-/// What sessions use: the files that `plan` names, and certificates that are valid for a node's address or its name.
+/// Builds the TLS configuration from the files in `plan`. Accepts certificates for a node's address or its name.
 pub fn config(plan: &access::Tls, nodes: &Arc<CqlNodes>) -> Result<Arc<ClientConfig>, PlanError> {
     let nodes = nodes.clone();
     tls::config(plan, |verifier| Arc::new(ByHost { verifier, nodes })).map(Arc::new)
 }
 
-/// Takes a certificate for the address of a node, or for the name that the node was given by.
+/// Verifies a certificate for a node's address or for its configured name.
 #[derive(Debug)]
 struct ByHost {
     verifier: Arc<WebPkiServerVerifier>,

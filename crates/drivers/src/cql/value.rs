@@ -1,7 +1,7 @@
 //! Values in the wire format of their column's type (native protocol v4, section 6).
 //!
-//! What cannot be meant is refused: a text is not an int. An id is a text in every workload, so [`encode_id`] reads
-//! numbers out of it where the key's column holds such.
+//! A value of the wrong type is refused: text does not fit an int column. Workloads write every id as text, so
+//! [`encode_id`] parses numbers if the key column is numeric.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -13,11 +13,11 @@ use super::instant;
 use crate::crud::Scalar;
 use loadframe_engine::util::json::Cursor;
 
-/// Why a value does not go into a column.
+/// The reason why a value does not fit a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch(pub String);
 
-/// Appends the value's bytes, without their length; false if it is null and there are none.
+/// Appends the value's bytes without their length. Returns false for null and appends nothing.
 pub fn encode(value: &Scalar, column: &ColumnType, out: &mut Vec<u8>) -> Result<bool, Mismatch> {
     match column {
         _ if *value == Scalar::Null => return Ok(false),
@@ -62,7 +62,7 @@ pub fn encode(value: &Scalar, column: &ColumnType, out: &mut Vec<u8>) -> Result<
     Ok(true)
 }
 
-/// The same for an id, which workloads write as text whatever its column's type is.
+/// Appends an id's bytes. Workloads write ids as text for every column type.
 pub fn encode_id(id: &str, column: &ColumnType, out: &mut Vec<u8>) -> Result<(), Mismatch> {
     let value = match column {
         ColumnType::Native(
@@ -74,7 +74,7 @@ pub fn encode_id(id: &str, column: &ColumnType, out: &mut Vec<u8>) -> Result<(),
     encode(&value.unwrap_or(Scalar::Text(Cow::Borrowed(id))), column, out).map(drop)
 }
 
-/// Prepends the number of elements to what `fill` appends.
+/// Writes the number of elements before the bytes that `fill` appends.
 fn counted(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<i32, Mismatch>) -> Result<(), Mismatch> {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -83,7 +83,7 @@ fn counted(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<i32, Mis
     Ok(())
 }
 
-/// Appends the elements of a JSON array, each with its length if they are `sized`; says how many there are.
+/// Appends the elements of a JSON array and returns their number. `sized` elements have a length prefix.
 fn elements<'t, 'f: 't>(
     json: &[u8],
     out: &mut Vec<u8>,
@@ -106,7 +106,7 @@ fn elements<'t, 'f: 't>(
     failure.map_or(Ok(count), Err)
 }
 
-/// Appends the members of a JSON object as keys and values; says how many there are.
+/// Appends the members of a JSON object as keys and values, and returns their number.
 fn pairs(
     json: &[u8],
     key: &ColumnType,
@@ -132,7 +132,7 @@ fn one(json: &[u8], column: &ColumnType, out: &mut Vec<u8>, within: &impl Fn() -
     sized(out, |out| encode(&value, column, out))
 }
 
-/// Prepends its length in bytes to what `fill` appends, or -1 if it appends nothing.
+/// Writes the length in bytes before the bytes that `fill` appends, or -1 for null.
 fn sized(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<bool, Mismatch>) -> Result<(), Mismatch> {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -146,7 +146,7 @@ fn scalar(value: &Scalar, native: &NativeType, out: &mut Vec<u8>) -> Result<bool
     let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
     match (native, value) {
         (NativeType::Text | NativeType::Ascii, Scalar::Text(text)) => put(text.as_bytes()),
-        // A document inside a document, where the table has no type of its own for it.
+        // A nested document, if the table declares no type for it.
         (NativeType::Text, Scalar::Json(json)) => put(json),
         (NativeType::Boolean, Scalar::Bool(yes)) => put(&[u8::from(*yes)]),
         (NativeType::TinyInt, Scalar::Int(n)) => put(&i8::try_from(*n).map_err(|_| wrong())?.to_be_bytes()),
@@ -184,7 +184,7 @@ fn scalar(value: &Scalar, native: &NativeType, out: &mut Vec<u8>) -> Result<bool
     Ok(true)
 }
 
-/// Two's complement without the bytes that say nothing.
+/// Shortens a two's complement number to its significant bytes.
 fn shortest(bytes: &[u8; 16]) -> &[u8] {
     let mut rest = &bytes[..];
     while let [first, second, ..] = rest {
@@ -197,7 +197,7 @@ fn shortest(bytes: &[u8; 16]) -> &[u8] {
     rest
 }
 
-/// A decimal number as its scale and its unscaled value.
+/// Writes a decimal number as its scale and its unscaled value.
 fn decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let unscaled: i128 = format!("{whole}{fraction}").parse().ok()?;
@@ -223,7 +223,7 @@ fn mismatch(value: &Scalar, column: &ColumnType) -> Mismatch {
     Mismatch(format!("{shown} does not go into a column of type {}", name(column)))
 }
 
-/// The type as CQL writes it.
+/// Returns the type's name in CQL.
 pub fn name(column: &ColumnType) -> String {
     match column {
         ColumnType::Native(native) => format!("{native:?}").to_lowercase(),

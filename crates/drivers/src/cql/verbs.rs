@@ -1,4 +1,4 @@
-//! Carrying one operation out on a thread's session: each verb as one statement or several.
+//! Execution of one operation on a thread's session: each verb as one or more statements.
 
 use loadframe_engine::driver::{Failure, Reply};
 use loadframe_engine::workload::variables::Values;
@@ -13,11 +13,11 @@ use super::table::Table;
 use crate::crud::{Neutral, Read, Scan, Write};
 use crate::ingest::without_source;
 
-/// The read of a read_modify_write among its operation's statements, which are found by names of columns.
+/// Key of the read statement of a read_modify_write. Other statements use column names as their key.
 const READING: &[u8] = b"\0";
 
 impl Execution<'_> {
-    /// Executes request `k`; of a bulk request only the documents at the places `only`, if there are any named. The
+    /// Executes request `k`. For a bulk request, `only` limits it to the documents at these indices, if present. The
     /// error says why nothing was sent.
     pub async fn ask(
         &self,
