@@ -1,6 +1,7 @@
-//! What a workload asserts of an operation's answer: the number of documents and the fields of the first one.
+//! Assertions of a workload on an operation's answer: hit counts, field values and recall.
 //!
-//! A driver finds both in its own answers, this compares. Nothing is allocated unless fields are asserted.
+//! Each driver extracts documents from its own answers; this module compares them. It allocates memory only for
+//! assertions on fields.
 
 use loadframe_engine::driver::{ErrorClass, Failure, Recall};
 use loadframe_engine::plan::PlanError;
@@ -21,21 +22,21 @@ pub struct Assertion {
     recall: Option<Truth>,
 }
 
-/// The documents that are the right answer.
+/// The true nearest neighbours, against which recall is measured.
 #[derive(Debug)]
 struct Truth {
-    /// A list of their ids, the best first.
+    /// A list of their ids, best first.
     of: Template,
-    /// This share of them has to be among the same number of documents of the answer.
+    /// Number of documents compared, from the start of both lists.
     k: usize,
-    /// The least share that has to be, 0 to 1.
+    /// The smallest accepted recall, 0 to 1.
     at_least: f64,
 }
 
-/// A field that has to have a value.
+/// The expected value of a field.
 #[derive(Debug)]
 struct Field {
-    /// As it was written; a dot reaches inside.
+    /// The name as written; a dot separates nested fields.
     name: String,
     pointer: Pointer,
     value: Template,
@@ -68,28 +69,28 @@ impl Assertion {
         Ok(Self { min_hits, hits, fields, recall })
     }
 
-    /// Whether it is about the number of documents.
+    /// Whether it asserts the number of documents.
     pub fn counts(&self) -> bool {
         self.min_hits.is_some() || self.hits.is_some()
     }
 
-    /// Whether it is about fields.
+    /// Whether it asserts field values.
     pub fn has_fields(&self) -> bool {
         !self.fields.is_empty()
     }
 
-    /// Whether an answer has to be kept to judge it.
+    /// Whether judging needs the body of the answer.
     pub fn reads_body(&self) -> bool {
         self.counts() || self.has_fields() || self.has_recall()
     }
 
-    /// Whether it is about which documents were found.
+    /// Whether it asserts recall.
     pub fn has_recall(&self) -> bool {
         self.recall.is_some()
     }
 
-    /// Counts how many of the right documents are among the first of an answer, and judges that; nothing and a success
-    /// if that is not asserted. `ids` gives as many ids of the answer's documents as it is asked for, in their order.
+    /// Measures recall of an answer and checks it against the assertion. Without a recall assertion, returns no
+    /// measurement and success. `ids` returns up to the requested number of document ids, in the order of the answer.
     pub fn judge_recall(
         &self,
         values: &Values,
@@ -98,7 +99,7 @@ impl Assertion {
         self.recall.as_ref().map_or((None, Ok(())), |truth| truth.judge(values, &ids(truth.k)))
     }
 
-    /// Judges how many documents were found; `hint` goes behind a message that says too few.
+    /// Checks the number of documents found; `hint` is appended to the message for too few.
     pub fn judge_hits(&self, count: u64, hint: &str) -> Result<(), Failure> {
         match (self.min_hits, self.hits) {
             (Some(least), _) if count < least => {
@@ -111,13 +112,12 @@ impl Assertion {
         }
     }
 
-    /// Judges the fields, by their names, with dots. `look` returns the value of one, `None` if it is missing.
+    /// Checks the fields by name. `look` returns the value of one field, or `None` if it is missing.
     pub fn judge_fields(&self, values: &Values, mut look: impl FnMut(&str) -> Option<Value>) -> Result<(), Failure> {
         self.fields.iter().try_for_each(|field| field.judge(values, look(&field.name)))
     }
 
-    /// Judges the fields of a document that is JSON. Names that begin with `aggregations.` are looked up in the whole
-    /// `answer`.
+    /// Checks the fields of a JSON document. Names that begin with `aggregations.` are looked up in the whole `answer`.
     pub fn judge_json(&self, values: &Values, document: Option<&[u8]>, answer: &[u8]) -> Result<(), Failure> {
         for field in &self.fields {
             let place = if field.name.starts_with("aggregations.") { Some(answer) } else { document };
@@ -191,17 +191,17 @@ impl Field {
     }
 }
 
-/// A field of a document; a dot in its name reaches inside, unless a field is called so.
+/// Returns a field of a document. A dot in the name separates nested fields, unless a field has exactly this name.
 pub fn field<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     document.get(name).or_else(|| document.pointer(&format!("/{}", name.replace('.', "/"))))
 }
 
-/// An answer that is not what the workload asserts.
+/// Failure for an answer that contradicts the assertion.
 pub fn assertion(message: String) -> Failure {
     Failure::new(ErrorClass::Assertion, message)
 }
 
-/// Whether two values are equal; numbers are so by their values, however they are written.
+/// Whether two values are equal. Numbers compare by value, whatever their notation.
 pub fn alike(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),

@@ -1,5 +1,6 @@
-//! What is taken from an answer for the same user's later requests: a token, an id, a total. How values are found in an
-//! answer is each protocol's own; what is done with them is here.
+//! Captures: values from an answer for later requests of the same user, such as a token, an id or a total.
+//!
+//! Each protocol finds the values in its own answers; this module stores them.
 
 use std::borrow::Cow;
 
@@ -12,36 +13,36 @@ use crate::assertion::{assertion, field};
 use crate::form::Form;
 use loadframe_engine::workload::json_pointer::Pointer;
 
-/// All that an operation takes from its answer.
+/// All captures of an operation.
 #[derive(Debug)]
 pub struct Captures<S>(Vec<Capture<S>>);
 
-/// A value that is taken from an answer.
+/// One captured value.
 #[derive(Debug)]
 struct Capture<S> {
     name: String,
     slot: usize,
     source: S,
-    /// JSON that takes the place of what the answer lacks.
+    /// JSON to use if the answer lacks the value.
     otherwise: Option<String>,
 }
 
-/// Where in an answer a value is.
+/// Location of a value in an answer.
 pub trait Source: Sized {
     /// The keys of its form.
     const KEYS: &'static [&'static str];
 
-    /// Reads its form; `None` if that does not say where.
+    /// Reads the form; returns `None` if it contains no location.
     fn read(form: &Form) -> Result<Option<Self>, PlanError>;
 }
 
-/// What an answer has at a place.
+/// Result of looking up a value in an answer.
 pub enum Found<'a> {
     /// A value, as JSON.
     Json(Cow<'a, [u8]>),
-    /// A text.
+    /// A string.
     Text(Cow<'a, str>),
-    /// Nothing; what that means where nothing else takes its place.
+    /// No value; the failure to report if the capture has no `otherwise`.
     Nothing(Failure),
 }
 
@@ -52,7 +53,7 @@ impl<S> Default for Captures<S> {
 }
 
 impl<S: Source> Captures<S> {
-    /// Reads `{"token": {"json": "/token"}, "total": {"field": "sum", "otherwise": 0}}`; nothing without a form.
+    /// Reads `{"token": {"json": "/token"}, "total": {"field": "sum", "otherwise": 0}}`; empty without a form.
     pub fn new(form: Option<&Value>, variables: &Variables) -> Result<Self, PlanError> {
         let mapping = match form.filter(|form| !form.is_null()) {
             Some(Value::Object(mapping)) => mapping,
@@ -64,17 +65,17 @@ impl<S: Source> Captures<S> {
 }
 
 impl<S> Captures<S> {
-    /// Whether nothing is taken.
+    /// Whether the operation captures nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The places that are looked at.
+    /// The locations of all captures.
     pub fn sources(&self) -> impl Iterator<Item = &S> {
         self.0.iter().map(|capture| &capture.source)
     }
 
-    /// Takes from an answer what later requests need; `find` looks for it, and is given the name of the value, too.
+    /// Captures values from an answer. `find` looks up a location; it also gets the name of the value.
     pub fn keep<'a>(
         &self,
         memory: &mut Captured,
@@ -116,12 +117,12 @@ impl<S: Source> Capture<S> {
     }
 }
 
-/// A place in the first document of an answer.
+/// A location in the first document of an answer.
 #[derive(Debug)]
 pub enum Place {
-    /// A field; a dot reaches inside.
+    /// A field; a dot separates nested fields.
     Field(String, Pointer),
-    /// What a JSON pointer leads to.
+    /// A JSON pointer.
     Json(Pointer),
 }
 
@@ -150,7 +151,7 @@ impl Place {
         Found::Nothing(assertion(format!("{where_} no {what} to take \"{name}\" from")))
     }
 
-    /// Looks into a document; `None` is an answer without one.
+    /// Looks up the location in a document; `None` stands for an answer without documents.
     pub fn in_value(&self, name: &str, document: Option<&Value>) -> Found<'static> {
         let value = document.and_then(|document| match self {
             Self::Field(name, _) => field(document, name),
@@ -160,7 +161,7 @@ impl Place {
         value.map_or_else(nothing, |value| Found::Json(Cow::Owned(value.to_string().into_bytes())))
     }
 
-    /// The same of a document that is JSON.
+    /// Like `in_value`, for a document in JSON.
     pub fn in_json<'a>(&self, name: &str, document: Option<&'a [u8]>) -> Found<'a> {
         let (Self::Field(_, pointer) | Self::Json(pointer)) = self;
         let json = document.and_then(|document| pointer.find(document).ok().flatten());
@@ -169,8 +170,7 @@ impl Place {
 }
 
 impl Captures<Place> {
-    /// The values that an operation takes, as its form says; refused where its answers have no document to take them
-    /// from.
+    /// Reads the captures of an operation. Refuses captures if its answers contain no document.
     pub fn of_documents(form: &Value, reads: bool, variables: &Variables) -> Result<Self, PlanError> {
         let captures = Self::new(form.get("capture"), variables)?;
         if !reads && !captures.is_empty() {
@@ -179,7 +179,7 @@ impl Captures<Place> {
         Ok(captures)
     }
 
-    /// Takes them from a document; it is asked for only if anything is taken.
+    /// Captures values from a document. Calls `document` only if there are captures.
     pub fn keep_of(&self, memory: &mut Memory, document: impl FnOnce() -> Option<Value>) -> Result<(), Failure> {
         if self.is_empty() {
             return Ok(());
@@ -189,21 +189,21 @@ impl Captures<Place> {
     }
 }
 
-/// What a client's user knows from answers, and what the answer to the request under way gives it.
+/// Captured values of one user, and values from the answer to the current request.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// What is known.
+    /// Values from earlier answers.
     pub known: Captured,
     news: Captured,
 }
 
 impl Memory {
-    /// Lends what is known to the request that is under way.
+    /// Moves the captured values out, for the current request.
     pub fn lend(&mut self) -> Captured {
         std::mem::take(&mut self.known)
     }
 
-    /// What was lent is back; what the answer gave is known from now on, if the request was a success.
+    /// Takes the captured values back. Adds the values from the answer if the request succeeded.
     pub fn settle(&mut self, mut known: Captured, good: bool) {
         if good {
             known.learn(&mut self.news);
@@ -213,7 +213,7 @@ impl Memory {
         self.known = known;
     }
 
-    /// Takes what an answer gives.
+    /// Captures values from an answer.
     pub fn take<'a, S>(
         &mut self,
         captures: &Captures<S>,
@@ -241,7 +241,7 @@ mod tests {
         Captures::of_documents(&json!({"capture": form}), true, &variables()).map_err(|error| error.message)
     }
 
-    /// What the next request of the user carries.
+    /// Returns the captured values that the user's next request sends.
     fn carried(memory: &Memory) -> String {
         let (variables, draw) = (variables(), Draw::new(1, 2, 3));
         let values = Values { variables: &variables, draw: &draw, captured: &memory.known };

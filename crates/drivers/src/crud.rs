@@ -1,7 +1,7 @@
-//! The store-neutral verbs, read once for every protocol: what they refer to, and values in their own types.
+//! Store-neutral verbs, parsed once for all protocols: their arguments, and typed values.
 //!
-//! A document is a mapping of names to values. A request's values are drawn as JSON, which tells a number from a text,
-//! and read as [`Scalar`]s without a copy; a protocol writes them in its own types.
+//! A document maps names to values. Values of a request are drawn as JSON, which distinguishes numbers from strings.
+//! They are read as [`Scalar`]s without copying; each protocol converts them to its own types.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,28 +23,28 @@ pub const VERBS: [&str; 8] = ["insert", "read", "update", "upsert", "delete", "s
 /// The parts of a read_modify_write.
 pub const PARTS: [&str; 2] = ["read", "write"];
 
-/// What a verb asks for.
+/// Request of a neutral verb.
 #[derive(Debug)]
 pub enum Neutral {
-    /// A new document; that one is there is an error wherever the store can tell.
+    /// Adds a document; an existing one is an error if the store can detect it.
     Insert(Write),
-    /// One document.
+    /// Reads one document.
     Read(Read),
-    /// Other values for some fields of a document that is there.
+    /// Changes some fields of an existing document.
     Update(Write),
-    /// The same; a document that does not exist is created.
+    /// Changes some fields of a document; creates it if it does not exist.
     Upsert(Write),
-    /// No such document any more.
+    /// Deletes a document.
     Delete(Key),
-    /// Some documents in the order of their ids.
+    /// Reads several documents in the order of their ids.
     Scan(Scan),
-    /// A read and then an update of the same document.
+    /// Reads a document, then updates it.
     ReadModifyWrite(Write),
-    /// Documents of a corpus.
+    /// Writes documents of a corpus.
     Bulk(Bulk),
 }
 
-/// Which document of which collection.
+/// A document's collection and id.
 #[derive(Debug)]
 pub struct Key {
     /// The collection's name.
@@ -56,14 +56,14 @@ pub struct Key {
 /// A read.
 #[derive(Debug)]
 pub struct Read {
-    /// Of what.
+    /// The document to read.
     pub key: Key,
-    /// The names of the fields that are wanted, which may have holes; all if it is empty.
+    /// Names of the requested fields, possibly templates; empty for all fields.
     pub fields: Vec<Template>,
 }
 
 impl Read {
-    /// The names of the fields that a request wants.
+    /// Returns the names of the fields that a request reads.
     pub fn names(&self, values: &Values) -> Vec<String> {
         let name = |field: &Template| {
             let mut name = Vec::new();
@@ -77,52 +77,52 @@ impl Read {
 /// A write.
 #[derive(Debug)]
 pub struct Write {
-    /// Of what.
+    /// The document to write.
     pub key: Key,
-    /// Names and values; a name may have holes, too.
+    /// Names and values; a name may be a template.
     pub document: Vec<(Template, Cell)>,
-    /// The same as one JSON object, for protocols that want that.
+    /// The same as one JSON object, for protocols that send JSON.
     pub json: Template,
 }
 
 /// A scan.
 #[derive(Debug)]
 pub struct Scan {
-    /// Where it begins; that document belongs to it.
+    /// The first document, inclusive.
     pub from: Key,
-    /// How many documents at most.
+    /// The largest number of documents.
     pub count: Cell,
-    /// The field that holds the id, for stores that know no order of ids.
+    /// The field that holds the id, for stores without an order of ids.
     pub by: Option<String>,
 }
 
-/// Request k carries documents `k size` to `(k + 1) size` of the corpus; after the last comes the first.
+/// Bulk request. Request `k` sends documents `k size` to `(k + 1) size` of the corpus, which repeats at its end.
 #[derive(Debug)]
 pub struct Bulk {
     /// The collection's name.
     pub collection: String,
-    /// Where the documents come from.
+    /// The source of the documents.
     pub corpus: Arc<Corpus>,
-    /// How many documents a request carries at most.
+    /// The largest number of documents per request.
     pub size: u64,
-    /// What is done with each: index, create, update, upsert or delete.
+    /// The action on each document: index, create, update, upsert or delete.
     pub action: Action,
     /// The field that holds a document's id.
     pub id: Option<String>,
 }
 
-/// What a bulk request does with its documents.
+/// Action of a bulk request on its documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Replaces the stored document.
     Index,
-    /// Adds it; that one is there is an error.
+    /// Adds the document; an existing one is an error.
     Create,
-    /// Changes its fields of one that is there.
+    /// Changes fields of an existing document.
     Update,
-    /// The same; a document that does not exist is created.
+    /// Changes fields of a document; creates it if it does not exist.
     Upsert,
-    /// Removes what has its id.
+    /// Deletes the document with this id.
     Delete,
 }
 
@@ -135,7 +135,7 @@ impl Action {
         ("delete", Self::Delete),
     ];
 
-    /// The action of that name.
+    /// Returns the action with this name.
     pub fn parse(name: &str) -> Result<Self, PlanError> {
         let action = Self::NAMES.iter().find(|(known, _)| *known == name);
         let names = Self::NAMES.iter().map(|(known, _)| *known);
@@ -144,18 +144,18 @@ impl Action {
 }
 
 impl Bulk {
-    /// How many requests send each document once.
+    /// The number of requests that send each document once.
     pub fn requests(&self) -> u64 {
         self.corpus.documents().div_ceil(self.size)
     }
 
-    /// Puts the documents of request `k` into `lines`, one a line; says how many there are.
+    /// Puts the documents of request `k` into `lines`, one per line; returns their number.
     pub fn documents(&self, k: u64, lines: &mut Vec<u8>) -> u64 {
         lines.clear();
         self.corpus.append(k % self.requests().max(1) * self.size, self.size, b"", lines)
     }
 
-    /// The documents among `lines`, each with its place, or those at the places `only`, which ascend.
+    /// Iterates over the documents in `lines` with their positions. `only` selects positions, in ascending order.
     pub fn chosen<'a>(lines: &'a [u8], only: Option<&'a [u32]>) -> impl Iterator<Item = (u64, &'a [u8])> {
         let documents = (0..).zip(lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()));
         documents.filter(move |(place, _)| only.is_none_or(|only| only.binary_search(&(*place as u32)).is_ok()))
@@ -163,7 +163,7 @@ impl Bulk {
 }
 
 impl Neutral {
-    /// The id of the one document that it is about.
+    /// The template of the document id that a document's action uses, if any.
     pub fn id(&self) -> Option<&Template> {
         match self {
             Self::Insert(write) | Self::Update(write) | Self::Upsert(write) | Self::ReadModifyWrite(write) => {
@@ -175,7 +175,7 @@ impl Neutral {
         }
     }
 
-    /// Reads the verb `name` with its `argument`; `None` if it is not a verb.
+    /// Reads the verb `name` with its `argument`; returns `None` if `name` is not a verb.
     pub fn map(name: &str, argument: &Value, context: &Context) -> Option<Result<Self, PlanError>> {
         let mapped = match name {
             "insert" => Write::map(argument, context).map(Self::Insert),
@@ -193,7 +193,7 @@ impl Neutral {
         Some(mapped.map_err(|error| error.within(name)))
     }
 
-    /// The name of the collection that is asked.
+    /// The name of the collection.
     pub fn collection(&self) -> &str {
         match self {
             Self::Insert(write) | Self::Update(write) | Self::Upsert(write) | Self::ReadModifyWrite(write) => {
@@ -208,17 +208,17 @@ impl Neutral {
 }
 
 impl Neutral {
-    /// What a request consists of, as [`Driver::parts`](loadframe_engine::driver::Driver::parts) has it.
+    /// Names of the request's parts, as for [`Driver::parts`](loadframe_engine::driver::Driver::parts).
     pub fn parts(&self) -> &'static [&'static str] {
         if matches!(self, Self::ReadModifyWrite(_)) { &PARTS } else { &[] }
     }
 
-    /// How many requests send each document of a corpus once, where there is one.
+    /// The number of requests that send each document of the corpus once; `None` without a corpus.
     pub fn requests(&self) -> Option<u64> {
         if let Self::Bulk(bulk) = self { Some(bulk.requests()) } else { None }
     }
 
-    /// Whether answers have documents whose fields can be judged.
+    /// Whether answers contain documents with fields to check.
     pub fn reads(&self) -> bool {
         matches!(self, Self::Read(_) | Self::ReadModifyWrite(_) | Self::Scan(_))
     }
@@ -306,7 +306,7 @@ impl Bulk {
     }
 }
 
-/// Refuses a corpus whose action lines, judged by the first one, have ids or cannot be read; `why` ids cannot be used.
+/// Refuses a corpus if its first action line has an id or cannot be read. `why` tells why ids cannot be used.
 pub fn refuse_action_ids(corpus: &Corpus, why: &str) -> Result<(), PlanError> {
     let Some(action) = first_action(corpus)? else { return Ok(()) };
     let said = |key: &&str| action.values().any(|meta| meta.get(key).is_some());
@@ -316,8 +316,8 @@ pub fn refuse_action_ids(corpus: &Corpus, why: &str) -> Result<(), PlanError> {
     }
 }
 
-/// Returns the first action line of a corpus: its action, and what it says of the document. `None` if it has none; the
-/// error is that of a line that cannot be read.
+/// Returns the action and the metadata of the corpus's first action line; `None` if there is none. Fails if the line
+/// cannot be read.
 pub fn first_action(corpus: &Corpus) -> Result<Option<Map<String, Value>>, PlanError> {
     let mut first = Vec::new();
     corpus.append_actions(0, 1, &mut first);
@@ -335,43 +335,43 @@ pub fn first_action(corpus: &Corpus) -> Result<Option<Map<String, Value>>, PlanE
     }
 }
 
-/// A value that is drawn for each request.
+/// A value drawn for each request.
 #[derive(Clone, Debug)]
 pub struct Cell(Template);
 
 impl Cell {
-    /// The value in a form.
+    /// Reads the value from a form.
     pub fn new(value: &Value, variables: &Variables) -> Result<Self, PlanError> {
         Template::json(value, variables).map(Self)
     }
 
-    /// Puts the value of this request into `buffer`, as JSON.
+    /// Appends this request's value to `buffer`, as JSON.
     pub fn json(&self, values: &Values, buffer: &mut Vec<u8>) {
         buffer.clear();
         self.0.render(values, buffer);
     }
 
-    /// The value of this request; `buffer` holds its bytes. `None` if it is not JSON, which no variable makes.
+    /// Returns this request's value, with its bytes in `buffer`. `None` if it is not JSON; every variable yields JSON.
     pub fn scalar<'a>(&self, values: &Values, buffer: &'a mut Vec<u8>) -> Option<Scalar<'a>> {
         self.json(values, buffer);
         Scalar::parse(buffer)
     }
 }
 
-/// A value in its own type.
+/// A typed value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar<'a> {
     /// None.
     Null,
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A number with a fraction, or beyond an i64.
+    /// A number with a fraction, or outside the range of an i64.
     Float(f64),
-    /// A text.
+    /// A string.
     Text(Cow<'a, str>),
-    /// A list or a mapping, as JSON.
+    /// An array or an object, as JSON.
     Json(&'a [u8]),
 }
 
@@ -398,7 +398,7 @@ impl<'a> Scalar<'a> {
     }
 }
 
-/// Walks through the fields of a document that is one JSON object.
+/// Iterates over the fields of a document, given as one JSON object.
 pub fn fields<'a>(
     document: &'a [u8],
     mut field: impl FnMut(&[u8], Scalar<'a>) -> Result<(), Unexpected>,

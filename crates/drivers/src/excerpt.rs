@@ -1,9 +1,9 @@
-//! The beginning of what a server says, for messages.
+//! Excerpts of server responses for messages.
 
-/// How many bytes of a body a message shows.
+/// Largest number of bytes of a body in a message.
 const EXCERPT: usize = 200;
 
-/// The beginning of a body on one line.
+/// Returns the start of a body on one line.
 pub fn excerpt(body: &[u8]) -> String {
     if body.is_empty() {
         return "an empty body".to_owned();

@@ -1,4 +1,4 @@
-//! Operations of several exchanges: the sum of their outcomes, and where one uses the answer to another.
+//! Operations with several exchanges: their combined outcome, including requests that use an earlier answer.
 
 use std::time::Instant;
 
@@ -6,35 +6,35 @@ use loadframe_engine::driver::{ErrorClass, Failure, Reply, ReplyPart};
 
 use crate::net::exchange::Exchanged;
 
-/// Where a part of several exchanges begins; see [`Exchanges::begin`].
+/// Start of a part with several exchanges; see [`Exchanges::begin`].
 #[derive(Clone, Copy, Debug)]
 pub struct Begun(usize);
 
-/// The outcomes of the exchanges so far.
+/// Outcomes of the exchanges so far.
 #[derive(Default)]
 pub struct Exchanges {
     whole: Option<Reply>,
-    /// When each exchange was sent and done.
+    /// Send and completion time of each exchange.
     times: Vec<(Instant, Instant)>,
     parts: Vec<ReplyPart>,
-    /// How the last one failed, if it did.
+    /// Error class of the last exchange; `None` if it succeeded.
     last: Option<ErrorClass>,
 }
 
 impl Exchanges {
-    /// Adds an exchange, which is the part number `name`; says whether it was a success.
+    /// Adds an exchange as part number `name`; returns whether it succeeded.
     pub fn add(&mut self, name: usize, reply: Reply) -> bool {
         let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
         self.parts.push(ReplyPart { name, sent: reply.sent, done: reply.done, documents: reply.documents, failed });
         self.join(reply)
     }
 
-    /// Begins a part that consists of the exchanges from here on.
+    /// Starts a part that covers all exchanges from here on.
     pub fn begin(&self) -> Begun {
         Begun(self.times.len())
     }
 
-    /// Adds a part that is over: from when the first of its exchanges was sent until the last was done.
+    /// Adds a completed part: from sending its first exchange to the end of its last.
     pub fn end(&mut self, name: usize, begun: Begun, failed: Option<ErrorClass>) {
         let times = &self.times[begun.0..];
         let never = Exchanged::never();
@@ -43,18 +43,18 @@ impl Exchanges {
         self.parts.push(ReplyPart { name, sent, done, documents: 0, failed });
     }
 
-    /// Returns when the first exchange was sent; `None` if there was none.
+    /// Returns the send time of the first exchange; `None` if there was none.
     pub fn sent(&self) -> Option<Instant> {
         self.times.first().map(|(sent, _)| *sent)
     }
 
-    /// Adds an exchange that could not begin, and returns the reason.
+    /// Adds an exchange that could not start, and returns the reason.
     pub fn unsent(&mut self, failure: Failure) -> Failure {
         self.join(Reply::unsent(failure.clone()));
         failure
     }
 
-    /// Adds an exchange, but not as a part; says whether it was a success.
+    /// Adds an exchange that is not a part; returns whether it succeeded.
     pub fn join(&mut self, reply: Reply) -> bool {
         self.times.push((reply.sent, reply.done));
         self.last = reply.outcome.as_ref().err().map(|failure| failure.class);
@@ -72,22 +72,23 @@ impl Exchanges {
         self.last.is_none()
     }
 
-    /// How the last exchange failed; `None` if it was a success.
+    /// The error class of the last exchange; `None` if it succeeded.
     pub fn last(&self) -> Option<ErrorClass> {
         self.last
     }
 
-    /// How the first exchange failed of those that did.
+    /// The error class of the first failed exchange; `None` if all succeeded.
     pub fn failed(&self) -> Option<ErrorClass> {
         self.whole.as_ref()?.outcome.as_ref().err().map(|failure| failure.class)
     }
 
-    /// How many parts with that number there were.
+    /// The number of parts with this number.
     pub fn count(&self, name: usize) -> u64 {
         self.parts.iter().filter(|part| part.name == name).count() as u64
     }
 
-    /// All of it together: its first failure, from when its first exchange was sent until its last was done.
+    /// Combines all exchanges into one reply: the first failure, and the time from the first send to the last
+    /// completion.
     pub fn finish(self) -> Reply {
         let whole = self.whole.expect("an operation has an exchange");
         Reply { parts: self.parts, ..whole }

@@ -1,10 +1,10 @@
-//! Reading an operation's form: strict, with the nearest word for every unknown one.
+//! Strict parsing of an operation's form. Messages about unknown words suggest the nearest known one.
 
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::util::suggestions::unknown;
 use serde_json::{Map, Value};
 
-/// The kind of an operation and its argument: all that its form has beside `options`.
+/// Returns the kind of an operation and its argument. Refuses other keys, except `options`.
 pub fn kind<'a>(form: &'a Value, kinds: &[&str], options: &[&str]) -> Result<(&'a str, &'a Value), PlanError> {
     let mapping = form.as_object().ok_or_else(|| PlanError::new(format!("an operation is a mapping, not {form}")))?;
     let mut named = mapping.iter().filter(|(key, _)| !options.contains(&key.as_str()));
@@ -20,13 +20,13 @@ pub fn kind<'a>(form: &'a Value, kinds: &[&str], options: &[&str]) -> Result<(&'
     }
 }
 
-/// A mapping whose keys are known.
+/// A mapping with a fixed set of keys.
 pub struct Form<'a> {
     fields: &'a Map<String, Value>,
 }
 
 impl<'a> Form<'a> {
-    /// `value`, which has to be a mapping with no keys but `known`.
+    /// Checks that `value` is a mapping, and that all its keys are in `known`.
     pub fn new(value: &'a Value, known: &[&str]) -> Result<Self, PlanError> {
         let fields = value.as_object().ok_or_else(|| PlanError::new(format!("wants a mapping, not {value}")))?;
         match fields.keys().find(|key| !known.contains(&key.as_str())) {
@@ -35,24 +35,24 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// What stands at `key`, if anything does.
+    /// The value at `key`, if present.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.fields.get(key).filter(|value| !value.is_null())
     }
 
-    /// What has to stand at `key`.
+    /// The required value at `key`.
     pub fn require(&self, key: &str) -> Result<&'a Value, PlanError> {
         self.get(key).ok_or_else(|| PlanError::new(format!("\"{key}\" is missing")))
     }
 
-    /// The text that has to stand at `key`; it is not empty.
+    /// The required string at `key`, not empty.
     pub fn text(&self, key: &str) -> Result<&'a str, PlanError> {
         let value = self.require(key)?;
         let text = value.as_str().filter(|text| !text.is_empty());
         text.ok_or_else(|| PlanError::new(format!("\"{key}\" wants a text, not {value}")))
     }
 
-    /// The mapping that has to stand at `key`.
+    /// The required mapping at `key`.
     pub fn mapping(&self, key: &str) -> Result<&'a Value, PlanError> {
         let value = self.require(key)?;
         if value.is_object() {
@@ -62,21 +62,21 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The mapping that has to stand at `key`, or the one hole that takes its place.
+    /// The required mapping at `key`, or one template variable in its place.
     pub fn mapping_or_hole(&self, key: &str) -> Result<&'a Value, PlanError> {
         let value = self.require(key)?;
         let hole = value.as_str().is_some_and(|text| text.starts_with("${") && text.find('}') == Some(text.len() - 1));
         if hole { Ok(value) } else { self.mapping(key) }
     }
 
-    /// The whole number above 0 that has to stand at `key`.
+    /// The required positive integer at `key`.
     pub fn count(&self, key: &str) -> Result<u64, PlanError> {
         let value = self.require(key)?;
         let count = value.as_u64().filter(|count| *count > 0);
         count.ok_or_else(|| PlanError::new(format!("\"{key}\" wants a whole number above 0, not {value}")))
     }
 
-    /// The boolean at `key`, if the key is there.
+    /// The boolean at `key`, if present.
     pub fn switch(&self, key: &str) -> Result<Option<bool>, PlanError> {
         let boolean = |value: &Value| {
             value.as_bool().ok_or_else(|| PlanError::new(format!("\"{key}\" wants true or false, not {value}")))
@@ -84,7 +84,7 @@ impl<'a> Form<'a> {
         self.get(key).map(boolean).transpose()
     }
 
-    /// The duration at `key`, which is in seconds, in milliseconds, if the key is there.
+    /// The duration at `key` (in seconds), converted to milliseconds, if present.
     pub fn milliseconds(&self, key: &str) -> Result<Option<i64>, PlanError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let seconds = value.as_f64().filter(|seconds| (0.0..=1e9).contains(seconds));

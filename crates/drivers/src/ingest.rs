@@ -1,6 +1,8 @@
-//! The operation that takes in the events of a source, as all drivers read it: `{"take_in": {"collection": "ads",
-//! "daily": "event"}}`. Each event sets the field of its document that is called as the event's kind, and makes the
-//! document where there is none, so that the order of a document's events and their repetition change nothing.
+//! The operation that ingests the events of a source, parsed for all drivers: `{"take_in": {"collection": "ads",
+//! "daily": "event"}}`.
+//!
+//! Each event sets one field of its document, named after the event's kind, and creates the document if it does not
+//! exist. The order and repetition of a document's events therefore do not matter.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,33 +19,33 @@ use serde_json::Value;
 
 use crate::form::Form;
 
-/// What the operation is called.
+/// The name of the operation.
 pub const TAKE_IN: &str = "take_in";
 
-/// Where events go.
+/// Destination of the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ingest {
-    /// The collection, or what the names of the days' collections begin with.
+    /// The collection, or the prefix of the names of the days' collections.
     pub collection: String,
-    /// What tells the day of a document, if days are told apart.
+    /// How to choose the day of a document; `None` for a single collection.
     pub daily: Option<Daily>,
-    /// Of each kind of event the fields that are instants: stores without a mapping of their own keep them as dates.
+    /// Timestamp fields per kind of event; stores without a mapping store them as dates.
     pub times: BTreeMap<String, Vec<String>>,
 }
 
-/// What tells the day of a document.
+/// How to choose the day of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daily {
-    /// The event's own time, which all events of a document share.
+    /// By the time of the event, which is the same for all events of a document.
     Event,
-    /// The event's arrival: events of one document that come on two days make two documents.
+    /// By the arrival of the event. Events of one document that arrive on two days create two documents.
     Arrival,
 }
 
 const DAILY: [(&str, Daily); 2] = [("event", Daily::Event), ("arrival", Daily::Arrival)];
 
 impl Ingest {
-    /// Maps `{"collection": NAME, "daily": "event", "times": ["bid.time"]}`.
+    /// Reads `{"collection": NAME, "daily": "event", "times": ["bid.time"]}`.
     pub fn map(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new(argument, &["collection", "daily", "times"])?;
         let daily = match form.get("daily") {
@@ -69,12 +71,13 @@ impl Ingest {
         Ok(Self { collection: form.text("collection")?.to_owned(), daily, times })
     }
 
-    /// The fields of a kind of events that are instants.
+    /// The timestamp fields of a kind of event.
     pub fn times_of(&self, kind: &str) -> &[String] {
         self.times.get(kind).map_or(&[], Vec::as_slice)
     }
 
-    /// The instant that tells the day of an event's document, if days are told apart: milliseconds since 1970.
+    /// The instant that determines the day of an event's document, in milliseconds since 1970; `None` for a single
+    /// collection.
     pub fn instant(&self, event: &Event) -> Option<i64> {
         Some(match self.daily? {
             Daily::Event => event.time,
@@ -83,8 +86,8 @@ impl Ingest {
     }
 }
 
-/// The day of one instant after another as text, `2017.03.01` in UTC. Most have the day of the one before, whose text is
-/// kept.
+/// Formats the days of successive instants as `2017.03.01` in UTC. Keeps the text of the last day, because most
+/// instants fall on it.
 #[derive(Debug)]
 pub struct Days {
     day: i64,
@@ -98,8 +101,8 @@ impl Default for Days {
 }
 
 impl Days {
-    /// The day of an instant, given in milliseconds since 1970. One outside of the years 0 to 9999 has their first or
-    /// last day.
+    /// Returns the day of an instant, given in milliseconds since 1970. Years outside 0 to 9999 count as the first or
+    /// last day of that range.
     pub fn of(&mut self, instant: i64) -> &str {
         let day = instant.div_euclid(DAY);
         if day != self.day {
@@ -130,7 +133,7 @@ impl Days {
     }
 }
 
-/// The events at the places `only` of a batch, which ascend, or all of them.
+/// Iterates over the events at the positions `only` of a batch, in ascending order, or over all events.
 pub fn chosen<'a>(batch: &'a Batch, only: Option<&'a [u32]>) -> impl Iterator<Item = &'a Event> {
     let (all, some) = match only {
         None => (&batch.events[..], &[][..]),
@@ -139,12 +142,12 @@ pub fn chosen<'a>(batch: &'a Batch, only: Option<&'a [u32]>) -> impl Iterator<It
     all.iter().chain(some.iter().filter_map(|place| batch.events.get(*place as usize)))
 }
 
-/// How many events [`chosen`] has.
+/// The number of events in [`chosen`].
 pub fn count(batch: &Batch, only: Option<&[u32]>) -> usize {
     only.map_or(batch.events.len(), <[u32]>::len)
 }
 
-/// The id of an event's document, without the escapes that it has in JSON; `None` if it is not a text.
+/// Returns the id of an event's document without JSON escapes; `None` if it is not a string.
 pub fn id<'a>(batch: &'a Batch, event: &Event) -> Option<Cow<'a, str>> {
     let escaped = std::str::from_utf8(batch.id(event)).ok()?;
     if !escaped.contains('\\') {
@@ -153,7 +156,7 @@ pub fn id<'a>(batch: &'a Batch, event: &Event) -> Option<Cow<'a, str>> {
     serde_json::from_str(&format!("\"{escaped}\"")).ok().map(Cow::Owned)
 }
 
-/// A batch with one invented event, for display.
+/// Returns a batch with one sample event, for display.
 pub fn sample() -> Batch {
     let line = br#"{"type":"bid","id":"7","time":"2017-03-01T12:00:00Z"}"#;
     let event = Event {
@@ -167,7 +170,7 @@ pub fn sample() -> Batch {
     Batch { bytes: line.to_vec(), events: vec![event], kinds: Arc::new(["bid".to_owned()]) }
 }
 
-/// The outcome of an operation that takes in events where there is no source.
+/// Returns the failure of an ingest operation without a source.
 pub fn without_source() -> Reply {
     Reply::unsent(Failure::new(ErrorClass::Client, "take_in sends the events of a source, and its phase names none"))
 }
@@ -178,7 +181,7 @@ pub mod tests {
 
     use super::*;
 
-    /// A batch of events: kind, id as it stands in JSON, time in milliseconds, line.
+    /// Builds a batch of events, each as (kind, id in JSON, time in milliseconds, line).
     pub fn batch(events: &[(usize, &str, i64, &str)]) -> Batch {
         let mut batch = Batch { kinds: Arc::new(["bid", "win", "click"].map(str::to_owned)), ..Batch::default() };
         for (kind, id, time, line) in events {

@@ -1,10 +1,11 @@
 //! Drivers: one module per protocol. Each turns an operation into bytes and an answer into an outcome.
 //!
-//! The files of a driver have the same names in each driver, as far as its protocol needs them:
+//! All drivers use the same file names, where their protocol has the part:
 //!
 //! - `mod.rs` implements [`Driver`](loadframe_engine::driver::Driver).
 //! - `nodes.rs`: the state of the target that all clients share. `connection.rs`: one connection to one node.
-//! - `operation.rs` reads the workload's form, `request.rs` turns it into bytes, `execute.rs` sends it.
+//! - `operation.rs` reads the workload's form.
+//! - `request.rs` turns it into bytes, `execute.rs` sends it.
 //! - `answer.rs` judges the answer, `error.rs` maps errors to the engine's classes.
 //! - `bulk.rs`: bulk requests. `ingest.rs`: events of a source. `daily.rs`: one collection per day.
 

@@ -1,4 +1,4 @@
-//! Answers at once without a server: what remains is the generator's own cost, which is its ceiling.
+//! A driver that answers immediately, without a server. It measures the generator's own cost and so its limit.
 
 use std::future::{Future, ready};
 
@@ -11,11 +11,11 @@ use serde_json::Value;
 use crate::ingest::{TAKE_IN, count};
 use crate::net::exchange::Exchanged;
 
-/// The driver that does nothing.
+/// The driver.
 pub struct Null;
 
 impl Driver for Null {
-    /// Whether it takes in the events of a source.
+    /// Whether it ingests the events of a source.
     type Operation = bool;
     type Connection = ();
 

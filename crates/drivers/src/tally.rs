@@ -1,32 +1,32 @@
-//! The outcomes of the documents of a bulk request, counted one by one.
+//! Per-document outcomes of a bulk request.
 
 use std::time::Instant;
 
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 
-/// See the module.
+/// Counted outcomes of a bulk request's documents.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// How many succeeded.
+    /// Number of documents that succeeded.
     succeeded: u64,
-    /// Whether some failed because of what they are.
+    /// Whether some documents failed because of their content.
     wrong: bool,
-    /// Whether some failed that sending them again does not help.
+    /// Whether some failed documents must not be retried.
     lost: bool,
     first: Option<Failure>,
-    /// The places of those that may get through when they are sent again.
+    /// Positions of the documents that may succeed on a retry.
     rejected: Vec<u32>,
-    /// The places of those that are lost, where they are known.
+    /// Positions of lost documents, where known.
     refused: Vec<u32>,
 }
 
 impl Tally {
-    /// Counts documents that succeeded.
+    /// Counts successful documents.
     pub fn succeed(&mut self, documents: u64) {
         self.succeeded += documents;
     }
 
-    /// Takes note of a failure of documents whose places are not known: they cannot be sent again.
+    /// Records a failure of documents at unknown positions, which cannot be retried.
     pub fn fail(&mut self, failure: Failure) {
         self.lost = true;
         self.wrong |= failure.class == ErrorClass::Client && !failure.denied;
@@ -38,7 +38,7 @@ impl Tally {
         self.first.as_ref()
     }
 
-    /// Notes the outcome of the document at a place among those that were sent.
+    /// Records the outcome of the document at a position in the request.
     pub fn count(&mut self, place: usize, outcome: Result<(), Failure>) {
         match outcome {
             Ok(()) => self.succeed(1),
@@ -46,7 +46,7 @@ impl Tally {
         }
     }
 
-    /// Takes note of a failure of the documents at those places.
+    /// Records a failure of the documents at these positions.
     pub fn fail_at(&mut self, places: &[u32], failure: Failure) {
         if !failure.is_of_contents() {
             self.rejected.extend_from_slice(places);
@@ -57,7 +57,7 @@ impl Tally {
         }
     }
 
-    /// Notes the outcome of a request that carried the documents at those places.
+    /// Records the outcome of a request that carried the documents at these positions.
     pub fn include(&mut self, reply: &Reply, places: &[u32]) {
         self.succeed(reply.documents);
         let Err(failure) = &reply.outcome else { return };
@@ -72,8 +72,8 @@ impl Tally {
         }
     }
 
-    /// The reply to the request, which took from `sent` to `done`, without its bytes and its node. A request of which
-    /// nothing got through, and not because of what it carried, failed as a whole: all of it may be sent again.
+    /// Returns the reply to the request, sent at `sent` and completed at `done`, without bytes and node. If no document
+    /// succeeded, and none failed because of its content, the whole request failed and may be retried.
     pub fn settle(self, sent: Instant, done: Instant) -> Reply {
         let Self { succeeded, wrong, lost, first, mut rejected, mut refused } = self;
         let whole = succeeded == 0 && !wrong;

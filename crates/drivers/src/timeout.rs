@@ -1,11 +1,11 @@
-//! How long the answer to an operation is waited for.
+//! The timeout of an operation.
 
 use std::time::Duration;
 
 use loadframe_engine::plan::{PlanError, timeout_of};
 use serde_json::Value;
 
-/// As an operation's form says, or else as long as the target's other operations wait.
+/// Reads the timeout from the operation's form, or returns the target's `default`.
 pub fn of_operation(form: &Value, default: Duration) -> Result<Duration, PlanError> {
     match form.get("timeout").filter(|timeout| !timeout.is_null()) {
         Some(given) => given

@@ -1,9 +1,9 @@
-//! One request in flight on one connection, independent of the protocol: made for many small requests per second on one
+//! One request in flight on one connection, for any protocol; designed for many small requests per second on one
 //! thread.
 //!
-//! A request costs one write and one read when both fit the socket's buffers: a partial read tells Tokio that the
-//! socket is drained, and the next read waits until the kernel reports data. The timeout costs a comparison: its timer
-//! is armed once per period, not per request. Nothing is retried; that is the caller's decision.
+//! A request costs one write and one read when both fit the socket's buffers. A partial read tells Tokio that the
+//! socket is drained, so the next read waits until the kernel reports data. The timeout costs a comparison: its timer
+//! is armed once per period, not per request. The caller decides on retries.
 
 use std::fmt::Display;
 use std::future::poll_fn;
@@ -22,7 +22,7 @@ use super::tls::refusal;
 use super::trouble::Trouble;
 use super::wire::Wire;
 
-/// See the module.
+/// A client of one connection.
 pub struct Client<F> {
     answer: F,
     deadline: Deadline,
@@ -34,21 +34,21 @@ impl<F: Frame> Client<F> {
         Self { answer, deadline: Deadline::default() }
     }
 
-    /// The reader of answers, to prepare it for the next one.
+    /// The reader of answers, to set it up for the next answer.
     pub fn answer_mut(&mut self) -> &mut F {
         &mut self.answer
     }
 
-    /// Sends a request that consists of `parts` and reads the answer, which stays in `answer` until the next. The error
-    /// says why there is no complete answer. `wire` is `None` afterwards if the connection cannot be used again. A
-    /// server may answer before it has read the whole request; that answer is used.
+    /// Sends a request that consists of `parts` and reads the answer, which `answer` holds until the next call. Fails
+    /// if no complete answer arrives. Sets `wire` to `None` if the connection cannot be used again. If the server
+    /// answers before it has read the whole request, that answer counts.
     pub async fn speak(
         &mut self,
         wire: &mut Option<Wire>,
         parts: [&[u8]; 2],
         limit: Limit,
     ) -> (Exchanged, Result<(), Trouble>) {
-        // The wire is put back after a successful exchange only: after an aborted one it is not used again.
+        // The wire is put back only after a successful exchange; an aborted one makes it unusable.
         let taken = wire.take();
         let sent = Instant::now();
         let Some(mut stream) = taken else {
@@ -95,9 +95,9 @@ impl<F: Frame> Client<F> {
 struct Outgoing<'a> {
     parts: [&'a [u8]; 2],
     written: usize,
-    /// Nothing remains in the buffers of TLS.
+    /// Whether the TLS buffers are empty.
     flushed: bool,
-    /// Why writing failed. Nothing more is written, but an answer may have been sent before.
+    /// The write error, if any. Writing stops, but the server may already have sent an answer.
     trouble: Option<io::Error>,
 }
 
@@ -106,7 +106,7 @@ impl Outgoing<'_> {
         self.written == self.parts[0].len() + self.parts[1].len()
     }
 
-    /// Writes as much as the socket accepts.
+    /// Writes until the socket is full or the request is sent.
     fn poll(&mut self, wire: &mut Wire, cx: &mut Context<'_>) {
         while !self.is_written() && self.trouble.is_none() {
             let [head, body] = self.parts;
@@ -134,8 +134,8 @@ impl Outgoing<'_> {
     }
 }
 
-/// Reads the available bytes. Ready when the answer is complete, can never be complete, or takes longer than the limit;
-/// the timer alone would not notice an answer that never pauses. `done` is set after each read.
+/// Reads the available bytes. Ready when the answer is complete, can never be complete, or exceeds the limit. The limit
+/// is checked here too, because the timer alone would miss an answer that never pauses. Sets `done` after each read.
 fn poll_answer(
     wire: &mut Wire,
     answer: &mut impl Frame,
@@ -152,7 +152,7 @@ fn poll_answer(
             Ok(()) if count > 0 => answer.advance(count).map_err(malformed)?,
             Ok(()) if answer.end() => true,
             Ok(()) => return Poll::Ready(Err(closed(answer))),
-            // TLS ended without close_notify: it is unknown whether the answer was complete.
+            // TLS ended without close_notify, so the answer may be truncated.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Err(closed(answer))),
             Err(error) => {
                 let words = refusal(&error).unwrap_or_else(|| error.to_string());
@@ -168,7 +168,7 @@ fn poll_answer(
     }
 }
 
-/// Names what is missing, whether the timer or a read was the first to notice the time.
+/// Names the missing bytes, in the same words for a timeout found by the timer and by a read.
 fn late(answer: &impl Frame, limit: Limit) -> Trouble {
     Trouble::late(if answer.received() == 0 { "no answer" } else { "no complete answer" }, limit)
 }

@@ -8,57 +8,58 @@ use std::time::{Duration, Instant};
 use loadframe_engine::driver::{ErrorClass, Failure};
 use tokio::time::Sleep;
 
-/// How long one request may take in all: waiting for a connection, connecting, authenticating and waiting for the
-/// answer.
+/// Time limit of one request in total: waiting for a connection, connecting, authenticating and waiting for the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// When the time is over.
+    /// When the time is up.
     pub due: Instant,
-    /// The whole time that it had, for messages.
+    /// The full timeout, for messages.
     pub timeout: Duration,
 }
 
 impl Limit {
-    /// The limit of a request that begins now.
+    /// Returns the limit of a request that starts now.
     pub fn starting_now(timeout: Duration) -> Self {
         Self { due: Instant::now() + timeout, timeout }
     }
 
-    /// This limit or `patience` from now, whichever is earlier.
+    /// Returns this limit or `patience` from now, whichever is earlier.
     pub fn at_most(self, patience: Duration) -> Self {
         let due = Instant::now() + patience;
         if due < self.due { Self { due, timeout: patience } } else { self }
     }
 
-    /// How much time is left.
+    /// The remaining time.
     pub fn left(self) -> Duration {
         self.due.saturating_duration_since(Instant::now())
     }
 
-    /// Whether the time is over.
+    /// Whether the time is up.
     pub fn has_passed(self) -> bool {
         Instant::now() >= self.due
     }
 
-    /// The failure of a request that was not answered in time.
+    /// Returns the failure of a request without an answer in time.
     pub fn missed(self) -> Failure {
         Failure::new(ErrorClass::Timeout, format!("no answer within {} s", self.timeout.as_secs_f64()))
     }
 
-    /// The result of `part` of the request, or `None` if the time is over first. For rare operations: it creates a
-    /// timer.
+    /// Returns the result of `part` of the request, or `None` if the time is up first. Creates a timer, so use it only
+    /// for rare operations.
     pub async fn within<F: Future>(self, part: F) -> Option<F::Output> {
         tokio::time::timeout_at(tokio::time::Instant::from_std(self.due), part).await.ok()
     }
 }
 
-/// A timer for the deadlines of successive requests. It is armed for one deadline and not changed for later ones; when
-/// it fires, it checks whether the deadline has moved meanwhile, which is so unless the server is silent.
+/// A timer for the deadlines of successive requests.
+///
+/// It is armed for one deadline and stays so for later ones. When it fires, it checks whether the deadline has moved;
+/// it has, unless the server is silent.
 #[derive(Debug, Default)]
 pub struct Deadline(Option<Pin<Box<Sleep>>>);
 
 impl Deadline {
-    /// The result of `request`, or `None` if `due` comes first.
+    /// Returns the result of `request`, or `None` if `due` comes first.
     pub async fn within<F: Future>(&mut self, due: Instant, request: F) -> Option<F::Output> {
         let mut request = pin!(request);
         self.arm(due);
@@ -69,7 +70,7 @@ impl Deadline {
         .await
     }
 
-    /// Makes sure that the timer fires at `due` or earlier.
+    /// Ensures that the timer fires at `due` or earlier.
     pub fn arm(&mut self, due: Instant) {
         let due = tokio::time::Instant::from_std(due);
         match &mut self.0 {
@@ -79,7 +80,7 @@ impl Deadline {
         }
     }
 
-    /// Ready when `due`, for which it is armed, has passed.
+    /// Ready once `due`, for which the timer is armed, has passed.
     pub fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let Some(sleep) = &mut self.0 else { return Poll::Ready(()) };
         loop {

@@ -1,20 +1,20 @@
-//! Why it could not be found out which nodes a target has.
+//! Errors of discovering the nodes of a target.
 
 use loadframe_engine::driver::Failure;
 use loadframe_engine::plan::PlanError;
 
-/// See the module.
+/// An error of node discovery.
 #[derive(Clone, Debug)]
 pub enum DiscoveryError {
-    /// A node answered and refuses us, for example our password: trying again changes nothing.
+    /// A node refuses access, for example because of a wrong password. A retry would fail too.
     Refused(Failure),
-    /// No node answered as it should; one may later.
+    /// No node gave a usable answer; a retry may succeed.
     Failed(Failure),
 }
 
 impl DiscoveryError {
-    /// A refusal as an error of the plan, before the load; any other failure is ignored, since the nodes may start
-    /// later.
+    /// Turns a refusal into an error of the plan, before the load starts. Ignores other failures, since the nodes may
+    /// start later.
     pub fn refusal(outcome: Result<(), Self>) -> Result<(), PlanError> {
         match outcome {
             Err(Self::Refused(failure)) => Err(PlanError::target(failure.message)),

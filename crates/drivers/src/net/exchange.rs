@@ -1,23 +1,26 @@
-//! One request and its answer on a connection: how the end of the answer is recognised, and when the bytes went and
-//! came.
+//! One request and its answer on a connection: how to find the end of the answer, and when bytes were sent and
+//! received.
 //!
-//! Drivers take `sent` and `done` from an [`Exchanged`], which three places make: `Client::speak` for connections of our own,
-//! `Marks` for a library that is given its connection, and [`Exchanged::around`] for one that hides it.
+//! Drivers take `sent` and `done` from an [`Exchanged`]. It has three sources:
+//!
+//! - `Client::speak`, for connections of this crate
+//! - `Marks`, for a library that gets its connection from this crate
+//! - [`Exchanged::around`], for a library that hides its connection
 
 use std::fmt::Display;
 use std::time::Instant;
 
 use loadframe_engine::driver::{Failure, Reply, ReplyPart};
 
-/// A reader of answers, which recognises the end of an answer.
+/// A reader of answers that finds the end of an answer.
 pub trait Frame {
-    /// What is wrong with an answer; its text is shown to users.
+    /// The error of a malformed answer; users see its text.
     type Error: Display;
     /// The buffer for the next bytes; never empty.
     fn space(&mut self) -> Result<&mut [u8], Self::Error>;
     /// Adds the `count` bytes that were written to `space`. Returns whether the answer is complete.
     fn advance(&mut self, count: usize) -> Result<bool, Self::Error>;
-    /// The peer closed the connection. Returns whether that completes the answer.
+    /// Handles the end of the connection by the peer. Returns whether this completes the answer.
     fn end(&mut self) -> bool;
     /// Bytes received.
     fn received(&self) -> u64;
@@ -25,12 +28,12 @@ pub trait Frame {
     fn reusable(&self) -> bool;
 }
 
-/// A request that was sent completely or in part.
+/// A request that was sent, completely or in part.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchanged {
     /// Right before the first byte was written.
     pub sent: Instant,
-    /// Right after the last byte was read, or when the request was given up.
+    /// Right after the last byte was read, or when the client gave the request up.
     pub done: Instant,
     /// Bytes that the kernel accepted.
     pub bytes_sent: u64,
@@ -39,39 +42,39 @@ pub struct Exchanged {
 }
 
 impl Exchanged {
-    /// A request that was not sent.
+    /// Returns the exchange of a request that was not sent.
     pub fn never() -> Self {
         let now = Instant::now();
         Self { sent: now, done: now, bytes_sent: 0, bytes_received: 0 }
     }
 
-    /// A request that needs no server: what reading the clock twice takes.
+    /// Returns the exchange of a request without a server: it lasts two readings of the clock.
     pub fn at_once() -> Self {
         let sent = Instant::now();
         Self { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 }
     }
 
-    /// The reply of the whole request.
+    /// Returns the reply of the whole request.
     pub fn reply(self, node: u16, documents: u64, outcome: Result<(), Failure>) -> Reply {
         let Self { sent, done, bytes_sent, bytes_received } = self;
         Reply { bytes_sent, bytes_received, documents, node, ..Reply::new(sent, done, outcome) }
     }
 
-    /// The reply of one part of a request; `name` is the part's place among the operation's parts.
+    /// Returns the reply of one part of a request; `name` is the part's index among the operation's parts.
     pub fn part(&self, name: usize, outcome: Result<(), &Failure>) -> ReplyPart {
         let Self { sent, done, .. } = *self;
         let failed = outcome.err().map(|failure| failure.class);
         ReplyPart { name, sent, done, documents: u64::from(failed.is_none()), failed }
     }
 
-    /// Times a request of a library that hides its connection: the library's encoding and its queues are inside.
+    /// Times a request of a library that hides its connection. The time includes the library's encoding and queues.
     pub async fn around<T>(request: impl Future<Output = T>) -> (Self, T) {
         let sent = Instant::now();
         let outcome = request.await;
         (Self { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 }, outcome)
     }
 
-    /// This exchange joined with one of the same request that was under way at the same time, if there was one.
+    /// Combines this exchange with a concurrent one of the same request, if any.
     pub fn beside(self, other: Option<Self>) -> Self {
         let Some(other) = other else { return self };
         Self {
@@ -82,7 +85,7 @@ impl Exchanged {
         }
     }
 
-    /// This exchange joined with a later one of the same request.
+    /// Combines this exchange with a later one of the same request.
     pub fn then(&self, later: &Self) -> Self {
         Self {
             sent: self.sent,

@@ -11,23 +11,23 @@ use crate::net::target_node::Host;
 pub struct Known(Mutex<Vec<Arc<Host>>>);
 
 impl Known {
-    /// The names of the nodes, by their numbers.
+    /// The names of the nodes, in the order of their numbers.
     pub fn texts(&self) -> Vec<String> {
         self.lock().iter().map(|host| host.text.clone()).collect()
     }
 
-    /// The node with that number; `None` if there is none.
+    /// Returns the node with this number; `None` if there is none.
     pub fn host(&self, number: u16) -> Option<Arc<Host>> {
         self.lock().get(usize::from(number)).cloned()
     }
 
-    /// The number of the node at `address`, `host:port`, which is a new one for an unknown node.
+    /// Returns the number of the node at `address` (`host:port`). An unknown node gets a new number.
     pub async fn number(&self, address: &str) -> Result<u16, PlanError> {
         let place = |known: &[Arc<Host>]| known.iter().position(|host| host.text == address);
         if let Some(number) = place(&self.lock()) {
             return Ok(number as u16);
         }
-        // The user may write a name where the cluster reports an address.
+        // The user may have given a name for the address that the cluster reports.
         let resolved = Host::look_up(address).await?;
         let mut known = self.lock();
         let same = |host: &Arc<Host>| host.addresses.iter().any(|address| resolved.addresses.contains(address));
@@ -38,7 +38,7 @@ impl Known {
         u16::try_from(number).map_err(|_| PlanError::new(format!("there were {number} nodes already")))
     }
 
-    /// The same for a node that is recorded under `name`.
+    /// Like `number`, for a node with `name` in the records.
     pub async fn number_of(&self, address: &str, name: &str) -> Result<u16, PlanError> {
         let number = self.number(address).await?;
         let known = &mut self.lock()[usize::from(number)];

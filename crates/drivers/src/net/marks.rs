@@ -1,5 +1,5 @@
-//! The instants of connections: how long setting one up took, and of a connection that a library drives when a request's
-//! first byte was written and its last one came.
+//! Timing of connections: how long setup took, and when a library-driven connection wrote the first byte of a request
+//! and read the last byte of its answer.
 
 use std::io;
 use std::pin::Pin;
@@ -13,39 +13,39 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::exchange::Exchanged;
 
-/// No byte went that way since the request began.
+/// No byte has passed in this direction since the request began.
 const NEVER: u64 = u64::MAX;
 
-/// A connection that is being set up: from before TCP connects until the server has authenticated the client.
+/// Setup of a connection: from before TCP connects until the server has authenticated the client.
 #[must_use = "a setup that is not finished is not recorded"]
 #[derive(Debug)]
 pub struct Setup(Instant);
 
 impl Setup {
-    /// Begins to connect.
+    /// Starts the setup.
     pub fn begin() -> Self {
         Self(Instant::now())
     }
 
-    /// Records the setup of a connection that can be used now. One that failed is dropped instead.
+    /// Records the setup of a usable connection. Drop it instead if the setup failed.
     pub fn finish(self) {
         reconnects::set_up(self.0.elapsed());
     }
 }
 
-/// What was observed of a connection. Bytes of TLS are not among those counted.
+/// Observations of a connection. Byte counts exclude the overhead of TLS.
 #[derive(Debug)]
 pub struct Marks {
     opened: Instant,
     sent: AtomicU64,
     received: AtomicU64,
-    /// When the first byte of the request was written, in nanoseconds since it was opened.
+    /// Time of the request's first written byte, in nanoseconds since the connection opened.
     first: AtomicU64,
-    /// When the last byte was read, in the same unit.
+    /// Time of the last byte read, in nanoseconds since the connection opened.
     last: AtomicU64,
 }
 
-/// A request that has begun: the bytes that went before it.
+/// A started request, with the byte counts before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
     sent: u64,
@@ -66,7 +66,7 @@ impl Marks {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
-    /// Begins a request.
+    /// Starts a request.
     pub fn begin(&self) -> Begun {
         self.first.store(NEVER, Ordering::Relaxed);
         self.last.store(NEVER, Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl Marks {
         Begun { sent, received }
     }
 
-    /// Ends a request. `answered`: the last byte that was read is the end of its answer; if not, it is given up now.
+    /// Ends a request. With `answered`, the last byte read is the end of its answer; otherwise the request ends now.
     pub fn end(&self, begun: Begun, answered: bool) -> Exchanged {
         let now = self.now();
         let at = |mark: &AtomicU64| match mark.load(Ordering::Relaxed) {
@@ -96,14 +96,14 @@ impl Marks {
     }
 }
 
-/// A connection whose bytes leave marks.
+/// A connection that records its bytes in [`Marks`].
 pub struct Marked<W> {
     wire: W,
     marks: Arc<Marks>,
 }
 
 impl<W> Marked<W> {
-    /// Observes a connection.
+    /// Starts to observe a connection.
     pub fn new(wire: W, marks: Arc<Marks>) -> Self {
         Self { wire, marks }
     }
@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// The source files below a folder that read the clock outside of tests.
+    /// Returns the source files below a folder that read the clock outside tests.
     fn clock_readers(folder: &Path, seen: &mut usize) -> Vec<PathBuf> {
         let mut readers = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -168,7 +168,7 @@ mod tests {
                 *seen += 1;
                 let text = std::fs::read_to_string(&path).unwrap();
                 let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-                // When the event of a sample arrived, which is never sent.
+                // The arrival time of a sample event, which is never sent.
                 let code = code.replace("arrived: Instant::now()", "");
                 if code.contains("Instant::now") || code.contains(".elapsed()") {
                     readers.push(path);
@@ -197,7 +197,7 @@ mod tests {
         let mut marked = Marked::new(stream, marks.clone());
         for _ in 0..2 {
             let begun = marks.begin();
-            // What a library does before it writes, such as encoding.
+            // Work of a library before it writes, such as encoding.
             let encoded = Instant::now();
             marked.write_all(b"ask").await.unwrap();
             let mut question = [0; 3];
@@ -206,7 +206,7 @@ mod tests {
             server.write_all(b"answer").await.unwrap();
             let mut answer = [0; 6];
             marked.read_exact(&mut answer).await.unwrap();
-            // What it does after it has read, such as decoding.
+            // Work of a library after it has read, such as decoding.
             let read = Instant::now();
             let exchanged = marks.end(begun, true);
             assert!(encoded <= exchanged.sent && exchanged.sent <= asked);

@@ -1,9 +1,14 @@
-//! What every driver needs of a network, independent of its protocol: a [`target_node`] with its host, the [`topology`]
-//! that says which node a client asks, a [`wire`] (with or without [`tls`]), a [`client`] that has one request in
-//! flight on it, the [`deadline`] of that request and the [`buffer`] for its answer; [`refresh_throttle`]
-//! says which client asks the nodes again what they are.
+//! Networking for all drivers, independent of the protocol.
 //!
-//! Nothing here knows a protocol, an operation or what an answer means.
+//! - [`target_node`]: a node and its host
+//! - [`topology`]: which node each client uses
+//! - [`wire`]: a connection, with or without [`tls`]
+//! - [`client`]: one request in flight on a wire
+//! - [`deadline`]: the time limit of a request
+//! - [`buffer`]: memory for answers
+//! - [`refresh_throttle`]: which client refreshes the state of the nodes, and when
+//!
+//! The module is independent of protocols, operations and the meaning of answers.
 
 pub mod buffer;
 pub mod client;

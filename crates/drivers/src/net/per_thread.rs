@@ -1,4 +1,4 @@
-//! A value of which each worker thread has its own, such as a session whose tasks live on that thread's runtime.
+//! Values with one instance per worker thread, such as a session with tasks on that thread's runtime.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -14,19 +14,19 @@ thread_local! {
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// One `T` for each thread that asks for it; it is dropped with its thread.
+/// One `T` per thread that uses it, dropped with its thread.
 pub struct PerThread<T> {
     number: u64,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: 'static> PerThread<T> {
-    /// No thread has a value yet.
+    /// Creates it without values.
     pub fn new() -> Self {
         Self { number: NEXT.fetch_add(1, Ordering::Relaxed), of: PhantomData }
     }
 
-    /// The value of this thread; `make` creates it at the first call.
+    /// Returns the value of this thread; the first call creates it with `make`.
     pub fn get(&self, make: impl FnOnce() -> T) -> Rc<T> {
         let held = HELD.with_borrow(|held| held.get(&self.number).cloned());
         let held = held.unwrap_or_else(|| {

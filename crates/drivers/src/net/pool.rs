@@ -1,7 +1,8 @@
-//! Connections that the clients of one worker share, for when there are fewer connections than clients. Clients are
-//! served in the order of their requests, and the connection that was idle longest is lent first, so that all nodes get
-//! their share. For a request to a certain node an idle connection to that node goes first; if there is none, a
-//! connection moves to it once the node is behind.
+//! Connections shared by the clients of one worker, for fewer connections than clients.
+//!
+//! Clients are served in the order of their requests. The connection that was idle longest is lent first, so that all
+//! nodes get an equal part of the load. A request to a given node prefers an idle connection to that node. If there is
+//! none, a connection moves to the node once the node is behind.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,19 +12,19 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::deadline::Limit;
 use super::route::Route;
 
-/// A connection stays at its node until the node is this many requests ahead of another: moving costs a connect.
+/// Lead in requests at which a connection may move to another node: moving costs a connect.
 const AHEAD: u64 = 8;
 
-/// See the module.
+/// The pool of one worker.
 pub struct Pool {
     idle: RefCell<VecDeque<Route>>,
-    /// Requests that were for a certain node, by the number of the node that they went to.
+    /// Number of requests to a given node, by the number of the node that served them.
     served: RefCell<Vec<u64>>,
-    /// As many permits as there are idle routes that no client was promised.
+    /// One permit per idle route that is not promised to a client.
     free: Semaphore,
 }
 
-/// A borrowed route; it returns to the pool when it is dropped.
+/// A borrowed route; dropping it returns it to the pool.
 pub struct Borrowed<'a> {
     route: Option<Route>,
     pool: &'a Pool,
@@ -32,12 +33,12 @@ pub struct Borrowed<'a> {
 }
 
 impl Pool {
-    /// A pool in which all routes are idle.
+    /// Creates a pool in which all routes are idle.
     pub fn new(routes: VecDeque<Route>) -> Self {
         Self { free: Semaphore::new(routes.len()), served: RefCell::default(), idle: RefCell::new(routes) }
     }
 
-    /// Waits until a route is free, best one to the node with the number `wanted`; `None` if that does not happen within the limit.
+    /// Waits for a free route, preferably to node number `wanted`; `None` if the limit passes first.
     pub async fn borrow(&self, limit: Limit, wanted: Option<u16>) -> Option<Borrowed<'_>> {
         let permit = match self.free.try_acquire() {
             Ok(permit) => permit,
@@ -52,14 +53,14 @@ impl Pool {
 }
 
 impl Pool {
-    /// An idle route for a request to the node `wanted`.
+    /// Returns an idle route for a request to node `wanted`.
     fn choose(&self, wanted: u16) -> Option<Route> {
         let (mut idle, mut served) = (self.idle.borrow_mut(), self.served.borrow_mut());
         let there = idle.iter().position(|route| route.assignment.home() == wanted);
         let mut route = idle.remove(there.unwrap_or(0))?;
         let most = usize::from(route.assignment.home().max(wanted)) + 1;
         if served.len() < most {
-            // A node that comes later is not behind those that were there before.
+            // A node that joins later starts level with the others.
             let least = served.iter().copied().min().unwrap_or(0);
             served.resize(most, least);
         }
@@ -73,7 +74,7 @@ impl Pool {
 }
 
 impl Borrowed<'_> {
-    /// The route, while it is borrowed.
+    /// The borrowed route.
     pub fn route(&mut self) -> &mut Route {
         self.route.as_mut().expect("there is a route for each permit")
     }

@@ -1,24 +1,24 @@
-//! When the clients of a target ask its nodes again what they are: one client at a time, and not again at once.
+//! Throttles the discovery of nodes: one client at a time, with a pause in between.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Nodes are not asked again before this, in milliseconds.
+/// Shortest pause between two refreshes, in milliseconds.
 const PAUSE: u64 = 100;
-/// While one is missing they are asked again after this, in milliseconds.
+/// Pause while a node is missing, in milliseconds.
 const WATCH: u64 = 1000;
-/// Nodes that may change by themselves are asked again after this, in milliseconds.
+/// Pause for nodes that may change without notice, in milliseconds.
 const REFRESH: u64 = 5000;
-/// The nodes need not be asked.
+/// No refresh is due.
 const NEVER: u64 = u64::MAX;
 
-/// Which client asks, and when. Nothing is asked until there is a doubt.
+/// Decides which client refreshes the nodes, and when. No refresh is due until one is requested.
 #[derive(Debug)]
 pub struct RefreshThrottle {
     began: Instant,
-    /// When the nodes have to be asked again, in milliseconds since it began.
+    /// When the next refresh is due, in milliseconds since creation.
     due: AtomicU64,
-    /// A client is asking them now.
+    /// Whether a client is refreshing now.
     busy: AtomicBool,
 }
 
@@ -29,22 +29,22 @@ impl Default for RefreshThrottle {
 }
 
 impl RefreshThrottle {
-    /// Takes note that what is known of the nodes may be wrong by now.
+    /// Requests a refresh because the known nodes may be out of date.
     pub fn doubt(&self) {
         self.within(PAUSE);
     }
 
-    /// Takes note that a node is missing, so that the others are asked once a second.
+    /// Requests a refresh in a second because a node is missing.
     pub fn watch(&self) {
         self.within(WATCH);
     }
 
-    /// Takes note that nodes may change without a failed request, so that they are asked every few seconds.
+    /// Requests a refresh in a few seconds because nodes may change without a failed request.
     pub fn refresh(&self) {
         self.within(REFRESH);
     }
 
-    /// Returns true to exactly one caller if the nodes have to be asked again; it says when it is `over`.
+    /// Returns true to exactly one caller if a refresh is due. The caller must then call `over`.
     pub fn claim(&self) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         if due == NEVER || self.now() < due || self.busy.swap(true, Ordering::Acquire) {
@@ -54,7 +54,7 @@ impl RefreshThrottle {
         true
     }
 
-    /// The nodes have been asked.
+    /// Ends the refresh.
     pub fn over(&self) {
         self.busy.store(false, Ordering::Release);
     }

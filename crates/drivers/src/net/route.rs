@@ -1,28 +1,28 @@
-//! One way to the target: an assignment to one of its nodes, and a connection to the node that is asked, or to each.
+//! A client's route to the target: its assignment to a node, and its connections to one or several nodes.
 
 use loadframe_engine::recording::reconnects;
 
 use super::topology::Assignment;
 use super::wire::Wire;
 
-/// See the module. It serves one request at a time.
+/// A route, used by one request at a time.
 pub struct Route {
-    /// Which node is asked.
+    /// The node that the client uses.
     pub assignment: Assignment,
-    /// Connections, by the number of the node.
+    /// Connections, by number of the node.
     pub wires: Vec<Option<Wire>>,
 }
 
 impl Route {
-    /// A route without a connection yet; it connects at its first use.
+    /// Creates a route without connections; it connects at its first use.
     pub fn new(assignment: Assignment) -> Self {
         Self { assignment, wires: Vec::new() }
     }
 }
 
-/// Anything that may have a connection.
+/// A type that may hold a connection.
 pub trait Wired: Default {
-    /// The connection, or the place for one.
+    /// The connection, or the empty place for one.
     fn wire(&mut self) -> &mut Option<Wire>;
 }
 
@@ -32,7 +32,7 @@ impl Wired for Option<Wire> {
     }
 }
 
-/// Selects the node for a request by its turn; returns the connection to it, or the place for one.
+/// Selects the node for a request by its turn; returns the connection to it, or the empty place for one.
 pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, turn: u64) -> &'a mut W {
     let before = usize::from(assignment.node().number);
     if assignment.look() {
@@ -55,7 +55,7 @@ pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, tu
     &mut wires[number]
 }
 
-/// Whether there is a usable connection to a node; an unusable one is dropped.
+/// Returns whether there is a usable connection to a node; drops an unusable one.
 fn is_open<W: Wired>(wires: &mut Vec<W>, number: usize) -> bool {
     if number >= wires.len() {
         wires.resize_with(number + 1, W::default);

@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use loadframe_engine::plan::PlanError;
 
-/// A node that refused a connection is tried again after this time,
+/// First pause before a node that refused a connection is tried again; it doubles with each failure,
 const SHORTEST: Duration = Duration::from_millis(100);
-/// and after twice as long each time, up to this.
+/// up to this.
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// A node of the target. All clients share it.
 #[derive(Debug)]
 pub struct TargetNode {
-    /// Its number in the records: that of its host, for as long as the load runs.
+    /// Its number in the records, fixed for the whole run.
     pub number: u16,
     /// Its address.
     pub host: Host,
     /// The last attempt to connect failed, or none was made since the node joined.
     down: AtomicBool,
-    /// When it is tried again, in milliseconds of the topology's clock; `u64::MAX` during an attempt.
+    /// Time of the next attempt, in milliseconds of the topology's clock; `u64::MAX` during an attempt.
     due: AtomicU64,
     /// The pause after the next failure, in milliseconds.
     wait: AtomicU64,
-    /// Requests in flight, if they are counted.
+    /// Requests in flight, if counted.
     busy: AtomicU64,
     /// Why the last attempt to connect failed.
     refusal: Mutex<Option<String>>,
@@ -35,7 +35,7 @@ pub struct TargetNode {
 pub struct Busy(Arc<TargetNode>);
 
 impl Busy {
-    /// Begins to count a request.
+    /// Starts to count a request.
     pub fn new(node: Arc<TargetNode>) -> Self {
         node.busy.fetch_add(1, Ordering::Relaxed);
         Self(node)
@@ -51,19 +51,19 @@ impl Drop for Busy {
 /// `name:port`, resolved once.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// As the user wrote it.
+    /// The text as the user wrote it.
     pub text: String,
-    /// Its addresses, in the order of the resolver's preference.
+    /// Its addresses, in the resolver's order.
     pub addresses: Vec<SocketAddr>,
-    /// The name or the address as the user wrote it; the certificate has to be for this name.
+    /// The name or address as the user wrote it, which the certificate must match.
     pub name: String,
-    /// The `host` header of a request, with its line end.
+    /// The `host` header of a request, with its line ending.
     pub field: Vec<u8>,
 }
 
 impl TargetNode {
-    /// `proven`: the node counts as up until a connection is refused; otherwise no client moves to it before it was
-    /// reached.
+    /// Creates a node. A `proven` node counts as up until it refuses a connection; any other gets no clients before it
+    /// accepts one.
     pub fn new(number: u16, host: Host, proven: bool) -> Self {
         let wait = AtomicU64::new(SHORTEST.as_millis() as u64);
         Self {
@@ -77,7 +77,7 @@ impl TargetNode {
         }
     }
 
-    /// Whether it is known or assumed not to accept connections.
+    /// Whether it is known or assumed to refuse connections.
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
     }
@@ -87,7 +87,7 @@ impl TargetNode {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Takes note that it accepted a connection.
+    /// Records an accepted connection.
     pub fn rise(&self) {
         if self.is_down() {
             self.wait.store(SHORTEST.as_millis() as u64, Ordering::Relaxed);
@@ -95,21 +95,21 @@ impl TargetNode {
         }
     }
 
-    /// Why it accepts no connections, if it is down and a client has tried.
+    /// Why it refuses connections, if it is down and a client has tried.
     pub fn refusal(&self) -> Option<String> {
         let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
         refusal.clone().filter(|_| self.is_down())
     }
 
-    /// Takes note that it refused a connection at `now`, in milliseconds, and `why`. Many clients may report that at
-    /// once; the first report counts.
+    /// Records a refused connection at `now`, in milliseconds, and the reason. If many clients report it at once, the
+    /// first report counts.
     pub fn fall(&self, now: u64, why: &str) {
         if !self.down.swap(true, Ordering::Relaxed) {
             self.postpone(now, why);
         }
     }
 
-    /// Takes note that it refused the attempt that checks whether it is back.
+    /// Records that the check of a down node failed.
     pub fn postpone(&self, now: u64, why: &str) {
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
         let wait = self.wait.load(Ordering::Relaxed);
@@ -117,26 +117,26 @@ impl TargetNode {
         self.due.store(now + wait, Ordering::Relaxed);
     }
 
-    /// Returns true to exactly one caller once it is time, at `now`, to try again.
+    /// Returns true to exactly one caller once the next attempt is due at `now`.
     pub fn claim(&self, now: u64) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         due <= now && self.due.compare_exchange(due, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Returns a claim without a result.
+    /// Gives a claim back without a result.
     pub fn release(&self) {
         let _ = self.due.compare_exchange(u64::MAX, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
 impl Host {
-    /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port`. Blocks the thread while the name is looked up.
+    /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port`. Blocks the thread during the lookup.
     pub fn resolve(host: &str) -> Result<Self, PlanError> {
         let name = Self::name_of(host)?;
         Self::with(host, name, host.to_socket_addrs().map(Iterator::collect))
     }
 
-    /// The same without blocking: for threads that send requests.
+    /// Like `resolve`, without blocking: for threads that send requests.
     pub async fn look_up(host: &str) -> Result<Self, PlanError> {
         let name = Self::name_of(host)?;
         let addresses = match host.parse::<SocketAddr>() {
@@ -146,7 +146,7 @@ impl Host {
         Self::with(host, name, addresses)
     }
 
-    /// The name or address in front of the port.
+    /// Returns the name or address before the port.
     fn name_of(host: &str) -> Result<&str, PlanError> {
         let wrong = || PlanError::new(format!("host \"{host}\" is not of the form name:port"));
         let (name, port) = host.rsplit_once(':').ok_or_else(wrong)?;
@@ -200,7 +200,7 @@ mod tests {
     fn a_node_that_lets_nobody_in_is_tried_by_one_at_a_time_and_ever_more_rarely() {
         let node = TargetNode::new(0, Host::resolve("127.0.0.1:1").unwrap(), true);
         let mut now = 0;
-        // The connections of all its clients are refused.
+        // All its clients are refused a connection.
         (0..10).for_each(|_| node.fall(now, "refused"));
         for wait in [100, 200, 400, 500, 500] {
             assert!(node.is_down());
@@ -224,7 +224,7 @@ mod tests {
         assert!(host.addresses.iter().all(|address| address.ip().is_loopback() && address.port() == 9200));
         assert_eq!(Host::look_up("[::1]:9200").await.unwrap().addresses, ["[::1]:9200".parse().unwrap()]);
         assert!(Host::look_up("nonsense").await.unwrap_err().message.contains("name:port"));
-        // One thread has all the tasks: the other one goes on while the name is looked up.
+        // Both run on one thread: the second continues during the lookup.
         let (looked_up, ticks) = tokio::join!(Host::look_up("no-such-host.invalid:9200"), async {
             for _ in 0..3 {
                 tokio::task::yield_now().await;

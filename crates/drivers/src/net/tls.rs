@@ -1,4 +1,4 @@
-//! TLS to a target: trusted authorities, the client's certificate, and failures in words.
+//! TLS connections: trusted authorities, the client's certificate, and readable failures.
 
 use std::fmt;
 use std::io;
@@ -30,7 +30,7 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files that `plan` names. `protocol`: the name that the handshake offers (ALPN), such as `http/1.1`.
+    /// Reads the files named in `plan`. `protocol` is the name offered in the handshake (ALPN), such as `http/1.1`.
     pub fn new(plan: &access::Tls, protocol: Option<&str>) -> Result<Self, PlanError> {
         let mut config = config(plan, |verifier| verifier)?;
         config.alpn_protocols = protocol.map(|name| name.as_bytes().to_vec()).into_iter().collect();
@@ -44,7 +44,7 @@ impl Tls {
     }
 }
 
-/// Reads the files that `plan` names. `verifier` may put conditions of its own around the usual verification.
+/// Reads the files named in `plan`. `verifier` may wrap the usual verification to add conditions.
 pub fn config(
     plan: &access::Tls,
     verifier: impl FnOnce(Arc<WebPkiServerVerifier>) -> Arc<dyn ServerCertVerifier>,
@@ -76,8 +76,8 @@ pub fn config(
     }
 }
 
-/// The reason of a failed handshake or a broken connection, in words, if another attempt would fail in the same way.
-/// `None` if it was a failure of the network.
+/// Returns a readable reason for a failed handshake or a broken connection that would fail again. `None` for a network
+/// failure.
 pub fn refusal(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
@@ -124,7 +124,7 @@ fn days(seconds: u64) -> String {
     }
 }
 
-/// The authorities in a file, or those that the system trusts if no file is given.
+/// Reads the authorities in `file`, or the system's trusted ones if no file is given.
 fn roots(file: Option<&Path>) -> Result<RootCertStore, PlanError> {
     let mut roots = RootCertStore::empty();
     match file {
@@ -164,7 +164,7 @@ fn unreadable(file: &Path, what: &str, error: &pem::Error) -> PlanError {
     })
 }
 
-/// Accepts every server's certificate.
+/// A verifier that accepts every server certificate.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

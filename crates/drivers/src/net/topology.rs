@@ -1,9 +1,9 @@
-//! Which node each client asks, while nodes join, leave, fail and come back.
+//! Assigns clients to nodes while nodes join, leave, fail and recover.
 //!
 //! With a fixed spread every client has a home among the target's nodes: client *i* starts at host *i* mod *n*. When
-//! the hosts change, as few clients as possible get another home, so that each node has as many as after a fresh start.
-//! A client whose home is down asks another node, and returns when its home accepts connections again. It notices a
-//! change by one relaxed load per request; no client takes a lock unless the hosts have changed.
+//! the hosts change, as few clients as possible move, and each node ends up with as many as after a fresh start. If a
+//! home is down, its clients use other nodes until it accepts connections again. A client detects changes with one
+//! relaxed load per request, and takes a lock only after a change of hosts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,28 +17,28 @@ use super::target_node::{Busy, Host, TargetNode};
 use super::tls::Tls;
 use super::wire::Wire;
 
-/// The time limit of the check whether a node is back.
+/// Time limit of the check whether a node is back.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// The nodes of one target.
 #[derive(Debug)]
 pub struct Topology {
     spread: Spread,
-    /// Which of the first hosts each client begins at, where the plan says it.
+    /// The host at which each client starts, if the plan gives it.
     homes: Vec<u64>,
     tls: Option<Tls>,
     began: Instant,
-    /// Counts the changes of the hosts.
+    /// Number of changes of the hosts.
     epoch: AtomicU64,
     shape: Mutex<Shape>,
 }
 
 #[derive(Debug)]
 struct Shape {
-    /// Every node that the target ever had, by its number.
+    /// Every node that the target ever had, by number.
     nodes: Vec<Arc<TargetNode>>,
     members: Members,
-    /// The present clients, by their seats.
+    /// The current clients, by seat.
     seats: Vec<Option<ClientHome>>,
 }
 
@@ -48,41 +48,41 @@ type Members = Arc<[Arc<TargetNode>]>;
 #[derive(Clone, Copy, Debug)]
 struct ClientHome {
     client: u64,
-    /// The number of its home.
+    /// Number of its home.
     home: u16,
 }
 
-/// One client's view of the nodes. Its seat becomes free when it is dropped.
+/// One client's view of the nodes. Dropping it frees its seat.
 pub struct Assignment {
     topology: Arc<Topology>,
     client: u64,
     seat: usize,
     seen: u64,
     members: Members,
-    /// The home's place among the members.
+    /// Index of the home among the members.
     home: usize,
-    /// The place of the node that is asked at present.
+    /// Index of the currently selected node.
     at: usize,
-    /// The number of the home, where the engine chooses it, and whether connections to other nodes stay open.
+    /// Number of the home that the engine chose, and whether connections to other nodes stay open.
     chosen: Option<(u16, bool)>,
 }
 
-/// The nodes that one worker's clients choose among.
+/// The nodes among which one worker's clients choose.
 struct Choice {
     topology: Arc<Topology>,
     seen: u64,
     members: Members,
     worker: u64,
     workers: u64,
-    /// Whether the choice is not the driver's.
+    /// Whether the engine, not the driver, chooses the node.
     applies: Box<dyn Fn() -> bool>,
-    /// By place, how many of the first homes of this worker's clients each member has.
+    /// Per member, the number of this worker's clients that start there.
     weights: Vec<u32>,
     available: Vec<(u16, u32)>,
 }
 
 impl Topology {
-    /// Resolves the hosts. Each counts as up until a connection is refused.
+    /// Resolves the hosts. Each counts as up until it refuses a connection.
     pub fn new(hosts: &[String], spread: Spread, tls: Option<Tls>) -> Result<Self, PlanError> {
         let hosts = resolve(hosts)?;
         let node = |(number, host)| Arc::new(TargetNode::new(number as u16, host, true));
@@ -92,20 +92,20 @@ impl Topology {
         Ok(Self { spread, homes: Vec::new(), tls, began: Instant::now(), epoch: AtomicU64::new(0), shape })
     }
 
-    /// Has clients begin where a plan says; once the hosts have changed, they are spread as usual.
+    /// Starts clients at the hosts that a plan gives. After a change of hosts, the usual spread applies.
     pub fn with_homes(self, homes: Vec<u64>) -> Self {
         Self { homes, ..self }
     }
 
-    /// Which of so many hosts a client begins at.
+    /// Returns the host at which a client starts, by index below `hosts`.
     fn first_home(&self, client: u64, hosts: u64) -> u64 {
         let told = !self.homes.is_empty() && self.epoch.load(Ordering::Relaxed) == 0;
         let place = told.then(|| self.homes[(client % self.homes.len() as u64) as usize]);
         place.filter(|place| *place < hosts).unwrap_or(client % hosts)
     }
 
-    /// Changes the hosts while load runs. A host that returns has its old number; no client moves to a new one before
-    /// it was reached.
+    /// Changes the hosts under load. A returning host keeps its number. No client moves to a new host before it was
+    /// reached.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         let hosts = resolve(hosts)?;
         let mut shape = self.shape();
@@ -123,29 +123,29 @@ impl Topology {
         Ok(())
     }
 
-    /// All hosts that the target ever had, by their numbers.
+    /// All hosts that the target ever had, in the order of their numbers.
     pub fn hosts(&self) -> Vec<String> {
         self.shape().nodes.iter().map(|node| node.host.text.clone()).collect()
     }
 
-    /// The present hosts that accept no connections, each with the reason.
+    /// The current hosts that refuse connections, each with the reason.
     pub fn unreachable(&self) -> Vec<(String, String)> {
         let refusal = |node: &Arc<TargetNode>| node.refusal().map(|why| (node.host.text.clone(), why));
         self.members().iter().filter_map(refusal).collect()
     }
 
-    /// The present nodes.
+    /// The current nodes.
     pub fn members(&self) -> Members {
         self.shape().members.clone()
     }
 
-    /// How many connections a client needs.
+    /// The number of connections that a client needs.
     pub fn connections(&self) -> u64 {
         if self.spread == Spread::Fixed { 1 } else { self.members().len() as u64 }
     }
 
-    /// The nodes that the clients of worker `worker` of `workers` choose among while `applies`: with a fixed spread those
-    /// that are up, or all if none is.
+    /// Returns the nodes among which the clients of worker `worker` of `workers` choose while `applies` is true: those
+    /// that are up, or all if none is. `None` unless the spread is fixed.
     pub fn choice(
         self: &Arc<Self>,
         worker: u64,
@@ -169,7 +169,7 @@ impl Topology {
         Some(Box::new(choice))
     }
 
-    /// Gives client number `client` a home.
+    /// Assigns a home to client number `client`.
     pub fn assign(self: &Arc<Self>, client: u64) -> Assignment {
         let mut shape = self.shape();
         let seen = self.epoch.load(Ordering::Acquire);
@@ -193,7 +193,7 @@ impl Topology {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// Checks, beside the load, whether a node that is down is back, if a check is due.
+    /// Checks in the background whether a down node is back, if a check is due.
     fn probe(self: &Arc<Self>, node: &Arc<TargetNode>) {
         if !node.claim(self.now()) {
             return;
@@ -210,7 +210,8 @@ impl Topology {
 }
 
 impl Choice {
-    /// Counts the first homes of this worker's clients where a plan says them; otherwise all members weigh the same.
+    /// Counts how many of this worker's clients start at each member, if a plan gives it; otherwise all members weigh
+    /// the same.
     fn weigh(&mut self) {
         let homes = &self.topology.homes;
         let told = !homes.is_empty() && self.seen == 0;
@@ -257,7 +258,7 @@ impl Nodes for Choice {
     }
 }
 
-/// A running check whether a node is back; if it is dropped before its end, another one may begin.
+/// A running check whether a node is back. Dropping it early permits another check.
 struct Claim {
     topology: Arc<Topology>,
     node: Arc<TargetNode>,
@@ -283,9 +284,8 @@ impl Shape {
         Ok(node)
     }
 
-    /// Gives as few clients as possible another home, so that each member has as many as after a fresh start. The
-    /// clients that move are spread over the clients' numbers: while only the first clients have started, each member
-    /// has its share of these, too.
+    /// Moves as few clients as possible, so that each member has as many as after a fresh start. The moving clients are
+    /// spread over the client numbers. So each member also gets its part while only the first clients have started.
     fn settle(&mut self) {
         let members = self.members.clone();
         let mut room = vec![0_u64; members.len()];
@@ -304,7 +304,7 @@ impl Shape {
         for (room, mut here) in room.iter_mut().zip(homes) {
             here.sort_unstable();
             let (count, stay) = (here.len() as u64, (*room).min(here.len() as u64));
-            // Of `count` the `stay` stay whose places are nearest to even steps, the first among them.
+            // Of `count` clients, `stay` keep their home: those nearest to even steps, including the first.
             let stays = |place: u64| ((place + 1) * stay).div_ceil(count) > (place * stay).div_ceil(count);
             moving.extend(here.into_iter().zip(0..).filter(|(_, place)| !stays(*place)).map(|(client, _)| client));
             *room -= stay;
@@ -324,8 +324,8 @@ impl Shape {
 }
 
 impl Assignment {
-    /// Takes note of changed hosts. Returns whether they changed; then connections to nodes that left have to be
-    /// closed.
+    /// Checks whether the hosts changed, and returns true if so. The caller must then close connections to nodes that
+    /// left.
     pub fn look(&mut self) -> bool {
         if self.topology.epoch.load(Ordering::Relaxed) == self.seen {
             return false;
@@ -348,7 +348,7 @@ impl Assignment {
         self.members[self.home].number
     }
 
-    /// Makes a node the client's home, by the engine's choice. `keep`: connections to other nodes stay open.
+    /// Makes a node the client's home, as chosen by the engine. `keep`: connections to other nodes stay open.
     pub fn turn_to(&mut self, number: u16, keep: bool) {
         self.chosen = Some((number, keep));
         if self.members[self.home].number != number
@@ -358,12 +358,12 @@ impl Assignment {
         }
     }
 
-    /// Whether a node is one of the target's, as far as the client knows.
+    /// Whether the node belongs to the target, according to the client's view.
     pub fn has(&self, number: usize) -> bool {
         self.members.iter().any(|node| usize::from(node.number) == number)
     }
 
-    /// Selects the node for a request by its `turn`, whether it is up or not.
+    /// Selects the node for a request by its `turn`, up or down.
     pub fn turn(&mut self, turn: u64) {
         match self.topology.spread {
             Spread::RoundRobin => self.at = (turn % self.members.len() as u64) as usize,
@@ -376,7 +376,7 @@ impl Assignment {
 
     /// Selects another node if the selected one has no connection and is known to be down.
     pub fn detour(&mut self, turn: u64) {
-        // A single node has to be tried in any case.
+        // A single node is always tried.
         if self.node().is_down() && self.members.len() > 1 {
             self.topology.probe(self.node());
             self.avoid(match self.topology.spread {
@@ -386,12 +386,12 @@ impl Assignment {
         }
     }
 
-    /// Whether a client keeps its connections to nodes that are no longer selected.
+    /// Whether a client keeps connections to nodes that are no longer selected.
     pub fn keeps(&self) -> bool {
         self.topology.spread != Spread::Fixed || self.chosen.is_some_and(|(_, keep)| keep)
     }
 
-    /// The node that is up and has the fewest requests in flight; equal ones take turns.
+    /// Returns the index of the up node with the fewest requests in flight; ties take turns.
     fn idlest(&self, k: u64) -> usize {
         let count = self.members.len();
         let first = (k % count as u64) as usize;
@@ -409,12 +409,12 @@ impl Assignment {
             .unwrap_or(first)
     }
 
-    /// Counts a request in flight to the selected node, if the spread needs that number.
+    /// Counts a request in flight to the selected node, if the spread needs the count.
     pub fn occupy(&self) -> Option<Busy> {
         (self.topology.spread == Spread::All).then(|| Busy::new(self.node().clone()))
     }
 
-    /// Selects one of the nodes that are up, or the next node if all are down.
+    /// Selects one of the up nodes, or the next node if all are down.
     fn avoid(&mut self, turn: u64) {
         let up = || (0..self.members.len()).filter(|at| !self.members[*at].is_down());
         let pick = turn % (up().count() as u64).max(1);
@@ -426,7 +426,7 @@ impl Assignment {
         &self.members[self.at]
     }
 
-    /// Takes note that the selected node refused a connection, and `why`.
+    /// Records that the selected node refused a connection, and the reason.
     pub fn refused(&self, why: &str) {
         self.node().fall(self.topology.now(), why);
     }
@@ -514,7 +514,8 @@ mod tests {
 
     #[test]
     fn generators_that_share_the_clients_spread_them_evenly_together() {
-        // Generator g of 4 has the clients g, g + 4, g + 8: of two hosts each generator begins with one.
+        // Generator g of 4 has the clients g, g + 4, g + 8: all clients of a generator start at the same one of two
+        // hosts.
         let mut all = Vec::new();
         for generator in 0..4 {
             let topology = Arc::new(Topology::new(&hosts(&[1, 2]), Spread::Fixed, None).unwrap());
@@ -530,7 +531,7 @@ mod tests {
         let topology = Topology::new(&hosts(&[1, 2, 3]), Spread::Fixed, None).unwrap().with_homes(vec![2, 2, 0, 7]);
         let topology = Arc::new(topology);
         let mut assignments: Vec<Assignment> = (0..5).map(|client| topology.assign(client)).collect();
-        // A place that no host has is as good as none: client 3 begins at host 0 as it would by its number.
+        // An index beyond the hosts is ignored: client 3 starts at host 0, by its number.
         assert_eq!(homes(&mut assignments), [3, 3, 1, 1, 3]);
         topology.set_hosts(&hosts(&[1, 2])).unwrap();
         assert_eq!(counts(&homes(&mut assignments)), BTreeMap::from([(1, 3), (2, 2)]));

@@ -1,32 +1,32 @@
-//! Why a request has no answer: the connection failed, or the time was up.
+//! Failures without an answer: a broken connection or a timeout.
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 
 use super::deadline::Limit;
 
-/// Why a request has no answer.
+/// A request without an answer.
 #[derive(Debug)]
 pub struct Trouble {
     /// Connect or Timeout.
     pub class: ErrorClass,
-    /// In words.
+    /// Readable reason.
     pub message: String,
 }
 
 impl Trouble {
-    /// The connection could not be made, or broke.
+    /// Returns the failure of a connection that could not be opened, or broke.
     pub fn broken(message: impl Into<String>) -> Self {
         Self { class: ErrorClass::Connect, message: message.into() }
     }
 
-    /// Nothing happened in time.
+    /// Returns a timeout.
     pub fn late(what: &str, limit: Limit) -> Self {
         Self { class: ErrorClass::Timeout, message: format!("{what} within {} s", limit.timeout.as_secs_f64()) }
     }
 }
 
 impl From<Trouble> for Failure {
-    /// The failure of a request without an answer.
+    /// Converts it to the failure of a request without an answer.
     fn from(Trouble { class, message }: Trouble) -> Self {
         Self::new(class, message)
     }

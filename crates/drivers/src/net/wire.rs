@@ -1,4 +1,4 @@
-//! The bytes between a client and a node, without encryption or inside TLS.
+//! The byte stream between a client and a node, unencrypted or inside TLS.
 
 use std::future::Future;
 use std::io;
@@ -19,15 +19,15 @@ use super::target_node::Host;
 use super::tls::{Tls, refusal};
 use super::trouble::Trouble;
 
-/// Time after which a further connection is attempted beside those that have no answer.
+/// Time after which another connection attempt starts in parallel.
 const ATTEMPT_AFTER: Duration = Duration::from_millis(250);
-/// Connections attempted at once to one address.
+/// Largest number of parallel connection attempts to one address.
 const ATTEMPTS: usize = 4;
 
-/// Connects by TCP to the first of the host's addresses that answers.
+/// Connects by TCP to the first address of the host that answers.
 ///
-/// The kernel repeats a lost SYN only after 1 s, then after 2 s. Further attempts reach a host sooner once it answers again
-/// after an outage.
+/// The kernel repeats a lost SYN only after 1 s, then after 2 s. Parallel attempts reach a host sooner once it answers
+/// again after an outage.
 pub async fn dial(host: &Host) -> io::Result<TcpStream> {
     let mut last = io::Error::other("no address");
     for address in &host.addresses {
@@ -39,7 +39,7 @@ pub async fn dial(host: &Host) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Returns the first result of several attempts, each begun when those before it have been silent for a while.
+/// Returns the first result of several attempts. Each starts after the earlier ones have been silent for a while.
 async fn attempt<T, F: Future<Output = io::Result<T>>>(connect: impl Fn() -> F) -> io::Result<T> {
     let mut attempts = FuturesUnordered::new();
     attempts.push(connect());
@@ -55,14 +55,14 @@ async fn attempt<T, F: Future<Output = io::Result<T>>>(connect: impl Fn() -> F) 
 
 /// One connection.
 pub enum Wire {
-    /// Without encryption.
+    /// Unencrypted.
     Plain(TcpStream),
     /// Inside TLS.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Wire {
-    /// Connects to the first of the host's addresses that answers; performs the handshake if there is TLS.
+    /// Connects to the first address of the host that answers; performs the handshake if TLS is on.
     pub async fn connect(host: &Host, tls: Option<&Tls>, limit: Limit) -> Result<Self, Trouble> {
         match limit.within(Self::open(host, tls)).await {
             Some(Ok(wire)) => Ok(wire),
@@ -74,8 +74,8 @@ impl Wire {
         }
     }
 
-    /// Opens the connection of a client, unless `wire` is usable. A connection that the server has closed is replaced.
-    /// Returns the setup of a new connection, to be finished once the client is authenticated.
+    /// Opens the connection of a client, unless `wire` is usable. Replaces a connection that the server closed. Returns
+    /// the setup of a new connection; finish it after authentication.
     pub async fn open_for(
         wire: &mut Option<Self>,
         host: &Host,
@@ -94,8 +94,7 @@ impl Wire {
         Ok(Some(setup))
     }
 
-    /// Returns why the host and this client can never connect by TLS; `None` if they can, or if the host does not
-    /// answer.
+    /// Returns why this client can never connect to the host by TLS; `None` if it can, or if the host does not answer.
     pub async fn refusal(host: &Host, tls: &Tls, timeout: Duration) -> Option<String> {
         match tokio::time::timeout(timeout, Self::open(host, Some(tls))).await {
             Ok(Err(error)) => refusal(&error),
@@ -111,14 +110,14 @@ impl Wire {
         })
     }
 
-    /// Whether, as far as this side knows, the peer has neither closed the connection nor sent unexpected bytes. Makes
-    /// no system call unless the kernel has reported an event.
+    /// Whether the connection is open, without a received close or unexpected bytes. Makes a system call only after the
+    /// kernel has reported an event.
     pub fn is_idle(&mut self) -> bool {
         match self {
             Self::Plain(stream) => {
                 matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
             }
-            // Not every byte belongs to an answer here: reading also processes session tickets.
+            // Bytes may belong to TLS itself: reading also processes session tickets.
             Self::Tls(stream) => {
                 let mut byte = [0];
                 let read =
