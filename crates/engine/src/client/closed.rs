@@ -48,7 +48,7 @@ impl<D: Driver> Worker<D> {
                     break;
                 }
                 let Some(ticket) = self.next(&stream) else {
-                    self.nothing_left(stream.index, true);
+                    self.set_ran_out(stream.index, true);
                     return;
                 };
                 let ticket = Iteration { turn: round.next(), ..ticket };

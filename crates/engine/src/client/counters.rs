@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_whose_iterations_use_another_counter_holds_nobody_back() {
+    fn a_worker_with_another_counter_does_not_delay_settling() {
         let counters = [Counter::new(1, false), Counter::new(1, false)];
         let mut count = Count::of(0, Numbering::drawn(vec![0.2, 0.3], 1, 2), vec![1, 0]);
         let mut counts = [0, 0];
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_know_as_settled_what_they_are_told() {
+    fn ranks_use_the_settled_count_of_rank_0() {
         let counters = [Counter::new(1, true)];
         let mut one = count(0);
         one.take(0, &counters);

@@ -45,7 +45,7 @@ impl<D: Driver> Worker<D> {
             }
             free = Instant::now();
         }
-        self.nothing_left(stream.index, source.queue.ran_out());
+        self.set_ran_out(stream.index, source.queue.ran_out());
     }
 
     /// Waits for the next batch; returns `None` at the end.

@@ -228,7 +228,7 @@ impl<D: Driver> Worker<D> {
             Pacing::Source { workers, .. } => workers,
         };
         let share = Stride::new(phase.plan.rank, phase.plan.ranks, thread, phase.plan.threads).among(parts);
-        self.nothing_left(index, share.is_none());
+        self.set_ran_out(index, share.is_none());
         let mut clients = JoinSet::new();
         let mut stream = None;
         if let Some(share) = share {
@@ -300,7 +300,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Records whether this worker has sent all of its requests of a stream.
-    fn nothing_left(&self, stream: usize, ran_out: bool) {
+    fn set_ran_out(&self, stream: usize, ran_out: bool) {
         self.ends[stream].set(StreamEnd { ran_out, ..self.ends[stream].get() });
     }
 

@@ -26,7 +26,7 @@ impl<D: Driver> Worker<D> {
                 break;
             }
             if self.phase.limits[stream.index].is_some_and(|limit| n >= limit) {
-                self.nothing_left(stream.index, true);
+                self.set_ran_out(stream.index, true);
                 break;
             }
             self.sleep_until(scheduled).await;

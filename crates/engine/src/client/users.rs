@@ -99,7 +99,7 @@ impl<D: Driver> Worker<D> {
                 self.release(stream, pool, scene, simulated_clock);
             }
             if pool.left.get() == 0 {
-                return self.nothing_left(stream.index, true);
+                return self.set_ran_out(stream.index, true);
             }
             let now = Instant::now();
             let next = pool.thinking.borrow().peek().map(|Reverse((due, _))| *due);

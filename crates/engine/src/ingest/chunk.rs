@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_between_few_events_takes_up_no_memory() {
+    fn bytes_between_few_events_are_freed() {
         let mut bytes = vec![b'x'; 60_000];
         bytes.extend_from_slice(b"{\"id\": 7}");
         let event =

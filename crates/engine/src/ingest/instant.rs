@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_resembles_the_usual_form_is_left_to_the_general_reader() {
+    fn similar_forms_are_left_to_the_general_parser() {
         for text in [
             "2017-02-29T00:00:00Z",
             "2017-00-01T00:00:00Z",

@@ -173,7 +173,7 @@ pub fn read(source: &Arc<Source>, part: PortReader) -> Result<(), String> {
         }
         let idle = async {
             match source.plan.idle.filter(|_| first) {
-                Some(idle) => nothing_comes(source, idle).await,
+                Some(idle) => until_idle(source, idle).await,
                 None => std::future::pending().await,
             }
         };
@@ -244,7 +244,7 @@ async fn accept(
 }
 
 /// Returns when no line has arrived for `idle` although the queue had room.
-async fn nothing_comes(source: &Source, idle: Duration) {
+async fn until_idle(source: &Source, idle: Duration) {
     let (mut lines, mut last) = (0, Instant::now());
     loop {
         tokio::time::sleep(LOOK.min(idle)).await;

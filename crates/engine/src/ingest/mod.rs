@@ -1,6 +1,6 @@
 //! Event sources: a TCP port, files, standard input, a replayed log or an event generator.
 //!
-//! Reader threads cut lines ([`line_reader`]), parse them ([`line`]) and put the events into a [`queue`]. The
+//! Reader threads cut lines (`line_reader`), parse them ([`mod@line`]) and put the events into a [`queue`]. The
 //! clients of a stream take them from the queue in batches. Invalid lines become dead letters
 //! ([`dead_letters`]).
 

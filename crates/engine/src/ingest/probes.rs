@@ -1,4 +1,4 @@
-//! Visibility probes: acknowledged events that are polled until a query finds them. [`super::sampler`]
+//! Visibility probes: acknowledged events that are polled until a query finds them. `sampler`
 //! selects them.
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -124,7 +124,7 @@ impl Probes {
         self.changed.notify_one();
     }
 
-    /// Becomes ready when the result of [`Probes::sought`] may have changed.
+    /// Becomes ready when the result of [`Probes::next_probes`] may have changed.
     pub fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_seen_in_time_fails_and_what_is_seen_tells_how_far_the_store_is() {
+    fn probes_fail_after_the_limit_and_found_ones_advance_the_newest() {
         let (probes, start) = (probes(10), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         probes.state().probes.extend([probe(start, 4), probe(at(5), 9), probe(at(6), 20)]);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_comes_while_a_query_is_under_way_is_not_given_up_by_it() {
+    fn a_query_does_not_time_out_events_that_arrive_during_it() {
         let (probes, start) = (probes(1), Instant::now());
         probes.state().probes.extend([probe(start, 0), probe(start, 1)]);
         let late = start + Duration::from_secs(2);

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_skips_arrivals_finds_the_others_where_they_are() {
+    fn skipping_arrivals_does_not_move_the_others() {
         let count = (1 << Gaps::BLOCK) + 5000;
         let alone = all(3, count);
         for stride in [2, 7, 10_000, 1 << 19] {

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_nobody_names_is_soon() {
+    fn a_default_start_is_soon() {
         let start_time = StartTime::new(&plan(None), None).unwrap();
         assert_eq!(start_time.offset, Duration::ZERO);
         assert!(start_time.at > Instant::now() && start_time.at < Instant::now() + 2 * RUN_UP);

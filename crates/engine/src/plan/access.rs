@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_quoted() {
+    fn unreadable_credentials_are_not_quoted() {
         for form in [
             r#""hush""#,
             r#"{"hush": 1}"#,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_verified_unless_it_is_said_that_they_are_not() {
+    fn certificates_are_verified_unless_disabled() {
         assert!(serde_json::from_str::<Tls>("{}").unwrap().verify);
         assert!(!serde_json::from_str::<Tls>(r#"{"verify": false}"#).unwrap().verify);
     }

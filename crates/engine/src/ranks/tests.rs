@@ -288,7 +288,7 @@ fn the_sum_of_a_second_does_not_depend_on_the_order_of_its_parts() {
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused() {
+fn seconds_and_outcomes_of_other_plans_are_refused() {
     let start = Instant::now();
     let folder = Folder::new("refused");
     let mut recorder = recorder(&folder, 2, 1);
@@ -331,7 +331,7 @@ fn a_second_that_was_lost_on_the_way_is_noticed() {
 }
 
 #[test]
-fn orders_say_what_only_the_whole_shows() {
+fn directives_contain_facts_of_the_whole() {
     let start = Instant::now();
     let folder = Folder::new("orders");
     let mut recorder = recorder(&folder, 2, 1);

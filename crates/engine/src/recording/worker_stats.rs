@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_workers_the_worst_by_each_measure_is_kept_in_whatever_order_they_are_added() {
+    fn the_worst_of_many_workers_are_kept_in_any_order_of_addition() {
         let parts: Vec<Workers> = (0..40).map(|rank| process(rank, 1 + rank % 12)).collect();
         let all: Vec<WorkerRow> =
             (0..40).flat_map(|rank| (0..1 + rank % 12).map(move |worker| row(rank, worker))).collect();

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_date_is_none() {
+    fn invalid_dates_are_none() {
         for text in [
             "",
             "now",

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_encrypted_without_a_change_is_refused() {
+    fn values_that_encryption_would_change_are_refused() {
         let error = |field: &Field, value: Value| field.value(&value).unwrap_err();
         assert_eq!(error(&number(1), json!(1.5)), "the field \"f\" wants a number with at most 0 decimals, not 1.5");
         assert_eq!(

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_found() {
+    fn missing_values_are_not_found() {
         let json = r#"{"a": [1, 2], "b": "text", "c": []}"#;
         for pointer in ["/x", "/a/2", "/a/-", "/a/01", "/a/+1", "/a/x", "/b/0", "/c/0", "/a/0/0"] {
             assert_eq!(at(pointer, json), None, "{pointer}");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_an_error_and_what_is_no_pointer_too() {
+    fn invalid_json_and_invalid_pointers_are_errors() {
         for (pointer, json) in
             [("", ""), ("/a", ""), ("/a", "<html>"), ("/a", "{\"a\": "), ("/b", "{\"a\"}"), ("/1", "[1, ")]
         {

@@ -118,7 +118,7 @@ fn a_shared_clock_waits_for_the_slowest_user() {
 }
 
 #[test]
-fn nobody_passes_a_meeting_before_the_last_one_has_come() {
+fn users_wait_at_a_meeting_for_the_last_one() {
     // Half of the users think before they arrive, which wakes the dispatcher. Nothing separates the two
     // meetings.
     let late = json!({"think": 0.002});
@@ -185,7 +185,7 @@ fn pauses_of_a_clock_with_a_scale_take_their_share_of_real_time() {
 }
 
 #[test]
-fn loops_have_counters_that_what_stands_in_them_carries() {
+fn requests_in_loops_carry_the_loop_counters() {
     let operations = json!({"a": {"say": "${week}/${hour}"}, "b": {"say": "${week} ${next}"}});
     let steps = json!([{"repeat": {"times": 2, "count": "week", "steps": [
         {"repeat": {"times": 3, "count": "hour", "steps": [ask("a")]}}, ask("b"),
@@ -341,7 +341,7 @@ fn a_token_that_was_refused_is_renewed() {
 }
 
 #[test]
-fn who_waits_for_a_client_waits_inside_its_response_time_and_is_counted_to_the_end() {
+fn waiting_for_a_client_counts_in_the_response_time_to_the_end() {
     let operations = json!({"a": {"say": "", "ms": 50}});
     let mut stream = users(10, 1, 1, json!([ask("a")]));
     let run_all = run(&plan(&operations, stream.clone()));
@@ -433,7 +433,7 @@ fn a_hundred_thousand_users_take_little_memory() {
 }
 
 #[test]
-fn what_was_written_is_looked_for_until_it_is_seen_and_given_up_in_time() {
+fn writes_are_polled_for_until_visible_or_the_time_limit() {
     let operations = json!({
         "write": {"say": "${n}", "refuses": "3"}, "seen": {"say": "${n}", "blind": 2}, "never": {"say": "${n}", "blind": 999},
     });

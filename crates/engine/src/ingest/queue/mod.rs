@@ -3,7 +3,7 @@
 //! Readers add whole chunks and clients take batches, so the lock is taken several hundred times less often
 //! than once per event.
 //!
-//! When memory is full, events pass through the [`spill`](super::spill), if one is configured. From then on
+//! When memory is full, events pass through the `spill`, if one is configured. From then on
 //! all events do, until the spill is empty: this keeps their order. When the spill is full too, readers wait.
 
 mod spilling;
@@ -257,9 +257,9 @@ impl Queue {
             return Next::Batch(kept);
         }
         if !fresh {
-            let nothing_left =
+            let set_ran_out =
                 over && state.waiting == 0 && state.away == 0 && state.spilled == 0 && state.kept.is_empty();
-            return if nothing_left { Next::Ended } else { Next::Wait(due.into_iter().chain(retry).min()) };
+            return if set_ran_out { Next::Ended } else { Next::Wait(due.into_iter().chain(retry).min()) };
         }
         let mut pieces = Vec::new();
         let mut wanted = self.batch;

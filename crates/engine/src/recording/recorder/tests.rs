@@ -107,7 +107,7 @@ fn a_failure_has_a_time_too_and_an_attempt_that_is_made_again_leaves_what_it_cos
 }
 
 #[test]
-fn what_waits_belongs_to_each_second_that_ends_meanwhile_even_if_nothing_was_done_in_it() {
+fn requests_in_flight_count_in_each_second_that_ends_meanwhile() {
     let (finished, intervals) = channel();
     let (_, empty) = channel();
     let start = Instant::now();
@@ -196,7 +196,7 @@ fn the_merge_of_eight_generators_records_equals_the_record_of_all_they_saw() {
 }
 
 #[test]
-fn a_request_is_kept_for_itself_where_that_is_asked_for() {
+fn requests_are_recorded_individually_on_request() {
     let (finished, intervals) = channel();
     let (_, empty) = channel();
     let start = Instant::now();

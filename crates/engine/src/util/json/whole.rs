@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_general_reader_takes_for_an_object_is_one() {
+    fn objects_of_the_general_parser_are_accepted() {
         // Random texts of significant characters, and valid texts with bytes changed, removed or cut off.
         let valid =
             "{\"a\": [0, -1.5e+30, {}, [], {\"b\\n\": null}, true, false], \"c\\u00e9\": \"é\\\"\\\\ \\/ 12345678\"}";

@@ -271,7 +271,7 @@ under "load" &#233; &lt;ref/&gt;</text><sha1>abc</sha1>
     }
 
     #[test]
-    fn what_is_no_dump_is_refused_with_the_reason() {
+    fn invalid_dumps_are_refused_with_the_reason() {
         let error = |dump: &str| lines(dump, u64::MAX).unwrap_err().to_string();
         assert_eq!(error("<html><p>no</p></html>"), "it begins with <html>");
         assert_eq!(error("<mediawiki></mediawiki>"), "it contains no revisions");

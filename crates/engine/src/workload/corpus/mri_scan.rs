@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_together_agrees() {
+    fn related_fields_are_consistent() {
         let mut patients = BTreeMap::<String, Value>::new();
         for number in 0..20_000 {
             let (_, scan) = scan(number);

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_spoilt_is_refused_and_leaves_nothing_behind() {
+    fn truncated_or_damaged_files_are_refused_and_leave_nothing_behind() {
         let folder = Folder::new("spoilt");
         let cache = folder.0.join("cache");
         let text = (0..20_000).map(|n| format!("{{\"n\": {n}}}\n")).collect::<String>();

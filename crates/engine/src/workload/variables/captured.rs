@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_learnt_replaces_what_was_known_and_nothing_else() {
+    fn learning_changes_only_the_learnt_slots() {
         let (mut captured, mut news) = (Captured::default(), Captured::default());
         captured.keep_text(0, "old");
         captured.keep_text(1, "kept");
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_string_after_all_is_an_error() {
+    fn an_invalid_string_is_an_error() {
         assert!(Captured::default().keep_json(0, b"\"abc").is_err());
     }
 }

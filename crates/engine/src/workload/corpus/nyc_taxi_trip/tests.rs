@@ -97,7 +97,7 @@ fn payments_and_passengers_have_the_shares_of_real_ones() {
 }
 
 #[test]
-fn what_is_paid_is_the_sum_of_its_parts() {
+fn the_total_is_the_sum_of_its_parts() {
     for trip in trips() {
         let cents = |field: &str| (trip[field].as_f64().unwrap() * 100.0).round() as i64;
         let parts = ["fare_amount", "extra", "mta_tax", "improvement_surcharge", "tip_amount", "tolls_amount"];

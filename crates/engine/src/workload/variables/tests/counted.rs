@@ -72,7 +72,7 @@ fn the_newest_item_is_the_most_likely_of_a_law_that_counts_from_it() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_refused() {
+fn invalid_counters_are_refused() {
     let refused = |forms: Value| Variables::parse(forms.as_object().unwrap()).unwrap_err().message;
     let latest = json!({"latest": {"items": 10, "inserted": "other"}});
     assert!(refused(json!({"v": latest})).contains("unknown variable \"other\""));

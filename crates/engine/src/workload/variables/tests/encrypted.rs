@@ -62,7 +62,7 @@ fn an_end_of_a_range_is_drawn_like_the_plain_one() {
 }
 
 #[test]
-fn what_cannot_be_encrypted_is_refused_before_it_is_drawn() {
+fn values_that_cannot_be_encrypted_are_refused_before_drawing() {
     let number = json!({"number": {"unit": 1}});
     let day = json!({"instant": {"format": "%Y-%m-%d", "span": 86_400_000}});
     for (source, how, bound, reason) in [

@@ -134,7 +134,7 @@ fn a_structure_inside_a_text_is_its_json() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_refused_with_the_variable_and_the_reason() {
+fn invalid_variables_are_refused_with_the_name_and_the_reason() {
     assert_eq!(
         error(json!({"unifrom": [1, 2]})),
         "variable \"v\": unknown kind of variable \"unifrom\"; did you mean \"uniform\"?"
@@ -280,7 +280,7 @@ fn a_key_is_user_and_the_hash_of_its_number() {
 }
 
 #[test]
-fn what_is_derived_follows_what_it_is_made_of() {
+fn derived_values_follow_their_variables() {
     let forms = |v: Value| json!({"low": {"sequential": {"from": 5}}, "x": {"constant": "a\"b"}, "v": v});
     let draw = Draw::new(1, 2, 3);
     assert_eq!(drawn(forms(json!({"linear": {"of": "low", "times": 2, "plus": 10}})), &draw), "26");
@@ -359,7 +359,7 @@ fn values_come_from_the_lines_of_a_file_and_the_fields_of_a_corpus() {
 }
 
 #[test]
-fn variables_that_are_made_of_each_other_are_refused() {
+fn cyclic_variables_are_refused() {
     let refused = |forms: Value| Variables::parse(forms.as_object().unwrap()).unwrap_err().message;
     assert_eq!(
         refused(json!({"a": {"derived": "${b}"}, "b": {"derived": "x${c}"}, "c": {"linear": {"of": "b"}}})),
@@ -426,7 +426,7 @@ fn several_values_are_a_list_and_the_next_request_has_the_next() {
 }
 
 #[test]
-fn what_is_captured_is_refused_where_no_client_keeps_anything_of_an_answer() {
+fn captured_variables_are_refused_without_driver_support() {
     let forms = json!({
         "token": {"captured": {}}, "k": {"sequential": {}},
         "header": {"derived": "Bearer ${token}"}, "other": {"derived": "n${k}"},
