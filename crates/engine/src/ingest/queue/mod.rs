@@ -257,9 +257,9 @@ impl Queue {
             return Next::Batch(kept);
         }
         if !fresh {
-            let set_ran_out =
+            let is_drained =
                 over && state.waiting == 0 && state.away == 0 && state.spilled == 0 && state.kept.is_empty();
-            return if set_ran_out { Next::Ended } else { Next::Wait(due.into_iter().chain(retry).min()) };
+            return if is_drained { Next::Ended } else { Next::Wait(due.into_iter().chain(retry).min()) };
         }
         let mut pieces = Vec::new();
         let mut wanted = self.batch;

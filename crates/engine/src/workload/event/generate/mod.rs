@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_options_are_refused() {
+    fn unknown_generators_and_options_are_refused() {
         let error = |name, with| open(name, &with).err().unwrap().message;
         assert_eq!(error("adbid", json!({})), "unknown generator of events \"adbid\"; did you mean \"adbids\"?");
         assert_eq!(error("adbids", json!({"ads": 3})), "unknown option \"ads\"; this generator has none");
