@@ -1,4 +1,4 @@
-//! What an answer holds: how many rows, and rows as JSON for assertions and for people.
+//! Answers to statements: the row count, and rows as JSON for assertions and display.
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::workload::variables::Values;
@@ -10,28 +10,28 @@ use super::value::object;
 use crate::assertion;
 use crate::assertion::Assertion;
 
-/// Rows that are kept for people; the others are only counted.
+/// Number of rows kept for display; further rows are only counted.
 const SHOWN: usize = 100;
-/// Bytes of rows that are kept for people, as text.
+/// Size of the rows kept for display, in bytes of text.
 const SHOWN_BYTES: usize = 1 << 20;
 
-/// The answer to one statement. Rows are counted as they come, and few of them are kept.
+/// The answer to one statement. Counts the rows as they arrive and keeps some of them.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// The first row that came, of a prepared statement that returns some.
+    /// The first row of a prepared statement.
     first: Option<Row>,
-    /// How many came, or were written.
+    /// Number of rows returned or written.
     pub documents: u64,
-    /// The first rows in text, if people are to see them.
+    /// The first rows as text, for display.
     texts: Vec<String>,
-    /// The length of all texts.
+    /// Total length of `texts`.
     bytes: usize,
-    /// Rows that came.
+    /// Number of rows returned.
     rows: u64,
 }
 
 impl Answer {
-    /// Count a row of a prepared statement. `shown`: people are to see it.
+    /// Counts a row of a prepared statement. `shown`: keep it for display.
     pub fn add(&mut self, row: Row, shown: bool) {
         if shown {
             self.show(|| object(&row).to_string());
@@ -40,13 +40,13 @@ impl Answer {
         self.first.get_or_insert(row);
     }
 
-    /// End the answer of a prepared statement. `written`: the number of rows that one without columns wrote.
+    /// Ends the answer of a prepared statement. `written`: the number of rows written by a statement without columns.
     pub fn end(mut self, written: Option<u64>) -> Self {
         self.documents = written.unwrap_or(self.rows);
         self
     }
 
-    /// Count a message of the simple protocol. `shown`: people are to see it.
+    /// Counts a message of the simple protocol. `shown`: keep it for display.
     pub fn add_simple(&mut self, message: &SimpleQueryMessage, shown: bool) {
         match message {
             SimpleQueryMessage::Row(row) => {
@@ -56,7 +56,7 @@ impl Answer {
                 }
                 self.rows += 1;
             }
-            // For a SELECT, too, it has the number of rows.
+            // A SELECT also reports its number of rows.
             SimpleQueryMessage::CommandComplete(count) => self.documents += count,
             _ => {}
         }
@@ -70,12 +70,12 @@ impl Answer {
         }
     }
 
-    /// Fails if there is no row: the requested document does not exist.
+    /// Fails if there is no row, because the requested document does not exist.
     pub fn there(self) -> Result<Self, Failure> {
         if self.documents == 0 { Err(failure(ErrorClass::Client, "no document has this id")) } else { Ok(self) }
     }
 
-    /// Judges it by what the workload asserts. Fields are those of the first row, or of the `document` in it.
+    /// Checks the answer against the assertion. Fields are those of the first row, or of its column `document`.
     pub fn judge(&self, assertion: &Assertion, document: Option<&str>, values: &Values) -> Result<(), Failure> {
         assertion.judge_hits(self.documents, "")?;
         if !assertion.has_fields() {
@@ -86,14 +86,14 @@ impl Answer {
         assertion.judge_fields(values, |name| assertion::field(&first, name).cloned())
     }
 
-    /// The first row as a JSON object, or the `document` in it.
+    /// The first row as a JSON object, or the contents of its column `document`.
     pub fn first(&self, document: Option<&str>) -> Option<Value> {
         let mut first = self.first.as_ref().map(object)?;
         let inner = document.and_then(|name| first.get_mut(name.trim_matches('"'))).map(Value::take);
         inner.or(Some(first))
     }
 
-    /// As people read it.
+    /// The rows as readable text.
     pub fn text(&self) -> String {
         let left = self.rows - self.texts.len() as u64;
         let mut lines = vec![format!("{} rows", self.documents)];

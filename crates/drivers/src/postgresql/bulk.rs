@@ -1,6 +1,5 @@
-//! A bulk request. Documents that are put there go as statements of many rows; documents that are changed or removed as
-//! one transaction. Where a document is wrong all of them are sent again, each by itself, so that the others get
-//! through.
+//! Bulk requests. Documents to add or replace go in statements with many rows. Changes and deletions go in one
+//! transaction. If a document is wrong, all are resent one by one, so that the others succeed.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -18,22 +17,22 @@ use crate::crud::{Action, Bulk, Scalar, fields};
 use crate::net::exchange::Exchanged;
 use crate::tally::Tally;
 
-/// Values of one statement: the protocol counts them in 16 bits.
+/// Largest number of values in one statement: the protocol counts them in 16 bits.
 const VALUES: usize = 65_535;
-/// What distinguishes the statements of one row from those of many, among an operation's.
+/// Key prefix of single-row statements, next to the many-row statements of the same operation.
 const SINGLE: &[u8] = b"single\0";
 
-/// One document: where it stands among those that are sent, its id, and its other values.
+/// One document: its position in the request, its id, and its other values.
 struct Document<'a> {
     place: u32,
     id: Param<'a>,
     values: Vec<Param<'a>>,
 }
 
-/// Documents with the same columns, whose names are in the key.
+/// Documents with the same columns; the key contains the column names.
 type Group<'a> = (Vec<u8>, Vec<Document<'a>>);
 
-/// Sends request `k`, or those of its documents at the places `only`.
+/// Sends request `k`, or its documents at the positions `only`.
 pub async fn ask(
     turn: &mut Turn<'_>,
     table: &Table,
@@ -58,13 +57,13 @@ pub async fn ask(
     for (key, documents) in &groups {
         let columns = table.document.as_ref().map_or_else(|| columns(key), |document| Ok(vec![document.clone()]))?;
         let columns = if bulk.action == Action::Delete { Vec::new() } else { columns };
-        // `ON CONFLICT DO NOTHING` changes no row where the document is there.
+        // `ON CONFLICT DO NOTHING` changes no row if the document exists.
         let kept = text(table, bulk.action, &columns, 1).ends_with("DO NOTHING");
         let most = (VALUES / (columns.len() + 1)).max(1);
         for chunk in documents.chunks(most) {
             let statements = match prepare(turn, table, bulk.action, (key, &columns), chunk.len()).await {
                 Ok(statements) => statements,
-                // Chunks that were sent before keep their outcomes.
+                // Earlier chunks keep their outcomes.
                 Err(failure) => {
                     tally.fail_at(&places(chunk), failure);
                     continue;
@@ -89,7 +88,7 @@ pub async fn ask(
     Ok(reply)
 }
 
-/// Reads a document of the corpus: the names of its columns, and its values.
+/// Reads the column names and values of a document of the corpus.
 fn read<'a>(
     bulk: &Bulk,
     table: &Table,
@@ -121,7 +120,7 @@ fn read<'a>(
     }
     let id = match id {
         Some(id) => id,
-        // Without a field that is named, a document's number in the corpus is its id.
+        // Without an id field, the document's number in the corpus is its id.
         None if bulk.id.is_none() => Param::Scalar(Scalar::Int(number as i64)),
         None => {
             return Err(failure(ErrorClass::Client, format!("a document has no field \"{field}\" for its id")));
@@ -140,10 +139,10 @@ fn text(table: &Table, action: Action, columns: &[String], rows: usize) -> Strin
     }
 }
 
-/// The prepared statements of one chunk: for one document, and for all of them if one statement can carry them.
+/// The prepared statements of one chunk: for one document, and for all of them if they fit one statement.
 type Statements = (Statement, Option<Statement>);
 
-/// Prepares the statements for `rows` documents with these columns, unless they are prepared already.
+/// Prepares the statements for `rows` documents with these columns, unless already prepared.
 async fn prepare(
     turn: &mut Turn<'_>,
     table: &Table,
@@ -162,7 +161,7 @@ async fn prepare(
     Ok((single, many))
 }
 
-/// Sends documents of the same columns, and counts their outcomes.
+/// Sends documents with the same columns, and counts their outcomes.
 async fn send(
     turn: &mut Turn<'_>,
     documents: &[Document<'_>],
@@ -187,18 +186,18 @@ async fn send(
     };
     match outcome {
         Some(Ok(())) => {}
-        // One document breaks them all: each is sent by itself, so that the others get through.
+        // One wrong document fails the whole statement; send each by itself, so that the others succeed.
         Some(Err(Broken::Error(error))) if is_of_data(&error) => {
             count(&places, one_by_one(turn, documents, single, id_last).await.into_iter(), kept, tally);
         }
-        // Nothing was committed, whatever the server answered to the statements before the error.
+        // Nothing was committed, even if statements before the error succeeded.
         Some(Err(broken)) => tally.fail_at(&places, broken.failure()),
         None => tally.fail_at(&places, turn.execution.limit.missed()),
     }
 }
 
-/// Sends a statement for each document, all in one transaction and without waiting in between. Returns the number of rows
-/// that each changed, if the transaction was committed; None if the time is over.
+/// Sends a statement per document, pipelined in one transaction. Returns the number of rows that each changed, if the
+/// transaction was committed; `None` on timeout.
 async fn in_one_transaction(
     turn: &mut Turn<'_>,
     documents: &[Document<'_>],
@@ -209,11 +208,11 @@ async fn in_one_transaction(
     let request = connection.run(async |client: &Client| {
         let written =
             join_all(documents.iter().map(|document| client.execute_raw(statement, document.params(id_last))));
-        // The COMMIT of a transaction in which a statement failed rolls it back.
+        // If a statement of the transaction fails, COMMIT rolls back.
         let (begun, outcomes, ended) =
             futures_util::future::join3(client.batch_execute("BEGIN"), written, client.batch_execute("COMMIT")).await;
         begun?;
-        // The first error is the cause: the server refuses all statements after it.
+        // The first error is the cause: the server refuses all later statements.
         let changed = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
         ended?;
         Ok(changed)
@@ -221,8 +220,8 @@ async fn in_one_transaction(
     deadline.within(limit.due, request).await
 }
 
-/// Sends a statement for each document, all at once, each a transaction of its own. Returns the outcome of each: documents
-/// that were answered before the connection broke or the time was over keep theirs.
+/// Sends a statement per document, pipelined, each as its own transaction. Returns the outcome of each. Documents
+/// answered before a broken connection or a timeout keep their outcomes.
 async fn one_by_one(
     turn: &mut Turn<'_>,
     documents: &[Document<'_>],
@@ -251,7 +250,7 @@ async fn one_by_one(
 }
 
 impl Document<'_> {
-    /// The values of its statement, in their order.
+    /// Returns the values of its statement, in their order.
     fn params(&self, id_last: bool) -> Vec<&Param<'_>> {
         let id = std::iter::once(&self.id);
         if id_last { self.values.iter().chain(id).collect() } else { id.chain(&self.values).collect() }
@@ -262,7 +261,7 @@ fn places(documents: &[Document<'_>]) -> Vec<u32> {
     documents.iter().map(|document| document.place).collect()
 }
 
-/// Counts the outcome of each document. `kept`: a statement that changes no row has found the document as it should be.
+/// Counts the outcome of each document. `kept`: a statement that changes no row counts as a success.
 fn count(places: &[u32], outcomes: impl Iterator<Item = Result<u64, Failure>>, kept: bool, tally: &mut Tally) {
     for (place, outcome) in places.iter().zip(outcomes) {
         match outcome {
@@ -273,7 +272,8 @@ fn count(places: &[u32], outcomes: impl Iterator<Item = Result<u64, Failure>>, k
     }
 }
 
-/// Counts the documents of one statement that wrote `rows` of `sent`. The server does not say which rows a trigger dropped.
+/// Counts the documents of one statement that wrote `rows` of `sent`. The server does not report which rows a trigger
+/// dropped.
 fn written(rows: u64, sent: u64, kept: bool, tally: &mut Tally) {
     if kept || rows >= sent {
         return tally.succeed(sent);

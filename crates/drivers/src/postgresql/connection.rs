@@ -1,5 +1,4 @@
-//! One connection to one server: opened, logged in, driven by the client that waits for an answer, with its prepared
-//! statements.
+//! One connection to one server, with its prepared statements. The waiting client drives it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,48 +24,48 @@ use crate::net::target_node::Host;
 use crate::net::tls::Tls;
 use crate::net::wire::Wire;
 
-/// The database that all collections are in.
+/// The database of all collections.
 const DATABASE: &str = "loadframe";
-/// The user when none is named.
+/// The default user.
 const USER: &str = "postgres";
-/// The protocol as TLS names it, which servers want from 17 on if any is named.
+/// The protocol's ALPN name; from version 17 on, servers require it if the client offers any.
 const ALPN: &str = "postgresql";
-/// How long the server is waited for that is to give up on a request.
+/// How long to wait for the server to cancel a request.
 const CANCELLING: Duration = Duration::from_secs(2);
-/// Logins under way at once, of all clients together. A login takes both sides milliseconds of CPU time: when hundreds
-/// of clients reconnect at once after an outage, each login would outlast the time-out of its request, again and again.
+/// Largest number of simultaneous logins over all clients. A login costs both sides milliseconds of CPU time. After an
+/// outage, hundreds of simultaneous logins would each exceed the timeout, again and again.
 const LOGINS: usize = 16;
-/// The same of connections that only cancel a request.
+/// Largest number of simultaneous connections that cancel requests.
 const CANCELS: usize = 4;
 
-/// How servers are approached.
+/// Options for connections to servers.
 pub struct ConnectOptions {
-    /// None: in the clear.
+    /// `None`: unencrypted.
     tls: Option<Tls>,
     user: Option<(String, Secret)>,
     logins: Semaphore,
     cancels: Arc<Semaphore>,
-    /// How long an answer is waited for, unless an operation says otherwise.
+    /// The default timeout of an operation.
     pub timeout: Duration,
-    /// Which servers are read from, unless an operation says otherwise.
+    /// The default choice of servers to read from.
     pub read_from: ReadFrom,
 }
 
-/// See the module.
+/// A connection to one server.
 pub struct NodeConnection {
-    /// What requests are sent with.
+    /// The client that sends requests.
     pub client: Client,
     driven: Driven,
-    /// Bytes, and when they went and came.
+    /// Byte counts and times of the connection.
     pub marks: Arc<Marks>,
-    /// Those of each operation, by its number; of one operation by what distinguishes them.
+    /// Prepared statements by operation number, then by a key within the operation.
     statements: Vec<HashMap<Box<[u8]>, Statement>>,
 }
 
 type Driven = Pin<Box<tokio_postgres::Connection<Marked<Wire>, tokio_postgres::tls::NoTlsStream>>>;
 
 impl ConnectOptions {
-    /// Reads certificates; refuses what the protocol does not have.
+    /// Reads certificates. Refuses credentials that the protocol does not support.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         if target.compress {
             return Err(PlanError::new("this protocol's requests are not compressed"));
@@ -82,13 +81,13 @@ impl ConnectOptions {
         Ok(Self { tls, user, timeout: target.timeout, read_from, ..Self::default() })
     }
 
-    /// Unencrypted and without credentials.
+    /// Returns options without encryption and credentials.
     #[cfg(test)]
     pub fn plain(read_from: ReadFrom) -> Self {
         Self { read_from, ..Self::default() }
     }
 
-    /// Unencrypted, without credentials, to the primary.
+    /// Returns options without encryption and credentials, for reading from the primary.
     fn default() -> Self {
         Self {
             tls: None,
@@ -117,7 +116,7 @@ impl fmt::Debug for ConnectOptions {
 }
 
 impl NodeConnection {
-    /// Connects and logs in, when it is its turn.
+    /// Connects and logs in, once fewer than [`LOGINS`] logins are in progress.
     pub async fn open(host: &Host, connect_options: &ConnectOptions, limit: Limit) -> Result<Self, Failure> {
         let Some(_turn) = limit.within(connect_options.logins.acquire()).await else { return Err(limit.missed()) };
         let wire = connect(host, connect_options.tls.as_ref(), limit).await?;
@@ -133,12 +132,12 @@ impl NodeConnection {
         }
     }
 
-    /// Whether the connection can be used, as far as is known.
+    /// Whether the connection is usable, as far as known.
     pub fn is_open(&mut self) -> bool {
         self.driven.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
-    /// The operation's statement that `key` distinguishes from its others. Prepares it when it is first asked for.
+    /// Returns the operation's statement for `key`. Prepares it at the first call.
     pub async fn statement(
         &mut self,
         operation: usize,
@@ -157,7 +156,7 @@ impl NodeConnection {
         Ok(statement)
     }
 
-    /// What comes of a request that `ask` sends.
+    /// Returns the result of a request sent by `ask`.
     pub async fn run<'a, T, F>(&'a mut self, ask: impl FnOnce(&'a Client) -> F) -> Result<T, Broken>
     where
         F: Future<Output = Result<T, Error>>,
@@ -165,7 +164,7 @@ impl NodeConnection {
         drive(&mut self.driven, ask(&self.client)).await
     }
 
-    /// Gives the connection up in the middle of a request, and has the server give up on that, too, beside the load.
+    /// Closes the connection in the middle of a request. Cancels the request on the server in the background.
     pub fn abandon(self, host: Host, connect_options: &ConnectOptions) {
         let (token, tls): (CancelToken, Option<Tls>) = (self.client.cancel_token(), connect_options.tls.clone());
         let cancels = connect_options.cancels.clone();
@@ -173,24 +172,24 @@ impl NodeConnection {
             let limit = Limit::starting_now(CANCELLING);
             let Some(_turn) = limit.within(cancels.acquire()).await else { return };
             if let Ok(wire) = connect(&host, tls.as_ref(), limit).await {
-                // There is no answer to it: the server closes the connection.
+                // The server does not reply to a cancel request; it closes the connection.
                 limit.within(token.cancel_query_raw(wire, NoTls)).await;
             }
         });
     }
 }
 
-/// A request without an answer.
+/// A request without a result.
 #[derive(Debug)]
 pub enum Broken {
-    /// The server's error, or the connection's.
+    /// An error of the server or the connection.
     Error(Error),
     /// The server has closed the connection.
     Closed,
 }
 
 impl Broken {
-    /// In the engine's terms.
+    /// Converts it to the engine's failure.
     pub fn failure(&self) -> Failure {
         match self {
             Self::Error(error) => request(error),
@@ -199,11 +198,11 @@ impl Broken {
     }
 }
 
-/// Waits for an answer, and moves the connection's bytes meanwhile: no other task does.
+/// Waits for an answer and drives the connection's I/O meanwhile; no other task does.
 async fn drive<T>(driven: &mut Driven, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Broken> {
     let mut answer = pin!(answer);
     poll_fn(|cx| {
-        // What is asked is handed to the connection, which then sends it.
+        // Polling the answer hands the request to the connection, which then sends it.
         if let Poll::Ready(outcome) = answer.as_mut().poll(cx) {
             return Poll::Ready(outcome.map_err(Broken::Error));
         }
@@ -216,7 +215,7 @@ async fn drive<T>(driven: &mut Driven, answer: impl Future<Output = Result<T, Er
     .await
 }
 
-/// A login that failed.
+/// Returns the failure of a login.
 fn refused(error: &Error) -> Failure {
     let told = request(error);
     match error.code().map(tokio_postgres::error::SqlState::code) {

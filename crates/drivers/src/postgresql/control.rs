@@ -1,27 +1,28 @@
-//! Statements that control their transaction. Rows of what is rolled back do not count, so these have to be known.
+//! Statements that control their transaction. They must be recognised, because rolled-back rows do not count.
 
 use loadframe_engine::plan::PlanError;
 
 use super::request::commands;
 
-/// The remedy of a statement that cannot stand alone.
+/// Remedy for a statement that must be part of a transaction.
 pub const TRANSACTION: &str = "put statements that belong together into \"transaction\"";
 
-/// What a statement does to the transaction that it is part of.
+/// Effect of a statement on its transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Nothing.
+    /// No effect.
     None,
-    /// Rolls it back.
+    /// Rolls the transaction back.
     Rollback,
-    /// Marks a place in it by a name.
+    /// Sets a savepoint with this name.
     Savepoint(String),
-    /// Rolls back what came after the mark of that name.
+    /// Rolls back to the savepoint with this name.
     RollbackTo(String),
 }
 
 impl Control {
-    /// Reads a statement. Refuses those that begin, end or prepare a transaction, and control inside of several commands.
+    /// Parses a statement. Refuses statements that begin, end or prepare a transaction, and transaction control among
+    /// several commands.
     pub fn of(statement: &str) -> Result<Self, PlanError> {
         let commands = commands(statement);
         let mut controls = Vec::new();
@@ -31,7 +32,7 @@ impl Control {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let last = || words.last().map_or(String::new(), |word| (*word).to_owned());
             controls.push(match words.as_slice() {
-                // The body of a function has commands of its own.
+                // The body of a function contains commands of its own.
                 ["CREATE", ..] => return Ok(Self::None),
                 ["BEGIN" | "START" | "COMMIT" | "END", ..] | ["PREPARE", "TRANSACTION", ..] => {
                     return Err(PlanError::new(format!("{} is sent by itself; {TRANSACTION}", words[0])));

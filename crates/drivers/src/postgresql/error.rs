@@ -1,14 +1,14 @@
-//! What the errors of the server and of its library mean in the engine's classes.
+//! Maps errors of the server and of its library to the engine's error classes.
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 use tokio_postgres::Error;
 
-/// One failed request.
+/// Creates the failure of a request.
 pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
     Failure::new(class, message)
 }
 
-/// A request without an answer, or with an error for one.
+/// Returns the failure of a request that got an error or no answer.
 pub fn request(error: &Error) -> Failure {
     let Some(told) = error.as_db_error() else {
         let cause =
@@ -20,41 +20,41 @@ pub fn request(error: &Error) -> Failure {
     failure(class(code), format!("{} [{code}]{detail}", told.message()))
 }
 
-/// Whether the server answered and refuses this user, or has no such database.
+/// Whether the server refuses this user or lacks the database.
 pub fn is_refusal(failure: &Failure) -> bool {
     failure.class == ErrorClass::Client
 }
 
-/// The class of an SQLSTATE; see "PostgreSQL Error Codes" in the server's documentation.
+/// Returns the class of an SQLSTATE; see "PostgreSQL Error Codes" in the server's documentation.
 pub fn class(code: &str) -> ErrorClass {
     match code {
         // query_canceled, by statement_timeout or an administrator.
         "57014" => ErrorClass::Timeout,
-        // lock_not_available, by lock_timeout or NOWAIT; read_only_sql_transaction: the primary is another server by
-        // now.
+        // lock_not_available, by lock_timeout or NOWAIT; read_only_sql_transaction: another server may have become the
+        // primary.
         "55P03" | "25006" => ErrorClass::Rejected,
-        // idle_in_transaction_session_timeout, idle_session_timeout, after which the connection is gone.
+        // idle_in_transaction_session_timeout, idle_session_timeout; both close the connection.
         "25P03" | "57P05" => ErrorClass::Connect,
         _ => match code.get(..2).unwrap_or(code) {
             // connection_exception; operator_intervention: shut down, crashed, or starting.
             "08" | "57" => ErrorClass::Connect,
             // transaction_rollback: serialization failures and deadlocks; insufficient_resources: too many connections,
-            // no memory.
+            // out of memory.
             "40" | "53" => ErrorClass::Rejected,
-            // system_error, configuration_file_error, internal_error, and those of foreign data.
+            // system_error, configuration_file_error, internal_error, and errors of foreign data.
             "58" | "F0" | "XX" | "HV" => ErrorClass::Server,
             _ => ErrorClass::Client,
         },
     }
 }
 
-/// Whether a failure means that another server may be the primary by now.
+/// Whether a failure suggests that another server has become the primary.
 pub fn is_displaced(failure: &Failure) -> bool {
     failure.class == ErrorClass::Connect || failure.message.contains("[25006]")
 }
 
-/// Whether one document may be the cause, so that each has to be tried by itself: wrong values, constraints, errors that a
-/// trigger raises. Class 42 (syntax, missing columns and rights) is the same for all documents.
+/// Whether one document may cause the error, so that each must be tried by itself: wrong values, violated constraints,
+/// errors raised by a trigger. Class 42 (syntax, missing columns, missing rights) affects all documents.
 pub fn is_of_data(error: &Error) -> bool {
     error.code().is_some_and(|code| class(code.code()) == ErrorClass::Client && !code.code().starts_with("42"))
 }

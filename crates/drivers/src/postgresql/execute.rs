@@ -1,4 +1,4 @@
-//! Carrying one operation out: drawn, sent to the server that is to serve it, judged.
+//! Execution of one operation: draw its values, send it to the right server, judge the answer.
 
 use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
 use loadframe_engine::recording::reconnects;
@@ -15,12 +15,12 @@ use crate::crud::Neutral;
 use crate::net::deadline::Deadline;
 use crate::net::marks::Setup;
 
-/// What keeps an operation from being sent, and the number of the server that it was for.
+/// Why an operation was not sent, and the number of its server.
 type Unsent = (Failure, u16);
 
 impl Execution<'_> {
-    /// Asks for request `k`; of a bulk request only for the documents at the places `only`, if any are named. The error is what
-    /// stood in the way before anything was sent.
+    /// Sends request `k`; for a bulk request, only the documents at the positions `only`, if given. The error is a
+    /// failure before sending.
     pub async fn ask(
         &self,
         connection: &mut Connection,
@@ -44,7 +44,7 @@ impl Execution<'_> {
             setup.finish();
         }
         let connection = connections[at].as_mut().expect("it was opened");
-        // All of its statements; each of them has its own marks.
+        // Counts the bytes of all its statements; each statement has its own marks.
         let before = connection.marks.bytes();
         let reply = match self.dispatch((connection, deadline, memory, shown), values, k, only).await {
             Ok(reply) => reply,
@@ -60,7 +60,7 @@ impl Execution<'_> {
             self.look_at(failure);
             match failure.class {
                 ErrorClass::Connect => drop_connection(&mut connections[at]),
-                // What is still on its way would be taken for the answer to the next request.
+                // A late answer would be taken for the answer to the next request.
                 ErrorClass::Timeout | ErrorClass::Item if self.limit.has_passed() => {
                     if let (Some(connection), Ok(host)) = (connections[at].take(), self.nodes.host(node)) {
                         connection.abandon(host, &self.nodes.connect_options);
@@ -106,7 +106,7 @@ impl Execution<'_> {
     }
 }
 
-/// Closes a connection that cannot be used again.
+/// Closes an unusable connection.
 fn drop_connection(connection: &mut Option<NodeConnection>) {
     if connection.take().is_some() {
         reconnects::lost();

@@ -1,7 +1,7 @@
-//! The protocol of PostgreSQL, by the library `tokio-postgres`: one primary, and replicas that can be read from.
+//! PostgreSQL driver, on top of the library `tokio-postgres`: one primary, and replicas for reading.
 //!
-//! Each client has a connection of its own to each server that it asks, as a server has a process for each of them.
-//! Which server a request goes to is decided, and known, here.
+//! Each client has its own connection to each server that it uses, because a server runs a process per connection. The
+//! driver chooses the server for each request.
 
 mod answer;
 mod bulk;
@@ -38,14 +38,14 @@ use crate::net::deadline::{Deadline, Limit};
 /// The driver of one target.
 pub struct Postgres {
     nodes: Arc<PostgresNodes>,
-    /// How many operations were mapped.
+    /// Number of operations mapped so far.
     operations: AtomicUsize,
 }
 
-/// What one client holds.
+/// State of one client.
 pub struct Connection {
     client: u64,
-    /// By the number of the node.
+    /// Connections, by number of the node.
     connections: Vec<Option<NodeConnection>>,
     deadline: Deadline,
     memory: Memory,
@@ -81,7 +81,7 @@ impl Driver for Postgres {
         if let Kind::Neutral(neutral) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Finds out which server is the primary. Refuses credentials that no server takes.
+    /// Finds the primary. Refuses credentials that no server accepts.
     async fn verify(&self) -> Result<(), PlanError> {
         match self.nodes.discover().await {
             Err(failure) if error::is_refusal(&failure) => Err(PlanError::target(failure.message)),
@@ -136,7 +136,7 @@ impl Driver for Postgres {
 }
 
 impl Postgres {
-    /// Finds out which server is the primary, where that is not known, and asks.
+    /// Finds the primary if it is unknown, then sends the request.
     async fn ask(
         &self,
         connection: &mut Connection,
@@ -154,7 +154,7 @@ impl Postgres {
         }
         if self.nodes.claim() {
             let nodes = self.nodes.clone();
-            // The next client that doubts it asks again.
+            // The next client in doubt asks again.
             tokio::spawn(async move { nodes.discover().await.is_ok() });
         }
         let execution = Execution { nodes: &self.nodes, operation, limit };

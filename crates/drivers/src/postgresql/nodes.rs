@@ -1,7 +1,7 @@
-//! What all clients of a target know together: which of its servers is the primary, and which are replicas.
+//! Roles of a target's servers (primary or replica), shared by all its clients.
 //!
-//! Servers say what they are when they are asked; they are asked before the load, when a request fails as it would
-//! after another server became the primary, when the hosts change, and once a second while one of them is missing.
+//! The driver queries the roles before the load, after a failure that suggests a new primary, after a change of hosts,
+//! and once a second while a server is missing.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,29 +23,29 @@ use crate::net::refresh_throttle::RefreshThrottle;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
-/// How long a server is waited for that is asked what it is.
+/// Timeout of the role query.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a server is: a replica, or one that takes no writes because it is about to hand over.
+/// Query for a server's role. A primary before a switchover takes no writes.
 const ROLE: &str = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')";
 
-/// The servers as they said last what they are. Numbers are those of the topology.
+/// Last known roles. Node numbers are those of the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
-    /// The one that takes writes, if there is one.
+    /// The server that takes writes, if any.
     pub primary: Option<u16>,
-    /// Those that follow it.
+    /// The servers that follow the primary.
     pub replicas: Vec<u16>,
-    /// Those that do not answer, each with the reason.
+    /// Unresponsive servers, each with the reason.
     pub missing: Vec<(String, String)>,
 }
 
-/// See the module.
+/// The servers of a target.
 #[derive(Debug)]
 pub struct PostgresNodes {
-    /// The hosts as they were set.
+    /// The configured hosts.
     pub topology: Arc<Topology>,
-    /// How servers are approached.
+    /// Options for connections to the servers.
     pub connect_options: ConnectOptions,
     spread: Spread,
     roles: RwLock<Arc<Roles>>,
@@ -54,16 +54,16 @@ pub struct PostgresNodes {
     refresh_throttle: RefreshThrottle,
 }
 
-/// What one server said that it is.
+/// Role reported by a server.
 enum Role {
     Primary,
     Replica,
-    /// It takes no writes and follows no other server.
+    /// A server that takes no writes and is not a replica.
     Leaving,
 }
 
 impl PostgresNodes {
-    /// Nothing is asked yet.
+    /// Creates it without connecting.
     pub fn new(hosts: &[String], spread: Spread, connect_options: ConnectOptions) -> Result<Self, PlanError> {
         Ok(Self {
             topology: Arc::new(Topology::new(hosts, spread, None)?),
@@ -76,12 +76,12 @@ impl PostgresNodes {
         })
     }
 
-    /// Whether a server has said what it is.
+    /// Whether any server has reported its role.
     pub fn is_known(&self) -> bool {
         self.known.load(Ordering::Acquire)
     }
 
-    /// The servers as they are known now.
+    /// The last known roles.
     pub fn roles(&self) -> Arc<Roles> {
         self.roles.read().expect("no thread panics while it holds the lock").clone()
     }
@@ -93,7 +93,7 @@ impl PostgresNodes {
         Ok(())
     }
 
-    /// The number of the server that a request of client number `client` goes to, by its turn.
+    /// Chooses the server for a request of client number `client`; suitable servers take turns. Returns its number.
     pub fn pick(&self, from: ReadFrom, client: u64, draw: &Draw) -> Result<u16, Failure> {
         let turn = draw.turn_of(client, self.spread == Spread::Fixed);
         self.roles().pick(from, turn).ok_or_else(|| {
@@ -104,7 +104,7 @@ impl PostgresNodes {
         })
     }
 
-    /// Where the server of that number is.
+    /// Returns the host of the server with this number.
     pub fn host(&self, number: u16) -> Result<Host, Failure> {
         match self.topology.members().iter().find(|node| node.number == number) {
             Some(node) => Ok(node.host.clone()),
@@ -115,28 +115,27 @@ impl PostgresNodes {
         }
     }
 
-    /// The table of a collection, if it was asked for before.
+    /// Returns the table of a collection, if cached.
     pub fn table(&self, name: &str) -> Option<Arc<Table>> {
         self.tables.lock().expect("no thread panics while it holds the lock").get(name).cloned()
     }
 
-    /// Remembers the table of a collection.
+    /// Caches the table of a collection.
     pub fn remember(&self, name: &str, table: Arc<Table>) {
         self.tables.lock().expect("no thread panics while it holds the lock").insert(name.to_owned(), table);
     }
 
-    /// What is known of the servers may be wrong by now.
+    /// Marks the roles as possibly out of date.
     pub fn doubt(&self) {
         self.refresh_throttle.doubt();
     }
 
-    /// Returns true to one client only: the one that has to ask the servers again.
+    /// Returns true to exactly one client, which must then query the servers.
     pub fn claim(&self) -> bool {
         self.refresh_throttle.claim()
     }
 
-    /// Asks all hosts what they are. When none answers, the error is that of one that refuses this user, or else the
-    /// last.
+    /// Queries the roles of all hosts. If none answers, the error is a refusal of this user, or else the last error.
     pub async fn discover(&self) -> Result<(), Failure> {
         let members = self.topology.members();
         let answers = join_all(members.iter().map(|node| self.ask(&node.host))).await;

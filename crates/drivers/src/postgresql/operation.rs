@@ -1,4 +1,4 @@
-//! Operations: a neutral verb, a statement of the workload's own, or several as one transaction.
+//! Operations: a neutral verb, an SQL statement, or several statements in one transaction.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use crate::form;
 use crate::form::Form;
 use crate::timeout;
 
-/// The options beside the kind.
+/// Options next to the kind.
 const OPTIONS: [&str; 4] = ["timeout", "assert", "capture", "read_from"];
 /// The usual end of a transaction.
 pub const COMMIT: &str = "COMMIT";
 /// The parts of a transaction.
 pub const PARTS: [&str; 3] = ["begin", "statement", "commit"];
-/// The parts of a transaction that has to roll back.
+/// The parts of a transaction that must roll back.
 pub const ROLLED_BACK_PARTS: [&str; 3] = ["begin", "statement", "rollback"];
 
 const ISOLATIONS: [(&str, &str); 3] = [
@@ -34,31 +34,31 @@ const ISOLATIONS: [(&str, &str); 3] = [
     ("serializable", "BEGIN ISOLATION LEVEL SERIALIZABLE"),
 ];
 
-/// An operation, ready to be executed.
+/// An operation, ready to execute.
 #[derive(Debug)]
 pub struct Operation {
-    /// Its number among the driver's operations; prepared statements are found by it.
+    /// Its number among the driver's operations, used to find its prepared statements.
     pub number: usize,
-    /// What is asked.
+    /// The request.
     pub kind: Kind,
-    /// How long an answer is waited for.
+    /// Timeout of the operation.
     pub timeout: Duration,
-    /// Which servers are asked.
+    /// The servers that may receive it.
     pub from: ReadFrom,
-    /// What is asserted of the answer.
+    /// Assertion on the answer.
     pub assertion: Option<Assertion>,
-    /// What is taken from its first row, or from the document in it.
+    /// Values to capture from the first row, or from the document in it.
     pub captures: Captures<Place>,
 }
 
-/// What an operation asks.
+/// Request of an operation.
 #[derive(Debug)]
 pub enum Kind {
-    /// A verb.
+    /// A neutral verb.
     Neutral(Neutral),
-    /// One statement, which is a transaction by itself.
+    /// One statement as its own transaction.
     Statement(Native),
-    /// Several as one transaction.
+    /// Several statements in one transaction.
     Transaction(Transaction),
 }
 
@@ -67,32 +67,31 @@ pub enum Kind {
 pub struct Native {
     /// Its text, with `$1`, `$2`, ... for the values.
     pub text: String,
-    /// What stands for those.
+    /// The values of the parameters.
     pub values: Vec<Cell>,
-    /// How many rows it has to return or write, if that is said.
+    /// The required number of rows returned or written, if given.
     pub rows: Option<u64>,
-    /// The same for the simple protocol; none of a statement that is prepared.
+    /// The text for the simple protocol; `None` for a prepared statement.
     pub pieces: Option<Pieces>,
-    /// What it does to the transaction that it is part of.
+    /// Effect on its transaction.
     pub control: Control,
 }
 
-/// Several statements, each sent when the one before is answered.
+/// Several statements, each sent after the answer to the previous one.
 #[derive(Debug)]
 pub struct Transaction {
-    /// What it begins with.
+    /// The first statement.
     pub begin: String,
-    /// All between that and its end.
+    /// The statements between begin and end.
     pub statements: Vec<Native>,
-    /// What it ends with after all of them: COMMIT or ROLLBACK.
+    /// The last statement: COMMIT or ROLLBACK.
     pub end: &'static str,
-    /// Whether it is a success only if it is rolled back.
+    /// Whether only a rollback counts as success.
     pub expects_rollback: bool,
 }
 
 impl Operation {
-    /// Maps `{"read": {...}, "timeout": 5}` or `{"sql": {...}}`. What the form does not say is as the `connect_options`
-    /// have it.
+    /// Maps `{"read": {...}, "timeout": 5}` or `{"sql": {...}}`. `connect_options` has the defaults.
     pub fn map(
         form: &Value,
         number: usize,
@@ -117,7 +116,7 @@ impl Operation {
                 }
                 from
             }
-            // Whether a statement writes is not known here.
+            // A statement may write, so the default applies only to neutral reads.
             None if matches!(&kind, Kind::Neutral(_)) && kind.may_only_read() => connect_options.read_from,
             None => ReadFrom::Primary,
         };
@@ -189,7 +188,7 @@ impl Kind {
         Ok(Self::Transaction(Transaction { begin: begin.to_owned(), statements, end, expects_rollback }))
     }
 
-    /// Whether another server than the primary can answer, as far as is known here.
+    /// Whether a server other than the primary may answer, as far as known here.
     fn may_only_read(&self) -> bool {
         match self {
             Self::Neutral(neutral) => matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)),
@@ -197,7 +196,7 @@ impl Kind {
         }
     }
 
-    /// Whether answers have rows that are counted, and fields with their types.
+    /// Whether answers contain rows to count, and whether they contain typed fields.
     fn answers(&self) -> (bool, bool) {
         match self {
             Self::Statement(native) => (true, native.pieces.is_none()),
@@ -206,7 +205,7 @@ impl Kind {
         }
     }
 
-    /// The assertion, if answers have what it is about.
+    /// Returns the assertion. Refuses it if answers lack the rows or fields that it needs.
     fn asserted(&self, assertion: Assertion) -> Result<Assertion, PlanError> {
         let (counts, has_fields) = self.answers();
         if assertion.counts() && !counts {

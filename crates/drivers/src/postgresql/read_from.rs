@@ -1,19 +1,19 @@
-//! Which servers a request may go to, and the words that stand for a choice.
+//! Choice of servers for a request, and its keywords.
 
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::util::suggestions::unknown;
 use serde_json::Value;
 
-/// Which servers are asked. Replicas are behind the primary, so what is read from them may be old.
+/// The servers that may answer. Replicas lag behind the primary, so reads from them may be stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// The one that takes writes.
+    /// The server that takes writes.
     Primary,
-    /// One of the others.
+    /// A replica.
     Replica,
-    /// One of the others, or the primary when there are none.
+    /// A replica, or the primary if there is none.
     PreferReplica,
-    /// All alike.
+    /// Any server.
     Any,
 }
 
@@ -25,13 +25,13 @@ const PLACES: [(&str, ReadFrom); 4] = [
 ];
 
 impl ReadFrom {
-    /// Reads the word for it.
+    /// Parses the keyword.
     pub fn parse(value: &Value) -> Result<Self, PlanError> {
         word("read_from", value, &PLACES)
     }
 }
 
-/// What the word at `key` stands for.
+/// Returns the meaning of the keyword at `key`.
 pub fn word<T: Copy>(key: &str, value: &Value, words: &[(&str, T)]) -> Result<T, PlanError> {
     let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"{key}\" wants a name, not {value}")))?;
     match words.iter().find(|(known, _)| *known == name) {

@@ -1,4 +1,4 @@
-//! The values of a statement: drawn as JSON, sent as text, which the server reads in the type of their place.
+//! Values of a statement: drawn as JSON and sent as text. The server parses them by the type of their parameter.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -15,12 +15,12 @@ use super::error::failure;
 use crate::crud::{Cell, Scalar};
 use loadframe_engine::util::json::{Cursor, Unexpected};
 
-/// One value, as JSON or as the text that it is.
+/// One value: JSON, or plain text.
 #[derive(Debug)]
 pub enum Param<'a> {
-    /// A value in its own type.
+    /// A typed value.
     Scalar(Scalar<'a>),
-    /// A text, such as an id.
+    /// Text, such as an id.
     Text(Cow<'a, [u8]>),
 }
 
@@ -38,7 +38,7 @@ impl ToSql for Param<'_> {
             Scalar::Json(json) if matches!(kind.kind(), Kind::Array(_)) => {
                 array(json, out).map_err(|_| "a value is not JSON")?;
             }
-            // In JSON a text stands between quotes.
+            // JSON puts text in quotes.
             Scalar::Text(text) if *kind == Type::JSON || *kind == Type::JSONB => {
                 serde_json::to_writer(out.writer(), text)?;
             }
@@ -58,7 +58,7 @@ impl ToSql for Param<'_> {
     to_sql_checked!();
 }
 
-/// A value as its text.
+/// Writes a value as text.
 fn plain(scalar: &Scalar, out: &mut BytesMut) {
     let mut writer = out.writer();
     match scalar {
@@ -72,7 +72,7 @@ fn plain(scalar: &Scalar, out: &mut BytesMut) {
     .expect("a buffer takes what comes");
 }
 
-/// A list as the server's text of an array: `{1,"a",{2}}`.
+/// Converts a JSON list to the server's text form of an array: `{1,"a",{2}}`.
 fn array(json: &[u8], out: &mut BytesMut) -> Result<(), Unexpected> {
     out.put_u8(b'{');
     Cursor::new(json).array(|place, cursor| {
@@ -92,7 +92,7 @@ fn array(json: &[u8], out: &mut BytesMut) -> Result<(), Unexpected> {
     Ok(())
 }
 
-/// An element of an array between quotes.
+/// Writes a quoted element of an array.
 fn quote(text: &[u8], out: &mut BytesMut) {
     out.put_u8(b'"');
     for byte in text {
@@ -104,7 +104,7 @@ fn quote(text: &[u8], out: &mut BytesMut) {
     out.put_u8(b'"');
 }
 
-/// Draws values. Each has a buffer of its own, which it borrows from.
+/// Draws values, each into its own buffer.
 pub fn draw(cells: &[Cell], values: &Values) -> Vec<Vec<u8>> {
     let drawn = |cell: &Cell| {
         let mut buffer = Vec::new();
@@ -114,7 +114,7 @@ pub fn draw(cells: &[Cell], values: &Values) -> Vec<Vec<u8>> {
     cells.iter().map(drawn).collect()
 }
 
-/// Reads drawn values.
+/// Parses drawn values.
 pub fn params(drawn: &[Vec<u8>]) -> Result<Vec<Param<'_>>, Failure> {
     drawn.iter().map(|json| Scalar::parse(json).map(Param::Scalar).ok_or_else(unfit)).collect()
 }
@@ -126,7 +126,7 @@ pub fn id<'a>(template: &Template, values: &Values) -> Param<'a> {
     Param::Text(Cow::Owned(text))
 }
 
-/// A value that cannot be sent.
+/// Returns the failure for a value that cannot be sent.
 pub fn unfit() -> Failure {
     failure(ErrorClass::Client, "a value of the request is not valid JSON")
 }
@@ -135,12 +135,12 @@ pub fn unfit() -> Failure {
 #[derive(Debug, Default)]
 pub struct Pieces {
     texts: Vec<String>,
-    /// For each text but the last, the place among the values of the value that follows it.
+    /// For each piece but the last, the index of the value that follows it.
     places: Vec<usize>,
 }
 
 impl Pieces {
-    /// Takes a statement apart at its `$1`, `$2`, ..., but not inside of quotes or comments.
+    /// Splits a statement at its `$1`, `$2`, ..., but not inside quotes or comments.
     pub fn new(statement: &str) -> Result<Self, PlanError> {
         let mut pieces = Self::default();
         let mut text = String::new();
@@ -166,12 +166,12 @@ impl Pieces {
         Ok(pieces)
     }
 
-    /// How many values it needs.
+    /// The number of values that it needs.
     pub fn values(&self) -> usize {
         self.places.iter().map(|place| place + 1).max().unwrap_or(0)
     }
 
-    /// The statement with these values in it.
+    /// Returns the statement with these values inserted.
     pub fn fill(&self, params: &[Param]) -> String {
         let mut whole = String::new();
         for (text, place) in self.texts.iter().zip(&self.places) {
@@ -183,14 +183,14 @@ impl Pieces {
     }
 }
 
-/// The length of the quoted text or comment at the start of `rest`, if there is one.
+/// Returns the length of the quoted text or comment at the start of `rest`, if any.
 fn opaque(rest: &str) -> Option<usize> {
     Some(match *rest.as_bytes().first()? {
         quote @ (b'\'' | b'"') => rest[1..].find(char::from(quote)).map_or(rest.len(), |end| end + 2),
         b'-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
         b'/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
         b'$' => {
-            // A text between dollars: `$$it's$$`, `$tag$...$tag$`.
+            // A dollar-quoted string: `$$it's$$`, `$tag$...$tag$`.
             let tag = rest[1..].find('$').map_or("$", |end| &rest[..end + 2]);
             rest[tag.len()..].find(tag).map_or(tag.len(), |end| end + 2 * tag.len())
         }
@@ -198,7 +198,7 @@ fn opaque(rest: &str) -> Option<usize> {
     })
 }
 
-/// The commands of a statement, which semicolons separate, without comments.
+/// Splits a statement into its commands at semicolons, and removes comments.
 pub fn commands(statement: &str) -> Vec<String> {
     let mut commands = vec![String::new()];
     let mut rest = statement;
@@ -215,8 +215,7 @@ pub fn commands(statement: &str) -> Vec<String> {
     commands
 }
 
-/// A value as SQL has it. A number that is less than 0 has a space before it, so that it makes no comment behind a
-/// minus.
+/// Writes a value as an SQL literal. A space before a negative number prevents `--`, which starts a comment.
 fn literal(param: &Param, out: &mut String) {
     let text = match param {
         Param::Scalar(Scalar::Null) => return out.push_str("NULL"),

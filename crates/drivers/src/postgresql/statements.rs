@@ -1,4 +1,4 @@
-//! The statements of one operation on one line, one after the other, each judged.
+//! Executes the statements of one operation on one connection in sequence, and judges each.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,9 +24,9 @@ use crate::net::deadline::{Deadline, Limit};
 use crate::net::exchange::Exchanged;
 use crate::net::marks::Begun;
 
-/// The read of a read_modify_write among its operation's statements, which differ in the names of columns.
+/// Key of the read in a read_modify_write, next to the operation's other statements.
 const READING: &[u8] = b"\0";
-/// Follows each name in a key of the prepared statements.
+/// Separator after each name in a key of prepared statements.
 const SEPARATOR: u8 = 0;
 
 /// One operation of one client.
@@ -34,38 +34,38 @@ const SEPARATOR: u8 = 0;
 pub struct Execution<'a> {
     /// All servers.
     pub nodes: &'a Arc<PostgresNodes>,
-    /// What is asked.
+    /// The operation.
     pub operation: &'a Operation,
-    /// How long it may take in all, over all of its statements.
+    /// Total time limit over all of its statements.
     pub limit: Limit,
 }
 
-/// One statement that was executed.
+/// Outcome of one executed statement.
 pub struct StatementOutcome {
     /// See [`Reply::sent`].
     pub sent: Instant,
     /// See [`Reply::done`].
     pub done: Instant,
-    /// What was answered.
+    /// The answer.
     pub answer: Result<Answer, Failure>,
 }
 
-/// One operation on one line.
+/// One operation on one connection.
 pub struct Turn<'a> {
-    /// What is asked.
+    /// The operation and its limit.
     pub execution: Execution<'a>,
-    /// To the server that serves it.
+    /// Connection to the server that executes it.
     pub connection: &'a mut NodeConnection,
-    /// Follows the operation's limit.
+    /// Timer for the operation's limit.
     pub deadline: &'a mut Deadline,
-    /// What the client's user knows.
+    /// Captured values of the client's user.
     pub memory: &'a mut Memory,
     /// See [`Connection`].
     pub shown: &'a mut Option<Exchange>,
 }
 
 impl Turn<'_> {
-    /// The table of a collection; looked up by the first that asks for it.
+    /// Returns the table of a collection. The first call queries the server; later ones use the cache.
     pub async fn table(&mut self, collection: &str) -> Result<Arc<Table>, Failure> {
         if let Some(table) = self.execution.nodes.table(collection) {
             return Ok(table);
@@ -78,13 +78,13 @@ impl Turn<'_> {
         Ok(table)
     }
 
-    /// The operation's statement of that key, prepared.
+    /// Returns the operation's prepared statement for this key.
     pub async fn statement(&mut self, key: &[u8], text: impl FnOnce() -> String) -> Result<Statement, Failure> {
         let prepared = self.connection.statement(self.execution.operation.number, key, text);
         self.execution.limit.within(prepared).await.unwrap_or_else(|| Err(self.execution.limit.missed()))
     }
 
-    /// Waits for what a request gives, within the operation's limit.
+    /// Waits for the result of a request, within the operation's limit.
     pub async fn within<T>(
         deadline: &mut Deadline,
         limit: Limit,
@@ -96,7 +96,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The same for requests whose errors are distinguished: each has its own.
+    /// Returns what `within` uses, for callers that need the error of each request.
     pub fn parts(&mut self) -> (&mut NodeConnection, &mut Deadline, Limit) {
         (self.connection, self.deadline, self.execution.limit)
     }
@@ -126,7 +126,7 @@ impl Turn<'_> {
         self.asked(begun, answer)
     }
 
-    /// Sends a text by the simple protocol.
+    /// Sends a statement by the simple protocol.
     async fn simple(&mut self, text: &str) -> StatementOutcome {
         let limit = self.execution.limit;
         let shown = self.shown.is_some();
@@ -144,13 +144,13 @@ impl Turn<'_> {
         self.asked(begun, answer)
     }
 
-    /// The outcome of a statement that began then.
+    /// Builds the outcome of a statement that started at `begun`.
     fn asked(&self, begun: Begun, answer: Result<Answer, Failure>) -> StatementOutcome {
         let Exchanged { sent, done, .. } = self.connection.marks.end(begun, is_answered(answer.as_ref().err()));
         StatementOutcome { sent, done, answer }
     }
 
-    /// A statement of the workload's own: prepared already, or simple.
+    /// Executes one SQL statement: prepared, or by the simple protocol.
     async fn one(&mut self, native: &Native, prepared: Option<&Statement>, values: &Values<'_>) -> StatementOutcome {
         let drawn = draw(&native.values, values);
         let params = match params(&drawn) {
@@ -188,14 +188,14 @@ impl Turn<'_> {
         self.statement(&place.to_ne_bytes(), || native.text.clone()).await.map(Some)
     }
 
-    /// A statement that is a transaction by itself.
+    /// Executes a statement as its own transaction.
     pub async fn native(&mut self, native: &Native, values: &Values<'_>) -> Result<Reply, Failure> {
         let prepared = self.prepare(native, 0).await?;
         let asked = self.one(native, prepared.as_ref(), values).await;
         Ok(self.judged(asked, None, values).reply())
     }
 
-    /// Sends each statement when the one before is answered; the first that fails ends it.
+    /// Executes the statements in sequence; the first failure ends the transaction.
     pub async fn transaction(&mut self, transaction: &Transaction, values: &Values<'_>) -> Result<Reply, Failure> {
         let mut prepared = Vec::with_capacity(transaction.statements.len());
         for (place, native) in transaction.statements.iter().enumerate() {
@@ -232,7 +232,7 @@ impl Turn<'_> {
             }
             whole.parts.push(part);
             whole.documents = 0;
-            // A connection that broke or has to be closed ends its transaction.
+            // A broken or closed connection ends its transaction.
             if !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout) {
                 let undone = self.simple("ROLLBACK").await;
                 if is_expected {
@@ -258,7 +258,7 @@ impl Turn<'_> {
                 Ok(()) if committed => {
                     whole.outcome = Err(assertion("it was committed, and a rollback is expected".to_owned()));
                 }
-                // A constraint that is checked at the end.
+                // A deferred constraint, checked at commit.
                 Err(failure) if is_of_statement(failure) => {
                     part.failed = None;
                     whole.outcome = Ok(());
@@ -270,7 +270,7 @@ impl Turn<'_> {
         Ok(whole)
     }
 
-    /// A verb, but for bulk requests.
+    /// Executes a verb other than bulk.
     pub async fn neutral(&mut self, neutral: &Neutral, table: &Table, values: &Values<'_>) -> Result<Reply, Failure> {
         let document = table.document.as_deref();
         Ok(match neutral {
@@ -374,8 +374,8 @@ impl Turn<'_> {
         Ok(asked)
     }
 
-    /// Checks the answer against what the workload asserts, and takes from it what the user's later requests need;
-    /// `document` is the column that holds whole documents, if one does.
+    /// Checks the answer against the assertion, and captures values for the user's later requests. `document` is the
+    /// column that holds whole documents, if any.
     fn judged(&mut self, asked: StatementOutcome, document: Option<&str>, values: &Values) -> StatementOutcome {
         let Operation { assertion, captures, .. } = self.execution.operation;
         let answer = asked.answer.and_then(|answer| {
@@ -394,17 +394,17 @@ impl Turn<'_> {
     }
 }
 
-/// Whether a statement with this failure was answered by the server.
+/// Whether the server answered a statement with this failure.
 pub fn is_answered(failure: Option<&Failure>) -> bool {
     failure.is_none_or(|failure| !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout))
 }
 
-/// Whether a transaction failed by what its statements say, and not by the state of the server.
+/// Whether the content of the statements made a transaction fail, rather than the state of the server.
 fn is_of_statement(failure: &Failure) -> bool {
     matches!(failure.class, ErrorClass::Client | ErrorClass::Assertion)
 }
 
-/// How one document is written.
+/// How to write one document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Insert,
@@ -422,7 +422,7 @@ impl Way {
     }
 }
 
-/// The columns in a key of the prepared statements, each between quotes.
+/// Returns the columns in a key of prepared statements, each quoted.
 pub fn columns(names: &[u8]) -> Result<Vec<String>, Failure> {
     let text =
         std::str::from_utf8(names).map_err(|_| failure(ErrorClass::Client, "the name of a field is not text"))?;
@@ -453,7 +453,7 @@ pub fn add(text: &mut String, added: &str) {
 }
 
 impl StatementOutcome {
-    /// A statement that was not sent.
+    /// Returns the outcome of a statement that was not sent.
     fn unsent(failure: Failure) -> Self {
         let Exchanged { sent, done, .. } = Exchanged::never();
         Self { sent, done, answer: Err(failure) }
@@ -473,7 +473,7 @@ impl StatementOutcome {
         ReplyPart { name, sent: self.sent, done: self.done, documents: self.documents(), failed }
     }
 
-    /// Its outcome; the line knows the bytes and the server.
+    /// Converts it to a reply, without bytes and server.
     pub fn reply(self) -> Reply {
         Reply { documents: self.documents(), ..Reply::new(self.sent, self.done, self.answer.map(drop)) }
     }

@@ -1,4 +1,4 @@
-//! The bytes between a client and a server: in the clear or inside TLS, which is asked for before it begins.
+//! The byte stream between a client and a server: unencrypted, or TLS after an SSLRequest.
 
 use std::io;
 
@@ -11,12 +11,12 @@ use crate::net::target_node::Host;
 use crate::net::tls::{Tls, refusal};
 use crate::net::wire::{Wire, dial};
 
-/// SSLRequest: its length, and the number that it has instead of the protocol's version.
+/// SSLRequest: its length, and its code in place of the protocol version.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
-/// The server's consent to it.
+/// The server's positive answer to it.
 const WILLING: u8 = b'S';
 
-/// Connects to the first of the host's addresses that answers, and shakes hands if that is wanted.
+/// Connects to the first address of the host that answers; performs the handshake if TLS is on.
 pub async fn connect(host: &Host, tls: Option<&Tls>, limit: Limit) -> Result<Wire, Failure> {
     match limit.within(open(host, tls)).await {
         Some(Ok(wire)) => Ok(wire),

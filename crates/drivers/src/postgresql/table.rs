@@ -1,4 +1,4 @@
-//! The table of a collection, and the statements that the verbs are.
+//! The table of a collection, and the SQL of the verbs.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::error::failure;
 
-/// The column of documents in a table that has no other but its key.
+/// Name of the document column, in a table with only a key and this column.
 const DOCUMENT: &str = "document";
 
-/// A table with a primary key of one column. All names stand between quotes.
+/// A table with a primary key of one column. All names are quoted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Table {
     name: String,
@@ -18,12 +18,12 @@ pub struct Table {
     pub key: String,
     /// The other columns.
     columns: Vec<String>,
-    /// The column that holds whole documents as JSON, if it is the only one beside the key.
+    /// The JSON column of whole documents, if it is the only column besides the key.
     pub document: Option<String>,
 }
 
 impl Table {
-    /// The question for the columns of a collection's table: name, type, whether it is of the primary key.
+    /// Returns the query for the columns of a collection's table: name, type, whether in the primary key.
     pub fn question(collection: &str) -> String {
         let name = quoted(collection).replace('\'', "''");
         format!(
@@ -33,7 +33,7 @@ impl Table {
         )
     }
 
-    /// Reads the answer to that.
+    /// Reads the answer to that query.
     pub fn read(collection: &str, answer: &[SimpleQueryMessage]) -> Result<Self, Failure> {
         let mut keys = Vec::new();
         let mut columns = Vec::new();
@@ -62,7 +62,7 @@ impl Table {
         Ok(Self { name: quoted(collection), key: key.clone(), columns, document })
     }
 
-    /// One new row, or several; of each the key and then `columns`.
+    /// Inserts one or several rows. Values per row: the key, then `columns`.
     pub fn insert(&self, columns: &[String], rows: usize) -> String {
         let mut text = format!("INSERT INTO {} ({}", self.name, self.key);
         columns.iter().for_each(|column| {
@@ -82,7 +82,7 @@ impl Table {
         text
     }
 
-    /// The same, of rows whose other values change if they are there.
+    /// Inserts rows, or updates `columns` in existing ones.
     pub fn upsert(&self, columns: &[String], rows: usize) -> String {
         let merged = |column: &String| format!("{column} = {}.{column} || EXCLUDED.{column}", self.name);
         let taken = |column: &String| format!("{column} = EXCLUDED.{column}");
@@ -90,7 +90,7 @@ impl Table {
         format!("{} {change}", self.insert(columns, rows))
     }
 
-    /// The same, of rows that replace existing ones: columns that are not named get their defaults.
+    /// Inserts rows or replaces existing ones; columns that are not named get their defaults.
     pub fn replace(&self, columns: &[String], rows: usize) -> String {
         format!(
             "{} {}",
@@ -106,29 +106,29 @@ impl Table {
         format!("ON CONFLICT ({}) DO UPDATE SET {}", self.key, columns.iter().map(set).collect::<Vec<_>>().join(", "))
     }
 
-    /// Other values for one row: `columns`, and then the key.
+    /// Updates one row. Values: `columns`, then the key.
     pub fn update(&self, columns: &[String]) -> String {
         let set = |(place, column): (usize, &String)| match &self.document {
             Some(_) => format!("{column} = {column} || ${}", place + 1),
             None => format!("{column} = ${}", place + 1),
         };
         let sets: Vec<_> = columns.iter().enumerate().map(set).collect();
-        // A document without fields changes nothing, and is still looked for.
+        // A document without fields changes nothing, but the row must still be found.
         let sets = if sets.is_empty() { format!("{0} = {0}", self.key) } else { sets.join(", ") };
         format!("UPDATE {} SET {sets} WHERE {} = ${}", self.name, self.key, columns.len() + 1)
     }
 
-    /// One row, or some fields of it.
+    /// Selects one row, or some fields of it.
     pub fn select(&self, fields: &[String]) -> String {
         format!("SELECT {} FROM {} WHERE {} = $1", self.fields(fields), self.name, self.key)
     }
 
-    /// Rows in the order of their keys: from which, and how many.
+    /// Selects rows in the order of their keys. Values: the first key, and the number of rows.
     pub fn scan(&self) -> String {
         format!("SELECT * FROM {} WHERE {key} >= $1 ORDER BY {key} LIMIT $2", self.name, key = self.key)
     }
 
-    /// No such row any more.
+    /// Deletes one row.
     pub fn delete(&self) -> String {
         format!("DELETE FROM {} WHERE {} = $1", self.name, self.key)
     }
@@ -148,7 +148,7 @@ impl Table {
     }
 }
 
-/// An identifier.
+/// Quotes an identifier.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -1,4 +1,4 @@
-//! Values of answers, which come in the server's binary form, as JSON: for assertions, and for people.
+//! Converts answer values from the server's binary format to JSON, for assertions and display.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -7,10 +7,10 @@ use serde_json::{Map, Number, Value};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Kind, Type};
 
-/// What stands before the numbers of an array: dimensions, flags, and the type of the elements.
+/// Bytes before the lengths of an array: number of dimensions, flags, and element type.
 const ARRAY_HEAD: usize = 12;
 
-/// The bytes of a value, as they came.
+/// The bytes of a value, as received.
 struct Raw<'a>(&'a [u8]);
 
 impl<'a> FromSql<'a> for Raw<'a> {
@@ -23,7 +23,7 @@ impl<'a> FromSql<'a> for Raw<'a> {
     }
 }
 
-/// A row as a JSON object.
+/// Converts a row to a JSON object.
 pub fn object(row: &Row) -> Value {
     let value = |place: usize| {
         let bytes = row.try_get::<_, Option<Raw>>(place).ok().flatten();
@@ -38,7 +38,7 @@ pub fn object(row: &Row) -> Value {
     )
 }
 
-/// A value as a workload would have written it; of types that are not known here, its bytes.
+/// Converts a value to JSON; the bytes, if the type is unknown here.
 pub fn json(kind: &Type, bytes: &[u8]) -> Value {
     if let Kind::Array(element) = kind.kind() {
         return array(element, bytes).unwrap_or_else(|| hex(bytes));
@@ -53,7 +53,7 @@ pub fn json(kind: &Type, bytes: &[u8]) -> Value {
         Type::FLOAT8 => bytes.try_into().ok().map(|bytes| float(f64::from_be_bytes(bytes))),
         Type::NUMERIC => numeric(bytes),
         Type::JSON => serde_json::from_slice(bytes).ok(),
-        // Before the text there is the version of the format.
+        // The text follows a byte with the format's version.
         Type::JSONB => bytes.get(1..).and_then(|bytes| serde_json::from_slice(bytes).ok()),
         Type::UUID => uuid::Uuid::from_slice(bytes).ok().map(|id| Value::String(id.to_string())),
         Type::BYTEA => Some(hex(bytes)),
@@ -84,7 +84,7 @@ fn word(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// An array: its dimensions, of each the length, and then the elements one after the other, each behind its length.
+/// Converts an array: the length of each dimension, then the elements, each preceded by its length.
 fn array(element: &Type, bytes: &[u8]) -> Option<Value> {
     let dimensions = usize::try_from(word(bytes, 0)?).ok()?;
     let lengths: Vec<_> = (0..dimensions)
@@ -115,8 +115,8 @@ fn nested(element: &Type, bytes: &[u8], lengths: &[usize], at: &mut usize) -> Op
     Some(Value::Array(values))
 }
 
-/// A number in digits of base 10,000: how many there are, the weight of the first, the sign, and how many decimal places are
-/// shown.
+/// Converts a number in base 10,000: the number of digits, the weight of the first, the sign, and the number of decimal
+/// places.
 fn numeric(bytes: &[u8]) -> Option<Value> {
     let short = |place: usize| Some(i16::from_be_bytes(bytes.get(2 * place..2 * place + 2)?.try_into().ok()?));
     let (count, weight, sign, scale) = (short(0)?, short(1)?, short(2)?, short(3)?);
@@ -140,7 +140,7 @@ fn numeric(bytes: &[u8]) -> Option<Value> {
         fraction.truncate(scale as usize);
         text = format!("{text}.{fraction}");
     }
-    // As far as JSON's numbers go; what they cannot hold stays a text.
+    // A number if JSON can represent it, else a string.
     serde_json::from_str::<Number>(&text).ok().map(Value::Number).or(Some(Value::String(text)))
 }
 
