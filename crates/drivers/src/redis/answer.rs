@@ -1,4 +1,4 @@
-//! What answers mean.
+//! Judging and displaying answers.
 
 use loadframe_engine::driver::Failure;
 use loadframe_engine::workload::variables::Values;
@@ -12,7 +12,7 @@ use crate::assertion::Assertion;
 use crate::capture::Memory;
 use crate::crud::Neutral;
 
-/// Judges the answer to the write of a read-modify-write.
+/// Judges the answer to the write of a read_modify_write.
 pub fn changed(mut answer: Reader<'_>) -> Result<(), Failure> {
     match answer.next() {
         Some(Item::Error(words)) => Err(refusal(words)),
@@ -21,8 +21,8 @@ pub fn changed(mut answer: Reader<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Judges the answer to an operation's command, and takes from it what later requests need; returns how many documents
-/// it stands for.
+/// Judges the answer to an operation's command, and captures values for later requests. Returns the number of documents
+/// in the answer.
 pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values, memory: &mut Memory) -> Result<u64, Failure> {
     let first = answer.clone().next().ok_or_else(|| client("no answer"))?;
     if let Item::Error(words) = first {
@@ -50,7 +50,7 @@ pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values, memory:
     take(operation, &answer, values, memory).map(|()| documents)
 }
 
-/// Whether a document has no field: a key without fields does not exist.
+/// Whether a document has no fields, which means that its key does not exist.
 fn is_empty(mut answer: Reader<'_>) -> bool {
     let elements = answer.list().unwrap_or(0);
     (0..elements).all(|_| answer.next() == Some(Item::Null))
@@ -72,8 +72,8 @@ fn judge_content(
     Ok(())
 }
 
-/// The documents of an answer to a verb that reads. What a hash holds is text: what reads as a number, a boolean, a
-/// list or a mapping in JSON is taken for one.
+/// Returns the documents in the answer to a verb that reads. Hashes hold text; text that is a JSON number, boolean,
+/// list or mapping is converted.
 pub fn documents(operation: &Operation, mut answer: Reader<'_>, values: &Values) -> Vec<Map<String, Value>> {
     match &operation.kind {
         Kind::Neutral(Neutral::Read(read), _) if !read.fields.is_empty() => {
@@ -101,7 +101,7 @@ fn document(answer: &mut Reader<'_>) -> Map<String, Value> {
     (0..pairs).filter_map(pair).collect()
 }
 
-/// Takes from an answer what the operation says.
+/// Captures values from an answer, as the operation defines.
 fn take(operation: &Operation, answer: &Reader<'_>, values: &Values, memory: &mut Memory) -> Result<(), Failure> {
     if operation.captures.is_empty() {
         return Ok(());
@@ -115,8 +115,8 @@ fn take(operation: &Operation, answer: &Reader<'_>, values: &Values, memory: &mu
     })
 }
 
-/// An answer for people: documents as JSON, one a line, under their number; anything else as the server's own client
-/// shows it.
+/// Formats an answer for display. Documents are JSON, one per line, under their number; other answers look as in
+/// redis-cli.
 pub fn shown(operation: &Operation, answer: Reader<'_>, values: &Values) -> String {
     if !matches!(answer.clone().next(), Some(Item::List(_))) || matches!(operation.kind, Kind::Command(_)) {
         let (mut answer, mut lines) = (answer, Vec::new());

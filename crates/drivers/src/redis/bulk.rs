@@ -1,6 +1,6 @@
-//! A bulk request: a command for each document, all sent at once, to each node those of its slots.
+//! Bulk requests: one command per document, all pipelined. Each node gets the documents of its slots.
 //!
-//! A document that a node sends elsewhere, because its slot has moved, is sent there alone.
+//! If a slot has moved, its documents are resent one by one to the node that the answer names.
 
 use futures_util::future::join_all;
 use loadframe_engine::driver::{Failure, Reply};
@@ -18,7 +18,7 @@ use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 use crate::tally::Tally;
 
-/// A node that has not read the script that the documents are written by gets them a second time, with the script.
+/// Number of rounds: a node that lacks the script gets the documents again, with the script.
 const ROUNDS: usize = 2;
 
 /// One document's command and its outcome.
@@ -28,7 +28,7 @@ struct Document {
     outcome: Option<Result<(), Failure>>,
 }
 
-/// Sends the documents of a request, or those at the places `only`.
+/// Sends the documents of a request, or those at the positions `only`.
 pub async fn ask(
     connections: &mut ConnectionSet,
     nodes: &RedisNodes,
@@ -108,7 +108,7 @@ pub async fn ask(
                 documents[*at].outcome = judge(answer, bulk.action);
             }
             if let Some(first) = unread.first() {
-                // Commands are done in their order: the first one brings the script, which the others find there.
+                // The node executes commands in order: the first one carries the script, and the others use it.
                 if let Some(text) = spelled_out(&documents[*first].command) {
                     documents[*first].command = text;
                 }
@@ -145,8 +145,8 @@ async fn home(connections: &mut ConnectionSet, nodes: &RedisNodes, turn: u64, li
     opened.map(|()| node)
 }
 
-/// The command of each document of request `k`. A document without an id of its own has the number of its line in the
-/// corpus for one.
+/// Builds the command of each document of request `k`. Without an id field, the document's line number in the corpus is
+/// its id.
 fn commands((bulk, only): (&Bulk, Option<&[u32]>), collection: &Collection, room: &mut Room, k: u64) -> Vec<Document> {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
@@ -189,7 +189,7 @@ fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], n
     Document { slot, command: room.request.clone(), outcome: None }
 }
 
-/// What an answer says of a document; `None` if it has to be sent again, elsewhere or with its script.
+/// Judges the answer for one document; `None` if the document must be resent, to another node or with its script.
 fn judge(item: Option<Item<'_>>, action: Action) -> Option<Result<(), Failure>> {
     Some(match item {
         Some(Item::Error(words)) if words.starts_with(b"MOVED ") || words.starts_with(b"ASK ") => return None,

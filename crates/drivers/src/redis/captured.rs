@@ -1,4 +1,4 @@
-//! What is taken from an answer for the user's later requests: from a document, or from a command's reply.
+//! Captures from answers: from a document, or from the reply to a command.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use crate::assertion::assertion;
 use crate::capture::{Captures, Found, Place, Source};
 use crate::form::Form;
 
-/// Where in an answer a value is.
+/// Location of a captured value.
 #[derive(Debug)]
 pub enum CapturedReply {
-    /// In the first document, of a verb.
+    /// In the first document of a verb's answer.
     Document(Place),
-    /// The reply to a command: all of it, or the item of that number.
+    /// In the reply to a command: the whole reply, or the item with this index.
     Reply(Option<usize>),
 }
 
@@ -36,8 +36,8 @@ impl Source for CapturedReply {
     }
 }
 
-/// What an operation takes, as its form says; refused where its answers have no such thing: a verb that reads has
-/// documents, a command a reply.
+/// Reads the captures of an operation. Refuses a document's value for a command or a verb that does not read, and a
+/// reply's value for a verb.
 pub fn taken(
     form: &Value,
     reads: bool,
@@ -55,13 +55,13 @@ pub fn taken(
     Ok(captures)
 }
 
-/// What a text is taken for: a number, a boolean, a list or a mapping where it reads as one in JSON.
+/// Converts text that is a JSON number, boolean, list or mapping; other text stays a string.
 pub fn value(text: &[u8]) -> Value {
     let parsed = serde_json::from_slice::<Value>(text).ok().filter(|value| !value.is_string() && !value.is_null());
     parsed.unwrap_or_else(|| Value::String(String::from_utf8_lossy(text).into_owned()))
 }
 
-/// A reply, or an item of one that is a list: a number, or a text, as what it reads as.
+/// Returns a reply, or an item of a list reply, as a number or as text converted by [`value`].
 pub fn reply<'a>(name: &str, number: Option<usize>, mut answer: Reader<'a>) -> Found<'a> {
     let nothing = |what: &str| Found::Nothing(assertion(format!("{what} to take \"{name}\" from")));
     if let Some(number) = number {

@@ -1,18 +1,18 @@
-//! The collections that operations are about, and which of them keep an index of their ids.
+//! The collections of the operations, and which of them keep an index of their ids.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A collection, as it was found before the load.
+/// A collection, as found before the load.
 #[derive(Debug)]
 pub struct Collection {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     indexed: AtomicBool,
 }
 
 impl Collection {
-    /// Without an index, as far as is known yet.
+    /// Creates a collection without an index.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), indexed: AtomicBool::new(false) }
     }
@@ -22,18 +22,18 @@ impl Collection {
         self.indexed.load(Ordering::Relaxed)
     }
 
-    /// It keeps an index, or none.
+    /// Sets whether it keeps an index.
     pub fn set_indexed(&self, indexed: bool) {
         self.indexed.store(indexed, Ordering::Relaxed);
     }
 }
 
-/// Those of all operations.
+/// The collections of all operations.
 #[derive(Debug, Default)]
 pub struct Collections(Mutex<Vec<Arc<Collection>>>);
 
 impl Collections {
-    /// The collection of that name, the same one for all who ask.
+    /// Returns the collection with this name; all callers share it.
     pub fn get(&self, name: &str) -> Arc<Collection> {
         let mut collections = self.lock();
         if let Some(known) = collections.iter().find(|known| known.name == name) {
@@ -44,7 +44,7 @@ impl Collections {
         new
     }
 
-    /// Takes note of whether a collection keeps an index, if an operation is about it.
+    /// Sets whether a collection keeps an index, if any operation uses the collection.
     pub fn set_indexed(&self, name: &[u8], indexed: bool) {
         if let Some(known) = self.lock().iter().find(|known| known.name.as_bytes() == name) {
             known.set_indexed(indexed);

@@ -18,18 +18,18 @@ use crate::net::tls::Tls;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
 
-/// How connections to the nodes are made.
+/// Options for connections to the nodes.
 #[derive(Debug)]
 pub struct ConnectOptions {
-    /// `None`: without encryption.
+    /// `None`: unencrypted.
     pub tls: Option<Tls>,
     user: Option<(String, Secret)>,
-    /// How long to wait for an answer, unless an operation says otherwise.
+    /// The default timeout of an operation.
     pub timeout: Duration,
 }
 
 impl ConnectOptions {
-    /// Reads certificates. The error names credentials that the protocol does not have.
+    /// Reads certificates. Refuses credentials that the protocol does not support.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         if target.compress {
             return Err(PlanError::new("this protocol's requests are not compressed"));
@@ -44,16 +44,16 @@ impl ConnectOptions {
         Ok(Self { tls: target.tls.as_ref().map(|tls| Tls::new(tls, None)).transpose()?, user, timeout: target.timeout })
     }
 
-    /// Without encryption and credentials.
+    /// Returns options without encryption and credentials.
     #[cfg(test)]
     pub fn plain(timeout: Duration) -> Self {
         Self { tls: None, user: None, timeout }
     }
 }
 
-/// See the module.
+/// A connection to one node.
 pub struct NodeConnection {
-    /// The connection, if there is a usable one.
+    /// The connection, if usable.
     pub wire: Option<Wire>,
     client: Client<Answers>,
 }
@@ -71,7 +71,7 @@ impl Wired for NodeConnection {
 }
 
 impl NodeConnection {
-    /// Connects and authenticates, if there is no usable connection.
+    /// Connects and authenticates, unless the connection is usable.
     pub async fn open(&mut self, host: &Host, connect_options: &ConnectOptions, limit: Limit) -> Result<(), Failure> {
         let Some(setup) = Wire::open_for(&mut self.wire, host, connect_options.tls.as_ref(), limit).await? else {
             return Ok(());
@@ -89,7 +89,7 @@ impl NodeConnection {
         Ok(())
     }
 
-    /// Asks one command, for its answer.
+    /// Sends one command and returns its answer.
     pub async fn ask(&mut self, words: &[&[u8]], limit: Limit) -> Result<Reader<'_>, Failure> {
         let (mut request, mut room) = (Vec::new(), Vec::new());
         let mut writer = Writer::new(&mut request, &mut room);
@@ -100,7 +100,7 @@ impl NodeConnection {
         Ok(self.answers())
     }
 
-    /// Sends `commands` commands and waits for all of their answers.
+    /// Sends `commands` commands and waits for all their answers.
     pub async fn speak(
         &mut self,
         parts: [&[u8]; 2],
@@ -116,7 +116,7 @@ impl NodeConnection {
         self.client.answer().read()
     }
 
-    /// Whether the last exchange ended with all its answers.
+    /// Whether the last exchange received all its answers.
     pub fn is_answered(&self) -> bool {
         self.client.answer().is_complete()
     }

@@ -1,8 +1,8 @@
-//! What the server's errors mean in the engine's classes.
+//! Maps errors of the server to the engine's error classes.
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 
-/// The class of an error in the server's words, by the word that they begin with.
+/// Returns the failure for an error reply, with the class of its first word.
 pub fn refusal(words: &[u8]) -> Failure {
     let code = words.split(|byte| *byte == b' ').next().unwrap_or_default();
     let class = match code {
@@ -10,14 +10,14 @@ pub fn refusal(words: &[u8]) -> Failure {
         b"LOADING" | b"CLUSTERDOWN" | b"MASTERDOWN" | b"MISCONF" | b"NOREPLICAS" | b"READONLY" | b"MOVED" | b"ASK" => {
             ErrorClass::Server
         }
-        // A script that runs out of memory says so behind its own words.
+        // A script that runs out of memory appends this error to its own message.
         _ if memchr::memmem::find(words, b"OOM command not allowed").is_some() => ErrorClass::Rejected,
         _ => ErrorClass::Client,
     };
     Failure::new(class, String::from_utf8_lossy(words).into_owned())
 }
 
-/// A request that is wrong.
+/// Returns the failure of an invalid request.
 pub fn client(message: &str) -> Failure {
     Failure::new(ErrorClass::Client, message)
 }

@@ -1,5 +1,5 @@
-//! The way of a request: to the node that a single server's clients turn to, or to the one that serves its slot, and
-//! from there to wherever that one sends it.
+//! Sending requests: to the node that the client uses on single servers, or to the node of the key's slot in a cluster.
+//! Follows redirections.
 
 use std::borrow::Cow;
 
@@ -15,32 +15,32 @@ use crate::net::exchange::Exchanged;
 use crate::net::route;
 use crate::net::topology::Assignment;
 
-/// Further on than this nothing is followed: two nodes that send each other's clients to the other are broken.
+/// Largest number of redirections: a longer chain means that nodes redirect to each other.
 const REDIRECTIONS: usize = 8;
 
-/// Goes before a command that a node is to answer though its slot is not its own yet.
+/// Prefix of a command for a node that is importing the slot.
 const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
 /// One client's connections.
 pub struct ConnectionSet {
     assignment: Assignment,
-    /// By the number of the node.
+    /// Connections, by number of the node.
     by_node: Vec<NodeConnection>,
 }
 
-/// A request that was sent, or begun to be; its answer is in the node's line.
+/// A request that was sent, at least in part. Its answer is in the node's connection.
 #[derive(Debug)]
 pub struct SentRequest {
-    /// From the first byte that was sent to the last that came, over all nodes that were asked.
+    /// From the first byte sent to the last received, over all nodes involved.
     pub exchanged: Exchanged,
-    /// The node that was asked last.
+    /// The last node that the request was sent to.
     pub node: u16,
-    /// Answers that come before that of the request.
+    /// Number of answers before the request's own.
     before: usize,
 }
 
 impl ConnectionSet {
-    /// No connection yet.
+    /// Creates it without connections.
     pub fn new(assignment: Assignment) -> Self {
         Self { assignment, by_node: Vec::new() }
     }
@@ -50,7 +50,7 @@ impl ConnectionSet {
         self.assignment.turn_to(node, keep);
     }
 
-    /// The answer to the request that was asked last.
+    /// The answer to the last request.
     pub fn answer(&self, sent_request: &SentRequest) -> Reader<'_> {
         let mut answers = self.by_node[usize::from(sent_request.node)].answers();
         (0..sent_request.before).for_each(|_| answers.skip());
@@ -62,12 +62,12 @@ impl ConnectionSet {
         self.by_node.get(usize::from(sent_request.node)).is_some_and(NodeConnection::is_answered)
     }
 
-    /// The lines to all nodes, by their numbers.
+    /// The connections to all nodes, by their numbers.
     pub fn by_node(&mut self) -> &mut Vec<NodeConnection> {
         &mut self.by_node
     }
 
-    /// Asks one command, about `slot` if it is about any; `turn` chooses among nodes that are alike.
+    /// Sends one command, to the node of `slot` if it has one; otherwise `turn` chooses the node.
     pub async fn ask(
         &mut self,
         nodes: &RedisNodes,
@@ -99,7 +99,7 @@ impl ConnectionSet {
         }
     }
 
-    /// Turns to the node whose `turn` it is, and opens a line to it; returns its number.
+    /// Selects the node by `turn` and connects to it; returns its number.
     pub async fn turn(&mut self, nodes: &RedisNodes, turn: u64, limit: Limit) -> (u16, Result<(), Failure>) {
         let connection = route::turn(&mut self.assignment, &mut self.by_node, turn);
         let node = self.assignment.node();
@@ -112,7 +112,7 @@ impl ConnectionSet {
         (node.number, opened)
     }
 
-    /// Opens a line to a node of a cluster.
+    /// Connects to a node of a cluster.
     pub async fn open(&mut self, nodes: &RedisNodes, node: u16, limit: Limit) -> Result<(), Failure> {
         let at = usize::from(node);
         if at >= self.by_node.len() {
@@ -137,7 +137,7 @@ impl ConnectionSet {
         turn: u64,
         limit: Limit,
     ) -> (SentRequest, Result<(), Failure>) {
-        // A command without a key can go to any node.
+        // Any node can execute a command without a key.
         let slot = slot.unwrap_or_else(|| any_slot(turn));
         let Some(mut node) = nodes.slots.get(slot) else {
             nodes.doubt();
@@ -191,9 +191,9 @@ impl ConnectionSet {
     }
 }
 
-/// A slot for a command without a key: successive turns reach all nodes, each as often as it has slots.
+/// Returns a slot for a command without a key. Successive turns reach all nodes, in proportion to their slots.
 fn any_slot(turn: u64) -> usize {
-    // Near the golden section of the slots, so that any run of turns is spread evenly.
+    // Near the golden section of the slots, so that any sequence of turns is spread evenly.
     const STEP: u64 = 10_127;
     (turn.wrapping_mul(STEP) % SLOTS as u64) as usize
 }

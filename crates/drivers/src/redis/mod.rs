@@ -1,8 +1,8 @@
-//! The protocol of Redis and Valkey, for single servers and for clusters: one request at a time for each client, which
-//! goes straight to the node that serves its key.
+//! Redis and Valkey driver, for single servers and clusters. Each client sends one request at a time, directly to the
+//! node of its key.
 //!
-//! A node that serves a key no longer, or not yet, names the one that does, and the request goes there: that is the
-//! store's doing, and part of the service time.
+//! A node that does not serve a key redirects to the node that does, and the driver follows. The redirection is the
+//! store's work, so it is part of the service time.
 
 mod answer;
 mod bulk;
@@ -77,7 +77,7 @@ impl Driver for Redis {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Finds out what the target is. The error says that it refuses the credentials.
+    /// Detects the kind of target. Refuses credentials that it rejects.
     async fn verify(&self) -> Result<(), PlanError> {
         DiscoveryError::refusal(self.nodes.discover(Limit::starting_now(self.nodes.connect_options.timeout)).await)
     }
@@ -90,7 +90,7 @@ impl Driver for Redis {
         self.nodes.hosts()
     }
 
-    /// In a cluster the key chooses the node.
+    /// `None` in a cluster, where the key determines the node.
     fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
         let nodes = self.nodes.clone();
         self.nodes.topology.choice(worker, workers, move || nodes.mode() != Mode::Cluster)
@@ -147,7 +147,7 @@ impl Driver for Redis {
 }
 
 impl Redis {
-    /// Finds out what the target is, where that is not known, and carries an operation out.
+    /// Detects the kind of target if it is unknown, then executes an operation.
     async fn ask(
         &self,
         connection: &mut Connection,
@@ -222,14 +222,14 @@ impl Redis {
     }
 }
 
-/// The outcome of a read and of the write that followed it.
+/// Returns the combined reply of a read and the following write.
 fn modified(read: &Exchanged, written: SentRequest, outcome: Result<(), Failure>) -> Reply {
     let parts = vec![read.part(0, Ok(())), written.exchanged.part(1, outcome.as_ref().map(drop))];
     let exchanged = read.then(&written.exchanged);
     Reply { parts, ..exchanged.reply(written.node, u64::from(outcome.is_ok()), outcome) }
 }
 
-/// A command as people write it.
+/// Formats a command as a user would type it.
 fn words(request: &[u8]) -> String {
     let mut reader = Reader::new(request);
     let mut words = Vec::new();

@@ -1,5 +1,4 @@
-//! What all clients of a target share: whether it is a cluster, which nodes it has, and which node serves
-//! which slot.
+//! State of a target that all its clients share: whether it is a cluster, its nodes, and the node of each slot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -18,44 +17,44 @@ use crate::net::known::Known;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
-/// How long to wait for a node that is asked for the other nodes.
+/// Timeout of the discovery of one node.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The key of the hash that lists the collections, and which of them keep an index.
+/// Key of the hash that lists the collections, and which of them keep an index.
 const COLLECTIONS: &str = "loadframe:collections";
 
-/// What kind of server answers.
+/// Kind of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
-    /// No server has answered yet.
+    /// Not detected yet.
     Unknown,
-    /// A server that has all data.
+    /// A single server, with all data.
     Single,
-    /// A server that has some of the slots.
+    /// A cluster, whose servers each have some of the slots.
     Cluster,
 }
 
-/// See the module.
+/// The nodes of a target.
 #[derive(Debug)]
 pub struct RedisNodes {
-    /// The hosts as they were set; any node of a cluster lists the others.
+    /// The configured hosts; any node of a cluster lists the others.
     pub topology: Arc<Topology>,
-    /// How connections to the nodes are made.
+    /// Options for connections to the nodes.
     pub connect_options: ConnectOptions,
-    /// Which node of a cluster serves a slot.
+    /// The node of each slot in a cluster.
     pub slots: Slots,
     mode: AtomicU8,
     /// The nodes of a cluster.
     pub known: Known,
-    /// The slots have to be asked for again.
+    /// Whether the slots must be queried again.
     stale: AtomicBool,
     /// The collections of the operations.
     pub collections: Collections,
 }
 
 impl RedisNodes {
-    /// Nothing is asked yet.
+    /// Creates it without connecting.
     pub fn new(topology: Arc<Topology>, connect_options: ConnectOptions) -> Self {
         Self {
             topology,
@@ -68,7 +67,7 @@ impl RedisNodes {
         }
     }
 
-    /// What kind of server answers.
+    /// The kind of the target.
     pub fn mode(&self) -> Mode {
         match self.mode.load(Ordering::Acquire) {
             1 => Mode::Single,
@@ -77,7 +76,7 @@ impl RedisNodes {
         }
     }
 
-    /// All hosts that the target ever had, by their numbers in the records.
+    /// All hosts that the target ever had, in the order of their numbers in the records.
     pub fn hosts(&self) -> Vec<String> {
         match self.mode() {
             Mode::Cluster => self.known.texts(),
@@ -85,25 +84,25 @@ impl RedisNodes {
         }
     }
 
-    /// Changes the hosts that are asked; those of a cluster are asked for its nodes.
+    /// Changes the configured hosts. For a cluster, these are the hosts that list its nodes.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.topology.set_hosts(hosts)?;
         self.doubt();
         Ok(())
     }
 
-    /// Takes note that slots may have moved.
+    /// Marks the slots as possibly out of date.
     pub fn doubt(&self) {
         self.stale.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true to exactly one caller if the slots have to be asked for again.
+    /// Returns true to exactly one caller if the slots must be queried again.
     pub fn claim(&self) -> bool {
         self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
     }
 
-    /// Asks the first host that answers what it is, and for the slots or the collections, within `limit`. The error is
-    /// the last one's.
+    /// Detects the kind of target from the first host that answers, and queries its slots or collections, within
+    /// `limit`. The error is the last host's.
     pub async fn discover(&self, limit: Limit) -> Result<(), DiscoveryError> {
         let mut outcome = Ok(());
         for node in self.topology.members().iter() {
@@ -117,7 +116,7 @@ impl RedisNodes {
 
     async fn ask(&self, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
         let mut connection = NodeConnection::default();
-        // A node that refuses AUTH will refuse it every time.
+        // A refusal of AUTH is permanent.
         connection.open(host, &self.connect_options, limit).await.map_err(|failure| match failure.class {
             ErrorClass::Client => DiscoveryError::Refused(failure),
             _ => DiscoveryError::Failed(failure),
@@ -139,14 +138,14 @@ impl RedisNodes {
         Ok(())
     }
 
-    /// Takes note of ranges of slots and of who serves them: `[first, last, [address, port, ...], ...]`.
+    /// Stores ranges of slots and their nodes: `[first, last, [address, port, ...], ...]`.
     async fn learn(&self, mut answer: Reader<'_>, ranges: usize, asked: &Host) {
         for _ in 0..ranges {
             let Some(parts) = answer.list() else { return };
             let (Some(first), Some(last), Some(fields)) = (answer.int(), answer.int(), answer.list()) else { return };
             let address = match answer.next() {
                 Some(Item::Bulk(address)) if !address.is_empty() => String::from_utf8_lossy(address).into_owned(),
-                // A node that does not know its own address means the one that it was asked at.
+                // A node that does not know its own address means the address that the query used.
                 _ => asked.name.clone(),
             };
             let Some(port) = answer.int() else { return };
@@ -161,7 +160,7 @@ impl RedisNodes {
     }
 }
 
-/// The failure of a command whose slot no node serves.
+/// Returns the failure of a command for a slot without a node.
 pub fn unserved(slot: usize) -> Failure {
     let message = format!(
         "no node of the cluster serves slot {slot}: CLUSTER SLOTS does not list it; assign the slots, for example with \
@@ -178,7 +177,8 @@ fn host_port(address: &str, port: i64) -> String {
     }
 }
 
-/// `MOVED 866 127.0.0.1:7001` or `ASK ...`: the slot, and where to. An address without a host is that of the one asked.
+/// Parses `MOVED 866 127.0.0.1:7001` or `ASK ...` into the slot and the address. An empty host means the host that
+/// answered.
 pub fn redirection(words: &[u8], asked: &Host) -> Option<(usize, String)> {
     let text = std::str::from_utf8(words).ok()?;
     let (_, rest) = text.split_once(' ')?;

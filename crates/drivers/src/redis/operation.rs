@@ -1,4 +1,4 @@
-//! Operations: a neutral verb, or a command of the workload's own.
+//! Operations: a neutral verb, or a command of the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,32 +21,32 @@ use crate::crud::{Action, Cell, Key, Neutral, Read, Scalar, Scan, VERBS, Write};
 use crate::form;
 use crate::timeout;
 
-/// The options beside the kind.
+/// Options next to the kind.
 const OPTIONS: [&str; 3] = ["timeout", "assert", "capture"];
 
-/// An operation, ready to be executed.
+/// An operation, ready to execute.
 #[derive(Debug)]
 pub struct Operation {
-    /// What is asked.
+    /// The request.
     pub kind: Kind,
-    /// How long to wait for an answer.
+    /// Timeout of the operation.
     pub timeout: Duration,
-    /// What is asserted of the answer.
+    /// Assertion on the answer.
     pub assertion: Option<Assertion>,
-    /// What is taken from the answer.
+    /// Values to capture from the answer.
     pub captures: Captures<CapturedReply>,
 }
 
-/// What an operation asks.
+/// Request of an operation.
 #[derive(Debug)]
 pub enum Kind {
-    /// A verb, and the collection that it is about.
+    /// A neutral verb and its collection.
     Neutral(Neutral, Arc<Collection>),
-    /// A command of the workload's own.
+    /// A command of the store.
     Command(Command),
 }
 
-/// Words, and which of them is the key that says where a cluster's command goes.
+/// The words of a command, and the index of the key that determines the cluster's node.
 #[derive(Debug)]
 pub struct Command {
     words: Vec<Template>,
@@ -54,7 +54,7 @@ pub struct Command {
 }
 
 impl Operation {
-    /// Maps `{"read": {...}, "timeout": 5}` or `{"command": [...]}`. `timeout` holds unless the form has its own.
+    /// Maps `{"read": {...}, "timeout": 5}` or `{"command": [...]}`. `timeout` is the default.
     pub fn map(
         form: &Value,
         context: &Context,
@@ -106,7 +106,7 @@ impl Command {
             Ok(template)
         };
         let words: Vec<_> = list.iter().map(word).collect::<Result<_, PlanError>>()?;
-        // Where most commands have their key, and where those that are different have it.
+        // The index of the key: the first argument of most commands, with exceptions listed here.
         let name = list[0].as_str().unwrap_or_default().to_ascii_uppercase();
         let key = match name.as_str() {
             "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" | "FCALL_RO" => 3,
@@ -117,7 +117,7 @@ impl Command {
         Ok(Self { key: (key < words.len()).then_some(key), words })
     }
 
-    /// Writes the command; returns the slot that it is about, if it has a key.
+    /// Writes the command; returns the slot of its key, if it has one.
     pub fn write(&self, values: &Values, room: &mut Room) -> Option<usize> {
         let Room { request, word, .. } = room;
         let mut writer = Writer::new(request, word);
@@ -131,7 +131,7 @@ impl Command {
     }
 }
 
-/// Buffers that serve all requests of a client.
+/// Buffers that all requests of a client reuse.
 #[derive(Debug, Default)]
 pub struct Room {
     /// The command.
@@ -143,7 +143,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Puts a document's key together, with where its id begins in it; returns its slot.
+    /// Builds a document's key and records where its id starts; returns its slot.
     fn key(&mut self, key: &Key, values: &Values) -> usize {
         self.key.clear();
         self.key.extend_from_slice(key.collection.as_bytes());
@@ -153,7 +153,7 @@ impl Room {
         slot_of(&self.key)
     }
 
-    /// The same for an id that is at hand.
+    /// Like `key`, for a given id.
     pub fn named(&mut self, collection: &str, id: &[u8]) -> usize {
         self.key.clear();
         self.key.extend_from_slice(collection.as_bytes());
@@ -163,7 +163,7 @@ impl Room {
         slot_of(&self.key)
     }
 
-    /// Begins what does an action on the document of the key, which names and values follow.
+    /// Starts the command for an action on the document of the key. Names and values follow.
     pub fn begin(&mut self, action: Action, collection: &Collection, fields: usize) {
         let Self { request, word, key, id, .. } = self;
         let mut writer = Writer::new(request, word);
@@ -187,7 +187,7 @@ impl Room {
         }
     }
 
-    /// A name and a value.
+    /// Appends a name and a value.
     pub fn field(&mut self, name: &[u8], value: &Scalar) {
         let mut writer = Writer::new(&mut self.request, &mut self.word);
         writer.word(name);
@@ -243,7 +243,7 @@ impl Room {
         slot_of(collection.name.as_bytes())
     }
 
-    /// Writes a verb's first command; returns its slot. A bulk request is written elsewhere.
+    /// Writes a verb's first command; returns its slot. Bulk requests are written elsewhere.
     pub fn verb(&mut self, neutral: &Neutral, collection: &Collection, values: &Values) -> Option<usize> {
         self.request.clear();
         Some(match neutral {

@@ -1,4 +1,4 @@
-//! Commands as bytes.
+//! Encoding of commands.
 
 use loadframe_engine::util::digits::{push_i64, push_u64};
 use loadframe_engine::workload::variables::Values;
@@ -13,29 +13,29 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// `word` is room for one word.
+    /// Creates a writer to `out`; `word` is scratch space for one word.
     pub fn new(out: &'a mut Vec<u8>, word: &'a mut Vec<u8>) -> Self {
         Self { out, word }
     }
 
-    /// Begins a command of this many words.
+    /// Starts a command with this number of words.
     pub fn begin(&mut self, words: usize) {
         length(self.out, b'*', words);
     }
 
-    /// A word.
+    /// Appends a word.
     pub fn word(&mut self, word: impl AsRef<[u8]>) {
         push(self.out, word.as_ref());
     }
 
-    /// A word that is drawn.
+    /// Appends a drawn word.
     pub fn drawn(&mut self, template: &Template, values: &Values) {
         self.word.clear();
         template.render(values, self.word);
         push(self.out, self.word);
     }
 
-    /// A value of a field.
+    /// Appends the value of a field.
     pub fn value(&mut self, value: &Scalar) {
         self.word.clear();
         text(value, self.word);
@@ -55,7 +55,7 @@ fn length(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Values as hashes hold them: numbers in digits, lists and mappings as JSON, nothing as the empty text.
+/// Writes a value as text for a hash: numbers as digits, lists and mappings as JSON, null as the empty string.
 fn text(value: &Scalar, out: &mut Vec<u8>) {
     match value {
         Scalar::Null => {}

@@ -1,8 +1,7 @@
-//! Answers of the protocol RESP2, read from bytes as they arrive, into a buffer that serves all answers of a
-//! connection.
+//! RESP2 answers, parsed incrementally into a buffer that all answers of a connection reuse.
 //!
-//! The peer may send anything: lines, texts and lists are bounded, and a violation of the rules is an
-//! error. Lists may be nested to any depth: their elements are counted without recursion.
+//! The input is untrusted: the sizes of lines, strings and lists are bounded, and a violation of the protocol is an
+//! error. Lists may be nested to any depth: elements are counted without recursion.
 
 use std::fmt;
 
@@ -11,10 +10,10 @@ use memchr::memchr;
 use crate::net::buffer::{AnswerBuffer, LIMIT};
 use crate::net::exchange::Frame;
 
-/// The longest line with a kind, a length or an error, in bytes.
+/// Longest line with a kind, a length or an error, in bytes.
 const LINE_LIMIT: usize = 64 << 10;
 
-/// Bytes that are not an answer, or one beyond the bounds set here.
+/// The bytes are not a valid answer, or exceed a bound of this module.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed(&'static str);
 
@@ -28,28 +27,28 @@ impl fmt::Display for Malformed {
 #[derive(Debug, Default)]
 pub struct Answers {
     bytes: AnswerBuffer,
-    /// Everything before this is complete items.
+    /// End of the complete items.
     at: usize,
-    /// Between `at` and this there is no line end.
+    /// No line ending lies between `at` and this offset.
     searched: usize,
-    /// Items that are still to come; a list is as many more.
+    /// Number of missing items; a list adds its length.
     left: usize,
 }
 
-/// One item; a list's elements follow it.
+/// One item; the elements of a list follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// `OK` and the like.
+    /// A status such as `OK`.
     Status(&'a [u8]),
-    /// The server's words.
+    /// An error, in the server's words.
     Error(&'a [u8]),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A text.
+    /// A string.
     Bulk(&'a [u8]),
-    /// Nothing, where there might be a text or a list.
+    /// A null string or list.
     Null,
-    /// A list; this many items follow.
+    /// A list; this number of items follows.
     List(usize),
 }
 
@@ -58,14 +57,14 @@ pub enum Item<'a> {
 pub struct Reader<'a>(&'a [u8]);
 
 impl Answers {
-    /// Prepares for the answers to this many commands.
+    /// Prepares for the answers to this number of commands.
     pub fn begin(&mut self, commands: usize) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.begin();
         *self = Self { bytes, left: commands, ..Self::default() };
     }
 
-    /// Reads the complete answers.
+    /// Returns a reader of the complete answers.
     pub fn read(&self) -> Reader<'_> {
         Reader::new(&self.bytes[..self.at])
     }
@@ -89,7 +88,7 @@ impl Answers {
         let end = from + length_of_line + 1;
         self.searched = from;
         let (item, after) = match item(&self.bytes[self.at..end])? {
-            // The text itself is looked for when the line is there, which may be more than once.
+            // The string itself is checked only once its line is complete, so this line may be parsed several times.
             ResponseLine::Bulk(length) => (None, end + length + 2),
             ResponseLine::Item(Item::List(elements)) => (Some(elements), end),
             ResponseLine::Item(_) => (None, end),
@@ -135,14 +134,14 @@ impl Frame for Answers {
     }
 }
 
-/// What a line begins.
+/// The item that a line starts.
 enum ResponseLine<'a> {
     Item(Item<'a>),
-    /// A text of this many bytes.
+    /// A string of this length in bytes.
     Bulk(usize),
 }
 
-/// Reads a line with its end.
+/// Parses a line, including its ending.
 fn item(line: &[u8]) -> Result<ResponseLine<'_>, Malformed> {
     let (Some(text), Some(kind)) = (line.strip_suffix(b"\r\n"), line.first()) else {
         return Err(Malformed("a line without its end"));
@@ -163,7 +162,7 @@ fn number(digits: &[u8]) -> Result<i64, Malformed> {
     text.and_then(|text| text.parse().ok()).ok_or(Malformed("a malformed number"))
 }
 
-/// A length within the bounds; `None` is -1, which stands for nothing.
+/// Parses a length within the bounds; `None` stands for -1, a null.
 fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
     match number(digits)? {
         -1 => Ok(None),
@@ -175,17 +174,17 @@ fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
 }
 
 impl<'a> Reader<'a> {
-    /// At the beginning of `bytes`, which are whole items.
+    /// Creates a reader of `bytes`, which must be whole items.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes from here on.
+    /// The remaining bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }
 
-    /// The item that is here; `None` at the end.
+    /// Returns the next item; `None` at the end.
     pub fn next(&mut self) -> Option<Item<'a>> {
         let bytes = self.0;
         let end = memchr(b'\n', bytes)? + 1;
@@ -202,7 +201,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over the item that is here, with all that it holds.
+    /// Skips the next item, including its elements.
     pub fn skip(&mut self) {
         let mut left = 1;
         while left > 0 {
@@ -214,7 +213,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The text that is here, if it is one.
+    /// Returns the next item if it is a string.
     pub fn text(&mut self) -> Option<&'a [u8]> {
         match self.next()? {
             Item::Bulk(text) | Item::Status(text) => Some(text),
@@ -222,7 +221,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The whole number that is here, if it is one.
+    /// Returns the next item if it is an integer.
     pub fn int(&mut self) -> Option<i64> {
         match self.next()? {
             Item::Int(number) => Some(number),
@@ -230,7 +229,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The list that is here, if it is one: how many elements follow.
+    /// Returns the number of elements if the next item is a list.
     pub fn list(&mut self) -> Option<usize> {
         match self.next()? {
             Item::List(elements) => Some(elements),

@@ -1,10 +1,11 @@
-//! The scripts that do what no command does.
+//! Lua scripts for actions without a matching command.
 //!
-//! A document is a hash at the key `COLLECTION:ID`. In a collection that keeps an index, the sorted set at the key
-//! `COLLECTION` holds the ids of all its documents. A script is one command: it is executed as a whole or not, and as
-//! it touches one key (or two on a single server), a cluster can move its slot meanwhile. It is sent by its digest. A
-//! node that has not read it yet says so (NOSCRIPT), and gets the text, which it keeps: nodes that join under load need
-//! no preparation.
+//! A document is a hash at the key `COLLECTION:ID`. In a collection with an index, the sorted set at the key
+//! `COLLECTION` holds the ids of all documents. A script is one command and runs atomically. It touches one key (two on
+//! a single server), so a cluster can move its slot at any time.
+//!
+//! The driver calls a script by its digest. A node without the script answers NOSCRIPT; the driver then sends the text,
+//! which the node caches. Nodes that join under load therefore need no preparation.
 
 use std::sync::LazyLock;
 
@@ -14,19 +15,19 @@ use super::request::Writer;
 use super::resp::{Item, Reader};
 use crate::crud::Action;
 
-/// A script, and the name that a server which has read it knows it by.
+/// A script and its digest.
 #[derive(Debug)]
 pub struct Script {
     text: &'static str,
     digest: String,
 }
 
-/// What a server without the script answers with.
+/// Start of the answer of a server without the script.
 const UNKNOWN: &[u8] = b"NOSCRIPT ";
 
 const ACTIONS: [Action; 5] = [Action::Create, Action::Index, Action::Update, Action::Upsert, Action::Delete];
 
-/// All scripts that there are.
+/// All scripts.
 static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| {
     let actions = ACTIONS.into_iter().flat_map(|action| [text(action, false), text(action, true)]).flatten();
     actions.chain([SCAN]).map(Script::new).collect()
@@ -38,12 +39,12 @@ impl Script {
         Self { text, digest }
     }
 
-    /// The script that does an action on one document; `None` if a command alone does it.
+    /// Returns the script for an action on one document; `None` if a plain command suffices.
     pub fn of(action: Action, indexed: bool) -> Option<&'static Self> {
         text(action, indexed).map(Self::known)
     }
 
-    /// The script that reads documents in the order of their ids.
+    /// Returns the script that reads documents in the order of their ids.
     pub fn scan() -> &'static Self {
         Self::known(SCAN)
     }
@@ -59,12 +60,12 @@ impl Script {
     }
 }
 
-/// Whether an answer says that the node has not read the script that it was to run.
+/// Whether an answer says that the node lacks the script.
 pub fn is_unknown(item: Option<Item<'_>>) -> bool {
     matches!(item, Some(Item::Error(words)) if words.starts_with(UNKNOWN))
 }
 
-/// The command with its script's text instead of the digest; `None` if it does not run one of these scripts.
+/// Returns the command with the script's text instead of its digest; `None` if it does not run one of these scripts.
 pub fn spelled_out(command: &[u8]) -> Option<Vec<u8>> {
     let mut reader = Reader::new(command);
     let words = reader.list()?;
@@ -82,9 +83,9 @@ pub fn spelled_out(command: &[u8]) -> Option<Vec<u8>> {
     Some(spelled_out)
 }
 
-/// The script that does an action on one document; it returns 1, or 0 where what is there forbids it. Keys: the
-/// document's, and that of the index if the collection keeps one. Arguments: the document's id if there is an index,
-/// then names and values. `None`: a command alone does it.
+/// Returns the text of the script for an action on one document; `None` if a plain command suffices. The script returns
+/// 1 on success, or 0 if the presence or absence of the document forbids the action. Keys: the document's, then the
+/// index if the collection has one. Arguments: the document's id if there is an index, then names and values.
 fn text(action: Action, indexed: bool) -> Option<&'static str> {
     Some(match (action, indexed) {
         (Action::Create, false) => {
@@ -113,7 +114,8 @@ fn text(action: Action, indexed: bool) -> Option<&'static str> {
     })
 }
 
-/// Up to ARGV[2] documents from the id ARGV[1] on, by the index KEYS[1]; ARGV[3] is what ids have before them.
+/// Returns up to ARGV[2] documents in order, starting at the id ARGV[1] in the index KEYS[1]. ARGV[3] is the prefix of
+/// the documents' keys.
 const SCAN: &str = "local ids=redis.call('ZRANGE',KEYS[1],'['..ARGV[1],'+','BYLEX','LIMIT',0,ARGV[2]) \
     for i,id in ipairs(ids) do ids[i]=redis.call('HGETALL',ARGV[3]..id) end return ids";
 
@@ -125,7 +127,7 @@ mod tests {
     fn a_script_is_called_by_its_digest_and_spelled_out_where_that_is_not_known() {
         let script = Script::of(Action::Create, false).unwrap();
         assert_eq!(script.digest.len(), 40);
-        // As `printf "return 1" | sha1sum` has it.
+        // Expected value: `printf "return 1" | sha1sum`.
         assert_eq!(Script::new("return 1").digest, "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
         let (mut command, mut word) = (Vec::new(), Vec::new());
         let mut writer = Writer::new(&mut command, &mut word);

@@ -1,16 +1,16 @@
-//! Which of a cluster's 16,384 slots a key is in, and which node serves each.
+//! A key's slot among the 16,384 slots of a cluster, and the node of each slot.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use memchr::memchr;
 
-/// How many there are.
+/// Number of slots.
 pub const SLOTS: usize = 16_384;
 
-/// A slot that no node is known to serve.
+/// Value for a slot without a known node.
 const NOBODY: u16 = u16::MAX;
 
-/// CRC-16/XMODEM, the polynomial 0x1021, by its high byte.
+/// Table of CRC-16/XMODEM (polynomial 0x1021), by high byte.
 const TABLE: [u16; 256] = table();
 
 const fn table() -> [u16; 256] {
@@ -33,7 +33,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
 }
 
-/// The slot of a key: that of what stands between its first `{` and the next `}`, if anything does.
+/// Returns the slot of a key. If text stands between the first `{` and the next `}`, only that text counts.
 pub fn slot_of(key: &[u8]) -> usize {
     let tag = memchr(b'{', key).and_then(|open| {
         let inside = &key[open + 1..];
@@ -42,22 +42,22 @@ pub fn slot_of(key: &[u8]) -> usize {
     usize::from(crc16(tag.unwrap_or(key))) % SLOTS
 }
 
-/// The number of the node that serves each slot. All clients of a target share it, and change it one slot at a time.
+/// The node of each slot. All clients of a target share it and update single slots.
 #[derive(Debug)]
 pub struct Slots(Box<[AtomicU16]>);
 
 impl Slots {
-    /// Nothing is known yet.
+    /// Creates it without known nodes.
     pub fn new() -> Self {
         Self((0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect())
     }
 
-    /// Who serves a slot, if it is known.
+    /// Returns the node of a slot, if known.
     pub fn get(&self, slot: usize) -> Option<u16> {
         Some(self.0[slot].load(Ordering::Relaxed)).filter(|node| *node != NOBODY)
     }
 
-    /// A slot, below [`SLOTS`], is served by that node.
+    /// Sets the node of a slot. `slot` must be below [`SLOTS`].
     pub fn set(&self, slot: usize, node: u16) {
         self.0[slot].store(node, Ordering::Relaxed);
     }
@@ -69,11 +69,11 @@ mod tests {
 
     #[test]
     fn the_sum_is_that_of_the_specification() {
-        // The check value of CRC-16/XMODEM, which the cluster specification names.
+        // The check value of CRC-16/XMODEM in the cluster specification.
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(slot_of(b"123456789"), 0x31c3);
         assert_eq!(slot_of(b""), 0);
-        // As CLUSTER KEYSLOT has them.
+        // Expected values are from CLUSTER KEYSLOT.
         assert_eq!(slot_of(b"foo"), 12_182);
         assert_eq!(slot_of(b"somekey"), 11_058);
     }
